@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
@@ -58,8 +59,11 @@ func (d *deadLetters) add(m *penstock.Message, h pg.History, held bool) {
 
 // params are those of settle.sql for dead letters.
 func (d *deadLetters) params() pgx.StrictNamedArgs {
-	return pgx.StrictNamedArgs{"dead_seqs": d.seqs, "dead_ids": d.ids, "dead_keys": d.keys, "dead_topics": d.topics, "dead_headers": d.headers, "dead_payloads": d.payloads,
-		"dead_created_at": d.createdAt, "dead_attempts": d.attempts, "dead_failures": d.failures, "dead_since": d.since, "dead_held": d.held}
+	dead := make([]map[string]any, len(d.seqs))
+	for i := range dead {
+		dead[i] = map[string]any{"seq": d.seqs[i], "attempt": d.attempts[i], "failures": json.RawMessage(d.failures[i]), "since": d.since[i], "held": d.held[i]}
+	}
+	return pgx.StrictNamedArgs{"dead": dead, "dead_ids": d.ids, "dead_keys": d.keys, "dead_topics": d.topics, "dead_headers": d.headers, "dead_payloads": d.payloads, "dead_created_at": d.createdAt}
 }
 
 // deadLettersAtOnce is little, because their payloads are read whole before they are

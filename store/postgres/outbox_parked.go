@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -156,20 +157,18 @@ func (p *parking) settle(out *fetchedKey, b *pending, dead func(*penstock.Messag
 
 // params are those of settle.sql for what is parked.
 func (p *parking) params() pgx.StrictNamedArgs {
-	n := len(p.states)
-	names, failures := make([]string, n), make([]string, n)
-	after, ord, held := make([]*int64, n), make([]*int64, n), make([]*int64, n)
-	delays, attempts, since := make([]int64, n), make([]int32, n), make([]*time.Time, n)
+	names, states := make([]string, len(p.states)), make([]map[string]any, len(p.states))
 	for i, l := range p.states {
-		names[i], after[i], ord[i], held[i] = l.name, l.after, l.ord, l.held
-		delays[i], attempts[i], failures[i], since[i] = l.delay.Microseconds(), int32(l.Attempt), l.JSON(), orNullTime(l.Since)
+		names[i] = l.name
+		states[i] = map[string]any{"after": l.after, "ord": l.ord, "delay_us": l.delay.Microseconds(), "held": l.held,
+			"attempt": l.Attempt, "failures": json.RawMessage(l.JSON()), "since": orNullTime(l.Since)}
 	}
 	// Dead letters come behind what is copied from the outbox.
 	for i, name := range p.deadLetters.names {
 		*p.byName[name].ord = int64(len(p.outbox.seqs) + i + 1)
 	}
 	return pgx.StrictNamedArgs{"parked_seqs": notNil(p.outbox.seqs), "parked_names": p.outbox.names, "parked_dead_seqs": p.deadLetters.seqs, "parked_dead_names": p.deadLetters.names,
-		"keys": names, "keys_after": after, "keys_ord": ord, "keys_delay_us": delays, "keys_held": held, "keys_attempts": attempts, "keys_failures": failures, "keys_since": since}
+		"keys": names, "states": states}
 }
 
 func notNil[T any](s []T) []T {

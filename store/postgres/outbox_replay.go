@@ -69,14 +69,14 @@ func (r *replays) end(id int64) { r.over[r.at(id)] = true }
 
 // params are those of settle.sql for replays.
 func (r *replays) params() pgx.StrictNamedArgs {
-	ahead := make([]string, len(r.ids))
+	replays := make([]map[string]any, len(r.ids))
 	for i, s := range r.ahead {
 		if pos := r.pos[i]; pos != nil {
 			s = s.After(*pos)
 		}
-		ahead[i] = string(multirange(s))
+		replays[i] = map[string]any{"id": r.ids[i], "pos": r.pos[i], "ahead": string(multirange(s)), "over": r.over[i]}
 	}
-	return pgx.StrictNamedArgs{"replays": r.ids, "replays_pos": r.pos, "replays_ahead": ahead, "replays_over": r.over}
+	return pgx.StrictNamedArgs{"replays": replays}
 }
 
 // fetchReplay returns the next page of a replay, nil if no replay has one.

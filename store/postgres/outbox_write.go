@@ -116,13 +116,13 @@ func (w *write) encodeErrors() {
 }
 
 func (src *Source) settleAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]changedKey, error) {
-	params := pgx.StrictNamedArgs{"gone": w.gone, "due": sess.dueFloor()}
+	cursor := map[string]string{}
 	for i, p := range src.cursorParams(sess, w.cursor, w.count, lease) {
-		params[cursorNames[i]] = nil
 		if p != nil {
-			params[cursorNames[i]] = string(p)
+			cursor[cursorNames[i]] = string(p)
 		}
 	}
+	params := pgx.StrictNamedArgs{"subscription": src.id, "cursor": cursor, "gone": w.gone, "due": sess.dueFloor()}
 	maps.Copy(params, w.dead.params())
 	maps.Copy(params, w.parking.params())
 	maps.Copy(params, w.replays.params())

@@ -1,26 +1,28 @@
 -- Moves the cursor, unless the lease is lost, together with everything else that
 -- became of the settled messages: all or nothing.
---   @subscription ... @ahead  as in write_cursor.sql
---   @dead_...                 dead letters to keep; @gone dead letters to delete
---   @parked_...               messages of the outbox to park, in order
---   @parked_dead_...          dead letters to park; they follow in order
---   @keys_...                 parked keys that changed; see outbox_parked.go
---   @due                      up to here parked keys have been read
---   @replays_...              replays, with how far they have come; what is settled ahead; they are over
+--   @subscription      whose cursor it is; @cursor: what write_cursor.sql has beside
+--   @dead, @dead_...   dead letters to keep; @gone: dead letters to delete. What is the database's own text is no JSON: it may be such
+--                      as only an encoding of its own can hold
+--   @parked_...        messages of the outbox to park, in order
+--   @parked_dead_...   dead letters to park; they follow in order
+--   @keys, @states     parked keys that changed; see outbox_parked.go
+--   @due               up to here parked keys have been read
+--   @replays           replays, with how far they have come; what is settled ahead; they are over
 -- Returns the state of each parked key that changed, and whether it is due earlier than what was read: then the clock was set back.
 with moved as materialized (
-    select {schema}._write_cursor(@subscription::bigint, @epoch::bigint, @holder::text, @lease_us::bigint, @done::pg_snapshot, @low::bigint,
-                                  @upto::pg_snapshot, @upto_low::bigint, @pos::bigint, @settled::bigint, @system::bigint, @since::timestamptz, @n::bigint, @timeline::int, @ahead::int8multirange) as n
-     where pg_backend_pid() = @pid::int
+    select {schema}._write_cursor(@subscription::bigint, c.epoch, c.holder, c.lease_us, c.done, c.low, c.upto, c.upto_low, c.pos, c.settled, c.system, c.since, c.n, c.timeline, c.ahead) as n
+      from jsonb_to_record(@cursor::jsonb) c(epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint, upto pg_snapshot, upto_low bigint, pos bigint,
+                                             settled bigint, system bigint, since timestamptz, n bigint, timeline int, pid int, ahead int8multirange)
+     where pg_backend_pid() = c.pid
 ), dead as (
     insert into {schema}._dead_letter (subscription, seq, id, key, topic, headers, payload, created_at, attempt, failures, failed_since, held)
     select @subscription::bigint, d.seq, d.id, d.key, d.topic, d.headers, d.payload, d.created_at, d.attempt, d.failures, d.failed_since,
            d.held or exists (select from {schema}._parked_key l
                               where l.subscription = @subscription::bigint and l.parked_key = 'k' || d.key and l.held = d.seq
                                 and not exists (select from {schema}._parked_key x where x.subscription = @subscription::bigint and x.parked_key = l.parked_key and x.n > l.n))
-      from unnest(@dead_seqs::bigint[], @dead_ids::text[], @dead_keys::text[], @dead_topics::text[], @dead_headers::jsonb[], @dead_payloads::bytea[], @dead_created_at::timestamptz[],
-                  @dead_attempts::int[], @dead_failures::jsonb[], @dead_since::timestamptz[], @dead_held::boolean[])
-           d(seq, id, key, topic, headers, payload, created_at, attempt, failures, failed_since, held)
+      from rows from (unnest(@dead_ids::text[], @dead_keys::text[], @dead_topics::text[], @dead_headers::jsonb[], @dead_payloads::bytea[], @dead_created_at::timestamptz[]),
+                      jsonb_to_recordset(@dead::jsonb) as (seq bigint, attempt int, failures jsonb, since timestamptz, held boolean))
+           d(id, key, topic, headers, payload, created_at, seq, attempt, failures, failed_since, held)
      where (select n from moved) is not null
     on conflict (subscription, seq) do update
        set attempt = excluded.attempt, failures = excluded.failures, failed_since = excluded.failed_since,
@@ -48,7 +50,8 @@ with moved as materialized (
                 else clock_timestamp() + c.delay_us * interval '1 microsecond' end,
            c.held, was.attempt, was.failures, was.failed_since
       from base
-     cross join unnest(@keys::text[], @keys_after::bigint[], @keys_ord::bigint[], @keys_delay_us::bigint[], @keys_held::bigint[], @keys_attempts::int[], @keys_failures::jsonb[], @keys_since::timestamptz[])
+     cross join rows from (unnest(@keys::text[]), jsonb_to_recordset(@states::jsonb) as (
+                               after bigint, ord bigint, delay_us bigint, held bigint, attempt int, failures jsonb, since timestamptz))
                 c(parked_key, after, ord, delay_us, held, attempt, failures, failed_since)
       left join lateral (select l.head, l.attempt, l.failures, l.failed_since from {schema}._parked_key l
                           where l.subscription = @subscription::bigint and l.parked_key = c.parked_key order by l.n desc limit 1) live on true
@@ -67,11 +70,11 @@ with moved as materialized (
     returning parked_key, head, held, due
 ), replayed as (
     update {schema}._replay r set pos = greatest(r.pos, a.pos), ahead = a.ahead
-      from unnest(@replays::bigint[], @replays_pos::bigint[], @replays_ahead::text[]::int8multirange[], @replays_over::boolean[]) a(id, pos, ahead, over)
+      from jsonb_to_recordset(@replays::jsonb) a(id bigint, pos bigint, ahead int8multirange, over boolean)
      where r.id = a.id and not a.over and r.subscription = @subscription::bigint and (select n from moved) is not null
 ), finished as (
     delete from {schema}._replay r
-     using unnest(@replays::bigint[], @replays_over::boolean[]) a(id, over)
+     using jsonb_to_recordset(@replays::jsonb) a(id bigint, over boolean)
      where r.id = a.id and a.over and r.subscription = @subscription::bigint and (select n from moved) is not null
 )
 select n, parked_key, head is not null, held is not null, due < @due::timestamptz from moved left join entered on true
