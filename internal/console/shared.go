@@ -25,13 +25,13 @@ func pause(took time.Duration, many int) time.Duration {
 
 // shared is something that is read once for all who want it.
 type shared[T any] struct {
-	mu      sync.Mutex
-	have    T
-	err     error
-	at      time.Time // when it was read last
-	next    time.Time // when it may be read again
-	reading chan struct{}
-	era     int // how often it was forgotten
+	mu         sync.Mutex
+	have       T
+	err        error
+	at         time.Time // when it was read last
+	next       time.Time // when it may be read again
+	reading    chan struct{}
+	generation int // how often it was forgotten
 }
 
 // get returns what was read not long ago, or waits until it is read. read gets no context of who happens to ask: the others want it, too.
@@ -66,7 +66,7 @@ func (s *shared[T]) begin(read func() (T, error), pause func(took time.Duration)
 	}
 	reading := make(chan struct{})
 	s.reading = reading
-	era := s.era
+	generation := s.generation
 	go func() {
 		began := time.Now()
 		have, err := read()
@@ -74,7 +74,7 @@ func (s *shared[T]) begin(read func() (T, error), pause func(took time.Duration)
 		defer s.mu.Unlock()
 		defer close(reading)
 		s.reading = nil
-		if s.era != era {
+		if s.generation != generation {
 			return // what was done meanwhile it may not show
 		}
 		s.have, s.err, s.at = have, err, time.Now()
@@ -100,7 +100,7 @@ func (s *shared[T]) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next = time.Time{}
-	s.era++
+	s.generation++
 }
 
 // answer is what a request shows.

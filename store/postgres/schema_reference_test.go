@@ -52,7 +52,7 @@ type comments map[string]string
 
 var (
 	made   = regexp.MustCompile(`^\s*create (?:or replace )?(table|type|function) (?:if not exists )?("?[\w.%$]+"?)`)
-	column = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?)?([a-z_]+)\s+[a-z][^-]*-- (.*)$`)
+	column = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?|rename column \w+ to )?([a-z_]+)(?:;|\s+[a-z][^-]*)\s*-- (.*)$`)
 	alters = regexp.MustCompile(`^alter table (\w+)`)
 )
 

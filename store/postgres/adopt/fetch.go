@@ -319,7 +319,7 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 			return 0, err
 		}
 		if why := r.unfit(); why != nil {
-			unfit, r.passed = append(unfit, refused{r, inFlightRow{alone: true}, why}), true
+			unfit, r.passed = append(unfit, refused{r, inFlightRow{outOfOrder: true}, why}), true
 			continue
 		}
 		p.add(r, inFlightRow{})

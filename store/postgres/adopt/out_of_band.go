@@ -18,7 +18,7 @@ type outOfBand struct {
 	// Of Fetch only:
 	checked time.Time // when any was found true
 	turned  time.Time // when they had their turn
-	floor   time.Time // of the server: all that was due before has been handed out
+	floor   time.Time // of the server: all that was due before has been fetched
 }
 
 const (
@@ -54,7 +54,7 @@ func scanOutOfBand(rows pgx.Rows, err error) ([]outOfBandRow, error) {
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r outOfBandRow, err error) {
 		var failures []byte
 		var since *time.Time
-		if err := row.Scan(&r.id, &r.seq, &r.parkedKey, &r.Attempt, &failures, &since, &r.alone, &r.deadLetter); err != nil {
+		if err := row.Scan(&r.id, &r.seq, &r.parkedKey, &r.Attempt, &failures, &since, &r.outOfOrder, &r.deadLetter); err != nil {
 			return r, err
 		}
 		if since != nil {
@@ -119,7 +119,7 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, l
 	}
 	var parkedKeys []string
 	for i := range heads {
-		if r := &heads[i]; r.Attempt == 0 && !r.alone && r.parkedKey[0] == 'k' && !s.isInFlight(r.id) {
+		if r := &heads[i]; r.Attempt == 0 && !r.outOfOrder && r.parkedKey[0] == 'k' && !s.isInFlight(r.id) {
 			parkedKeys = append(parkedKeys, r.parkedKey)
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, l
 			continue
 		}
 		for _, r := range rows[1:] {
-			if r.Attempt > 0 { // it comes alone
+			if r.Attempt > 0 { // it comes by itself
 				break
 			}
 			all = append(all, r)
@@ -178,7 +178,7 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 			break
 		}
 		p.add(&r, a.inFlightRow)
-		if a.alone {
+		if a.outOfOrder {
 			p.setKeyOrder(penstock.OutOfOrder)
 		}
 	}
@@ -256,7 +256,7 @@ func (s *Source) stillAny(ctx context.Context, q querier) error {
 		return err
 	}
 	s.outOfBand.checked = time.Now()
-	// Everything that was due has been handed out: this is called when nothing was found.
+	// Everything that was due has been fetched: this is called when nothing was found.
 	if !s.lease.workers { // a claim that is rolled back may bring back old ones
 		s.outOfBand.floor = now.Add(-dueMargin)
 	}

@@ -60,7 +60,7 @@ type parkedRows struct {
 	failures                                  []string
 	since                                     []*time.Time
 	waits                                     []int64
-	timed, dead, alone, held                  []bool
+	timed, dead, outOfOrder, held             []bool
 }
 
 type failedRows struct {
@@ -90,7 +90,7 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 			continue
 		}
 		if h.outOfBand {
-			h.alone = h.alone || p.order(i) == penstock.OutOfOrder
+			h.outOfOrder = h.outOfOrder || p.order(i) == penstock.OutOfOrder
 		}
 		w.park(&p.messages[i], h, &verdicts[i])
 	}
@@ -103,7 +103,7 @@ func (w *work) park(m *penstock.Message, h *inFlightRow, v *penstock.Verdict) {
 	if h.parkedKey == "" {
 		h.parkedKey = parkedKeyOf(m.Key, h.id)
 	}
-	alone := h.alone || m.Key == ""
+	outOfOrder := h.outOfOrder || m.Key == ""
 	past := h.And(v.Failures)
 	if dead && len(v.Failures) == 0 {
 		past.Attempt = max(past.Attempt, m.Attempt)
@@ -117,9 +117,9 @@ func (w *work) park(m *penstock.Message, h *inFlightRow, v *penstock.Verdict) {
 		since = &past.Since
 	}
 	a.since, a.waits = append(a.since, since), append(a.waits, v.RetryIn.Microseconds())
-	a.dead, a.alone, a.held = append(a.dead, dead), append(a.alone, alone), append(a.held, dead && v.Hold && !alone)
-	a.timed = append(a.timed, !dead && (alone || len(v.Failures) > 0 || v.RetryIn > 0) && w.leads(h.parkedKey, m.Seq, alone))
-	if !alone { // the first of the parked key is due at once, if it has no time of its own
+	a.dead, a.outOfOrder, a.held = append(a.dead, dead), append(a.outOfOrder, outOfOrder), append(a.held, dead && v.Hold && !outOfOrder)
+	a.timed = append(a.timed, !dead && (outOfOrder || len(v.Failures) > 0 || v.RetryIn > 0) && w.leads(h.parkedKey, m.Seq, outOfOrder))
+	if !outOfOrder { // the first of the parked key is due at once, if it has no time of its own
 		w.release = append(w.release, h.parkedKey)
 	}
 	if len(v.Failures) > 0 {
@@ -130,8 +130,8 @@ func (w *work) park(m *penstock.Message, h *inFlightRow, v *penstock.Verdict) {
 
 // leads reports whether no row of the parked key comes before seq among those that have a time of
 // their own; one that comes after it loses its own.
-func (w *work) leads(parkedKey string, seq int64, alone bool) bool {
-	if alone {
+func (w *work) leads(parkedKey string, seq int64, outOfOrder bool) bool {
+	if outOfOrder {
 		return true
 	}
 	if w.leaders == nil {
@@ -161,7 +161,7 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 	}
 	if a := &w.parked; len(a.ids) > 0 {
 		b.Queue(s.t.own("park"), s.lease.id, a.ids, a.seqs, a.parkedKeys, a.messageIDs, a.keys, a.topics, a.attempts, a.failures, a.since,
-			a.waits, a.timed, a.dead, a.alone, a.held)
+			a.waits, a.timed, a.dead, a.outOfOrder, a.held)
 	}
 	if len(w.release) > 0 {
 		slices.Sort(w.release)

@@ -15,7 +15,7 @@ import (
 )
 
 // Source is the table's subscription under a lease: one ordered reader, which holds no
-// lock on any row. What it has handed out and has no verdict of is in memory;
+// lock on any row. What is in flight is in memory;
 // everything else is in the tables. It can lose its connections at any time and goes on
 // with others.
 type Source struct {
@@ -34,7 +34,7 @@ type Source struct {
 	settled   int64 // rows, since the subscription was created
 	batches   uint64
 	pending   map[uint64]*pending
-	inFlight  map[string]bool // rows that were handed out
+	inFlight  map[string]bool // rows that were fetched and have no verdict
 	landed    []string        // of them, those that are settled: they fly until the next Fetch begins
 	track     *track
 	lag       time.Duration // see lags
@@ -78,11 +78,11 @@ func (p *pending) over() bool {
 
 // inFlightRow is what else is known of a message.
 type inFlightRow struct {
-	id        string
-	parkedKey string // empty: of its key, or its own
-	outOfBand bool   // it was out of band
-	alone     bool
-	done      bool // it is settled
+	id         string
+	parkedKey  string // empty: of its key, or its own
+	outOfBand  bool   // it was out of band
+	outOfOrder bool
+	done       bool // it is settled
 	pg.History
 }
 

@@ -62,7 +62,7 @@ func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []penstoc
 func (w *Worker) endClaim(ctx context.Context, p *pending, verdicts []penstock.Verdict) (done *work, over bool, err error) {
 	done = &work{}
 	for i := range p.rows {
-		p.rows[i].alone = true
+		p.rows[i].outOfOrder = true
 	}
 	if err := done.addBatch(p, verdicts); err != nil {
 		return nil, false, err

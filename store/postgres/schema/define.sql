@@ -27,7 +27,7 @@ begin
     for role in select r.name from _relay_role r join pg_roles p on p.rolname = r.name loop
         perform grant_relay(role);
     end loop;
-    -- As _define does with a queue's own: who could call ~NAME, what a numbered file has put aside, may call the new one.
+    -- As _define does with a queue's own: who could call ~NAME, as a numbered file has renamed it, may call the new one.
     for made in
         select m.statement
           from pg_proc old cross join lateral (

@@ -2,5 +2,5 @@
 select t.seq
   from {table} t
  where t.seq between ? and ?
-   and exists (select 1 from penstock_parked_keys k where k.subscription_id = ? and k.key = cast(t.key as text) and k.alone = 0)
+   and exists (select 1 from penstock_parked_keys k where k.subscription_id = ? and k.key = cast(t.key as text) and k.seq = 0)
  order by t.seq

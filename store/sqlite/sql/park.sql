@@ -6,6 +6,6 @@ select k.id, t.seq, t.id, t.key, t.topic, t.headers, t.payload, t.created_at, js
   from json_each(?2) j
   join {table} t on t.seq = json_extract(j.value, '$[0]')
   join penstock_parked_keys k on k.subscription_id = ?1 and k.key = cast(coalesce(t.key, '') as text)
-   and k.alone = case cast(coalesce(t.key, '') as text) when '' then t.seq else 0 end
+   and k.seq = case cast(coalesce(t.key, '') as text) when '' then t.seq else 0 end
  where true
     on conflict (key_id, seq) do update set seq = excluded.seq

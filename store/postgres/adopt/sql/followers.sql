@@ -4,5 +4,5 @@ select f.row_id, f.seq, f.parked_key, f.attempt, f.failures, f.failed_since, fal
   from unnest($2::text[]) with ordinality l (parked_key, n)
  cross join lateral (
         select * from {schema}._adopt_row r
-         where r.subscription = $1 and r.parked_key = l.parked_key and r.died_at is null and not r.alone
+         where r.subscription = $1 and r.parked_key = l.parked_key and r.died_at is null and not r.out_of_order
          order by r.subscription, r.parked_key, r.seq limit $3) f

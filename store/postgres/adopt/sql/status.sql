@@ -1,7 +1,7 @@
 -- What is out of band, and the rate over about the last minute.
 --   $1 subscription
 select count(*) filter (where died_at is not null), count(*) filter (where died_at is null),
-       count(distinct case when alone then 's' || row_id else parked_key end) filter (where died_at is null or held),
+       count(distinct case when out_of_order then 's' || row_id else parked_key end) filter (where died_at is null or held),
        count(distinct parked_key) filter (where held),
        (select coalesce(sum(w.rate), 0)::float8 from (
             select (max(settled) - min(settled)) / greatest(extract(epoch from max(at) - min(at)), 1) as rate

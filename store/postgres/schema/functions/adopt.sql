@@ -30,7 +30,7 @@ language sql set search_path from current set enable_seqscan = off set enable_so
       from unnest(parked_keys) l (parked_key)
      cross join lateral (
             select f.row_id from _adopt_row f
-             where f.subscription = of_subscription and f.parked_key = l.parked_key and f.died_at is null and not f.alone
+             where f.subscription = of_subscription and f.parked_key = l.parked_key and f.died_at is null and not f.out_of_order
              order by f.subscription, f.parked_key, f.seq limit 1) first
      where r.subscription = of_subscription and r.row_id = first.row_id and r.due is null
        and not exists (select from _adopt_row h where h.subscription = of_subscription and h.parked_key = l.parked_key and h.held)

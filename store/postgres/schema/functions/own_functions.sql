@@ -15,7 +15,7 @@ declare
 begin
     execute _fill(_skip_map_functions() || _take_functions() || _scan_function() || _dequeue_function()
                   || _enqueue_functions() || _lease_functions() || _key_functions() || _group_functions() || _door_functions(), queue);
-    perform _grant_as(queue, '~' || f, array[f]) from unnest(_generated()) f; -- what a numbered file has put aside
+    perform _grant_as(queue, '~' || f, array[f]) from unnest(_generated()) f; -- what a numbered file has renamed
     for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
                             else format('drop function %s', p.oid::regprocedure) end
                   from _own_functions(queue) p loop

@@ -97,8 +97,8 @@ begin
                                case when count(*) = 1 then (array_agg(l.failures))[1] end, (array_agg(l.report))[1],
                                case when count(*) > 1 then array_agg(l.id) end, case when count(*) > 1 then array_agg(l.attempt) end, case when count(*) > 1 then array_agg(l.created_at) end,
                                case when count(*) > 1 and count(l.failures) > 0 then array_agg(l.failures) end
-                          from (select d.*, row_number() over () / 255 as part, case when d.key is not null or d.report is not null then d.lease end as alone from d) l
-                         group by l.claimed_at, l.worker, l.group_key, l.priority, l.key, l.alone, l.part$sql$),
+                          from (select d.*, row_number() over () / 255 as part, case when d.key is not null or d.report is not null then d.lease end as single from d) l
+                         group by l.claimed_at, l.worker, l.group_key, l.priority, l.key, l.single, l.part$sql$),
                     (1, 'done of one', 'insert into {history} (claimed_at, worker, group_key, priority, key, id, attempt, created_at, failures, report)'),
                     (1, 'done', 'insert into {history} (claimed_at, worker, group_key, priority, key, jobs, attempts, created, failed)'),
                     (1, 'done row', 'l.claimed_at, l.worker, l.group_key, l.priority, l.key'),

@@ -1,0 +1,2 @@
+-- +goose Up
+alter table penstock_parked_keys rename column alone to seq;
