@@ -1,12 +1,10 @@
 package main
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,170 +14,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
-	"github.com/penstock/penstock/internal/testserver"
-	"github.com/penstock/penstock/store/mysql"
-	"github.com/penstock/penstock/store/portable"
-	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
-	"github.com/penstock/penstock/store/sqlite"
 )
-
-// consuming is an application that receives with the inbox billing, whatever its database.
-type consuming struct {
-	t       *testing.T
-	inOrder func(m penstock.Message, wait time.Duration) ([]penstock.Released, error)
-	due     func() ([]penstock.Released, error)
-}
-
-// eachInbox runs a test over every store that has inboxes.
-func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
-	t.Run("sqlite", func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "test.db")
-		d := urlDesk(t, "sqlite:"+file)
-		db, err := sqlite.OpenDB(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Close() })
-		box := sqlite.NewInbox("billing")
-		in := func(receive func(sqlite.InboxTx) ([]penstock.Released, error)) ([]penstock.Released, error) {
-			tx, err := db.BeginTx(t.Context(), nil)
-			if err != nil {
-				return nil, err
-			}
-			defer func() { _ = tx.Rollback() }()
-			all, err := receive(tx)
-			if err != nil {
-				return nil, err
-			}
-			return all, tx.Commit()
-		}
-		test(t, d, &consuming{t,
-			func(m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
-				return in(func(tx sqlite.InboxTx) ([]penstock.Released, error) { return box.InOrder(t.Context(), tx, m, wait) })
-			},
-			func() ([]penstock.Released, error) {
-				return in(func(tx sqlite.InboxTx) ([]penstock.Released, error) { return box.Due(t.Context(), tx, 100) })
-			}})
-	})
-	t.Run("postgres", func(t *testing.T) {
-		database := postgrestest.Database(t)
-		d := urlDesk(t, database)
-		conn := connect(t, database)
-		box := postgres.NewInbox("", "billing")
-		test(t, d, &consuming{t,
-			func(m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
-				return box.InOrder(t.Context(), conn, m, wait)
-			},
-			func() ([]penstock.Released, error) { return box.Due(t.Context(), conn, 100) }})
-	})
-	t.Run("portable", func(t *testing.T) {
-		database := testserver.Database(t, testserver.PostgresURL(t))
-		open := func() penstock.Store {
-			s, err := portable.Open(t.Context(), database, portable.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
-		d, conn, box := newDesk(t, open(), open), connect(t, database), portable.NewInbox("", "billing")
-		in := func(receive func(tx pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), conn, receive) }
-		test(t, d, &consuming{t,
-			func(m penstock.Message, wait time.Duration) (all []penstock.Released, err error) {
-				return all, in(func(tx pgx.Tx) error { all, err = box.InOrder(t.Context(), tx, m, wait); return err })
-			},
-			func() (all []penstock.Released, err error) {
-				return all, in(func(tx pgx.Tx) error { all, err = box.Due(t.Context(), tx, 100); return err })
-			}})
-	})
-	t.Run("mysql", func(t *testing.T) {
-		database := testserver.MariaDBDatabase(t)
-		u, err := url.Parse(database)
-		if err != nil {
-			t.Fatal(err)
-		}
-		schema := strings.TrimPrefix(u.Path, "/")
-		open := func() penstock.Store {
-			s, err := mysql.Open(database, mysql.Options{Schema: schema})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
-		db, err := sql.Open("mysql", "root@tcp("+u.Host+")/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Close() })
-		box := mysql.NewInbox(schema, "billing")
-		in := func(receive func(*sql.Tx) ([]penstock.Released, error)) ([]penstock.Released, error) {
-			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-			if err != nil {
-				return nil, err
-			}
-			defer func() { _ = tx.Rollback() }()
-			all, err := receive(tx)
-			if err != nil {
-				return nil, err
-			}
-			return all, tx.Commit()
-		}
-		test(t, newDesk(t, open(), open), &consuming{t,
-			func(m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
-				return in(func(tx *sql.Tx) ([]penstock.Released, error) { return box.InOrder(t.Context(), tx, m, wait) })
-			},
-			func() ([]penstock.Released, error) {
-				return in(func(tx *sql.Tx) ([]penstock.Released, error) { return box.Due(t.Context(), tx, 100) })
-			}})
-	})
-}
-
-func connect(t *testing.T, database string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
-	return conn
-}
-
-// receives wants what a message lets out.
-func (c *consuming) receives(key, id, previous string, want string) {
-	c.t.Helper()
-	m := penstock.Message{ID: id, Key: key, Payload: []byte("of " + id), Headers: map[string]string{"trace": id}}
-	if previous != "" {
-		m.Headers[penstock.HeaderPrevious] = previous
-	}
-	released, err := c.inOrder(m, time.Hour)
-	c.wants(released, err, want)
-}
-
-// isDue wants what is due.
-func (c *consuming) isDue(want string) {
-	c.t.Helper()
-	released, err := c.due()
-	c.wants(released, err, want)
-}
-
-func (c *consuming) wants(released []penstock.Released, err error, want string) {
-	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var texts []string
-	for _, r := range released {
-		text := r.ID
-		if r.Gap {
-			text += " after " + r.Missing
-		}
-		if r.Late {
-			text += " late"
-		}
-		texts = append(texts, text)
-	}
-	clitest.Same(c.t, "handed over", strings.Join(texts, ", "), want)
-}
 
 func TestInboxLifecycle(t *testing.T) {
 	t.Parallel()

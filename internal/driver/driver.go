@@ -23,7 +23,7 @@ type Sink[C any] struct {
 	// Binding is how it carries CloudEvents; without prefixes it takes messages as they are only.
 	Binding Binding
 	// ReadBack returns the consumer for a sink URL; nil where nobody can read what the sink was
-	// given. dir is for a server's files, name for queues and streams.
+	// given. dir is for a server's files and may have to be made, name for queues and streams.
 	ReadBack func(url, dir, name string) (readback.Broker, error)
 }
 

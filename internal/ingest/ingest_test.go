@@ -3,15 +3,11 @@ package ingest_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,36 +17,11 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/ingest"
-	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/writer"
 )
-
-// childEnv has the test binary serve: it is the database.
-const childEnv = "PENSTOCK_INGEST_TEST_CHILD"
-
-func TestMain(m *testing.M) {
-	if at := os.Getenv(childEnv); at != "" {
-		child(at)
-	}
-	os.Exit(postgrestest.Run(m))
-}
-
-// child serves until it is killed.
-func child(at string) {
-	store, err := open(context.Background(), at)
-	if err == nil {
-		var s *ingest.Server
-		if s, err = ingest.New(store, ingest.Options{Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}); err == nil {
-			fmt.Println(s.Addr())
-			err = s.Run(context.Background())
-		}
-	}
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
-}
 
 // database is what the tests need of a store.
 type database interface {
@@ -303,106 +274,6 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// gated is a store whose commits wait.
-type gated struct {
-	writer.OnceStore
-	began, open chan struct{}
-	fails       error
-}
-
-func (g *gated) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	g.began <- struct{}{}
-	<-g.open
-	return g.fails
-}
-
-func (*gated) RefusesContent(error) bool { return false }
-
-// 200 comes after the commit, 429 while there is no room, and what is under way is answered when it drains.
-func TestAnswersAfterTheCommitAndHoldsBack(t *testing.T) {
-	store := &gated{began: make(chan struct{}, 10), open: make(chan struct{})}
-	s, end := serve(t, store, ingest.Options{MaxWait: time.Second, Writer: writer.Options{Rows: 1}})
-	answers := make(chan int, 4)
-	send := func() {
-		code, text, header, err := post(t.Context(), s.Addr(), "orders", "{}", asJSON)
-		if err != nil || code == 429 && header.Get("Retry-After") != "1" {
-			t.Error(err, text, header)
-		}
-		answers <- code
-	}
-	go send()
-	<-store.began
-	for range 3 { // one of them has the place behind it
-		go send()
-	}
-	for range 2 {
-		if code := <-answers; code != 429 {
-			t.Errorf("got %d before the commit, without room", code)
-		}
-	}
-	select {
-	case code := <-answers:
-		t.Errorf("answered with %d before the commit", code)
-	default:
-	}
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		end()
-	}()
-	close(store.open)
-	for range 2 {
-		if code := <-answers; code != 200 {
-			t.Errorf("what was under way got %d", code)
-		}
-	}
-	<-drained
-}
-
-// A database that is down is everybody's 503, without its words; and requests larger than what may be held wait outside.
-func TestOutage(t *testing.T) {
-	store := &gated{began: make(chan struct{}, 10), open: make(chan struct{}), fails: errors.New("password=hunter2 refused")}
-	s, _ := serve(t, store, ingest.Options{MaxBuffered: 100})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		header := wants(t, s, "orders", `{"payload":"`+strings.Repeat("x", 90)+`"}`, 503, "send it again with the same ids", asJSON)
-		if header.Get("Retry-After") != "1" {
-			t.Errorf("got %v", header)
-		}
-	}()
-	<-store.began
-	wants(t, s, "orders", `{"payload":"`+strings.Repeat("x", 90)+`"}`, 429, "no room", asJSON)
-	close(store.open)
-	<-done
-	wants(t, s, "orders", "{}", 503, "does not answer", asJSON)
-	if _, text, _, _ := post(t.Context(), s.Addr(), "orders", "{}", asJSON); strings.Contains(text, "hunter2") {
-		t.Errorf("told %s", text)
-	}
-}
-
-// What a client announces and does not send keeps nobody else out; what it has sent and not ended is told of when it drains.
-func TestSlowClients(t *testing.T) {
-	store := &gated{began: make(chan struct{}, 10), open: make(chan struct{})}
-	close(store.open)
-	s, _ := serve(t, store, ingest.Options{MaxBody: 1000, MaxBuffered: 1500})
-	for _, size := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
-		for range 3 {
-			conn, err := net.Dial("tcp", s.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = conn.Close() })
-			fmt.Fprintf(conn, "POST /outboxes/orders/messages HTTP/1.1\r\nHost: localhost\r\n%s\r\n%s\r\nExpect: 100-continue\r\n\r\n", asJSON, size)
-			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, " 100 ") { // its body is waited for
-				t.Fatal(line, err)
-			}
-		}
-	}
-	wants(t, s, "orders", "{}", 200, "", asJSON)
-	wants(t, s, "orders", strings.Repeat(" ", 998)+"{}", 200, "", asJSON)
-}
-
 // observed are the answers that were told of.
 type observed struct {
 	mu  sync.Mutex
@@ -431,83 +302,4 @@ func TestObserver(t *testing.T) {
 			t.Errorf("got %q, want %q", o.got, want)
 		}
 	})
-}
-
-// What was answered with 200 before kill -9 is delivered.
-func TestKeepsWhatItAcknowledged(t *testing.T) {
-	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
-	stores(t, func(t *testing.T, at string, store database) {
-		random := testseed.New(t.Name(), 0)
-		acknowledged := map[string]bool{}
-		for round := range testseed.Steps(4) {
-			maps.Copy(acknowledged, killed(t, at, round, 1+random.IntN(300)))
-		}
-		got := map[string]int{}
-		for _, m := range published(t, store, "orders") {
-			got[m.ID]++
-		}
-		for id := range acknowledged {
-			if got[id] != 1 {
-				t.Errorf("message %s was acknowledged, and delivered %d times", id, got[id])
-			}
-		}
-		t.Logf("%d acknowledged, %d delivered", len(acknowledged), len(got))
-	})
-}
-
-// process serves a database until it is killed.
-func process(t *testing.T, at string) (addr string, server *exec.Cmd) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env, cmd.Stderr = append(os.Environ(), childEnv+"="+at), t.Output()
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(line), cmd
-}
-
-// killed is what clients were told by a server that was killed after so many answers.
-func killed(t *testing.T, at string, round, answers int) map[string]bool {
-	t.Helper()
-	addr, server := process(t, at)
-	var (
-		mu  sync.Mutex
-		all sync.WaitGroup
-		got = map[string]bool{}
-	)
-	for client := range 8 {
-		all.Go(func() {
-			for i := 0; ; i++ {
-				id := fmt.Sprintf("%d-%d-%d", round, client, i)
-				code, text, _, err := post(t.Context(), addr, "orders", `{"id":"`+id+`"}`, asJSON)
-				if err != nil {
-					return // it is dead
-				}
-				if code != 200 {
-					t.Errorf("%d %s", code, text)
-					return
-				}
-				mu.Lock()
-				if got[id] = true; len(got) == answers {
-					_ = server.Process.Kill()
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	return got
 }

@@ -181,7 +181,7 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 		b := &Batch{}
 		args := Args{"name": t.name, "source": source, "mark": t.marks()}
 		b.Do("insert into {schema}.adopted (subscription, source, mark) values ({name}, {source}, {mark})", args)
-		b.Do("insert into {schema}.subscriptions (outbox_id, name, marks) select -id, {name}, false from {schema}.adopted where subscription = {name}", args)
+		b.Do("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) select -id, {name}, false from {schema}.adopted where subscription = {name}", args)
 		if err = tx.Run(ctx, b); err == nil {
 			id, _, err = t.find(ctx, tx, "")
 		}

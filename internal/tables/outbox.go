@@ -134,10 +134,10 @@ func lockSubscriptions(b *Batch, box *Outbox) (ids *[]int64) {
 	return ids
 }
 
-// marks says anew whether what is settled is noted or deleted. A Settle has its subscription's row locked: it is one or the other for all of it.
-func marks(b *Batch, box *Outbox) {
+// keepSettled says anew whether what is settled is noted or deleted. A Settle has its subscription's row locked: it is one or the other for all of it.
+func keepSettled(b *Batch, box *Outbox) {
 	lockSubscriptions(b, box)
-	b.Do(`update {schema}.subscriptions set marks = (select c.n from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c) > 1
+	b.Do(`update {schema}.subscriptions set keeps_settled = (select c.n from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c) > 1
 		or exists (select 1 from {schema}.outboxes where id = {outbox} and (keep_age <> 0 or keep_bytes <> 0)) where outbox_id = {outbox}`, box.Args(nil))
 }
 
@@ -153,7 +153,7 @@ func (s *Outboxes) SetRetention(ctx context.Context, outbox string, r penstock.R
 		}
 		b := &Batch{}
 		b.Do("update {schema}.outboxes set keep_age = {age}, keep_bytes = {bytes} where id = {outbox}", box.Args(Args{"age": int64(r.Age), "bytes": r.Bytes}))
-		marks(b, &box)
+		keepSettled(b, &box)
 		return tx.Finish(ctx, b)
 	})
 }

@@ -60,7 +60,7 @@ func (s *Outboxes) DropSubscription(ctx context.Context, outbox, name string) er
 			b.Do("delete from {schema}."+table+" where subscription_id = {sub}", sub.args(nil))
 		}
 		b.Do("delete from {schema}.subscriptions where id = {sub}", sub.args(nil))
-		marks(b, &sub.box)
+		keepSettled(b, &sub.box)
 		return tx.Finish(ctx, b)
 	})
 }

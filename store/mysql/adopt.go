@@ -233,8 +233,8 @@ func rowsOf(of tables.Args) (text string, args []any) {
 	return "json_table(?, '$[*]' columns (ts datetime(6) path '$[0]', seq bigint path '$[1]', row_id varchar(700) path '$[2]', error text path '$[3]', attempts bigint path '$[4]')) d", []any{string(b)}
 }
 
-// inFlight are the ids of rows, for a list that has one that no row has.
-func inFlight(ids []string) (placeholders string, args []any) {
+// rowsInFlight are the ids of rows, for a list that has one that no row has.
+func rowsInFlight(ids []string) (placeholders string, args []any) {
 	slices.Sort(ids)
 	if len(ids) == 0 {
 		return "x''", nil

@@ -118,12 +118,7 @@ func TestNamesInCapitals(t *testing.T) {
 		}
 	}
 
-	m, err := testserver.NewMariaDB("--lower-case-table-names=1")
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { _ = m.Close() })
-	s = openStore(t, m.URL, mysql.Options{})
+	s = openStore(t, testserver.StartMariaDB(t, "--lower-case-table-names=1").URL, mysql.Options{})
 	must(t, s.Migrate(t.Context()), s.CreateOutbox(t.Context(), "orders"))
 	var field *penstock.FieldError
 	for _, err := range []error{s.CreateOutbox(t.Context(), "Orders"), s.CreateQueue(t.Context(), "Jobs", penstock.FIFO)} {

@@ -20,16 +20,16 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	if s.ID != 0 {
 		b.one(&there, s.sql("state", nil), &mine, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
 	}
-	flying := s.InFlight()
+	inFlight := s.InFlight()
 	var after func() error
 	switch p.From {
 	case tables.FromLog:
-		after = s.queueLog(b, p, flying)
+		after = s.queueLog(b, p, inFlight)
 	case tables.FromPark:
-		after = s.queueDue(ctx, b, p, flying)
+		after = s.queueDue(ctx, b, p, inFlight)
 	case tables.FromReplay:
 		b.read(func(rows *sql.Rows) error { return p.Replayed(&s.Box, rows.Scan) },
-			s.sql("fetch_replay", words{"in_flight": list(slices.Collect(maps.Keys(flying))), "most": p.Most()}))
+			s.sql("fetch_replay", words{"in_flight": list(slices.Collect(maps.Keys(inFlight))), "most": p.Most()}))
 	}
 	err := s.store.ask(ctx, b)
 	if err == nil && !(there && mine) {
@@ -42,16 +42,16 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 }
 
 // queueLog asks for new messages. What it returns is to be called then.
-func (s *source) queueLog(b *batch, p *tables.Page, flying map[int64]tables.Flight) (after func() error) {
+func (s *source) queueLog(b *batch, p *tables.Page, inFlight map[int64]tables.Flight) (after func() error) {
 	look := s.Look(p, s.Box.Buckets, s.store.opts.Sweep)
 	seqs, times, buckets := make([][]int64, s.Box.Buckets), make([]string, s.Box.Buckets), make([]string, s.Box.Buckets)
-	for seq, f := range flying {
+	for seq, f := range inFlight {
 		seqs[f.Bucket] = append(seqs[f.Bucket], seq)
 		times[f.Bucket] += at(f.TS) + ","
 	}
 	known, args := "", []any(nil)
 	if s.Box.Adopted != nil {
-		known, args = inFlight(s.RowsInFlight())
+		known, args = rowsInFlight(s.RowsInFlight())
 	}
 	low := fmt.Sprint(s.Box.After(look.From))
 	if place, is := s.Box.After(look.From).(time.Time); is {
@@ -77,10 +77,10 @@ type head struct {
 }
 
 // queueDue asks for heads that are due. None of a key comes again before what is in flight of it is settled.
-func (s *source) queueDue(ctx context.Context, b *batch, p *tables.Page, flying map[int64]tables.Flight) (after func() error) {
+func (s *source) queueDue(ctx context.Context, b *batch, p *tables.Page, inFlight map[int64]tables.Flight) (after func() error) {
 	keys, args := texts(s.KeysInFlight())
 	var heads []head
-	statement := s.sql("due", words{"in_flight": list(slices.Collect(maps.Keys(flying))), "keys": keys, "most": p.Most()})
+	statement := s.sql("due", words{"in_flight": list(slices.Collect(maps.Keys(inFlight))), "keys": keys, "most": p.Most()})
 	if len(args) == 0 {
 		statement = strings.ReplaceAll(statement, "h.parked_key not in (null)", "true")
 	}

@@ -20,11 +20,7 @@ type rocks struct {
 }
 
 func newRocks(t *testing.T) *rocks {
-	m, err := testserver.NewMariaDB()
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { _ = m.Close() })
+	m := testserver.StartMariaDB(t)
 	r := &rocks{T: t, url: m.URL}
 	r.db = application(t, m.URL)
 	r.exec("create database penstock")

@@ -61,11 +61,7 @@ func TestServerIsKilled(t *testing.T) {
 	for _, engine := range []string{"InnoDB", "RocksDB"} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			m, err := testserver.NewMariaDB()
-			if err != nil {
-				t.Skip(err)
-			}
-			t.Cleanup(func() { _ = m.Close() })
+			m := testserver.StartMariaDB(t)
 			s := openStore(t, m.URL, mysql.Options{Engine: engine})
 			for _, err := range []error{s.Migrate(t.Context()), s.CreateOutbox(t.Context(), "orders"), s.CreateQueue(t.Context(), "jobs", penstock.FIFO)} {
 				if err != nil {

@@ -15,13 +15,13 @@ create table if not exists {schema}.outboxes (
   unique key outboxes_name (name)
 ) {engine};
 
--- marks: what is settled is noted in entries rather than deleted, because another subscription reads it or it is retained.
+-- keeps_settled: what is settled is noted in entries rather than deleted, because another subscription reads it or it is retained.
 -- low: before it nothing is unsettled but what committed late. An old one costs time, never a message.
 create table if not exists {schema}.subscriptions (
   id bigint not null auto_increment primary key,
   outbox_id bigint not null,
   name varbinary(128) not null,
-  marks boolean not null,
+  keeps_settled boolean not null,
   low datetime(6) not null default '1970-01-01 00:00:00',
   epoch bigint not null default 0,
   holder varbinary(256) not null default '',

@@ -61,7 +61,7 @@ func (s *source) queueDone(b *batch, delivered []*tables.Part) {
 	}
 	of, _ := s.placed(delivered)
 	w := words{"placed": of}
-	b.add(s.sql("mark", w))
+	b.add(s.sql("keep_settled", w))
 	b.add(s.sql("delete", w))
 }
 

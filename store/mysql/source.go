@@ -119,9 +119,9 @@ func (s *source) attach(ctx context.Context, t *tx) (err error) {
 func (s *source) create(ctx context.Context, t *tx) error {
 	b := &batch{}
 	var others int64
-	b.add(s.sql("update {schema}.subscriptions set marks = true where outbox_id = {outbox}", words{"outbox": s.Box.ID}))
+	b.add(s.sql("update {schema}.subscriptions set keeps_settled = true where outbox_id = {outbox}", words{"outbox": s.Box.ID}))
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&others) }, s.sql("select count(*) from {schema}.subscriptions where outbox_id = {outbox}", words{"outbox": s.Box.ID}))
-	b.add(s.sql("insert into {schema}.subscriptions (outbox_id, name, marks) values ({outbox}, ?, {retains} or (select c.n > 0 from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c))",
+	b.add(s.sql("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) values ({outbox}, ?, {retains} or (select c.n > 0 from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c))",
 		words{"outbox": s.Box.ID, "retains": s.Box.Retention != penstock.Retention{}}), []byte(s.Req.Subscription))
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&s.ID) }, "select last_insert_id()")
 	if err := t.run(ctx, b); err != nil || s.Req.Start != penstock.FromNow {

@@ -111,9 +111,9 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 			Name      string
 			Holder    string
 			Low       time.Time
-			Marks     bool
+			Keeps     bool
 		}
-		rows, err := e.conn.Query(ctx, s.sql("select id, epoch, name, holder, low, marks from {schema}.subscriptions where outbox_id = $1 order by name", ""), box.ID)
+		rows, err := e.conn.Query(ctx, s.sql("select id, epoch, name, holder, low, keeps_settled from {schema}.subscriptions where outbox_id = $1 order by name", ""), box.ID)
 		if err != nil {
 			return err
 		}
@@ -144,8 +144,8 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 					return err
 				}
 				statement := "delete"
-				if sub.Marks {
-					statement = "mark"
+				if sub.Keeps {
+					statement = "keep_settled"
 				}
 				if _, err := tx.Exec(ctx, as.sql("progress", nil), sub.ID, sub.Epoch, as.Attempt, len(parts)); err != nil {
 					return err

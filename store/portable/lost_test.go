@@ -14,9 +14,9 @@ import (
 // go back, or stay wrong.
 func TestCountsWhatIsThere(t *testing.T) {
 	t.Parallel()
-	for _, marks := range []bool{false, true} {
+	for _, keeps := range []bool{false, true} {
 		f := newFixture(t, portable.Options{})
-		if marks {
+		if keeps {
 			f.must(f.store.SetRetention(t.Context(), "orders", penstock.Retention{Age: time.Hour}))
 		}
 		p := &wireProxy{}
@@ -52,7 +52,7 @@ func TestCountsWhatIsThere(t *testing.T) {
 		before := count()
 		f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
 		if after := count(); before != 2 || after != 2 {
-			t.Errorf("marks: %v: %d settled, then %d, want 2", marks, before, after)
+			t.Errorf("keeps: %v: %d settled, then %d, want 2", keeps, before, after)
 		}
 	}
 }

@@ -15,13 +15,13 @@ create table if not exists {schema}.outboxes (
   keep_bytes bigint not null default 0
 );
 
--- marks: what is settled is noted in entries rather than deleted, because another subscription reads it or it is retained.
+-- keeps_settled: what is settled is noted in entries rather than deleted, because another subscription reads it or it is retained.
 -- low: before it nothing is unsettled but what committed late. An old one costs time, never a message.
 create table if not exists {schema}.subscriptions (
   id bigint generated always as identity primary key,
   outbox_id bigint not null,
   name text not null,
-  marks boolean not null,
+  keeps_settled boolean not null,
   low timestamptz not null default '1970-01-01 00:00:00+00',
   epoch bigint not null default 0,
   holder text not null default '',

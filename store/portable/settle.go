@@ -54,7 +54,7 @@ func (s *source) queueDone(b *pgx.Batch, delivered []*tables.Part) {
 	if len(delivered) == 0 {
 		return
 	}
-	statements := []string{"mark", "delete"}
+	statements := []string{"keep_settled", "delete"}
 	if s.Box.Adopted != nil {
 		statements = []string{s.Box.Adopted.Settles}
 	}

@@ -87,12 +87,12 @@ func (s *source) attach(ctx context.Context, tx pgx.Tx) (err error) {
 	switch {
 	case isNoRows(err):
 		// What exists is settled for the others, or it is not: either way they note it from here on.
-		done, err := tx.Exec(ctx, sql("update {schema}.subscriptions set marks = true where outbox_id = $1"), s.Box.ID)
+		done, err := tx.Exec(ctx, sql("update {schema}.subscriptions set keeps_settled = true where outbox_id = $1"), s.Box.ID)
 		if err != nil {
 			return err
 		}
-		marks := done.RowsAffected() > 0 || s.Box.Retention != penstock.Retention{}
-		if err := tx.QueryRow(ctx, sql("insert into {schema}.subscriptions (outbox_id, name, marks) values ($1, $2, $3) returning id"), s.Box.ID, s.Req.Subscription, marks).Scan(&s.ID); err != nil {
+		keeps := done.RowsAffected() > 0 || s.Box.Retention != penstock.Retention{}
+		if err := tx.QueryRow(ctx, sql("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) values ($1, $2, $3) returning id"), s.Box.ID, s.Req.Subscription, keeps).Scan(&s.ID); err != nil {
 			return err
 		}
 		if s.Req.Start == penstock.FromNow {

@@ -173,46 +173,33 @@ func listCommand(a *cli.App) *cobra.Command {
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	var (
-		asJSON bool
-		leave  = cli.Consent{Undone: "nothing was dropped"}
-	)
-	cmd := &cobra.Command{
-		Use:   "drop CONSUMER",
-		Short: "Drop an inbox with all it knows",
-		Long: `Drop an inbox with the ids it knows and the messages it holds back. Those were
+	cmd := cli.DropCommand(a, func(ctx context.Context, consumer string) (cli.Drop, error) {
+		store, err := openInboxes(ctx, a)
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		box, err := findInbox(ctx, store, consumer)
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		lost := cli.Plural(box.Held, "held message")
+		return cli.Drop{
+			Warning: fmt.Sprintf("This deletes the inbox of %s with every id it knows, and %s.", cli.Visible(consumer), lost),
+			Do: func() error {
+				return about.Inbox(store.DropInbox(ctx, consumer), fmt.Sprintf("dropping the inbox %q", consumer), consumer)
+			},
+			Fields: map[string]any{"consumer": consumer, "held": box.Held},
+			Gone:   fmt.Sprintf("Inbox %s is gone (%s).", cli.Visible(consumer), lost),
+		}, nil
+	})
+	cmd.Use, cmd.Args = "drop CONSUMER", cli.Exactly("CONSUMER")
+	cmd.Short = "Drop an inbox with all it knows"
+	cmd.Long = `Drop an inbox with the ids it knows and the messages it holds back. Those were
 acknowledged to the broker and do not come again; and a consumer whose inbox is
 made anew takes for new what it has processed already. So it tells what is lost
 and asks for the consumer's name; without a terminal to ask on it refuses unless
---yes is given.`,
-		Example: `  penstock inbox drop billing
-  penstock inbox drop billing --yes`,
-		Args: cli.Exactly("CONSUMER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := a.Possible(leave); err != nil {
-				return err
-			}
-			store, err := openInboxes(ctx, a)
-			if err != nil {
-				return err
-			}
-			box, err := findInbox(ctx, store, args[0])
-			if err != nil {
-				return err
-			}
-			lost := cli.Plural(box.Held, "held message")
-			warning := fmt.Sprintf("This deletes the inbox of %s with every id it knows, and %s.", cli.Visible(args[0]), lost)
-			if err := a.ConfirmName(ctx, leave, warning, args[0]); err != nil {
-				return err
-			}
-			if err := store.DropInbox(ctx, args[0]); err != nil {
-				return about.Inbox(err, fmt.Sprintf("dropping the inbox %q", args[0]), args[0])
-			}
-			return a.Tell(asJSON, map[string]any{"consumer": args[0], "held": box.Held}, "Inbox %s is gone (%s).\n", cli.Visible(args[0]), lost)
-		},
-	}
-	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+--yes is given.`
+	cmd.Example = `  penstock inbox drop billing
+  penstock inbox drop billing --yes`
 	return cmd
 }

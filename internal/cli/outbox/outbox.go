@@ -94,56 +94,36 @@ func listCommand(a *cli.App) *cobra.Command {
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	var (
-		asJSON bool
-		leave  = cli.Consent{Undone: "nothing was dropped"}
-	)
-	cmd := &cobra.Command{
-		Use:   "drop NAME",
-		Short: "Drop an outbox with everything in it",
-		Long: `Drop an outbox with its messages, subscriptions and dead letters. What has not
+	cmd := cli.DropCommand(a, func(ctx context.Context, name string) (cli.Drop, error) {
+		store, err := a.OpenStore(ctx)
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		found, err := cli.ReadStatus(ctx, store, []string{name})
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		lost, fields := outboxLoss(&found[0])
+		return cli.Drop{
+			Warning: fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not: %s.", cli.Visible(name), lost),
+			Do: func() error {
+				return about.Outbox(store.DropOutbox(ctx, name), fmt.Sprintf("dropping outbox %q", name), name, "")
+			},
+			Fields: fields,
+			Gone:   fmt.Sprintf("Outbox %s is gone (%s).", cli.Visible(name), lost),
+		}, nil
+	})
+	cmd.Short = "Drop an outbox with everything in it"
+	cmd.Long = `Drop an outbox with its messages, subscriptions and dead letters. What has not
 been delivered is gone, so it tells how much that is and asks for the outbox's name; without
-a terminal to ask on it refuses unless --yes is given.`,
-		Example: `  penstock outbox drop orders
-  penstock outbox drop orders --yes`,
-		Args: cli.Exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := a.Possible(leave); err != nil {
-				return err
-			}
-			store, err := a.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
-			name := args[0]
-			found, err := cli.ReadStatus(ctx, store, []string{name})
-			if err != nil {
-				return err
-			}
-			lost := outboxLoss(&found[0])
-			warning := fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not: %s.", cli.Visible(name), lost.text)
-			if err := a.ConfirmName(ctx, leave, warning, name); err != nil {
-				return err
-			}
-			if err := store.DropOutbox(ctx, name); err != nil {
-				return about.Outbox(err, fmt.Sprintf("dropping outbox %q", name), name, "")
-			}
-			return a.Tell(asJSON, lost.json, "Outbox %s is gone (%s).\n", cli.Visible(name), lost.text)
-		},
-	}
-	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+a terminal to ask on it refuses unless --yes is given.`
+	cmd.Example = `  penstock outbox drop orders
+  penstock outbox drop orders --yes`
 	return cmd
 }
 
-// loss is what goes with an outbox, for people and for programs.
-type loss struct {
-	text string
-	json map[string]any
-}
-
-func outboxLoss(o *penstock.OutboxStatus) loss {
+// outboxLoss is what goes with an outbox, for people and for programs.
+func outboxLoss(o *penstock.OutboxStatus) (text string, fields map[string]any) {
 	var backlog, parked, dead int64
 	var of []string
 	for i := range o.Subscriptions {
@@ -154,5 +134,5 @@ func outboxLoss(o *penstock.OutboxStatus) loss {
 	if len(of) == 0 {
 		of = []string{"it had no subscription, so nothing was delivered"}
 	}
-	return loss{strings.Join(of, "; "), map[string]any{"outbox": o.Outbox, "backlog": backlog, "parked": parked, "dead_letters": dead}}
+	return strings.Join(of, "; "), map[string]any{"outbox": o.Outbox, "backlog": backlog, "parked": parked, "dead_letters": dead}
 }

@@ -115,46 +115,31 @@ func listCommand(a *cli.App) *cobra.Command {
 }
 
 func dropCommand(a *cli.App) *cobra.Command {
-	var (
-		asJSON bool
-		leave  = cli.Consent{Undone: "nothing was dropped"}
-	)
-	cmd := &cobra.Command{
-		Use:   "drop NAME",
-		Short: "Drop a queue with every job in it",
-		Long: `Drop a queue with its jobs, schedules and dead letters. Workers of it end with an
+	cmd := cli.DropCommand(a, func(ctx context.Context, name string) (cli.Drop, error) {
+		store, err := a.OpenQueues(ctx)
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		q, err := findQueue(ctx, store, name)
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		lost := fmt.Sprintf("%s, %s", cli.Plural(jobsLeft(q), "job"), cli.Plural(q.DeadLetters, "dead letter"))
+		return cli.Drop{
+			Warning: fmt.Sprintf("This deletes queue %s with everything in it: %s.", cli.Visible(name), lost),
+			Do: func() error {
+				return about.Queue(store.DropQueue(ctx, name), fmt.Sprintf("dropping queue %q", name), name)
+			},
+			Fields: map[string]any{"queue": name, "jobs": jobsLeft(q), "dead_letters": q.DeadLetters},
+			Gone:   fmt.Sprintf("Queue %s is gone (%s).", cli.Visible(name), lost),
+		}, nil
+	})
+	cmd.Short = "Drop a queue with every job in it"
+	cmd.Long = `Drop a queue with its jobs, schedules and dead letters. Workers of it end with an
 error. It tells how many jobs there are and asks for the queue's name; without a
-terminal to ask on it refuses unless --yes is given.`,
-		Example: `  penstock queue drop thumbnails
-  penstock queue drop thumbnails --yes`,
-		Args: cli.Exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := a.Possible(leave); err != nil {
-				return err
-			}
-			store, err := a.OpenQueues(ctx)
-			if err != nil {
-				return err
-			}
-			q, err := findQueue(ctx, store, args[0])
-			if err != nil {
-				return err
-			}
-			lost := fmt.Sprintf("%s, %s", cli.Plural(jobsLeft(q), "job"), cli.Plural(q.DeadLetters, "dead letter"))
-			warning := fmt.Sprintf("This deletes queue %s with everything in it: %s.", cli.Visible(args[0]), lost)
-			if err := a.ConfirmName(ctx, leave, warning, args[0]); err != nil {
-				return err
-			}
-			if err := store.DropQueue(ctx, args[0]); err != nil {
-				return about.Queue(err, fmt.Sprintf("dropping queue %q", args[0]), args[0])
-			}
-			return a.Tell(asJSON, map[string]any{"queue": args[0], "jobs": jobsLeft(q), "dead_letters": q.DeadLetters},
-				"Queue %s is gone (%s).\n", cli.Visible(args[0]), lost)
-		},
-	}
-	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+terminal to ask on it refuses unless --yes is given.`
+	cmd.Example = `  penstock queue drop thumbnails
+  penstock queue drop thumbnails --yes`
 	return cmd
 }
 

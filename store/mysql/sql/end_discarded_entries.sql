@@ -1,2 +1,2 @@
 delete {schema}.entries from {these_seqs} straight_join {schema}.entries force index (primary) on subscription_id = {sub} and entries.seq = d.seq
- where exists (select 1 from {schema}.subscriptions s where s.id = {sub} and not s.marks)
+ where exists (select 1 from {schema}.subscriptions s where s.id = {sub} and not s.keeps_settled)

@@ -1,4 +1,4 @@
 delete from {table} t
  using {rows}
  where {same_d}
-   and exists (select from {schema}.subscriptions where id = {sub} and not marks)
+   and exists (select from {schema}.subscriptions where id = {sub} and not keeps_settled)

@@ -13,7 +13,7 @@ func ReadStatement(src penstock.Source) (sql string, args []any) {
 	return s.st.read, append([]any{1000}, head.place.args()...)
 }
 
-// Within is how many marks a look back of that span covers.
+// Within is how many positions a look back of that span covers.
 func Within(src penstock.Source, span time.Duration) int {
 	from, to := src.(*Source).within(span)
 	return int(to.n) - int(from.n)
@@ -48,7 +48,7 @@ func (t Track) FoundLate(span time.Duration) { t.foundLate(span) }
 
 func (t Track) Wrote(xid string) { t.wrote(xid) }
 
-func (t Track) Marks() int { return len(t.marks) }
+func (t Track) Positions() int { return len(t.positions) }
 
 func text(p place) string {
 	if p == nil {

@@ -68,7 +68,7 @@ func (s *Source) fetchNext(ctx context.Context, limit penstock.Limit) (*pending,
 }
 
 // places are the head, and where the slack behind it begins.
-func (s *Source) places() (head, slack mark) {
+func (s *Source) places() (head, slack position) {
 	back := s.late.retreats()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Source) places() (head, slack mark) {
 
 // becameVisible lists rows behind the head that the read before may not have seen; more
 // if there are others.
-func (s *Source) becameVisible(ctx context.Context, snapshot string, before, slack mark) (ids []string, more bool, err error) {
+func (s *Source) becameVisible(ctx context.Context, snapshot string, before, slack position) (ids []string, more bool, err error) {
 	from := slack
 	if s.full { // far from where rows become visible now
 		from = before
@@ -108,7 +108,7 @@ func (s *Source) becameVisible(ctx context.Context, snapshot string, before, sla
 
 // batchOf begins a batch with the rows of these ids. all is false if there was no room
 // for some, which wait for the next one.
-func (s *Source) batchOf(ctx context.Context, before mark, ids []string, limit penstock.Limit) (p *pending, all bool, err error) {
+func (s *Source) batchOf(ctx context.Context, before position, ids []string, limit penstock.Limit) (p *pending, all bool, err error) {
 	p = &pending{before: before}
 	rows, err := s.loadInOrder(ctx, s.t.pool, ids)
 	if err != nil || len(rows) == 0 {

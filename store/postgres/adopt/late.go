@@ -274,14 +274,14 @@ func (s *Source) lookWithin(ctx context.Context, span time.Duration) (more bool,
 }
 
 // within is where the head was during the span, as far as everything has its verdict.
-func (s *Source) within(span time.Duration) (from, to mark) {
+func (s *Source) within(span time.Duration) (from, to position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.track.back(span, time.Now()), s.decided(s.track.head())
 }
 
-// decided is the last mark up to m behind which everything has its verdict. The caller has s.mu.
-func (s *Source) decided(m mark) mark {
+// decided is the last position up to m behind which everything has its verdict. The caller has s.mu.
+func (s *Source) decided(m position) position {
 	for _, p := range s.pending {
 		if p.before.n < m.n {
 			m = p.before

@@ -117,15 +117,10 @@ func TestClaimsFollowTheSinksPace(t *testing.T) {
 	c := workers(2)
 	c.Batch = 1000
 	src := f.subscribe(f.open(c))
-	size := 0
 	f.Eventually("claims grow", func() bool {
 		b := f.fetch(src)
-		if len(b.Messages) < size {
-			t.Skip("the machine is too slow: a claim took half a second")
-		}
-		size = len(b.Messages)
 		f.settle(src, b)
-		return size > 100
+		return len(b.Messages) > 100
 	})
 	b := f.fetch(src)
 	time.Sleep(1500 * time.Millisecond) // the sink's pace

@@ -45,7 +45,7 @@ type Source struct {
 	// Of Fetch only:
 	seqs    seqs
 	full    bool // the last read was a full page
-	owed    *mark
+	owed    *position
 	average int   // bytes of a message
 	page    []row // memory for the next
 	looked  looked
@@ -58,7 +58,7 @@ var _ penstock.Source = (*Source)(nil)
 // pending is a batch that was returned and is not settled.
 type pending struct {
 	number   uint64
-	before   mark // where the head was
+	before   position // where the head was
 	rows     []inFlightRow
 	messages []penstock.Message
 	keyOrder []penstock.KeyOrder
@@ -230,7 +230,7 @@ func (s *Source) isInFlight(id string) bool {
 	return s.inFlight[id]
 }
 
-func (s *Source) head() mark {
+func (s *Source) head() position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.track.head()

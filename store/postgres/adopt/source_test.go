@@ -1,13 +1,10 @@
 package adopt_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres/adopt"
@@ -281,84 +278,6 @@ func TestWaysToSettle(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	for i := range 4 {
-		f.insert("k", fmt.Sprint(i))
-	}
-	c := keyedConfig()
-	c.Batch = 2
-	c.Margin = time.Nanosecond // the mark follows at once
-	table := f.open(c)
-	first, err := table.Subscribe(f.Ctx, penstock.Subscribe{Holder: "first", Lease: 100 * time.Millisecond})
-	f.Must(err)
-	a, b := f.fetch(first), f.fetch(first)
-	f.want(b, "2", "3")
-	f.settle(first, b)
-	f.Must(first.Renew(f.Ctx))
-	if n := f.Number("select count(*) from penstock._adopt_log where low is not null"); n != 0 {
-		t.Error("the low-water mark is past rows that have no verdict")
-	}
-	var second penstock.Source
-	f.Eventually("the lease is over", func() bool {
-		second, err = f.open(c).Subscribe(f.Ctx, penstock.Subscribe{Holder: "second"})
-		if err != nil && !errors.Is(err, penstock.ErrHeld) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
-	f.want(f.fetch(second), "0", "1")
-	if err := first.Settle(f.Ctx, penstock.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
-		t.Errorf("the first could settle: %v", err)
-	}
-	if err := first.Renew(f.Ctx); !errors.Is(err, penstock.ErrFenced) {
-		t.Errorf("the first could renew: %v", err)
-	}
-	if n := f.Number("select count(*) from shop where processed_at is null"); n != 2 {
-		t.Errorf("%d rows are pending, want 2", n)
-	}
-	if err := first.Close(f.Ctx); !errors.Is(err, penstock.ErrFenced) {
-		t.Errorf("the first could give the lease back: %v", err)
-	}
-	var held *penstock.HeldError
-	if _, err := table.Subscribe(f.Ctx, penstock.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
-		t.Errorf("the lease is free: %v", err)
-	}
-	f.Must(second.Close(f.Ctx))
-	f.subscribe(table)
-}
-
-// TestLowWaterMarkSurvives: a reader that comes next begins where the mark is, however
-// many rows were delivered before.
-func TestLowWaterMarkSurvives(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	f.Exec("insert into shop (payload) select n from generate_series(1, 3000) n")
-	c := keyedConfig()
-	c.Margin, c.Delivered, c.Sweep = time.Millisecond, adopt.Delete, time.Hour
-	table := f.open(c)
-	src := f.subscribe(table)
-	for n := 0; n < 3000; {
-		b := f.fetch(src)
-		n += len(b.Messages)
-		f.settle(src, b)
-	}
-	f.Eventually("the mark is at the head", func() bool {
-		f.Must(src.Renew(f.Ctx))
-		return f.Number("select (low = '{3000}')::int from (select coalesce(low, '{}') as low from penstock._adopt_log order by n desc limit 1) l") == 1
-	})
-	f.Must(src.Close(f.Ctx))
-	f.Exec("insert into shop (payload) values ('next')")
-	next := f.subscribe(table)
-	if _, args := adopt.ReadStatement(next); len(args) != 2 || args[1] != "3000" {
-		t.Errorf("the next reader begins at %v", args)
-	}
-	f.want(f.fetch(next), "next")
-}
-
 // TestReadingStaysFlatUnderAPinnedSnapshot counts the pages that the next read touches
 // while nothing that was deleted can be removed.
 func TestReadingStaysFlatUnderAPinnedSnapshot(t *testing.T) {
@@ -404,28 +323,5 @@ func TestReadingStaysFlatUnderAPinnedSnapshot(t *testing.T) {
 	}
 	if n := pages("select id from shop order by id limit 10"); n < 500 {
 		t.Errorf("reading from the beginning touches %d pages: nothing was pinned", n)
-	}
-}
-
-// The connections of a table last, however little the server likes idle ones.
-func TestIdleSessionTimeout(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	f.Exec("do $$ begin execute format('alter database %I set idle_session_timeout = 1000', current_database()); end $$")
-	table, err := adopt.Open(f.Ctx, adopt.Options{URL: f.URL + "&application_name=pooled", Subscription: "sub", Config: keyedConfig(), Log: quiet()})
-	f.Must(err)
-	t.Cleanup(func() { _ = table.Close() })
-	f.Must(table.Check(f.Ctx))
-	for range 2 { // each is a session that the server ended for being idle
-		conn, err := pgx.Connect(f.Ctx, f.URL)
-		f.Must(err)
-		for err == nil {
-			_, err = conn.PgConn().ReceiveMessage(f.Ctx)
-		}
-		f.Must(f.Ctx.Err())
-	}
-	if n := f.Number("select count(*) from pg_stat_activity where application_name = 'pooled' and datname = current_database()"); n == 0 {
-		t.Error("the pool has lost its connections")
 	}
 }

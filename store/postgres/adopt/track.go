@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// mark is a place that the head has reached, and when.
-type mark struct {
-	n    uint64 // grows with each mark: of two, the lower is the earlier place
+// position is a place that the head has reached, and when.
+type position struct {
+	n    uint64 // grows with each position: of two, the lower is the earlier place
 	at   time.Time
 	rows int64
 	place
@@ -20,12 +20,12 @@ type mark struct {
 // transaction chose the place, and track knows where the head was then. Not safe for
 // concurrent use.
 type track struct {
-	marks  []mark // by time; the last is the head
-	margin time.Duration
-	rows   int64
-	reach  time.Duration   // how far the slack goes back
-	own    map[uint64]bool // settling transactions of this reader
-	open   map[uint64]mark // transactions in flight, and a place before all they wrote
+	positions []position // by time; the last is the head
+	margin    time.Duration
+	rows      int64
+	reach     time.Duration       // how far the slack goes back
+	own       map[uint64]bool     // settling transactions of this reader
+	open      map[uint64]position // transactions in flight, and a place before all they wrote
 }
 
 // The slack is how far a reader that has caught up looks back in any case: rows may become
@@ -38,50 +38,50 @@ const (
 )
 
 func newTrack(start place, margin time.Duration, now time.Time) *track {
-	return &track{marks: []mark{{at: now, place: start}}, margin: margin, reach: slackTime, own: map[uint64]bool{}, open: map[uint64]mark{}}
+	return &track{positions: []position{{at: now, place: start}}, margin: margin, reach: slackTime, own: map[uint64]bool{}, open: map[uint64]position{}}
 }
 
-func (t *track) head() mark { return t.marks[len(t.marks)-1] }
+func (t *track) head() position { return t.positions[len(t.positions)-1] }
 
 // moved notes that the head is now at p, rows further.
 func (t *track) moved(p place, rows int, now time.Time) {
 	t.rows += int64(rows)
-	m := mark{n: t.head().n + 1, at: now, rows: t.rows, place: p}
-	// Marks need not be dense: fewer make what is looked at again a little more.
-	if k := len(t.marks); k >= 2 && now.Sub(t.marks[k-2].at) < t.margin/4096 {
-		t.marks[k-1] = m
+	m := position{n: t.head().n + 1, at: now, rows: t.rows, place: p}
+	// Positions need not be dense: fewer make what is looked at again a little more.
+	if k := len(t.positions); k >= 2 && now.Sub(t.positions[k-2].at) < t.margin/4096 {
+		t.positions[k-1] = m
 	} else {
-		t.marks = append(t.marks, m)
+		t.positions = append(t.positions, m)
 	}
 	old := 0
-	for old+1 < len(t.marks) && now.Sub(t.marks[old+1].at) > t.margin {
+	for old+1 < len(t.positions) && now.Sub(t.positions[old+1].at) > t.margin {
 		old++
 	}
 	if old > 0 {
-		t.marks = slices.Delete(t.marks, 0, old)
+		t.positions = slices.Delete(t.positions, 0, old)
 	}
 }
 
 // back is where the head was that long ago, or at the earliest that is known.
-func (t *track) back(d time.Duration, now time.Time) mark {
-	i, found := slices.BinarySearchFunc(t.marks, now.Add(-d), func(m mark, at time.Time) int { return m.at.Compare(at) })
+func (t *track) back(d time.Duration, now time.Time) position {
+	i, found := slices.BinarySearchFunc(t.positions, now.Add(-d), func(m position, at time.Time) int { return m.at.Compare(at) })
 	if found {
-		return t.marks[i]
+		return t.positions[i]
 	}
-	return t.marks[max(0, i-1)]
+	return t.positions[max(0, i-1)]
 }
 
 // low is the low-water mark: where the head was a margin ago.
-func (t *track) low(now time.Time) mark { return t.back(t.margin, now) }
+func (t *track) low(now time.Time) position { return t.back(t.margin, now) }
 
 // slack is how far back to look when nothing hints at a late row.
-func (t *track) slack(now time.Time) mark {
+func (t *track) slack(now time.Time) position {
 	m := t.head()
-	for i := len(t.marks) - 2; i >= 0; i-- {
-		if m.at.Before(now.Add(-t.reach)) || t.rows-t.marks[i].rows > slackRows {
+	for i := len(t.positions) - 2; i >= 0; i-- {
+		if m.at.Before(now.Add(-t.reach)) || t.rows-t.positions[i].rows > slackRows {
 			break
 		}
-		m = t.marks[i]
+		m = t.positions[i]
 	}
 	return m
 }
@@ -92,8 +92,8 @@ func (t *track) foundLate(span time.Duration) { t.reach = max(t.reach, min(span,
 // retreat puts the head back to p: a place far ahead of all others was taken for the head,
 // the time of a clock that is wrong, say. What lies between is read again.
 func (t *track) retreat(p place, now time.Time) {
-	m := mark{n: t.head().n + 1, at: now, rows: t.rows, place: p}
-	t.marks = append(t.marks[:0], m)
+	m := position{n: t.head().n + 1, at: now, rows: t.rows, place: p}
+	t.positions = append(t.positions[:0], m)
 	for xid := range t.open {
 		t.open[xid] = m
 	}
@@ -106,7 +106,7 @@ func (t *track) retreat(p place, now time.Time) {
 // A transaction that is met in flight for the first time has got its id since the read
 // before, so what it writes got its place after everything that was visible then, but for
 // the moment between getting the two: hence before is some way behind the head.
-func (t *track) saw(snapshot string, before mark) (back mark, some bool) {
+func (t *track) saw(snapshot string, before position) (back position, some bool) {
 	running := inFlight(snapshot)
 	for xid, m := range t.open {
 		if running[xid] {

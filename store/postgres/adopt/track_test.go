@@ -22,8 +22,8 @@ func TestLowWaterMarkTrailsTheHead(t *testing.T) {
 	if got := track.Low(now); got != "539" {
 		t.Errorf("a minute ago the head was at 539, the mark is at %s", got)
 	}
-	if n := track.Marks(); n > 70 {
-		t.Errorf("%d marks are kept", n)
+	if n := track.Positions(); n > 70 {
+		t.Errorf("%d positions are kept", n)
 	}
 	if got := track.Low(now.Add(time.Hour)); got != "599" {
 		t.Errorf("an hour later the mark is at %s", got)
@@ -35,8 +35,8 @@ func TestMarksAreBounded(t *testing.T) {
 	for i := range 200_000 {
 		track.Moved(fmt.Sprint(i), 1, start.Add(time.Duration(i)*time.Millisecond))
 	}
-	if n := track.Marks(); n > 5000 {
-		t.Errorf("%d marks are kept", n)
+	if n := track.Positions(); n > 5000 {
+		t.Errorf("%d positions are kept", n)
 	}
 }
 

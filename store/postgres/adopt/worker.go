@@ -122,7 +122,7 @@ func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	return batch, nil
 }
 
-// rewind takes the mark that a Fetch has seen.
+// rewind takes the position that a Fetch has seen.
 func (w *Worker) rewind(seen bool) bool {
 	if seen {
 		w.claims.Lock()

@@ -3,6 +3,6 @@ select {sub}, d.seq, d.bucket, d.ts, 0
   from {rows}
   join {table} t on {same_d}
  where exists (select from {lease})
-   and exists (select from {schema}.subscriptions m where m.id = {sub} and m.marks)
+   and exists (select from {schema}.subscriptions m where m.id = {sub} and m.keeps_settled)
    and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt} and p.settled >= 0)
    and not exists (select from {schema}.entries e where e.subscription_id = {sub} and e.seq = d.seq)

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+// Drop is what a verb that drops something would do.
+type Drop struct {
+	Warning string // what goes with it, before the question
+	Do      func() error
+	Fields  map[string]any // what was dropped, for programs
+	Gone    string         // and for people
+}
+
+// DropCommand is the verb that drops a thing with all in it, once its name was typed or --yes is given.
+func DropCommand(a *App, find func(ctx context.Context, name string) (Drop, error)) *cobra.Command {
+	var (
+		asJSON bool
+		leave  = Consent{Undone: "nothing was dropped"}
+	)
+	cmd := &cobra.Command{
+		Use:  "drop NAME",
+		Args: Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := a.Possible(leave); err != nil {
+				return err
+			}
+			drop, err := find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.ConfirmName(ctx, leave, drop.Warning, args[0]); err != nil {
+				return err
+			}
+			if err := drop.Do(); err != nil {
+				return err
+			}
+			return a.Tell(asJSON, drop.Fields, "%s\n", drop.Gone)
+		},
+	}
+	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+	return cmd
+}

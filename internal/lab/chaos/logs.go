@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// logged is a server or program with a log.
+type logged interface {
+	Dir() string
+}
+
+// keepLog copies the log of a server or program into the run's folder.
+func (r *rig) keepLog(name string, server logged) {
+	text, err := os.ReadFile(logOf(server))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(r.dir, name+".log"), text, 0o644)
+	}
+	if err != nil {
+		r.chronicle.printf("the log of %s is not kept: %v", name, err)
+	}
+}
+
+func (r *rig) keepLogs() {
+	all := map[string]logged{}
+	if r.mysql != nil {
+		all["mysql"] = r.mysql
+	}
+	if r.postgres != nil {
+		all["postgres"] = r.postgres
+	}
+	if r.standby != nil {
+		all["postgres-standby"] = r.standby
+	}
+	if r.rabbit != nil {
+		all["rabbitmq"] = r.rabbit
+	}
+	if r.nats != nil {
+		all["nats"] = r.nats
+	}
+	for _, p := range r.relays {
+		all[p.name] = p
+	}
+	for name, server := range all {
+		r.keepLog(name, server)
+	}
+}
+
+func logOf(server logged) string { return filepath.Join(server.Dir(), "server.log") }
