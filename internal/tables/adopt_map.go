@@ -360,9 +360,11 @@ func (m *mapped) words() map[string]SQL {
 			words["same_"+of] += SQL(" and t.ord = " + m.on.FromTime(m.order, of+".ts"))
 		}
 	}
-	words["row"] = SQL(m.column(m.id) + " = " + m.on.FromText(m.id, "d.row_id"))
-	if !m.alone {
-		words["row"] += SQL(" and " + m.column(m.order) + " = " + m.on.FromTime(m.order, "d.ts"))
+	for word, of := range map[string]string{"row": "r.", "source_row": m.of.Source + "."} { // the table, or where none may be given another name
+		words[word] = SQL(of + m.on.Quote(m.id.Name) + " = " + m.on.FromText(m.id, "d.row_id"))
+		if !m.alone {
+			words[word] += SQL(" and " + of + m.on.Quote(m.order.Name) + " = " + m.on.FromTime(m.order, "d.ts"))
+		}
 	}
 	created := m.find(cmp.Or(c.Columns.CreatedAt, m.order.Name))
 	written, micros := m.on.AsTime(nil, ""), missing

@@ -145,18 +145,12 @@ func (m *reader) verdicts(b penstock.Batch) []penstock.Verdict {
 	for i, msg := range b.Messages {
 		if b.KeyOrder[i] == penstock.BehindParked || refused[msg.Key] {
 			verdicts[i], refused[msg.Key] = behind, true
+			m.parks(msg.Key)
 			continue
 		}
 		if m.r.IntN(10) == 0 {
 			verdicts[i], refused[msg.Key] = parked(msg.Attempt, time.Duration(m.r.IntN(20))*time.Millisecond), true
-			// Batches that were fetched before the key was parked do not know of it.
-			for _, later := range m.open {
-				for j := range later.Messages {
-					if later.Messages[j].Key == msg.Key {
-						later.KeyOrder[j] = penstock.BehindParked
-					}
-				}
-			}
+			m.parks(msg.Key)
 			continue
 		}
 		var n int
@@ -167,4 +161,15 @@ func (m *reader) verdicts(b penstock.Batch) []penstock.Verdict {
 		m.last[msg.Key] = max(n, m.last[msg.Key])
 	}
 	return verdicts
+}
+
+// parks tells batches of it that were fetched before something of the key was parked.
+func (m *reader) parks(key string) {
+	for _, later := range m.open {
+		for j := range later.Messages {
+			if later.Messages[j].Key == key {
+				later.KeyOrder[j] = penstock.BehindParked
+			}
+		}
+	}
 }

@@ -1,2 +1,3 @@
-delete r from {rows} straight_join {source} r{hint} on {row}
+-- Without another name for the table: with one MariaDB wants a connection that has a database.
+delete {source} from {rows} straight_join {source}{hint} on {source_row}
  where {allowed}

@@ -1,0 +1,57 @@
+package mysql_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/testadopt"
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/mysql"
+)
+
+// A row of an adopted table takes as few of RocksDB's steps after many as at first, however many were deleted, or marked.
+func TestAdoptIsFlatOnMyRocks(t *testing.T) {
+	t.Parallel()
+	r := newRocks(t)
+	r.db.SetMaxOpenConns(1) // which has penstock as its database
+	r.exec("use penstock")
+	s := r.store()
+	for _, name := range []string{testadopt.Letters, testadopt.Shop} {
+		for _, statement := range others[name] {
+			r.exec(statement + " engine = RocksDB")
+		}
+	}
+	for insert, c := range map[string]mysql.AdoptConfig{
+		"insert into penstock.letters (message) select 'm' from penstock.seq_1_to_50": {Preset: "message", Table: "penstock.letters"},
+		"insert into penstock.shop (part, body) select 'k', 'm' from penstock.seq_1_to_50": {Table: "penstock.shop", Delivered: "mark",
+			Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Key: "part", Payload: "body", ProcessedAt: "done_at"}},
+	} {
+		c.Margin, c.Sweep = time.Millisecond, time.Hour
+		table, err := mysql.Adopt(r.url, mysql.Options{Engine: "RocksDB"}, c.Table, c)
+		r.must(err)
+		src, err := table.Subscribe(t.Context(), penstock.Subscribe{Holder: "test"})
+		r.must(err)
+		pages := testseed.Steps(200)
+		relay := func() {
+			for range pages {
+				r.exec(insert)
+				for n := 0; n < 50; {
+					b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 50, Bytes: 1 << 20})
+					r.must(err)
+					n += len(b.Messages)
+					r.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+				}
+			}
+		}
+		first, _ := r.per(s, 50*pages, relay)
+		last, seeks := r.per(s, 50*pages, relay)
+		t.Logf("%s: %.1f steps a row at first, %.1f later, %.1f seeks", c.Table, first, last, seeks)
+		if last > 1.3*first+1 || last > 25 {
+			t.Errorf("%s: a row takes %.1f steps, %.1f at first", c.Table, last, first)
+		}
+		r.must(src.Close(t.Context()))
+		r.must(table.Close())
+	}
+}
