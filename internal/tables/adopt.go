@@ -102,7 +102,7 @@ func NewAdopted(on AdoptDB, subscription string, c adopted.Config, closes func()
 		return nil, adopted.Field("delivered", "is archive, which this database does not offer", "choose %s, %s or %s, and move rows yourself", adopted.Delete, adopted.Mark, adopted.SetStatus)
 	}
 	t := &Adopted{on: on, name: subscription, config: c, close: closes}
-	t.rows = &Outboxes{on, func(ctx context.Context, via Runner, _, lock string) (Outbox, error) {
+	t.rows = &Outboxes{on: on, find: func(ctx context.Context, via Runner, _, lock string) (Outbox, error) {
 		box, err := t.look(ctx)
 		if err != nil {
 			return Outbox{}, err

@@ -53,7 +53,7 @@ func (r *adoptedReader) keep(ctx context.Context, tx Tx) error {
 	if err := tx.Run(ctx, b); err != nil || epoch != r.reader.Epoch {
 		return err // the next Renew says so
 	}
-	if err := fold(ctx, tx, r.reader.ID); err != nil {
+	if err := r.of.rows.fold(ctx, tx, r.reader.ID); err != nil {
 		return err
 	}
 	var seqs []int64

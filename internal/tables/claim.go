@@ -30,6 +30,7 @@ type Round struct {
 	Checks  bool          // it looks for leases that have ended
 	Checked time.Time     // those that end before this were seen
 	Age     time.Duration // how long ago that is
+	Tried   time.Time     // of those due before this none is to be tried again
 	Window  int           // how many are looked at of each range
 	Last    bool          // what comes behind those that wait is taken, too
 	Jobs    int           // how many may be taken
@@ -50,7 +51,7 @@ type Round struct {
 func (s *Seen) Round(c penstock.Claim, o Options, window int) *Round {
 	at := s.look(c.Group, o)
 	window = min(max(window, c.Jobs+at.blocked+1), most)
-	return &Round{Ranges: at.ranges, Keys: at.keys, Checks: at.checks, Checked: at.checked, Age: at.age, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), seen: s, at: at}
+	return &Round{Ranges: at.ranges, Keys: at.keys, Checks: at.checks, Checked: at.checked, Age: at.age, Tried: at.tried, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), seen: s, at: at}
 }
 
 // Note has what was found remembered. full: the claim has all that it wanted.
@@ -68,7 +69,7 @@ var ErrAnew = errors.New("the queue is another one")
 // Claim claims in one round trip. Another one follows if it found jobs that nobody may have and there are
 // more behind them, or leases that have ended, which expire then ends. Of what comes behind those, a later priority, say, nothing
 // is taken before that.
-func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expire func() error) (jobs []penstock.Job, err error) {
+func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expire func(since time.Time) error) (jobs []penstock.Job, err error) {
 	for window := c.Jobs; ; window = min(4*window, most) {
 		r := s.Round(c, o, window)
 		window, r.Jobs = r.Window, c.Jobs-len(jobs)
@@ -90,7 +91,7 @@ func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expi
 		}
 		r.Note(len(jobs) == c.Jobs)
 		if r.Expired {
-			if err := expire(); err != nil {
+			if err := expire(r.Checked); err != nil {
 				return jobs, err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -25,6 +26,8 @@ type OutboxDB interface {
 	Words(outbox string) map[string]SQL
 	// MessagesBytes is how much it takes with its indexes, 0 where nobody knows.
 	MessagesBytes(ctx context.Context, outbox string) (int64, error)
+	// Looks is what of the store's options Maintain needs.
+	Looks() Options
 	// NewBuckets is how many a new outbox has.
 	NewBuckets() int
 	// PerSubscription are the tables that have rows of subscriptions.
@@ -33,13 +36,15 @@ type OutboxDB interface {
 
 // Outboxes is the part of a penstock.Store and penstock.Operator that is the same in every dialect.
 type Outboxes struct {
-	on   OutboxDB
-	find func(ctx context.Context, on Runner, name, lock string) (Outbox, error)
+	on        OutboxDB
+	folded    sync.Map // folded by subscription
+	reclaimed sync.Map // *Passed by outbox
+	find      func(ctx context.Context, on Runner, name, lock string) (Outbox, error)
 }
 
 // NewOutboxes are those of a store.
 func NewOutboxes(on OutboxDB) *Outboxes {
-	return &Outboxes{on, func(ctx context.Context, via Runner, name, lock string) (Outbox, error) {
+	return &Outboxes{on: on, find: func(ctx context.Context, via Runner, name, lock string) (Outbox, error) {
 		return FindOutbox(ctx, on, via, name, lock)
 	}}
 }

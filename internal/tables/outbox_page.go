@@ -227,6 +227,7 @@ const sweepPart = 10
 func (r *Reader) Look(p *Page, buckets int, sweep time.Duration) *Look {
 	if r.doubts.Swap(false) { // a server that was promoted may lack what was noted of a message, of which the mark is ahead by now
 		r.swept = time.Time{}
+		r.due.Forget()
 	}
 	l := &Look{From: r.Low, begun: time.Now(), sweeps: r.ID != 0 && time.Since(r.swept) > max(sweep, sweepPart*r.sweeping), of: make([]int, r.Box.Buckets), last: make([]time.Time, r.Box.Buckets), reader: r, page: p}
 	if l.sweeps {

@@ -44,6 +44,7 @@ type Reader struct {
 	Fetching sync.Mutex // one Fetch at a time
 	Low      time.Time  // nothing new is expected before
 	Has      [Origins]bool
+	due      Passed        // what is parked and to be replayed
 	swept    time.Time     // when it was last looked before Low
 	sweeping time.Duration // how long that took
 	doubts   atomic.Bool   // a call failed: it is looked everywhere
@@ -88,6 +89,20 @@ func NewReader(on Reading, req penstock.Subscribe) *Reader {
 
 // Passes has an ephemeral reader not return a message.
 func (r *Reader) Passes(seq int64, f Flight) { r.inFlight[seq] = &f }
+
+// Due is since when something parked may be due, or something be replayed.
+func (r *Reader) Due(sweep time.Duration) *Since { return r.due.Since(sweep) }
+
+// IsDue notes whether there is any, at a time of the database's.
+func (r *Reader) IsDue(since *Since, now time.Time, margin time.Duration) {
+	since.Found(r.Has[FromPark] || r.Has[FromReplay], now.Add(-margin))
+}
+
+// Anew has it look everywhere: it reads others' buckets.
+func (r *Reader) Anew() {
+	r.Low = time.Time{}
+	r.due.Forget()
+}
 
 // Usable is an error once this reader is no use any more.
 func (r *Reader) Usable(ctx context.Context) error {

@@ -51,6 +51,7 @@ type QueueRow struct {
 	Table SQL
 	lost  unanswered
 	*Seen
+	over Passed // leases and dedup keys whose time is over
 }
 
 // Row is what is known of the queue.

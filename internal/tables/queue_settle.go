@@ -45,7 +45,12 @@ func (q Queue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 		if err != nil {
 			return nil, nil, err
 		}
-		jobs, err = row.Claim(c, q.on.Looks(), func(r *Round) error { return q.orNoQueue(q.on.Round(ctx, row, c, r, &acks, &acked), q.name) }, func() error { return q.expire(ctx) })
+		end, err := row.begin(ctx, q.on.Looks())
+		if err != nil {
+			return nil, nil, err
+		}
+		jobs, err = row.Claim(c, q.on.Looks(), func(r *Round) error { return q.orNoQueue(q.on.Round(ctx, row, c, r, &acks, &acked), q.name) }, func(since time.Time) error { return q.expire(ctx, since) })
+		end()
 		if errors.Is(err, ErrAnew) {
 			if q.forget(row); len(jobs) == 0 {
 				continue
@@ -151,11 +156,11 @@ func (q Queue) DeadLetter(ctx context.Context, lease int64, reason string) error
 	return q.one(ctx, lease, func(j *Tried) { j.Failed(reason, Never) })
 }
 
-// expire ends leases whose time is over, which counts as a failure of their jobs.
-func (q Queue) expire(ctx context.Context) error {
+// expire ends leases whose time is over, which counts as a failure of their jobs. Of those that end before since it is known that there are none.
+func (q Queue) expire(ctx context.Context, since time.Time) error {
 	for {
 		const most = 500
-		held, err := q.settle(ctx, "read_expired", Args{"most": most}, (*Tried).Expired)
+		held, err := q.settle(ctx, "read_expired", Args{"most": most, "since": since.UTC()}, (*Tried).Expired)
 		if err != nil || len(held) < most {
 			return err
 		}
@@ -169,8 +174,11 @@ func (q Queue) Maintain(ctx context.Context) error {
 		return err
 	}
 	var there, expired, scheduled, forgettable bool
+	var now time.Time
+	since := row.over.Since(q.on.Looks().Sweep)
+	these := row.Args(Args{"by": time.Now().UTC(), "since": since.UTC()})
 	b := &Batch{}
-	b.Row(&there, "housekeeping", row.Args(Args{"by": time.Now().UTC()}), &expired, &scheduled, &forgettable)
+	b.Row(&there, "housekeeping", these, &now, &expired, &scheduled, &forgettable)
 	if err := q.on.Run(ctx, b); err != nil {
 		return err
 	}
@@ -180,13 +188,16 @@ func (q Queue) Maintain(ctx context.Context) error {
 		return err
 	}
 	if expired {
-		err = q.expire(ctx)
+		err = q.expire(ctx, since.Time)
 	}
 	if err == nil && scheduled {
 		err = q.runSchedules(ctx)
 	}
 	if err == nil && forgettable {
-		err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) { b.Do("forget_dedup", row.Args(nil)) })
+		err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) { b.Do("forget_dedup", these) })
+	}
+	if err == nil {
+		since.Found(false, now.Add(-endedMargin))
 	}
 	return err
 }

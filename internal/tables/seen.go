@@ -2,6 +2,7 @@ package tables
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -22,17 +23,39 @@ type Options struct {
 	Room int
 	// Heads: a claim looks at the first job of each key of Round.Keys, too, so that those that wait behind it are passed over.
 	Heads bool
+	// Together is how many claims of a process are under way at once, of one queue; 0: any number. They take turns at the queue's row, but each has
+	// said where it looks before: it walks over all that the others have taken meanwhile.
+	Together int
 }
 
 // Seen is what a process knows of a queue's groups. Safe for concurrent use.
 type Seen struct {
 	lifo   bool
+	claims chan struct{} // under way, if they are bounded
 	mu     sync.Mutex
 	groups map[string]*groupSeen
 }
 
 // NewSeen knows nothing yet.
 func NewSeen(lifo bool) *Seen { return &Seen{lifo: lifo, groups: map[string]*groupSeen{}} }
+
+// begin waits until a claim may, and returns what ends it.
+func (s *Seen) begin(ctx context.Context, o Options) (end func(), err error) {
+	if o.Together == 0 {
+		return func() {}, nil
+	}
+	s.mu.Lock()
+	if s.claims == nil {
+		s.claims = make(chan struct{}, o.Together)
+	}
+	s.mu.Unlock()
+	select {
+	case s.claims <- struct{}{}:
+		return func() { <-s.claims }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // LIFO is the order of the queue.
 func (s *Seen) LIFO() bool { return s.lifo }
@@ -46,6 +69,7 @@ type groupSeen struct {
 	near, all     time.Time       // when the margin was looked at again, and everything
 	found         bool            // the last claim found all that it wanted
 	checked       time.Time       // leases that end before this were seen to have ended
+	tried         time.Time       // of those due before this none is to be tried again
 	blocked       int             // how many jobs that wait for others of their keys were in the way, when everything was looked at again
 	keys          map[string]bool // of jobs that wait and are passed over
 	sweeping      time.Duration   // how long it took to look at everything again
@@ -55,6 +79,8 @@ type groupSeen struct {
 const (
 	// mostKeys are those that a claim looks up; jobs that wait for others are looked at each time.
 	mostKeys = 500
+	// endedMargin: a lease is noted well before it ends, so it commits late by no more than that.
+	endedMargin = time.Second
 	// gaps is how many ranges are kept of a priority.
 	gaps      = 64
 	noTime    = int64(0)
@@ -67,6 +93,8 @@ type look struct {
 	checks       bool
 	age          time.Duration // of checked
 	checked, now time.Time
+	tried        time.Time
+	margin       time.Duration
 	cut          int64 // what is known after this was forgotten
 	blocked      int
 	keys         []string
@@ -91,10 +119,10 @@ func (s *Seen) look(group string, o Options) *look {
 	if !g.found {
 		pause /= 10
 	}
-	l := &look{seen: g, checked: g.checked.UTC(), age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, cut: farFuture, heads: o.Heads, begun: at}
+	l := &look{seen: g, checked: g.checked.UTC(), tried: g.tried.UTC(), margin: o.Margin, age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, cut: farFuture, heads: o.Heads, begun: at}
 	switch {
 	case at.Sub(g.all) > max(o.Sweep, sweepPart*g.sweeping):
-		l.cut, g.all, g.near, l.checked, l.age = noTime, at, at, time.Time{}, 0
+		l.cut, g.all, g.near, l.checked, l.tried, l.age = noTime, at, at, time.Time{}, time.Time{}, 0
 	case at.Sub(g.near) > pause:
 		l.cut, g.near = g.now.Add(at.Sub(g.measured)-o.Margin).UnixMicro(), at
 	case l.heads:
@@ -128,7 +156,7 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 	g := l.seen
 	g.now, g.measured, g.found = l.now, time.Now(), full
 	if l.checks && !expired {
-		g.checked = l.now.Add(-time.Second)
+		g.checked = l.now.Add(-endedMargin)
 	}
 	if l.cut == noTime {
 		g.sweeping, g.keys = time.Since(l.begun), nil
@@ -137,7 +165,7 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 	if !l.heads || l.cut != farFuture {
 		g.blocked = 0
 	}
-	waits, fresh := 0, 0
+	waits, fresh, tried, left := 0, 0, 0, false
 	end := Range{Priority: penstock.MaxPriority + 1} // the last that was looked at, if there may be more behind it
 	for _, p := range page {
 		if p.Waits {
@@ -151,7 +179,15 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 				end = Range{int16(p.Job.Priority), p.TS, p.TS}
 			}
 			found[int16(p.Job.Priority)] = append(found[int16(p.Job.Priority)], p)
+			continue
 		}
+		tried, left = tried+1, left || p.Job.Lease == 0
+	}
+	switch {
+	case !left && tried < window:
+		g.tried = l.now.Add(-l.margin)
+	case l.cut == noTime:
+		g.tried = time.Time{}
 	}
 	for i := range g.taken {
 		g.taken[i] = upTo(g.taken[i], l.cut)

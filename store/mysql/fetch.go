@@ -18,7 +18,16 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	there, mine := s.ID == 0, true
 	b := &batch{}
 	if s.ID != 0 {
-		b.one(&there, s.sql("state", nil), &mine, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
+		since := s.Due(s.store.opts.Sweep)
+		var now time.Time
+		b.read(func(rows *sql.Rows) error {
+			there = true
+			err := rows.Scan(&mine, &s.Has[tables.FromPark], &s.Has[tables.FromReplay], &now)
+			if err == nil {
+				s.IsDue(since, now, s.store.opts.Margin)
+			}
+			return err
+		}, s.sql("state", words{"since": at(since.Time)}))
 	}
 	inFlight := s.InFlight()
 	var after func() error

@@ -16,7 +16,7 @@ import (
 
 // Looks implements tables.QueueDB.
 func (s onTables) Looks() tables.Options {
-	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Ended: time.Second}
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Ended: time.Second, Together: 2}
 }
 
 // Round implements tables.QueueDB.
@@ -53,7 +53,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 	b.read(func(rows *sql.Rows) error {
 		r.There = true
 		return rows.Scan(&r.Now, &r.Expired, &paused, &most, &running)
-	}, s.queueSQL("queue_state", row, words{"ended": s.askEnded(row, r)}))
+	}, s.queueSQL("queue_state", row, words{"ended": s.askEnded(row, r), "checked": at(r.Checked)}))
 	if len(lost) > 0 {
 		b.put(s.Store, tables.Statement{Text: "end_leases", Args: row.Args(tables.Args{"leases": lost})})
 	}
@@ -73,7 +73,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 		err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.attempts)
 		tried = append(tried, n)
 		return err
-	}, s.queueSQL("page_tried", row, words{"window": r.Window}), []byte(c.Group))
+	}, s.queueSQL("page_tried", row, words{"window": r.Window, "tried": at(r.Tried)}), []byte(c.Group))
 	if err := t.run(ctx, b); err != nil {
 		return nil, err
 	}

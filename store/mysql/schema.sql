@@ -64,7 +64,7 @@ create table if not exists {schema}.attempts (
 
 -- What is known of a message in a subscription; one without an entry is new.
 -- state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
--- parked_key: the key, of what is parked in order. head: nothing of its parked key is before it; due counts for heads.
+-- parked_key: the key, of what is parked in order. head: nothing of its parked key is before it; due counts for heads, and is when what is to be delivered again was said to be.
 -- hold: the key that waits for this dead letter, also while it is sent again.
 create table if not exists {schema}.entries (
   subscription_id bigint not null,
@@ -86,6 +86,7 @@ create table if not exists {schema}.entries (
   key entries_state (subscription_id, state, ts, seq),
   key entries_parked_key (subscription_id, parked_key, ts, seq),
   key entries_due (subscription_id, head, due, seq),
+  key entries_replay (subscription_id, state, due),
   key entries_hold (subscription_id, hold),
   key entries_row (subscription_id, row_id)
 ) {engine};

@@ -20,8 +20,14 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	buckets := s.reads()
 	b := &pgx.Batch{}
 	if s.ID != 0 {
-		b.Queue(s.sql("state", buckets), s.ID, s.Epoch, buckets).QueryRow(func(r pgx.Row) error {
-			return r.Scan(&state, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
+		since := s.Due(s.store.opts.Sweep)
+		b.Queue(s.sql("state", buckets), s.ID, s.Epoch, buckets, since.UTC()).QueryRow(func(r pgx.Row) error {
+			var now time.Time
+			err := r.Scan(&state, &s.Has[tables.FromPark], &s.Has[tables.FromReplay], &now)
+			if err == nil {
+				s.IsDue(since, now, s.store.opts.Margin)
+			}
+			return err
 		})
 	} else {
 		b.Queue(s.store.text("select {by_index}"))

@@ -74,7 +74,7 @@ create table if not exists {schema}.attempts (
 
 -- What is known of a message in a subscription; one without an entry is new.
 -- state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
--- line: the key, of what is parked in order. head: nothing of its line is before it; due counts for heads.
+-- line: the key, of what is parked in order. head: nothing of its line is before it; due counts for heads, and is when what is to be delivered again was said to be.
 -- hold: the key that waits for this dead letter, also while it is sent again.
 create table if not exists {schema}.entries (
   subscription_id bigint not null,
@@ -95,13 +95,15 @@ create table if not exists {schema}.entries (
   primary key (subscription_id, seq)
 );
 
-create index if not exists entries_state on {schema}.entries (subscription_id, state, ts, seq) where state > 0;
+create index if not exists entries_state on {schema}.entries (subscription_id, state, ts, seq);
 
 create index if not exists entries_line on {schema}.entries (subscription_id, line, ts, seq) where line is not null;
 
 create index if not exists entries_due on {schema}.entries (subscription_id, due, seq) where head;
 
 create index if not exists entries_row on {schema}.entries (subscription_id, row_id) where row_id <> '';
+
+create index if not exists entries_replay on {schema}.entries (subscription_id, due) where state = 3;
 
 create index if not exists entries_hold on {schema}.entries (subscription_id, hold) where hold is not null;
 
@@ -188,6 +190,8 @@ create table if not exists {schema}.dedup (
   at timestamptz not null,
   primary key (queue_id, dedup_key)
 );
+
+create index if not exists dedup_at on {schema}.dedup (queue_id asc, at asc);
 
 create table if not exists {schema}.schedules (
   queue_id bigint not null,

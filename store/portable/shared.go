@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -207,7 +206,7 @@ func (s *source) renewShared(ctx context.Context) error {
 	}
 	s.owned, s.leaving = owned, leaving
 	if slices.ContainsFunc(s.reads(), func(b int16) bool { return !slices.Contains(before, b) }) {
-		s.Low = time.Time{} // nothing of them was read for a while, or by another
+		s.Anew() // nothing of them was read for a while, or by another
 	}
 	return err
 }

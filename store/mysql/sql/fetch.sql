@@ -1,8 +1,8 @@
 -- Of each bucket the first few that have no entry, are behind the low-water mark and not in flight ({of_buckets}); of these the first.
 select m.bucket, m.ts, m.seq, m.id, m.`key`, m.topic, m.headers, m.payload, m.behind
   from (select t.bucket, t.ts, t.seq, coalesce(t.id, '') as id, coalesce(t.`key`, '') as `key`, t.topic, t.headers, t.payload{more_t},
-               exists (select 1 from {schema}.entries w where w.subscription_id = {sub} and w.parked_key = t.`key`)
-               or exists (select 1 from {schema}.entries w where w.subscription_id = {sub} and w.hold = t.`key`) as behind,
+               exists (select 1 from {schema}.entries w force index (entries_parked_key) where w.subscription_id = {sub} and w.parked_key = t.`key`)
+               or exists (select 1 from {schema}.entries w force index (entries_hold) where w.subscription_id = {sub} and w.hold = t.`key`) as behind,
                sum(octet_length(t.payload) + 160) over (order by {order_t}) - octet_length(t.payload) - 160 as before_it
           from (select c.seq{more_c} from ({of_buckets}) c order by {order_c} limit {most}) p
           straight_join {by_id} on {same_p}

@@ -4,7 +4,7 @@ insert into {schema}.progress (subscription_id, epoch, attempt, settled)
 select {sub}, {epoch}, {attempt},
        (select count(*)
           from {placed} straight_join {by_id} on {same_d}
-         where not exists (select 1 from {schema}.entries e where e.subscription_id = {sub} and e.seq = d.seq))
+         where (select e.seq from {schema}.entries e force index (primary) where e.subscription_id = {sub} and e.seq = d.seq) is null)
   from (select 1) one
  where exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.epoch = {epoch})
    and not exists (select 1 from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt})

@@ -1,11 +1,11 @@
 -- Leases what comes next: of what was never claimed in the given ranges of each priority, and of what
 -- is to be tried again, and the first of each key of $12, behind which all others wait: they are in no range. What was looked at and not taken is returned, too, without its payload.
 -- Jobs that wait may fill what it reads of a range, $9 jobs, or of those to be tried again. What comes behind these is not
--- taken: there may be jobs that come first. The last time, $10, it is. $11 bounds the bytes of what is taken, on engines that want that.
+-- taken: there may be jobs that come first. The last time, $10, it is. No lease ends before $14, and nothing is due before $15. $11 bounds the bytes of what is taken, on engines that want that.
 with room as materialized (
   select least($3, case when q.paused then 0
                         when q.max_running = 0 then $3
-                        else greatest(q.max_running - (select count(*) from {schema}.leases l where l.queue_id = $1), 0) end)::integer as jobs
+                        else greatest(q.max_running - (select count(*) from {schema}.leases l where l.queue_id = $1 and l.until > $14), 0) end)::integer as jobs
     from {schema}.queues q
    where q.id = $1
 ), page as materialized (
@@ -36,7 +36,7 @@ with room as materialized (
       (select 0, t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, a.attempts, false, {blocked}
          from {schema}.tries a
          join {jobs} t on t.group_key = a.group_key and t.priority = a.priority and t.ts = a.ts and t.seq = a.seq
-        where a.queue_id = $1 and a.group_key = $2 and a.due <= (select clock_timestamp())
+        where a.queue_id = $1 and a.group_key = $2 and a.due > $15 and a.due <= (select clock_timestamp())
           and (select l.lease from {schema}.leases l where l.seq = a.seq) is null
         order by a.due
         limit $9)) u

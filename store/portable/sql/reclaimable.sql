@@ -1,7 +1,7 @@
 -- What every subscription has settled and is not retained.
 select e.bucket, e.ts, e.seq
   from {schema}.entries e
- where e.subscription_id = (select min(s.id) from {schema}.subscriptions s where s.outbox_id = {outbox}) and e.state = 0
+ where e.subscription_id = (select min(s.id) from {schema}.subscriptions s where s.outbox_id = {outbox}) and e.state = 0 and e.ts > {since}
    and not exists (select from {schema}.subscriptions s where s.outbox_id = {outbox}
                       and not exists (select from {schema}.entries o where o.subscription_id = s.id and o.seq = e.seq and o.state = 0))
    and ({age}::bigint = 0 and {bytes}::bigint = 0

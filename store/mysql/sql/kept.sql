@@ -1,0 +1,4 @@
+-- The first that is settled and kept, and the clock.
+select (select e.ts from {schema}.entries e force index (entries_state)
+         where e.subscription_id = (select min(s.id) from {schema}.subscriptions s where s.outbox_id = {outbox}) and e.state = 0 and e.ts > {since}
+         order by e.ts limit 1), utc_timestamp(6)
