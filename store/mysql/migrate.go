@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // version of the tables that this program makes.
@@ -43,46 +44,26 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// alterations bring tables that are there up to date, those that lack a column: "create table if not exists" leaves them as they are.
-var alterations = []struct{ table, column, change string }{
-	{"leases", "second", "drop primary key, drop key leases_job, drop key leases_until, add primary key (queue_id, seq), add key leases_lease (lease), add column second bigint not null default 0, add key leases_second (queue_id, second, until)"},
-	{"queues", "turns", "add column turns bigint not null default 0"},
+var alterations = []tables.Alteration{
+	{Table: "leases", Column: "second", Statements: []string{"alter table {schema}.leases drop primary key, drop key leases_job, drop key leases_until, add primary key (queue_id, seq), add key leases_lease (lease), add column second bigint not null default 0, add key leases_second (queue_id, second, until)"}},
+	{Table: "queues", Column: "turns", Statements: []string{"alter table {schema}.queues add column turns bigint not null default 0"}},
+	{Table: "subscriptions", Column: "keeps_settled", Statements: []string{"alter table {schema}.subscriptions change marks keeps_settled boolean not null"}},
+	{Table: "entries", Column: "row_id", Statements: []string{"alter table {schema}.entries add column row_id varbinary(700), add key entries_replay (subscription_id, state, due), add key entries_row (subscription_id, row_id)"}},
 }
 
 func (s *Store) alter(ctx context.Context) error {
-	for _, a := range alterations {
-		lacks := "select count(*) from information_schema.tables t where t.table_schema = ? and t.table_name = ? and not exists (select 1 from information_schema.columns c where c.table_schema = t.table_schema and c.table_name = t.table_name and c.column_name = ?)"
-		for {
-			var n int
-			if err := s.ddl.QueryRowContext(ctx, lacks, s.opts.Schema, a.table, a.column).Scan(&n); err != nil {
-				return s.explain(err)
-			}
-			if n == 0 {
-				break
-			}
-			_, err := s.ddl.ExecContext(ctx, s.sql("alter table {schema}."+a.table+" "+a.change, "", nil))
-			if err != nil && !slices.Contains(altered, number(err)) {
-				return s.explain(err)
-			}
-			if err := pause(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	const lacks = "select exists (select 1 from information_schema.tables t where t.table_schema = ? and t.table_name = ? and not exists (select 1 from information_schema.columns c where c.table_schema = t.table_schema and c.table_name = t.table_name and c.column_name = ?))"
+	return s.explain(tables.Alter(ctx, alterations, func(a tables.Alteration) (old bool, err error) {
+		return old, s.ddl.QueryRowContext(ctx, lacks, s.opts.Schema, a.Table, a.Column).Scan(&old)
+	}, func(statement string) error {
+		_, err := s.ddl.ExecContext(ctx, s.sql(statement, "", nil))
+		return err
+	}, func(err error) bool { return slices.Contains(altered, number(err)) }))
 }
 
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(20 * time.Millisecond):
-		return nil
-	}
-}
-
-// altered are what statements say that change a table which another one has changed meanwhile: the column is there, the key is not.
-var altered = append([]uint16{1060, 1091}, collided...)
+// altered are what statements say that change a table which another one has changed meanwhile: the column is there, or is not there any more, or
+// the key is not.
+var altered = append([]uint16{1054, 1060, 1091}, collided...)
 
 // define runs a statement that defines something, until nobody else is doing the same.
 func (s *Store) define(ctx context.Context, statement string) error {
@@ -92,7 +73,7 @@ func (s *Store) define(ctx context.Context, statement string) error {
 		if !slices.Contains(collided, number(err)) || time.Now().After(deadline) {
 			return s.explain(err)
 		}
-		if err := pause(ctx); err != nil {
+		if err := tables.Pause(ctx); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,8 @@ func TestOlderTables(t *testing.T) {
 			must(t, s.Migrate(t.Context()), s.CreateQueue(t.Context(), "jobs", penstock.FIFO))
 			_, err := s.Queue("jobs").Enqueue(t.Context(), make([]penstock.NewJob, 2)...)
 			must(t, err)
-			exec(t, app, "drop table leases", "drop table attempts", "alter table queues drop column turns", "update version set version = 3",
+			exec(t, app, "drop table leases", "drop table attempts", "drop table adopted", "alter table subscriptions change keeps_settled marks boolean not null",
+				"alter table entries drop key entries_replay, drop key entries_row, drop column row_id", "alter table queues drop column turns", "update version set version = 3",
 				"create table leases (lease bigint not null primary key, queue_id bigint not null, seq bigint not null, group_key varbinary(256) not null, `key` varbinary(1024) not null, attempt int not null, "+
 					"until datetime(6) not null, worker varbinary(256) not null, unique key leases_job (queue_id, seq), key leases_until (queue_id, until), key leases_key (queue_id, `key`, seq)) engine = "+engine,
 				"insert into leases select 77, q.id, j.seq, '', '', 1, utc_timestamp(6) + interval 1 hour, 'w' from queues q, queue_jobs j where j.seq = (select min(seq) from queue_jobs)")

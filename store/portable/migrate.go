@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // version of the tables that this program makes.
@@ -28,12 +29,32 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if have >= version {
 		return s.check(have)
 	}
+	if err := s.alter(ctx); err != nil {
+		return err
+	}
 	for _, statement := range strings.Split(strings.ReplaceAll(s.sql(schemaSQL, ""), "{version}", strconv.Itoa(version)), ";\n\n") {
 		if err := s.define(ctx, statement); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Since version 5 an index is of all states.
+var alterations = []tables.Alteration{
+	{Table: "subscriptions", Column: "keeps_settled", Statements: []string{"alter table {schema}.subscriptions rename column marks to keeps_settled"}},
+	{Table: "entries", Column: "row_id", Statements: []string{"drop index if exists {schema}.entries_state", "alter table {schema}.entries add column if not exists row_id text"}},
+	{Table: "leases", Column: "claim", Statements: []string{"alter table {schema}.leases add column if not exists claim bigint not null default 0"}},
+}
+
+func (s *Store) alter(ctx context.Context) error {
+	const lacks = "select exists (select from information_schema.tables t where t.table_schema = $1 and t.table_name = $2 and not exists (select from information_schema.columns c where c.table_schema = t.table_schema and c.table_name = t.table_name and c.column_name = $3))"
+	return s.explain(tables.Alter(ctx, alterations, func(a tables.Alteration) (old bool, err error) {
+		return old, s.pool.QueryRow(ctx, lacks, s.opts.Schema, a.Table, a.Column).Scan(&old)
+	}, func(statement string) error {
+		_, err := s.pool.Exec(ctx, s.sql(statement, ""))
+		return err
+	}, func(err error) bool { return retry.Collided(err) || pgerror.State(err) == "42703" })) // the column has another name by now
 }
 
 // define runs a statement that defines something, unless that is there, until nobody else is doing the same.
@@ -44,10 +65,8 @@ func (s *Store) define(ctx context.Context, statement string) error {
 		if !retry.Collided(err) || time.Now().After(deadline) {
 			return s.explain(err)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
+		if err := tables.Pause(ctx); err != nil {
+			return err
 		}
 	}
 }

@@ -140,9 +140,6 @@ create table if not exists {schema}.leases (
   unique (seq)
 );
 
--- Before version 5 there was none.
-alter table {schema}.leases add column if not exists claim bigint not null default 0;
-
 create index if not exists leases_until on {schema}.leases (queue_id asc, until asc);
 
 create index if not exists leases_key on {schema}.leases (key) where key <> '';

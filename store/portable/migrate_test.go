@@ -1,0 +1,65 @@
+package portable_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/portable"
+)
+
+// Tables of version 4 are brought up to date by ten processes at once, and are then as new ones.
+func TestOlderTables(t *testing.T) {
+	t.Parallel()
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	if err := openStore(t, url, portable.Options{}).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"drop table adopted", "drop table attempts", "alter table subscriptions rename column keeps_settled to marks", "alter table leases drop column claim", "drop index dedup_at",
+		"drop index entries_row", "drop index entries_replay", "drop index entries_state", "alter table entries drop column row_id",
+		"create index entries_state on entries (subscription_id, state, ts, seq) where state > 0", "update version set version = 4",
+	} {
+		exec(t, url, "set search_path = penstock_portable; "+statement)
+	}
+	var all sync.WaitGroup
+	for range 10 {
+		s := openStore(t, url, portable.Options{})
+		all.Go(func() {
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := openStore(t, url, portable.Options{Schema: "fresh"}).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	for what, query := range map[string]string{
+		"columns": "select concat_ws(' ', table_name, column_name, data_type, is_nullable, column_default) from information_schema.columns where table_schema = $1 order by 1",
+		"indexes": "select replace(indexdef, schemaname || '.', '') from pg_indexes where schemaname = $1 order by 1",
+	} {
+		var are [2][]string
+		for i, schema := range []string{"penstock_portable", "fresh"} {
+			rows, err := conn.Query(t.Context(), query, schema)
+			if err == nil {
+				are[i], err = pgx.CollectRows(rows, pgx.RowTo[string])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(are[0]) == 0 || !slices.Equal(are[0], are[1]) {
+			t.Errorf("%s are\n%s\nand in new tables\n%s", what, strings.Join(are[0], "\n"), strings.Join(are[1], "\n"))
+		}
+	}
+}
