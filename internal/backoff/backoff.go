@@ -1,5 +1,5 @@
 // Package backoff says how long a job waits after an attempt that failed. It is the
-// curve that store/postgres has in SQL (functions/lease.sql).
+// curve that store/postgres has in SQL (functions/settle_leases.sql).
 package backoff
 
 import (
