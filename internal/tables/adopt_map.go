@@ -302,7 +302,7 @@ func (m *mapped) pending() string {
 	case adopted.SetStatus:
 		values := make([]string, len(c.Status.Pending))
 		for i, v := range c.Status.Pending {
-			values[i] = m.on.Literal(string(v))
+			values[i] = m.status(v)
 		}
 		if len(values) == 1 {
 			return m.column(m.find(c.Columns.Status)) + " = " + values[0]
@@ -310,6 +310,14 @@ func (m *mapped) pending() string {
 		return m.column(m.find(c.Columns.Status)) + " in (" + strings.Join(values, ", ") + ")"
 	}
 	return "1 = 1"
+}
+
+// status is a value of the status column, which may be a number that stands for a boolean.
+func (m *mapped) status(v adopted.Value) string {
+	if m.find(m.config.Columns.Status).Kind == Number {
+		v = cmp.Or(map[adopted.Value]adopted.Value{"false": "0", "true": "1"}[v], v)
+	}
+	return m.on.Literal(string(v))
 }
 
 // settles is the statement that settles rows.
@@ -329,7 +337,7 @@ func (m *mapped) set() string {
 		at := m.find(c.Columns.ProcessedAt)
 		set = m.on.Target(at.Name) + " = " + m.on.Now(at)
 	case adopted.SetStatus:
-		set = m.on.Target(c.Columns.Status) + " = " + m.on.Literal(string(c.Status.Delivered))
+		set = m.on.Target(c.Columns.Status) + " = " + m.status(c.Status.Delivered)
 	}
 	return set
 }

@@ -47,6 +47,8 @@ const (
 	Marked = "marked"
 	// Bare is bare(id, at, body): at may be NULL and has no index.
 	Bare = "bare"
+	// Coded is coded(id, at, body, sent): char(26), in MySQL's dialect in latin1, which is given, the time of the insert, with an index, and a boolean (false).
+	Coded = "coded"
 	// Counters is counters(name, n).
 	Counters = "counters"
 )
@@ -67,7 +69,7 @@ func marked() adopted.Config {
 // Run runs the whole suite.
 func Run(t *testing.T, open func(t testing.TB) Instance) {
 	for name, test := range map[string]func(f *fixture){
-		"Content": content, "RolledBack": rolledBack, "Late": late, "FarAhead": farAhead, "EachOnce": eachOnce, "Ties": ties, "Marked": markedRows, "Ways": ways, "Next": next,
+		"Content": content, "RolledBack": rolledBack, "Late": late, "FarAhead": farAhead, "EachOnce": eachOnce, "Ties": ties, "Marked": markedRows, "Coded": coded, "Ways": ways, "Next": next,
 		"LowWaterMark": lowWaterMark, "ParkedInOrder": parkedInOrder, "ParkedSurvives": parkedSurvives, "DeadLetters": deadLetters, "TakenAway": takenAway, "Unfit": unfit,
 		"Refuses": refuses, "Shares": shares, "Drop": drop, "RandomUse": randomUse,
 	} {

@@ -194,6 +194,23 @@ func markedRows(f *fixture) {
 	}
 }
 
+// coded: the ids are texts of a fixed length, and a boolean marks.
+func coded(f *fixture) {
+	f.Define(f, Coded)
+	src := f.subscribe(f.open(adopted.Config{Table: "coded", Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Payload: "body", Status: "sent"},
+		Status: adopted.Status{Pending: []adopted.Value{"false"}, Delivered: "true"}}))
+	f.exec("insert into coded (id, body) values ('01ARZ3NDEKTSV4RRFFQ69G5FAV', 'a'), ('überall', 'b')")
+	b := f.fetch(src)
+	f.want(b, "a", "b")
+	f.settle(src, b, ok, parked(1, 0))
+	b = f.fetch(src)
+	f.want(b, "b")
+	f.settle(src, b)
+	if n := f.number("select count(*) from coded where sent = true"); n != 2 {
+		f.Errorf("%d rows are marked", n)
+	}
+}
+
 func ways(f *fixture) {
 	f.Define(f, Shop)
 	for _, w := range []struct {

@@ -173,7 +173,7 @@ func (s onTables) FromText(c *tables.Column, text string) string {
 		return "cast(convert(" + text + " using utf8mb4) as uuid)"
 	case c.Collation != "":
 		charset, _, _ := strings.Cut(c.Collation, "_")
-		return "convert(" + text + " using " + charset + ") collate " + c.Collation
+		return "convert(convert(" + text + " using utf8mb4) using " + charset + ") collate " + c.Collation // which may be bytes
 	}
 	return text
 }
