@@ -13,6 +13,7 @@ import (
 // if its answer was lost: what it wrote may have been carried off by then. Another one takes the row away.
 type Attempts struct {
 	mu      sync.Mutex
+	swept   time.Time // when the rows of processes that died were looked for
 	over    []int64   // whose rows nobody asks for
 	givenUp []givenUp // whose rows keep them from happening late
 }
@@ -21,6 +22,12 @@ type givenUp struct {
 	number int64
 	at     time.Time
 }
+
+// Rows that a process left which died are taken away, a day later, by whoever comes; each process looks for them every hour.
+const (
+	leftAfter = 24 * time.Hour
+	leftEvery = time.Hour
+)
 
 // late is how long a server may take to do what was sent over a connection that is lost.
 const late = 10 * time.Minute
@@ -36,7 +43,10 @@ type Noting struct {
 func (a *Attempts) Once(ctx context.Context, on DB, retries *retry.Counter, note Noting, fn func(number int64, first *Batch) error) error {
 	return retries.Once(ctx, func(number int64) error {
 		b := &Batch{}
-		over := a.take()
+		over, sweep := a.take()
+		if sweep {
+			b.Do("delete from {schema}.attempts where at < {died_before}", Args{"died_before": time.Now().UTC().Add(-leftAfter)})
+		}
 		if len(over) > 0 {
 			b.Do("delete from {schema}.attempts where {attempt in over}", Args{"over": over})
 		}
@@ -50,15 +60,18 @@ func (a *Attempts) Once(ctx context.Context, on DB, retries *retry.Counter, note
 	}, func(ctx context.Context, number int64) (bool, error) { return a.happened(ctx, on, note, number) })
 }
 
-// take hands over numbers whose rows are to be taken away; note gets them back if they were not.
-func (a *Attempts) take() (over []int64) {
+// take hands over numbers whose rows are to be taken away, and whether it is time to look for what others left; note gets them back if they were not.
+func (a *Attempts) take() (over []int64, sweep bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.givenUp) > 0 && time.Since(a.givenUp[0].at) > late {
 		a.over, a.givenUp = append(a.over, a.givenUp[0].number), a.givenUp[1:]
 	}
 	over, a.over = a.over, nil
-	return over
+	if sweep = time.Since(a.swept) > leftEvery; sweep {
+		a.swept = time.Now()
+	}
+	return over, sweep
 }
 
 func (a *Attempts) note(over []int64) {

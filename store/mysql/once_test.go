@@ -231,3 +231,13 @@ func TestRoundTrips(t *testing.T) {
 	_, err = l.q.Ack(t.Context(), jobs[0].Lease)
 	trips("Ack", 1, err)
 }
+
+// What processes that died have left is taken away a day later, not before.
+func TestAttemptsOfTheDead(t *testing.T) {
+	t.Parallel()
+	l := newLosing(t)
+	exec(t, l.app, "insert into attempts (attempt, at) values (1, utc_timestamp() - interval 2 day), (2, utc_timestamp() - interval 2 hour)")
+	_, err := l.q.Enqueue(t.Context(), penstock.NewJob{})
+	must(t, err)
+	l.count("select sum(attempt) from attempts where attempt in (1, 2)", 2)
+}

@@ -59,7 +59,8 @@ create table if not exists {schema}.progress (
 -- have been carried off by then. With given_up, it will not happen. A later attempt takes the row away.
 create table if not exists {schema}.attempts (
   attempt bigint not null primary key,
-  given_up boolean not null default false
+  given_up boolean not null default false,
+  at datetime(6) not null default (utc_timestamp(6))
 ) {engine};
 
 -- What is known of a message in a subscription; one without an entry is new.

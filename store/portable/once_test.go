@@ -250,3 +250,15 @@ func TestClaimIsOnce(t *testing.T) {
 		})
 	}
 }
+
+// What processes that died have left is taken away a day later, not before.
+func TestAttemptsOfTheDead(t *testing.T) {
+	t.Parallel()
+	l := newLosing(t)
+	exec(t, l.url, "insert into penstock_portable.attempts (attempt, at) values (1, now() - interval '2 days'), (2, now() - interval '2 hours')")
+	_, err := l.q.Enqueue(t.Context(), penstock.NewJob{})
+	l.must(err)
+	if n := l.count("select sum(attempt) from penstock_portable.attempts where attempt in (1, 2)"); n != 2 {
+		t.Errorf("the attempts left are %d, want the one of two hours ago", n)
+	}
+}

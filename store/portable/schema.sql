@@ -69,6 +69,7 @@ create table if not exists {schema}.progress (
 create table if not exists {schema}.attempts (
   attempt bigint primary key,
   given_up boolean not null default false,
+  at timestamptz not null default clock_timestamp(),
   numbers bigint[]
 );
 
