@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // Senders and batches of the ceiling are the relay's defaults.
@@ -29,7 +30,7 @@ func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages fu
 		failed atomic.Pointer[error]
 		wg     sync.WaitGroup
 	)
-	prefix := fmt.Sprintf("%s-%d-", r.Outbox, r.phases) // about as long as a derived id
+	ids := messageid.Outbox{UID: fmt.Sprintf("%012x", rand.Uint64()>>16)} // as long as the relay's: from some twenty bytes on RabbitMQ feels them
 	start := time.Now()
 	for range senders {
 		wg.Go(func() {
@@ -41,7 +42,7 @@ func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages fu
 				msgs := messages(first, min(batch, total-first))
 				for i := range msgs {
 					if msgs[i].ID == "" {
-						msgs[i].ID = prefix + strconv.Itoa(first+i)
+						msgs[i].ID = ids.ID(int64(first+i), start)
 					}
 					msgs[i].Attempt, msgs[i].CreatedAt = 1, start
 				}
