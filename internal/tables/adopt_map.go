@@ -168,6 +168,9 @@ func (m *mapped) columns() error {
 	return nil
 }
 
+// longestID is how long an id may be that is kept with what is known of its row, in characters.
+const longestID = 700
+
 // place finds the order of the rows, what identifies one, and the indexes without which each read would walk over the whole table.
 func (m *mapped) place() (err error) {
 	names := m.config.OrderColumns()
@@ -184,6 +187,9 @@ func (m *mapped) place() (err error) {
 		if !c.NotNull {
 			return adopted.Field("columns.order", fmt.Sprintf("has the column %q, which may be NULL: a row without a place would never be read", c.Name), "make it not null")
 		}
+	}
+	if m.id.Limit > longestID {
+		return adopted.Field("columns.id", fmt.Sprintf("is the column %q, of up to %d characters", m.id.Name, m.id.Limit), "map one of at most %d, or make it shorter", longestID)
 	}
 	both := false
 	for _, i := range m.of.Indexes {

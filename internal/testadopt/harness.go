@@ -45,6 +45,8 @@ const (
 	Letters = "letters"
 	// Marked is marked(id, at, body, done_at): a uuid and a time that are given, and an index on at, of what waits where there are such.
 	Marked = "marked"
+	// Long is long_ids(id, at, body): an id may have more than 700 characters.
+	Long = "long_ids"
 	// Bare is bare(id, at, body): at may be NULL and has no index.
 	Bare = "bare"
 	// Coded is coded(id, at, body, sent): char(26), in MySQL's dialect in latin1, which is given, the time of the insert, with an index, and a boolean (false).

@@ -228,6 +228,10 @@ func refuses(f *fixture) {
 		_, err := table.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
 		f.misfit(err, "columns.order")
 	}
+	f.Define(f, Long)
+	table := f.open(adopted.Config{Table: "long_ids", Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Payload: "body"}, Delivered: adopted.Delete})
+	_, err := table.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
+	f.misfit(err, "columns.id")
 	all, err := f.Adoptions(f.Context())
 	if err != nil || len(all) != 0 {
 		f.Errorf("what was refused is remembered: %+v, %v", all, err)

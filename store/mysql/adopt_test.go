@@ -21,6 +21,7 @@ var others = map[string][]string{
 	testadopt.Letters:  {"create table letters (ts timestamp(6) not null default current_timestamp(6), id bigint not null auto_increment, message text, primary key (ts, id), key (id))"},
 	testadopt.Marked:   {"create table marked (id uuid primary key, at datetime(3) not null, body text, done_at datetime, key waits (done_at, at, id))"},
 	testadopt.Coded:    {"create table coded (id char(26) character set latin1 primary key, at datetime(6) not null default utc_timestamp(6), body text, sent boolean not null default false, key at (at, id))"},
+	testadopt.Long:     {"create table long_ids (id varchar(701) character set ascii primary key, at datetime(6) not null, body text, unique key (at, id))"},
 	testadopt.Bare:     {"create table bare (id bigint primary key, at datetime(6), body text)"},
 	testadopt.Counters: {"create table counters (name varchar(20) primary key, n bigint not null)"},
 }
