@@ -26,7 +26,8 @@ func Interruptible(ctx context.Context) context.Context {
 var OwnSignals = map[string]string{"signals": "own"}
 
 // onSignals calls first and second on SIGINT or SIGTERM. A third one has its
-// default effect.
+// default effect, and so has one that comes longer than an echo after stop:
+// what has ended well is not killed by the last signal's repetition.
 func onSignals(first, second func()) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -37,8 +38,8 @@ func onSignals(first, second func()) (stop func()) {
 		}
 	}()
 	return sync.OnceFunc(func() {
-		signal.Stop(signals)
 		close(quit)
+		time.AfterFunc(echo, func() { signal.Stop(signals) })
 	})
 }
 

@@ -43,3 +43,21 @@ func TestFollowSignalsEndsWhenToldTo(t *testing.T) {
 		t.Error("it saw a signal that nobody sent")
 	}
 }
+
+// Killed by the last signal, it would be this test's process that ends. It is
+// repeated because a signal may reach the process after the next line has run.
+func TestSignalAfterAVerbHasEnded(t *testing.T) {
+	terminate := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 20 {
+		first := make(chan struct{})
+		stop := onSignals(func() { close(first) }, func() { t.Error("the second was called") })
+		terminate()
+		<-first
+		stop()
+		terminate()
+	}
+}
