@@ -138,7 +138,7 @@ type Entry struct {
 	TS        time.Time       `json:"ts"`
 	State     int             `json:"state"`
 	Key       string          `json:"key"`
-	ParkedKey *string         `json:"line"`
+	ParkedKey *string         `json:"parked_key"`
 	Hold      *string         `json:"hold"`
 	Head      bool            `json:"head"`
 	Due       *time.Time      `json:"due"`

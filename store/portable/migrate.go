@@ -17,7 +17,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 5
+const version = 6
 
 // Migrate implements penstock.Store. Every statement is by itself and may run again, so whoever comes later, or
 // after one that died, goes on where it is.
@@ -44,6 +44,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 var alterations = []tables.Alteration{
 	{Table: "subscriptions", Column: "keeps_settled", Statements: []string{"alter table {schema}.subscriptions rename column marks to keeps_settled"}},
 	{Table: "entries", Column: "row_id", Statements: []string{"drop index if exists {schema}.entries_state", "alter table {schema}.entries add column if not exists row_id text"}},
+	{Table: "entries", Column: "parked_key", Statements: []string{"alter index if exists {schema}.entries_line rename to entries_parked_key", "alter table {schema}.entries rename column line to parked_key"}},
 	{Table: "leases", Column: "claim", Statements: []string{"alter table {schema}.leases add column if not exists claim bigint not null default 0"}},
 }
 

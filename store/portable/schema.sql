@@ -75,7 +75,7 @@ create table if not exists {schema}.attempts (
 
 -- What is known of a message in a subscription; one without an entry is new.
 -- state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
--- line: the key, of what is parked in order. head: nothing of its line is before it; due counts for heads, and is when what is to be delivered again was said to be.
+-- parked_key: the key, of what is parked in order. head: nothing of its parked key is before it; due counts for heads, and is when what is to be delivered again was said to be.
 -- hold: the key that waits for this dead letter, also while it is sent again.
 create table if not exists {schema}.entries (
   subscription_id bigint not null,
@@ -85,7 +85,7 @@ create table if not exists {schema}.entries (
   row_id text, -- of an adopted table
   state smallint not null,
   key text not null default '',
-  line text,
+  parked_key text,
   hold text,
   head boolean not null default false,
   due timestamptz,
@@ -98,7 +98,7 @@ create table if not exists {schema}.entries (
 
 create index if not exists entries_state on {schema}.entries (subscription_id, state, ts, seq);
 
-create index if not exists entries_line on {schema}.entries (subscription_id, line, ts, seq) where line is not null;
+create index if not exists entries_parked_key on {schema}.entries (subscription_id, parked_key, ts, seq) where parked_key is not null;
 
 create index if not exists entries_due on {schema}.entries (subscription_id, due, seq) where head;
 

@@ -1,5 +1,5 @@
 -- What is known of rows that somebody has taken away, or settled.
-select e.seq, coalesce(e.line, e.hold, '')
+select e.seq, coalesce(e.parked_key, e.hold, '')
   from {schema}.entries e
  where e.subscription_id = {sub} and not exists (select from {table} t where {same_e})
  order by e.seq

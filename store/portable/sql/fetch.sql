@@ -17,7 +17,7 @@ with page as (
 )
 select m.bucket, m.ts, m.seq, m.id, m.key, m.topic, m.headers, m.payload, m.behind
   from (select p.bucket, p.ts, p.seq, coalesce(t.id, '') as id, coalesce(t.key, '') as key, t.topic, t.headers, t.payload,
-               exists (select from {schema}.entries w where w.subscription_id = $1 and w.line = t.key)
+               exists (select from {schema}.entries w where w.subscription_id = $1 and w.parked_key = t.key)
                or exists (select from {schema}.entries w where w.subscription_id = $1 and w.hold = t.key) as behind,
                sum(octet_length(t.payload) + 160) over (order by {order_p}) - octet_length(t.payload) - 160 as before{more_p}
           from page p

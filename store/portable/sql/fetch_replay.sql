@@ -1,5 +1,5 @@
 select p.bucket, p.ts, p.seq, coalesce(t.id, ''), coalesce(t.key, ''), t.topic, t.headers, t.payload,
-       exists (select from {schema}.entries w where w.subscription_id = $1 and w.line = t.key)
+       exists (select from {schema}.entries w where w.subscription_id = $1 and w.parked_key = t.key)
        or exists (select from {schema}.entries w where w.subscription_id = $1 and w.hold = t.key)
   from (select e.bucket, e.ts, e.seq
           from {schema}.entries e

@@ -1,3 +1,3 @@
-select seq, state, line, hold, attempts, since, failures
+select seq, state, parked_key, hold, attempts, since, failures
   from {schema}.entries
  where subscription_id = $1 and seq = any ($2)

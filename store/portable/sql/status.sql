@@ -4,8 +4,8 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
        case when s.sink_epoch = s.epoch then s.sink_down end, s.sink_error,
        (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 2),
        (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1),
-       (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1 and e.line is null)
-       + (select count(*) from (select e.line from {schema}.entries e where e.subscription_id = s.id and e.line is not null
+       (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1 and e.parked_key is null)
+       + (select count(*) from (select e.parked_key from {schema}.entries e where e.subscription_id = s.id and e.parked_key is not null
                                 union select e.hold from {schema}.entries e where e.subscription_id = s.id and e.hold is not null) k),
        (select count(distinct e.hold) from {schema}.entries e where e.subscription_id = s.id and e.hold is not null),
        exists (select from {schema}.entries e where e.subscription_id = s.id and e.state = 3),

@@ -1,13 +1,13 @@
 -- ?1 inbox, ?2 an id that is not held. What is held for it, and for that, in order. A
 -- cross join keeps the order in which it is written: what is held is looked up.
-with recursive line(id, step) as (
+with recursive chain(id, step) as (
   select ?2, 0
   union all
-  select h.id, line.step + 1
-    from line cross join penstock_held h indexed by penstock_held_previous
-   where h.inbox_id = ?1 and h.previous = line.id
+  select h.id, chain.step + 1
+    from chain cross join penstock_held h indexed by penstock_held_previous
+   where h.inbox_id = ?1 and h.previous = chain.id
 )
 select h.id, h.key, h.headers, h.payload, h.previous
-  from line cross join penstock_held h
- where line.step > 0 and h.inbox_id = ?1 and h.id = line.id
- order by line.step, h.n
+  from chain cross join penstock_held h
+ where chain.step > 0 and h.inbox_id = ?1 and h.id = chain.id
+ order by chain.step, h.n
