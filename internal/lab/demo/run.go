@@ -87,8 +87,12 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	defer func() {
 		kept, cleanErr := r.cleanUp(ctx)
 		result.Kept = kept
-		if err == nil && cleanErr != nil {
+		switch {
+		case cleanErr == nil:
+		case err == nil:
 			err = fmt.Errorf("the run is done, but cleaning up failed: %w", cleanErr)
+		default: // what ended the run stays its error
+			r.Log.Error("cleaning up failed", "err", cleanErr)
 		}
 	}()
 	if err := r.open(ctx); err != nil {
