@@ -1,35 +1,8 @@
 -- Taking jobs: skip maps say where they may be, and batches go on where the last one ended.
 
--- _skip_map_functions is the text of the functions that know where jobs may be.
+-- _skip_map_functions is the text of what knows where jobs may be.
 create or replace function _skip_map_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
-
--- {seqs} reads where the next jobs are within ranges, up to most of each segment. Nothing is
--- locked: one whose taking is not committed is still seen. It goes from older segments to
--- younger ones, as jobs do that are carried over, so it misses none that moves meanwhile.
-create or replace function {seqs}(slots smallint[], in_group text, in_priority smallint, lo bigint[], hi bigint[], upto bigint, most int) returns bigint[]
-language plpgsql volatile as $fn$
-declare
-    here smallint;
-    more bigint[];
-    seqs bigint[] := '{}';
-begin
-    for i {older_first} loop
-        here := slots[i];
-{segments here}
-        more := array(
-            select v.seq from unnest(lo, hi) r(lo, hi) cross join lateral (
-                select t.seq from {segment} t
-                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, upto)
-                 order by t.seq {dir} limit most) v limit most);
-{end}
-        seqs := seqs || more;
-    end loop;
-    if cardinality(slots) > 1 then
-        seqs := array(select s from unnest(seqs) s order by s {dir} limit most);
-    end if;
-    return seqs;
-end $fn$;
 
 -- {skip_map} writes a new skip map if that brings something. It reads the jobs that are there, within the
 -- ranges of the last one. What lies between them is gone, as far as the sequence had come when
@@ -50,7 +23,7 @@ declare
     ring     bigint := pg_sequence_last_value({ring});
     slots    smallint[] := case when ring = was.turn then was.slots else {slots} end;
     here     smallint;
-    seqs     bigint[];
+    seqs     bigint[] := '{}';
     ended    xid8[];
     found    int8multirange;
     late     int8multirange := '{}';
@@ -72,7 +45,21 @@ begin
     if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
         return was; -- nothing has come since, and all is gone
     end if;
-    seqs := {seqs}(slots, in_group, in_priority, was.lo, was.hi, new.base, most);
+    -- Nothing is locked: one whose taking is not committed is still seen. It goes from older segments to
+    -- younger ones, as jobs do that are carried over, so it misses none that moves meanwhile.
+    for i {older_first} loop
+        here := slots[i];
+{segments here}
+        seqs := seqs || array(
+            select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
+                select t.seq from {segment} t
+                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
+                 order by t.seq {dir} limit most) v limit most);
+{end}
+    end loop;
+    if cardinality(slots) > 1 then
+        seqs := array(select s from unnest(seqs) s order by s {dir} limit most);
+    end if;
     new.pending := array(select x from unnest(was.pending) x where not (pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap))
                          union
                          select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);

@@ -109,9 +109,12 @@ declare
     pos    bigint := pg_sequence_last_value({next});
     mode   bigint;
     first  bigint;
+    here   smallint;
+{if fifo}
+    other  bigint;
+{end if}
 {if lifo}
     top    bigint := pg_sequence_last_value({top});
-    here   smallint;
     few    int;
 {end if}
     m      record;
@@ -147,8 +150,12 @@ begin
     else
 {if fifo}
         if came - pos < 64 then
-            first := ({seqs}(case when m.turn = pg_sequence_last_value({ring}) then m.slots else {slots} end, '', 0::smallint,
-                             array[m.low], '{9223372036854775806}', 9223372036854775806, 1))[1];
+            foreach here in array case when m.turn = pg_sequence_last_value({ring}) then m.slots else {slots} end loop
+{segments here}
+                select t.seq into other from {segment} t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
+{end}
+                first := least(first, other);
+            end loop;
         end if;
 {end if}
         select row({job})::{schema}.job as row, t.seq, t.slot into job from {take_rows}(1, '', coalesce(m.plain, false) or random() < '0.25') t;
