@@ -188,7 +188,9 @@ func (s *Queues) CancelJobs(ctx context.Context, name string, ids ...int64) (n i
 	var cancelled int64
 	err = s.in(ctx, name, func(tx Tx, q *QueueRow) error {
 		b, these := &Batch{}, q.Args(Args{"seqs": ids})
-		b.Rows(func(Scan) error { return nil }, "hold_seqs", these)
+		none := func(Scan) error { return nil }
+		b.Rows(none, "select id from {schema}.queues where id = {queue} for update", these) // a claim that is under way would leave the lease of a job that is not there any more
+		b.Rows(none, "hold_seqs", these)
 		for _, table := range []string{"leases", "tries"} {
 			b.Do("cancel_"+table, these)
 		}
