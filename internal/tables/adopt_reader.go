@@ -46,10 +46,10 @@ func (r *adoptedReader) Renew(ctx context.Context) error {
 const forgotten = 1000
 
 func (r *adoptedReader) keep(ctx context.Context, tx Tx) error {
-	args := r.reader.Box.Args(Args{"sub": r.reader.ID, "most": forgotten})
+	args := r.reader.Box.Args(Args{"sub": r.reader.ID, "holder": r.reader.Req.Holder, "most": forgotten})
 	var epoch int64
 	b := &Batch{}
-	b.Rows(func(scan Scan) error { return scan(&epoch) }, "select epoch from {schema}.subscriptions where id = {sub} for update", args)
+	b.Rows(func(scan Scan) error { return scan(&epoch) }, "select epoch from {schema}.subscriptions where id = {sub} and holder = {holder} for update", args)
 	if err := tx.Run(ctx, b); err != nil || epoch != r.reader.Epoch {
 		return err // the next Renew says so
 	}

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -50,7 +51,7 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 
 // words of the statements that a subscription has.
 func (s *source) words(more words) words {
-	w := words{"sub": s.ID, "epoch": s.Epoch, "attempt": s.Attempt}
+	w := words{"sub": s.ID, "epoch": s.Epoch, "holder": "x'" + hex.EncodeToString([]byte(s.Req.Holder)) + "'", "attempt": s.Attempt}
 	for name, text := range s.Box.Words {
 		w[name] = string(text)
 	}
@@ -141,7 +142,7 @@ func (s *source) update(ctx context.Context, set string, args ...any) error {
 		var mine, there bool
 		b := &batch{}
 		b.one(&there, s.sql("fence", nil), &mine)
-		b.add(s.sql("update {schema}.subscriptions set "+set+" where id = {sub} and epoch = {epoch}", nil), args...)
+		b.add(s.sql("update {schema}.subscriptions set "+set+" where id = {sub} and epoch = {epoch} and holder = {holder}", nil), args...)
 		err := s.store.send(ctx, b)
 		if err == nil && !mine {
 			return s.gone(ctx, s.store)

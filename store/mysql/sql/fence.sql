@@ -1,1 +1,1 @@
-select epoch = {epoch} from {schema}.subscriptions where id = {sub} for update
+select epoch = {epoch} and holder = {holder} from {schema}.subscriptions where id = {sub} for update

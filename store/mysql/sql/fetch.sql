@@ -6,6 +6,6 @@ select m.bucket, m.ts, m.seq, m.id, m.`key`, m.topic, m.headers, m.payload, m.be
                sum(octet_length(t.payload) + 160) over (order by {order_t}) - octet_length(t.payload) - 160 as before_it
           from (select c.seq{more_c} from ({of_buckets}) c order by {order_c} limit {most}) p
           straight_join {by_id} on {same_p}
-         where {sub} = 0 or exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.epoch = {epoch})) m
+         where {sub} = 0 or exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.epoch = {epoch} and s.holder = {holder})) m
  where m.before_it <= {bytes}
  order by {order_m}

@@ -4,7 +4,7 @@ select t.bucket, t.ts, t.seq, coalesce(t.id, ''), coalesce(t.`key`, ''), t.topic
   from (select e.seq
           from {schema}.entries e
          where e.subscription_id = {sub} and e.state = 3 and e.seq not in ({in_flight})
-           and exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.epoch = {epoch})
+           and exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.epoch = {epoch} and s.holder = {holder})
          order by e.ts, e.seq
          limit {most}) p
   join {table} t on t.seq = p.seq
