@@ -69,7 +69,7 @@ type Dialect interface {
 	// Now is the present time for a column.
 	Now(c *Column) string
 	// Cut is a text with so many characters at most.
-	Cut(text string, most int) string
+	Cut(c *Column, text string) string
 }
 
 // mapped is a description that was compared with its table.
@@ -354,7 +354,7 @@ func (m *mapped) failed() string {
 	if e := m.find(m.config.Columns.Error); e != nil {
 		text := "d.error"
 		if e.Limit > 0 {
-			text = m.on.Cut(text, e.Limit)
+			text = m.on.Cut(e, text)
 		}
 		set = append(set, m.on.Target(e.Name)+" = "+text)
 	}

@@ -71,6 +71,9 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 		var unsigned bool
 		err := rows.Scan(&c.Name, &c.Type, &unsigned, &c.Collation, &c.NotNull, &c.Limit)
 		c.Kind = kindOf(c.Type)
+		if c.Kind == tables.Bytes { // read as hexadecimal digits
+			c.Limit *= 2
+		}
 		if unsigned {
 			c.Type += " unsigned"
 		}
@@ -203,8 +206,20 @@ func (s onTables) Hint(i tables.Index) string { return " force index (" + quoted
 // Now implements tables.Dialect.
 func (s onTables) Now(*tables.Column) string { return "utc_timestamp(6)" }
 
-// Cut implements tables.Dialect.
-func (s onTables) Cut(text string, most int) string { return fmt.Sprintf("left(%s, %d)", text, most) }
+// Cut implements tables.Dialect. What the column's character set may lack is a question mark: a strict server refuses it.
+func (s onTables) Cut(c *tables.Column, text string) string {
+	lacks := `[^\t\n -~]`
+	switch charset, _, _ := strings.Cut(c.Collation, "_"); charset {
+	case "utf8", "utf8mb3", "ucs2":
+		lacks = `[^\x{0}-\x{ffff}]`
+	case "utf8mb4", "utf16", "utf16le", "utf32":
+		lacks = ""
+	}
+	if lacks != "" {
+		text = "regexp_replace(" + text + ", " + s.Literal(lacks) + ", " + s.Literal("?") + ")"
+	}
+	return fmt.Sprintf("left(%s, %d)", text, c.Limit)
+}
 
 // AdoptedWords implements tables.Dialect.
 func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
@@ -230,7 +245,7 @@ func rowsOf(of tables.Args) (text string, args []any) {
 		}
 	}
 	b, _ := json.Marshal(rows)
-	return "json_table(?, '$[*]' columns (ts datetime(6) path '$[0]', seq bigint path '$[1]', row_id varchar(700) path '$[2]', error text path '$[3]', attempts bigint path '$[4]')) d", []any{string(b)}
+	return "json_table(?, '$[*]' columns (ts datetime(6) path '$[0]', seq bigint path '$[1]', row_id varchar(700) character set utf8mb4 path '$[2]', error text character set utf8mb4 path '$[3]', attempts bigint path '$[4]')) d", []any{string(b)}
 }
 
 // rowsInFlight are the ids of rows, for a list that has one that no row has.

@@ -202,7 +202,7 @@ var hints = map[uint16]string{
 	1044:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
 	1045:           "check user and password",
 	noSuchDatabase: "run: penstock migrate, or correct the URL",
-	1142:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
+	1142:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock; on an adopted table select, and update or delete",
 	1114:           "the server's disk is full: free space and go on; nothing is lost",
 	tooLarge:       "raise max_allowed_packet on the server, or publish smaller messages",
 	1286:           "the server has no such storage engine: name another, or install its plugin",

@@ -1,7 +1,9 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -30,13 +32,17 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if have >= version {
 		return s.check(have)
 	}
+	engine, err := s.engine(ctx)
+	if err != nil {
+		return err
+	}
 	if err := s.define(ctx, "create database if not exists "+quoted(s.opts.Schema)); err != nil {
 		return err
 	}
 	if err := s.alter(ctx); err != nil {
 		return err
 	}
-	for _, statement := range strings.Split(s.sql(uncommented("schema.sql"), "", words{"version": version}), ";\n\n") {
+	for _, statement := range strings.Split(s.sql(uncommented("schema.sql"), "", words{"version": version, "engine": engine}), ";\n\n") {
 		if err := s.define(ctx, strings.TrimSuffix(statement, ";")); err != nil {
 			return err
 		}
@@ -44,11 +50,24 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
+// engine is the clause of a new table: the engine that was asked for, that the tables have, or that is the server's default. Without transactions nothing
+// could be rolled back.
+func (s *Store) engine(ctx context.Context) (clause string, err error) {
+	var name string
+	err = s.ddl.QueryRowContext(ctx, `select e.engine from information_schema.engines e where e.transactions = 'YES' and e.support in ('YES', 'DEFAULT')
+		and e.engine = case when ? <> '' then ? else coalesce((select t.engine from information_schema.tables t where t.table_schema = ? and t.table_name = 'version'), case when e.support = 'DEFAULT' then e.engine end) end`,
+		s.opts.Engine, s.opts.Engine, s.opts.Schema).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", penstock.WithHint(fmt.Errorf("the storage engine %s has no transactions, or is not there", cmp.Or(s.opts.Engine, "that is the server's default")), "name another in the URL, ?engine=InnoDB, or install its plugin")
+	}
+	return "engine = " + quoted(name), s.explain(err)
+}
+
 var alterations = []tables.Alteration{
 	{Table: "leases", Column: "second", Statements: []string{"alter table {schema}.leases drop primary key, drop key leases_job, drop key leases_until, add primary key (queue_id, seq), add key leases_lease (lease), add column second bigint not null default 0, add key leases_second (queue_id, second, until)"}},
 	{Table: "queues", Column: "turns", Statements: []string{"alter table {schema}.queues add column turns bigint not null default 0"}},
 	{Table: "subscriptions", Column: "keeps_settled", Statements: []string{"alter table {schema}.subscriptions change marks keeps_settled boolean not null"}},
-	{Table: "entries", Column: "row_id", Statements: []string{"alter table {schema}.entries add column row_id varbinary(700), add key entries_replay (subscription_id, state, due), add key entries_row (subscription_id, row_id)"}},
+	{Table: "entries", Column: "row_id", Statements: []string{"alter table {schema}.entries add column row_id varbinary(2800), add key entries_replay (subscription_id, state, due), add key entries_row (subscription_id, row_id(700))"}},
 }
 
 func (s *Store) alter(ctx context.Context) error {

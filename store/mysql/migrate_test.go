@@ -1,7 +1,9 @@
 package mysql_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -73,5 +75,29 @@ func TestOlderTables(t *testing.T) {
 				t.Errorf("claimed %+v, %v, want the job whose lease has ended", jobs, err)
 			}
 		})
+	}
+}
+
+// Where nothing can be rolled back no promise holds: such an engine is refused, also where it is the server's default.
+func TestEngineWithoutTransactions(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartMariaDB(t, "--default-storage-engine=MyISAM")
+	for _, engine := range []string{"", "MyISAM", "Aria", "MEMORY", "nonsense"} {
+		s := openStore(t, server.URL, mysql.Options{Engine: engine})
+		var hinted *penstock.HintError
+		if err := s.Migrate(t.Context()); !errors.As(err, &hinted) || !strings.Contains(err.Error(), "InnoDB") {
+			t.Errorf("engine %q: %v, want an error that names one that can", engine, err)
+		}
+	}
+	s := openStore(t, server.URL, mysql.Options{Engine: "innodb"})
+	must(t, s.Migrate(t.Context()), s.CreateOutbox(t.Context(), "orders"))
+	// Whoever names none later has what the tables have.
+	other := openStore(t, server.URL, mysql.Options{})
+	must(t, other.Migrate(t.Context()), other.CreateOutbox(t.Context(), "letters"), other.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	u := strings.TrimSuffix(server.URL, "/") + "/information_schema"
+	var without int
+	must(t, application(t, u).QueryRow("select count(*) from information_schema.tables where table_schema = 'penstock' and engine <> 'InnoDB'").Scan(&without))
+	if without != 0 {
+		t.Errorf("%d tables are in an engine without transactions", without)
 	}
 }

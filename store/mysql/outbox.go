@@ -30,7 +30,11 @@ func (s onTables) MakeMessages(ctx context.Context, outbox string) error {
 	if err := s.DropMessages(ctx, outbox); err != nil {
 		return err
 	}
-	return s.define(ctx, s.sql("create_outbox", outbox, words{"buckets": s.opts.Buckets}))
+	engine, err := s.engine(ctx)
+	if err != nil {
+		return err
+	}
+	return s.define(ctx, s.sql("create_outbox", outbox, words{"buckets": s.opts.Buckets, "engine": engine}))
 }
 
 // DropMessages implements tables.OutboxDB.

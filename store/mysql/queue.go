@@ -39,8 +39,12 @@ func (s onTables) MakeJobs(ctx context.Context, q *queueRow) error {
 	if err := s.DropJobs(ctx, q); err != nil {
 		return err
 	}
+	engine, err := s.engine(ctx)
+	if err != nil {
+		return err
+	}
 	text, _ := s.rendered("create_queue", q.Args(nil))
-	return s.define(ctx, s.sql(text, "", nil))
+	return s.define(ctx, s.sql(text, "", words{"engine": engine}))
 }
 
 // DropJobs implements tables.QueueDB.

@@ -71,7 +71,7 @@ create table if not exists {schema}.entries (
   subscription_id bigint not null,
   seq bigint not null,
   ts datetime(6) not null,
-  row_id varbinary(700), -- of an adopted table
+  row_id varbinary(2800), -- of an adopted table: 700 characters
   state tinyint not null,
   `key` varbinary(1024) not null default '',
   parked_key varbinary(1024),
@@ -89,7 +89,7 @@ create table if not exists {schema}.entries (
   key entries_due (subscription_id, head, due, seq),
   key entries_replay (subscription_id, state, due),
   key entries_hold (subscription_id, hold),
-  key entries_row (subscription_id, row_id)
+  key entries_row (subscription_id, row_id(700))
 ) {engine};
 
 create table if not exists {schema}.queues (

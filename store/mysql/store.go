@@ -146,16 +146,12 @@ func (s *Store) sql(statement, outbox string, with words) string {
 	if text, ok := statements[statement]; ok {
 		statement = text
 	}
-	engine := ""
-	if s.opts.Engine != "" {
-		engine = "engine = " + quoted(s.opts.Engine)
-	}
 	pairs := []string{"{may_settle}", statements["may_settle"], "{blocked}", "(" + statements["blocked"] + ")"}
 	for name, value := range with {
 		pairs = append(pairs, "{"+name+"}", fmt.Sprint(value))
 	}
 	statement = strings.NewReplacer(pairs...).Replace(statement)
-	pairs = append(pairs, "{schema}", quoted(s.opts.Schema), "{table}", tableOf(s.opts.Schema, outbox), "{engine}", engine, "{now}", now)
+	pairs = append(pairs, "{schema}", quoted(s.opts.Schema), "{table}", tableOf(s.opts.Schema, outbox), "{now}", now)
 	return strings.NewReplacer(pairs...).Replace(statement)
 }
 

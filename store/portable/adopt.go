@@ -175,7 +175,9 @@ func (s onTables) Hint(tables.Index) string { return "" }
 func (s onTables) Now(c *tables.Column) string { return s.AsTime(c, "clock_timestamp()") }
 
 // Cut implements tables.Dialect.
-func (s onTables) Cut(text string, most int) string { return fmt.Sprintf("left(%s, %d)", text, most) }
+func (s onTables) Cut(c *tables.Column, text string) string {
+	return fmt.Sprintf("left(%s, %d)", text, c.Limit)
+}
 
 // AdoptedWords implements tables.Dialect.
 func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
