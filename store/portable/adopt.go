@@ -79,7 +79,7 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 		last.Columns = append(last.Columns, column)
 		return err
 	}))
-	err := s.pool.SendBatch(ctx, b).Close()
+	err := s.send(ctx, b)
 	if isNoRows(err) {
 		return nil, nil
 	}

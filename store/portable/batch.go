@@ -113,7 +113,7 @@ func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 	return s.explain(s.retries.Do(ctx, func() error {
 		b := &tables.Batch{}
 		fill(b)
-		return s.pool.SendBatch(ctx, s.pgBatch(b)).Close()
+		return s.send(ctx, s.pgBatch(b))
 	}))
 }
 

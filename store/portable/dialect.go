@@ -87,8 +87,8 @@ func (s *Store) detect(ctx context.Context) error {
 		return nil
 	}
 	var version string
-	var distributes bool
-	if err := s.pool.QueryRow(ctx, "select version(), exists (select from pg_extension where extname = 'citus')").Scan(&version, &distributes); err != nil {
+	var distributes, repeats bool
+	if err := s.pool.QueryRow(ctx, "select version(), exists (select from pg_extension where extname = 'citus'), current_setting('transaction_isolation') = 'repeatable read'").Scan(&version, &distributes, &repeats); err != nil {
 		return s.explain(err)
 	}
 	engine := pg.EngineOf(version)
@@ -101,6 +101,7 @@ func (s *Store) detect(ctx context.Context) error {
 			return penstock.WithHint(fmt.Errorf("%s: %s", version, problem), "%s", hint)
 		}
 	}
+	s.repeats.Store(repeats)
 	s.speaks.Store(d)
 	return nil
 }

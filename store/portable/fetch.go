@@ -40,7 +40,7 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	case tables.FromReplay:
 		b.Queue(s.sql("fetch_replay", buckets), s.ID, s.Epoch, seqs, p.Most(), buckets).Query(each(func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) }))
 	}
-	err := s.store.pool.SendBatch(ctx, b).Close()
+	err := s.store.send(ctx, b)
 	if isNoRows(err) || err == nil && !state {
 		return s.gone(ctx)
 	}

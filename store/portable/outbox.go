@@ -146,6 +146,6 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 	return s.explain(s.attempts.Once(ctx, onTables{s}, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
 		b := s.pgBatch(first)
 		b.Queue(o.insert, columns...)
-		return o.explain(s.pool.SendBatch(ctx, b).Close())
+		return o.explain(s.send(ctx, b))
 	}))
 }

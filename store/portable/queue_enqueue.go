@@ -143,7 +143,7 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 	}
 	to := &Queue{s.Store, queue}
 	err = s.explain(s.attempts.Once(ctx, s, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		return s.begin(ctx, func(tx pgx.Tx) (err error) {
 			if err = (pgTx{tx, s.Store}).Run(ctx, first); err == nil {
 				made, err = to.Enqueue(ctx, tx, jobs...)
 			}
@@ -174,7 +174,7 @@ func (s onTables) enqueueAtOnce(ctx context.Context, queue string, jobs []pensto
 		ids = nil
 		b := s.pgBatch(first)
 		b.Queue(text, number, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads).Query(each(tables.All(&ids)))
-		return s.pool.SendBatch(ctx, b).Close()
+		return s.send(ctx, b)
 	})
 	if err != nil {
 		return nil, s.explain(s.orNoQueue(err, queue))

@@ -16,7 +16,7 @@ func (s *source) Write(ctx context.Context, parts []*tables.Part) error {
 	if tables.Plain(parts) {
 		return s.settlePlain(ctx, parts)
 	}
-	return pgx.BeginFunc(ctx, s.store.pool, func(tx pgx.Tx) error { return s.settleAll(ctx, tx, parts) })
+	return s.store.begin(ctx, func(tx pgx.Tx) error { return s.settleAll(ctx, tx, parts) })
 }
 
 // Happened implements tables.Reading. The lock waits for an attempt that is under way; what comes after it sees how that has ended.
@@ -27,7 +27,7 @@ func (s *source) Happened(ctx context.Context) (happened bool, err error) {
 	b.Queue(s.sql("progress", nil), s.ID, s.Epoch, s.Attempt, tables.GivenUp)
 	b.Queue(s.store.sql("select settled <> $4 from {schema}.progress where subscription_id = $1 and epoch = $2 and attempt = $3", ""),
 		s.ID, s.Epoch, s.Attempt, tables.GivenUp).QueryRow(func(r pgx.Row) error { return r.Scan(&happened) })
-	if err = s.store.pool.SendBatch(ctx, b).Close(); isNoRows(err) {
+	if err = s.store.send(ctx, b); isNoRows(err) {
 		err = s.gone(ctx)
 	}
 	return happened, err
@@ -42,7 +42,7 @@ func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	text, args := s.settling("progress_of", keys)
 	b.Queue(text, args...)
 	s.queueDone(b, parts)
-	err := s.store.pool.SendBatch(ctx, b).Close()
+	err := s.store.send(ctx, b)
 	if isNoRows(err) || err == nil && !mine {
 		return s.gone(ctx)
 	}

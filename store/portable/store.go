@@ -54,6 +54,7 @@ type Store struct {
 	retries  retry.Counter
 	attempts tables.Attempts
 	speaks   atomic.Pointer[dialect] // what the server was found to be
+	repeats  atomic.Bool             // sessions begin with REPEATABLE READ
 	checked  atomic.Bool             // the schema was found to be this version's
 	*outboxes
 	*queues
@@ -147,7 +148,25 @@ func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.explain(s.retries.Do(ctx, func() error { return pgx.BeginFunc(ctx, s.pool, fn) }))
+	return s.explain(s.retries.Do(ctx, func() error { return s.begin(ctx, fn) }))
+}
+
+// begin runs fn in a transaction.
+func (s *Store) begin(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	opts := pgx.TxOptions{}
+	if s.repeats.Load() {
+		opts.IsoLevel = pgx.ReadCommitted
+	}
+	return pgx.BeginTxFunc(ctx, s.pool, opts, fn)
+}
+
+// send runs statements as one transaction, in one round trip. What has waited for a lock has to see what its holder has written: where sessions begin with
+// REPEATABLE READ it is three.
+func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
+	if s.repeats.Load() {
+		return s.begin(ctx, func(tx pgx.Tx) error { return tx.SendBatch(ctx, b).Close() })
+	}
+	return s.pool.SendBatch(ctx, b).Close()
 }
 
 // explain adds the operator's next step to what the server or the network says.
