@@ -201,10 +201,9 @@ func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.R
 		return nil, s.explain(err)
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r doctor.Running, err error) {
-		var ts, until, now time.Time
-		var last int64
-		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &ts, &until, &now, &last)
-		r.Age, r.Expired, r.Since = now.Sub(ts), now.Sub(until), last-r.Lease
+		var ts, until, begun, now time.Time
+		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &ts, &until, &begun, &now)
+		r.Age, r.Expired, r.Held = now.Sub(ts), now.Sub(until), now.Sub(begun)
 		return r, err
 	})
 	return all, s.explain(err)

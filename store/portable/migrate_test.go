@@ -20,7 +20,7 @@ func TestOlderTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, statement := range []string{
-		"drop table adopted", "drop table attempts", "alter table subscriptions rename column keeps_settled to marks", "alter table leases drop column claim", "drop index dedup_at",
+		"drop table adopted", "drop table attempts", "alter table subscriptions rename column keeps_settled to marks", "alter table leases drop column claim, drop column begun, alter column lease set generated always", "drop index dedup_at",
 		"drop index entries_row", "drop index entries_replay", "drop index entries_state", "alter table entries drop column row_id",
 		"create index entries_state on entries (subscription_id, state, ts, seq) where state > 0",
 		"alter index entries_parked_key rename to entries_line", "alter table entries rename column parked_key to line", "update version set version = 4",

@@ -40,7 +40,7 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r 
 		if len(*acks) > 0 {
 			tables.AckIn(first, row, *acks, acked)
 		}
-		b, claim := s.pgBatch(first), rand.Int64N(1<<53-1)+1
+		b, claim := s.pgBatch(first), rand.Int64N(1<<53-1<<30)+1 // any reader of JSON takes the leases' numbers, too
 		b.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys, claim, r.Checked, r.Tried).
 			Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &r.Page) })
 		return []int64{claim}, s.send(ctx, b)

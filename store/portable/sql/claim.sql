@@ -48,8 +48,8 @@ with room as materialized (
            group by p.range
           having count(*) >= $9 and count(case when not p.blocked then 1 end) < $3) f
 ), taken as (
-  insert into {schema}.leases (queue_id, seq, group_key, priority, ts, key, attempt, until, worker, claim)
-  select $1, p.seq, $2, p.priority, p.ts, coalesce(p.key, ''), p.attempts + 1, clock_timestamp() + $4 * interval '1 microsecond', $5, $13
+  insert into {schema}.leases (lease, queue_id, seq, group_key, priority, ts, key, attempt, until, worker, claim)
+  select $13 + p.place, $1, p.seq, $2, p.priority, p.ts, coalesce(p.key, ''), p.attempts + 1, clock_timestamp() + $4 * interval '1 microsecond', $5, $13
     from page p
    where not p.blocked
      and p.before < $11::bigint
