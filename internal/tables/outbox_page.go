@@ -270,9 +270,18 @@ func (l *Look) taken() {
 		p.full = p.full || cut
 		l.low = low
 	}
-	if r.Box.Adopted != nil {
+	now := r.now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	switch { // neither a time that is to come nor a clock that was set back keeps the mark ahead: what is written now would wait for sweeps
+	case r.Box.Adopted != nil:
 		r.moveLow(r.Box.Adopted.mark(l.low, l.margin))
-	} else if !l.low.IsZero() {
+	case r.Low.After(now):
+		r.Low = now.Add(-l.margin)
+	case l.low.After(now):
+		r.moveLow(now.Add(-l.margin))
+	case !l.low.IsZero():
 		r.moveLow(l.low.Add(-l.margin))
 	}
 	if swept {

@@ -44,6 +44,7 @@ type Reader struct {
 	Fetching sync.Mutex // one Fetch at a time
 	Low      time.Time  // nothing new is expected before
 	Has      [Origins]bool
+	now      time.Time     // of the database, zero if nobody asked
 	due      Passed        // what is parked and to be replayed
 	swept    time.Time     // when it was last looked before Low
 	sweeping time.Duration // how long that took
@@ -95,6 +96,7 @@ func (r *Reader) Due(sweep time.Duration) *Since { return r.due.Since(sweep) }
 
 // IsDue notes whether there is any, at a time of the database's.
 func (r *Reader) IsDue(since *Since, now time.Time, margin time.Duration) {
+	r.now = now
 	since.Found(r.Has[FromPark] || r.Has[FromReplay], now.Add(-margin))
 }
 

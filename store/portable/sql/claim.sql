@@ -5,7 +5,7 @@
 with room as materialized (
   select least($3, case when q.paused then 0
                         when q.max_running = 0 then $3
-                        else greatest(q.max_running - (select count(*) from {schema}.leases l where l.queue_id = $1 and l.until > $14), 0) end)::integer as jobs
+                        else greatest(q.max_running - (select count(*) from {schema}.leases l where l.queue_id = $1 and l.until > least($14, (select clock_timestamp()))), 0) end)::integer as jobs
     from {schema}.queues q
    where q.id = $1
 ), page as materialized (
