@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/tables"
@@ -129,12 +130,7 @@ func (s *Store) CheckSchema(ctx context.Context) (differences []string, err erro
 // DropSchema removes the schema with every outbox in it, and whatever else
 // somebody put there. For schemas made for a test, a demo or a benchmark.
 func (s *Store) DropSchema(ctx context.Context) error {
-	var err error
-	for range 6 { // what a caller that was interrupted had under way may end only now, after a deadlock with it
-		if _, err = s.pool.Exec(ctx, "drop schema if exists "+s.schema+" cascade"); pgerror.State(err) != "40P01" {
-			break
-		}
-	}
+	err := pg.DropSchema(ctx, s.pool, s.schema)
 	s.checked.Store(false)
 	return s.explain(err)
 }

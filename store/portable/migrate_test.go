@@ -64,3 +64,21 @@ func TestOlderTables(t *testing.T) {
 		}
 	}
 }
+
+// What somebody has under way, and ends later, makes the drop of its tables fail no more than wait.
+func TestDropSchemaInADeadlock(t *testing.T) {
+	t.Parallel()
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	skipPooled(t, url, "other sessions cannot be told apart")
+	if e := engine(t, url); e != "PostgreSQL" {
+		t.Skip("what is locked in which order is another thing on", e)
+	}
+	s := openStore(t, url, portable.Options{})
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := testserver.DropInDeadlock(t, url, "penstock_portable", func() error { return s.DropSchema(t.Context()) }); err != nil {
+		t.Error(err)
+	}
+	exec(t, url, "create schema penstock_portable") // the name is free
+}

@@ -162,3 +162,11 @@ func TestMigrateAgainstMaintenance(t *testing.T) {
 	f.Must(<-migrated)
 	wantDifferences(t, f.differences())
 }
+
+// What somebody has under way, and ends later, makes the drop of its tables fail no more than wait.
+func TestDropSchemaInADeadlock(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Must(testserver.DropInDeadlock(t, f.URL, "penstock", func() error { return f.store.DropSchema(f.Ctx) }))
+	f.Exec("create schema penstock") // the name is free
+}

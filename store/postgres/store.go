@@ -130,12 +130,7 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 // DropSchema removes the schema with every outbox in it, and whatever else
 // somebody put there. For schemas made for a test, a demo or a benchmark.
 func (s *Store) DropSchema(ctx context.Context) error {
-	var err error
-	for range 6 { // what a caller that was interrupted had under way may end only now, after a deadlock with it
-		if _, err = s.pool.Exec(ctx, "drop schema if exists "+pgx.Identifier{s.schema}.Sanitize()+" cascade"); sqlState(err) != "40P01" {
-			break
-		}
-	}
+	err := pg.DropSchema(ctx, s.pool, pgx.Identifier{s.schema}.Sanitize())
 	s.checked.Store(false)
 	return s.explain(err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -125,7 +126,7 @@ func (a *postgresAirline) Committed(ctx context.Context) ([]Departure, error) {
 }
 
 func (a *postgresAirline) Remove(ctx context.Context) error {
-	if _, err := a.pool.Exec(ctx, "drop schema if exists "+a.schema+" cascade"); err != nil {
+	if err := pg.DropSchema(ctx, a.pool, a.schema); err != nil {
 		return fmt.Errorf("dropping schema %s: %w", a.schema, err)
 	}
 	return nil

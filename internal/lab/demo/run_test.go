@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock/internal/testserver"
 )
 
@@ -92,5 +94,26 @@ func TestRollsBack(t *testing.T) {
 	}
 	if count < 900 || count > 1100 {
 		t.Errorf("%d of 10000 roll back, want about 1000", count)
+	}
+}
+
+// What an interrupted producer had under way may end while its tables are dropped.
+func TestRemoveInADeadlock(t *testing.T) {
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	a, err := NewPostgresAirline(t.Context(), url, "airline", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), "create table airline.third (id int)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := testserver.DropInDeadlock(t, url, "airline", func() error { return a.Remove(t.Context()) }); err != nil {
+		t.Error(err)
 	}
 }
