@@ -148,18 +148,7 @@ func TestMigrateAgainstMaintenance(t *testing.T) {
 	t.Parallel()
 	db := restored(t, "schema_160.sql.gz")
 	f := &fixture{DB: db, store: openStore(t, db.URL, postgres.Options{})}
-	old := f.Connect()
-	f.exec(old, "set deadlock_timeout = '1h'") // it is the other one that gives up
-	f.exec(old, "begin")
-	f.exec(old, "select from penstock._lease")
-	migrated := make(chan error, 1)
-	go func() { migrated <- f.store.Migrate(f.Ctx) }()
-	f.Eventually("the migration waits", func() bool {
-		return f.Number("select count(*) from pg_locks where relation = 'penstock._lease'::regclass and not granted") == 1
-	})
-	f.exec(old, "select from penstock._mark")
-	f.exec(old, "commit")
-	f.Must(<-migrated)
+	f.Must(testserver.Deadlock(t, f.URL, "penstock._mark", "penstock._lease", "penstock._dead_job", func() error { return f.store.Migrate(f.Ctx) }))
 	wantDifferences(t, f.differences())
 }
 
