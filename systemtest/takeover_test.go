@@ -17,22 +17,35 @@ type held struct {
 	Settled     int64     `json:"settled"`
 }
 
-func leaseOf(t testing.TB, l *line) held {
+// leaseOf waits until somebody has the lease: on a busy machine it may have ended before it was renewed.
+func leaseOf(t testing.TB, l *line) (h held) {
 	t.Helper()
-	var all struct {
-		Outboxes []struct{ Subscriptions []held }
-	}
-	out := must(t, "status", l.outbox, "--json", "--database-url", l.database)
-	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all.Outboxes) != 1 || len(all.Outboxes[0].Subscriptions) != 1 {
-		t.Fatalf("status --json: %v: %s", err, out)
-	}
-	return all.Outboxes[0].Subscriptions[0]
+	eventually(t, "a relay has the lease", func() bool {
+		var all struct {
+			Outboxes []struct{ Subscriptions []held }
+		}
+		out := must(t, "status", l.outbox, "--json", "--database-url", l.database)
+		if err := json.Unmarshal([]byte(out), &all); err != nil || len(all.Outboxes) != 1 || len(all.Outboxes[0].Subscriptions) != 1 {
+			t.Fatalf("status --json: %v: %s", err, out)
+		}
+		h = all.Outboxes[0].Subscriptions[0]
+		return h.Holder != ""
+	})
+	return h
 }
 
 // named starts a relay that status shows under the name.
 func (l *line) named(name string) *process {
 	l.t.Helper()
 	return start(l.t, "relay", "--config", l.config, "--holder", name)
+}
+
+// checkTaken wants the lease to be whose it was, or to have been taken only after it had ended.
+func checkTaken(t *testing.T, before, now held) {
+	t.Helper()
+	if now.Epoch != before.Epoch && now.HolderSince.Before(before.LeaseUntil) || now.Epoch < before.Epoch || now.Epoch == before.Epoch && now.Holder != before.Holder {
+		t.Errorf("the lease was %+v and is %+v", before, now)
+	}
 }
 
 // pair starts two relays and returns when the first has the lease and the second
@@ -46,22 +59,19 @@ func pair(t *testing.T, l *line) (first, second *process) {
 	return first, second
 }
 
-// After kill -9 the other relay has the lease within twice its time.
+// After kill -9 the other relay takes over without being told, and not before the lease has ended.
 func TestTakeoverAfterKill(t *testing.T) {
 	l := postgresLine(t, 2_000, 3*time.Second)
 	l.startReading()
 	first, second := pair(t, l)
 	committed := l.startProducing(l.flights)
 	l.awaitArrivals(100)
-	killed := time.Now()
+	before, killed := leaseOf(t, l), time.Now()
 	first.kill()
 	eventually(t, "the second relay has the lease", func() bool { return leaseOf(t, l).Holder == "second" })
 	now := leaseOf(t, l)
-	took := now.HolderSince.Sub(killed)
-	t.Logf("the lease is 3 s; it took %s", took)
-	if slow := 15 * time.Second; took > 2*3*time.Second+slow { // the machine may be busy
-		t.Errorf("it took %s from kill -9 until the other relay had the lease", took)
-	}
+	t.Logf("the lease is 3 s; it took %s", now.HolderSince.Sub(killed))
+	checkTaken(t, before, now)
 	committed()
 	relayed(t, l.database, l.outbox)
 	second.signal(syscall.SIGTERM)
@@ -112,7 +122,7 @@ func TestPausedRelayIsFenced(t *testing.T) {
 	first.signal(syscall.SIGSTOP)
 	committed()
 	relayed(t, l.database, l.outbox) // by the second
-	before := leaseOf(t, l)
+	before := leaseOf(t, l)          // which may lose it, too, on a busy machine, but not before it has ended
 	if before.Holder != "second" {
 		t.Fatalf("%q has the lease", before.Holder)
 	}
@@ -124,8 +134,10 @@ func TestPausedRelayIsFenced(t *testing.T) {
 	})
 	committed()
 	relayed(t, l.database, l.outbox)
-	if after := leaseOf(t, l); after.Holder != "second" || after.Epoch != before.Epoch || after.Settled < before.Settled {
-		t.Errorf("after the paused relay went on the lease is %+v, was %+v", after, before)
+	after := leaseOf(t, l)
+	checkTaken(t, before, after)
+	if after.Settled < before.Settled {
+		t.Errorf("%d were settled before the paused relay went on, %d are", before.Settled, after.Settled)
 	}
 
 	// It is still of use.
