@@ -206,7 +206,7 @@ func TestConsoleTokens(t *testing.T) {
 		a.Getenv = func(name string) string {
 			return map[string]string{"PENSTOCK_CONSOLE_READ_TOKEN": one.read, "PENSTOCK_CONSOLE_OPERATE_TOKEN": one.operate}[name]
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		code := runWith(ctx, a, []string{"console", "--listen", one.listen, "--database-url", sqliteFile(t)})
 		cancel()
 		if said := stderr.String(); code != 2 || !strings.Contains(said, one.want) || strings.Contains(said, one.read+" ") || strings.Contains(said, long) {

@@ -80,12 +80,16 @@ func sqliteQueue(t *testing.T) (url string) {
 
 func TestFirstSignalDrains(t *testing.T) {
 	url := sqliteQueue(t)
-	w := startWorker(t, url, "mails", "--exec", "echo running >&2; sleep 1; echo ended >&2")
+	line := newLifeline(t)
+	w := startWorker(t, url, "mails", "--exec", fmt.Sprintf("echo running >&2; read line <%s; echo ended >&2", line.path))
 	w.says(t, "running")
 	if err := syscall.Kill(w.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	w.says(t, "draining")
+	if err := os.WriteFile(line.path, []byte("enough\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	w.says(t, "ended")
 	if code := w.exitCode(); code != cli.ExitOK || !strings.Contains(w.read.String(), "done=1") {
 		t.Errorf("exit code %d: %s", code, w.read.String())

@@ -50,7 +50,7 @@ func shimmed(t testing.TB, direct string) string {
 	name := strings.TrimPrefix(u.Path, "/")
 	exec(t, server, "alter database "+pgx.Identifier{name}.Sanitize()+` set search_path = shim, pg_catalog, "$user", public`)
 	exec(t, server, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name)
-	for end := time.Now().Add(10 * time.Second); ; { // a pooler hands out a session that has ended, until it has noticed
+	for end := time.Now().Add(time.Minute); ; { // a pooler hands out a session that has ended, until it has noticed
 		path, err := searchPath(direct)
 		if strings.HasPrefix(path, "shim") {
 			return direct

@@ -116,7 +116,7 @@ func workCancelled(e *env) {
 		<-ctx.Done()
 		ended <- context.Cause(ctx)
 		return ctx.Err()
-	}, work.Options{Lease: time.Second})
+	}, work.Options{Lease: 6 * time.Second}) // long enough for a slow machine: when it ends, the job runs again
 	<-started
 	e.cancel(1, ids...)
 	e.mustBe(<-ended, penstock.ErrLeaseLost, "the cause of a cancelled job's context")
