@@ -46,6 +46,7 @@ type Proxy struct {
 	dials   int
 	conns   map[net.Conn]*link // both ends of each
 	trap    *trap
+	never   func(said []byte) bool
 }
 
 // link is one client's connection to the server.

@@ -34,11 +34,21 @@ func (p *Proxy) Trap(at Moment, matches func(said []byte) bool) (sprung <-chan s
 	return p.trap.sprung
 }
 
+// Never resets each connection whose client says something that matches, before it reaches the server.
+func (p *Proxy) Never(matches func(said []byte) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.never = matches
+}
+
 // spare reports whether what was said may go on, or resets its connection; p.mu
 // is held.
 func (p *Proxy) spare(l *link, d Direction, said []byte) bool {
 	t := p.trap
 	switch {
+	case d == ToServer && p.never != nil && p.never(said):
+		p.drop(l)
+		return false
 	case t == nil:
 		return true
 	case d == ToServer && l.trap != t && t.matches(said):
@@ -50,10 +60,15 @@ func (p *Proxy) spare(l *link, d Direction, said []byte) bool {
 		return true
 	}
 	p.trap = nil
+	p.drop(l)
+	close(t.sprung)
+	return false
+}
+
+// drop resets a connection; p.mu is held.
+func (p *Proxy) drop(l *link) {
 	delete(p.conns, l.client)
 	delete(p.conns, l.server)
 	reset(l.client)
 	reset(l.server)
-	close(t.sprung)
-	return false
 }

@@ -105,3 +105,33 @@ func TestTrap(t *testing.T) {
 		})
 	}
 }
+
+// What is never to be said does not reach the server, again and again, and nobody else notices.
+func TestNever(t *testing.T) {
+	var server counter
+	p := New(t, server.serve(t))
+	p.Never(func(said []byte) bool { return bytes.Contains(said, []byte("commit")) })
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	other := dial()
+	for range 2 {
+		if err := ask(t, dial(), "commit"); err == nil {
+			t.Error("the request was answered")
+		}
+		if err := ask(t, other, "insert"); err != nil {
+			t.Errorf("a second connection was cut too: %v", err)
+		}
+		<-server.grew
+	}
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	if len(server.lines) != 2 {
+		t.Errorf("the server heard %q", server.lines)
+	}
+}

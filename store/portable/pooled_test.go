@@ -1,9 +1,11 @@
 package portable_test
 
 import (
+	"bytes"
 	"net/url"
 	"testing"
 
+	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/queuetest"
 	"github.com/penstock/penstock/store/storetest"
@@ -18,17 +20,23 @@ func TestPooled(t *testing.T) {
 		t.Skip("PgBouncer does not go with", e)
 	}
 	b := testserver.StartPgBouncer(t, direct, "server_idle_timeout = 2", "max_client_conn = 1000")
+	front, err := url.Parse(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The driver asks the server to end a statement whose context has ended. Version 1.18 of the pooler crashes ("bad client state: 0")
+	// if the connection with such a request is cut, as tests of outages do, and all other tests would lose theirs.
+	noCancel := tcpproxy.New(t, front.Host)
+	noCancel.Never(func(said []byte) bool {
+		return len(said) == 16 && bytes.HasPrefix(said, []byte{0, 0, 0, 16, 4, 210, 22, 46})
+	})
 	pooled := func(t testing.TB, direct string) string {
 		u, err := url.Parse(direct)
 		if err != nil {
 			t.Fatal(err)
 		}
-		front, err := url.Parse(b.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
 		// What pgx prepares by itself another session of the pooler's may have.
-		u.Host, u.RawQuery = front.Host, u.RawQuery+"&default_query_exec_mode=exec"
+		u.Host, u.RawQuery = noCancel.Addr(), u.RawQuery+"&default_query_exec_mode=exec"
 		return u.String()
 	}
 	store, queue := outboxes(pooled), queues(pooled)
