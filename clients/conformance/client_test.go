@@ -33,7 +33,7 @@ func (p *program) open(t testing.TB, url string) *client {
 	must(t, p.call(t.Context(), "open", args{"url": url}, &opened))
 	c.db = opened.DB
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		_ = p.call(ctx, "close", args{"db": c.db}, nil) // one that ended has closed
 	})

@@ -71,7 +71,7 @@ func TestWorkersBehindAPooler(t *testing.T) {
 					return penstock.Permanent(errors.New("no good"))
 				}
 				return nil
-			}, work.Options{Concurrency: 3, Batch: 7, Lease: 3 * time.Second})
+			}, work.Options{Concurrency: 3, Batch: 7, Lease: time.Minute})
 		}
 		times := g.drained(&ran)
 		if s := g.status(); len(times) != jobs || s.DeadLetters != jobs/10 {

@@ -158,7 +158,7 @@ func TestConsoleBesideWork(t *testing.T) {
 			c.args = append(c.args, "--database-url", "sqlite:replaced.db")
 		}
 		url, stop := consoleOf(t, a, log, c.args...)
-		for deadline := time.Now().Add(30 * time.Second); ; { // the relay is yet to subscribe
+		for deadline := time.Now().Add(2 * time.Minute); ; { // the relay is yet to subscribe
 			code, text := get(t, url+"api/v1/status", "")
 			if code == http.StatusOK && strings.Contains(text, c.want) {
 				break
