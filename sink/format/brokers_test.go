@@ -179,13 +179,17 @@ func newNATS(t *testing.T) *broker {
 	check(t, err)
 	stream, err := js.CreateStream(patient(t), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	check(t, err)
-	consumer, err := stream.CreateConsumer(patient(t), jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
-	check(t, err)
+	read := uint64(0)
+	consumer := func() jetstream.Consumer { // anew for each question: what comes after its time is not delivered again
+		c, err := stream.CreateConsumer(patient(t), jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1})
+		check(t, err)
+		return c
+	}
 	proxy := tcpproxy.New(t, srv.Addr().String())
 	return &broker{
 		binding: nats.Driver.Binding, prefix: "ce-", percent: true, proxy: proxy,
 		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
-			s, err := nats.Open(nats.Config{URL: "nats://" + proxy.Addr(), ConnectTimeout: sinktest.Patience, AckWait: 2 * time.Second}, log)
+			s, err := nats.Open(nats.Config{URL: "nats://" + proxy.Addr(), ConnectTimeout: sinktest.Patience, AckWait: sinktest.Patience}, log)
 			check(t, err)
 			return s
 		},
@@ -194,6 +198,9 @@ func newNATS(t *testing.T) *broker {
 				check(t, err)
 				before := len(got)
 				for msg := range batch.Messages() {
+					meta, err := msg.Metadata()
+					check(t, err)
+					read = meta.Sequence.Stream
 					a := arrival{headers: map[string]string{}, contentType: msg.Headers().Get("Content-Type"), payload: msg.Data()}
 					for name, values := range msg.Headers() {
 						a.headers[name] = values[0]
@@ -203,9 +210,9 @@ func newNATS(t *testing.T) *broker {
 				return len(got) - before
 			}
 			for ctx := patient(t); len(got) < n && ctx.Err() == nil; {
-				from(consumer.Fetch(n-len(got), jetstream.FetchMaxWait(time.Second)))
+				from(consumer().Fetch(n-len(got), jetstream.FetchMaxWait(time.Second)))
 			}
-			for from(consumer.FetchNoWait(1000)) > 0 {
+			for from(consumer().FetchNoWait(1000)) > 0 {
 			}
 			return got
 		},

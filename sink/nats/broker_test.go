@@ -77,7 +77,7 @@ type reader struct {
 
 func (r *reader) use(t testing.TB, f func(context.Context, jetstream.JetStream)) {
 	t.Helper()
-	conn, err := natsgo.Connect(r.url, r.opts...)
+	conn, err := natsgo.Connect(r.url, append(r.opts, natsgo.Timeout(sinktest.Patience))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +107,15 @@ func (r *reader) createStream(t testing.TB, cfg jetstream.StreamConfig) {
 func (r *reader) drain(t testing.TB, stream string, n int) (got []sinktest.Received) {
 	t.Helper()
 	r.use(t, func(ctx context.Context, js jetstream.JetStream) {
-		consumer, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-			AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(r.next, 1),
-		})
-		if err != nil {
-			t.Fatal(err)
+		// Anew for each question: what comes after its time is not delivered again.
+		consumer := func() jetstream.Consumer {
+			c, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+				AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(r.next, 1),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
 		}
 		take := func(batch jetstream.MessageBatch, err error) int {
 			if err != nil {
@@ -129,9 +133,9 @@ func (r *reader) drain(t testing.TB, stream string, n int) (got []sinktest.Recei
 			return len(got) - before
 		}
 		for len(got) < n && ctx.Err() == nil {
-			take(consumer.Fetch(n-len(got), jetstream.FetchMaxWait(time.Second)))
+			take(consumer().Fetch(n-len(got), jetstream.FetchMaxWait(time.Second)))
 		}
-		for take(consumer.FetchNoWait(1000)) > 0 {
+		for take(consumer().FetchNoWait(1000)) > 0 {
 		}
 	})
 	return got
@@ -154,12 +158,11 @@ func received(t testing.TB, msg jetstream.Msg) sinktest.Received {
 	}
 }
 
-// quick is a configuration that does not wait long for acknowledgements that
-// will not come, and long for a server on a busy machine.
-func quick(cfg nats.Config) nats.Config {
+// patiently waits long for a server on a busy machine. Tests of acknowledgements that do not come say how long.
+func patiently(cfg nats.Config) nats.Config {
 	cfg.ConnectTimeout = sinktest.Patience
 	if cfg.AckWait == 0 {
-		cfg.AckWait = 2 * time.Second
+		cfg.AckWait = sinktest.Patience
 	}
 	return cfg
 }

@@ -105,7 +105,7 @@ func destination(t *testing.T, b *broker, cfg, denied nats.Config, secrets []str
 	r.createStream(t, jetstream.StreamConfig{})
 	open := func(cfg nats.Config) func(t *testing.T, log *slog.Logger) penstock.Sink {
 		return func(t *testing.T, log *slog.Logger) penstock.Sink {
-			cfg := quick(cfg)
+			cfg := patiently(cfg)
 			if cfg.URL == "" {
 				cfg.URL = "nats://"
 			}
