@@ -18,6 +18,7 @@ var cockroach = dialect{
 		"by_index":   "true",
 	},
 	unsized:     true,
+	looksUp:     true,
 	resultBytes: 128 << 10,
 	plan:        cockroachPlan,
 }

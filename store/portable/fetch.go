@@ -19,8 +19,9 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	state := true
 	buckets := s.reads()
 	b := &pgx.Batch{}
+	var since *tables.Since // before which nothing that is parked is due
 	if s.ID != 0 {
-		since := s.Due(s.store.opts.Sweep)
+		since = s.Due(s.store.opts.Sweep)
 		b.Queue(s.sql("state", buckets), s.ID, s.Epoch, buckets, since.UTC()).QueryRow(func(r pgx.Row) error {
 			var now time.Time
 			err := r.Scan(&state, &s.Has[tables.FromPark], &s.Has[tables.FromReplay], &now)
@@ -36,7 +37,7 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	case tables.FromLog:
 		s.queueLog(b, p, buckets, seqs, times)
 	case tables.FromPark:
-		s.queueParked(b, p, buckets, seqs)
+		s.queueParked(b, p, buckets, seqs, since)
 	case tables.FromReplay:
 		b.Queue(s.sql("fetch_replay", buckets), s.ID, s.Epoch, seqs, p.Most(), buckets).Query(each(func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) }))
 	}
@@ -77,9 +78,9 @@ func (s *source) queueLog(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []
 }
 
 // queueParked asks for what is parked and due. None of a key comes again before what is in flight of it is settled.
-func (s *source) queueParked(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []int64) {
+func (s *source) queueParked(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []int64, since *tables.Since) {
 	var refused int64 // of which head what follows is not taken
-	b.Queue(s.sql("fetch_parked", buckets), s.ID, s.Epoch, seqs, p.Most(), s.KeysInFlight(), buckets).Query(each(func(scan tables.Scan) error {
+	b.Queue(s.sql("fetch_parked", buckets), s.ID, s.Epoch, seqs, p.Most(), s.KeysInFlight(), buckets, since.UTC()).Query(each(func(scan tables.Scan) error {
 		var r tables.Row
 		var head int64
 		var attempts int

@@ -20,10 +20,10 @@ func TestOlderTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, statement := range []string{
-		"drop table adopted", "drop table attempts", "alter table subscriptions rename column keeps_settled to marks", "alter table leases drop column claim, drop column begun, alter column lease set generated always", "drop index dedup_at",
-		"drop index entries_row", "drop index entries_replay", "drop index entries_state", "alter table entries drop column row_id",
+		"drop table adopted", "drop table attempts", "alter table subscriptions rename column keeps_settled to marks", "alter table leases drop column claim, drop column begun, alter column lease set generated always", "drop index dedup_over",
+		"drop index entries_row, entries_by_state, entries_by_parked_key, entries_by_due, entries_by_replay, entries_by_hold", "alter table entries drop column row_id",
 		"create index entries_state on entries (subscription_id, state, ts, seq) where state > 0",
-		"alter index entries_parked_key rename to entries_line", "alter table entries rename column parked_key to line", "update version set version = 4",
+		"alter table entries rename column parked_key to line", "create index entries_line on entries (subscription_id, line, ts, seq) where line is not null", "update version set version = 4",
 	} {
 		exec(t, url, "set search_path = penstock_portable; "+statement)
 	}

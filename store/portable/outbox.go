@@ -32,6 +32,9 @@ func (s onTables) DropMessages(ctx context.Context, outbox string) error {
 // Words implements tables.OutboxDB.
 func (s onTables) Words(outbox string) map[string]tables.SQL {
 	words := maps.Clone(messageWords)
+	for _, of := range []string{"same_p", "same_e", "same_d"} {
+		words[of] = tables.SQL(s.dialect().joins(string(words[of])))
+	}
 	words["table"] = tables.SQL(s.messages(outbox))
 	return words
 }
@@ -40,7 +43,7 @@ func (s onTables) Words(outbox string) map[string]tables.SQL {
 var messageWords = map[string]tables.SQL{
 	"beyond": "t.ts > $3", "entry": "e.seq = t.seq", "landed": "(t.seq <> all ($4::bigint[]) or t.ts <> all ($9::timestamptz[]))",
 	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_p": "p.ts, p.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "", "more_p": "",
-	"same_p": "t.bucket = p.bucket and t.ts = p.ts and t.seq = p.seq", "same_e": "t.bucket = e.bucket and t.ts = e.ts and t.seq = e.seq", "same_d": "t.bucket = d.bucket and t.ts = d.ts and t.seq = d.seq",
+	"same_p": "t.bucket = any (array[p.bucket]) and t.ts = p.ts and t.seq = p.seq", "same_e": "t.bucket = any (array[e.bucket]) and t.ts = e.ts and t.seq = e.seq", "same_d": "t.bucket = any (array[d.bucket]) and t.ts = d.ts and t.seq = d.seq",
 	"rows": "unnest({buckets}::smallint[], {times}::timestamptz[], {seqs}::bigint[]) d(bucket, ts, seq)", "oldest": "t.ts",
 }
 

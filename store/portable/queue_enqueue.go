@@ -119,7 +119,7 @@ func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, ma
 	if _, err := tx.Exec(ctx, q.store.sql("note_dedup", ""), id, d.Keys, d.Seqs, window/1000); err != nil {
 		return err
 	}
-	if rows, err = tx.Query(ctx, q.store.sql("select dedup_key, seq from {schema}.dedup where queue_id = $1 and dedup_key = any ($2)", ""), id, d.Keys); err != nil {
+	if rows, err = tx.Query(ctx, q.store.sql("select d.dedup_key, d.seq from (select $1::bigint as queue, unnest($2::text[]) as key) k join {schema}.dedup d on d.queue_id = any (array[k.queue]) and d.dedup_key = k.key", ""), id, d.Keys); err != nil {
 		return err
 	}
 	var key string

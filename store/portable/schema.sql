@@ -1,4 +1,10 @@
 -- One statement at a time, each of which may run again: on some engines DDL commits by itself.
+--
+-- Each lookup that is done again and again has one index that it could use. Where all that was there is deleted and not cleaned up,
+-- because a snapshot is open, statistics say that a table is empty: a planner takes any index with a column of the lookup for as good, and
+-- walks over all of it. So "queue_id - $1 = 0", which is in no index, is in the lookups that have another column for one, and indexes of
+-- entries have an expression that only their lookups have. Nor may a join be turned round and read the whole table: the first
+-- column of its index is "= any (array[d.x])" then, by which nothing can be hashed or merged, only looked up.
 create schema if not exists {schema};
 
 create table if not exists {schema}.version (
@@ -96,17 +102,20 @@ create table if not exists {schema}.entries (
   primary key (subscription_id, seq)
 );
 
-create index if not exists entries_state on {schema}.entries (subscription_id, state, ts, seq);
+-- Those of versions before 7.
+drop index if exists {schema}.entries_state, {schema}.entries_line, {schema}.entries_parked_key, {schema}.entries_due, {schema}.entries_replay, {schema}.entries_hold, {schema}.dedup_at;
 
-create index if not exists entries_parked_key on {schema}.entries (subscription_id, parked_key, ts, seq) where parked_key is not null;
+create index if not exists entries_by_state on {schema}.entries ((subscription_id * 4 + state), ts);
 
-create index if not exists entries_due on {schema}.entries (subscription_id, due, seq) where head;
+create index if not exists entries_by_parked_key on {schema}.entries ((subscription_id - 0), parked_key, ts, seq) where parked_key is not null;
+
+create index if not exists entries_by_due on {schema}.entries ((subscription_id - 0), due, seq) where head;
 
 create index if not exists entries_row on {schema}.entries (subscription_id, row_id) where row_id <> '';
 
-create index if not exists entries_replay on {schema}.entries (subscription_id, due) where state = 3;
+create index if not exists entries_by_replay on {schema}.entries ((subscription_id - 0), due) where state = 3;
 
-create index if not exists entries_hold on {schema}.entries (subscription_id, hold) where hold is not null;
+create index if not exists entries_by_hold on {schema}.entries ((subscription_id - 0), hold) where hold is not null;
 
 create table if not exists {schema}.queues (
   id bigint generated always as identity primary key,
@@ -120,10 +129,7 @@ create table if not exists {schema}.queues (
 
 create sequence if not exists {schema}.job_ids;
 
--- Each lookup in leases and tries has one index that it could use. Where all that was there is deleted and not cleaned up,
--- because a snapshot is open, a planner takes any index with a column of the lookup for as good, and walks over all of
--- it. So a lookup by a number or a key compares no bare queue_id: "queue_id - $1 = 0" is in no index. Numbers of jobs,
--- job_ids, are one sequence for all queues.
+-- Numbers of jobs, job_ids, are one sequence for all queues.
 
 -- Jobs that were claimed. With group_key, priority and ts the row of a job is found without an index by its id.
 create table if not exists {schema}.leases (
@@ -190,7 +196,7 @@ create table if not exists {schema}.dedup (
   primary key (queue_id, dedup_key)
 );
 
-create index if not exists dedup_at on {schema}.dedup (queue_id asc, at asc);
+create index if not exists dedup_over on {schema}.dedup (at asc);
 
 create table if not exists {schema}.schedules (
   queue_id bigint not null,

@@ -116,7 +116,7 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*tables.Part)
 func (s *source) write(ctx context.Context, tx pgx.Tx, w *tables.Writes) error {
 	b := &pgx.Batch{}
 	if len(w.Gone) > 0 {
-		b.Queue(s.store.sql("delete from {schema}.entries where subscription_id = $1 and seq = any ($2)", ""), s.ID, w.Gone)
+		b.Queue(s.store.sql("delete from {schema}.entries e using (select $1::bigint as sub, unnest($2::bigint[]) as seq) d where e.subscription_id = any (array[d.sub]) and e.seq = d.seq", ""), s.ID, w.Gone)
 	}
 	if len(w.Entries) > 0 {
 		b.Queue(s.store.sql("write_entries", ""), s.ID, w.Entries)

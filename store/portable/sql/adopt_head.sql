@@ -2,4 +2,4 @@
 update {schema}.entries
    set head = true, due = clock_timestamp()
  where subscription_id = {sub} and not head
-   and seq = (select f.seq from {schema}.entries f where f.subscription_id = {sub} and f.parked_key = {key} order by f.ts, f.seq limit 1)
+   and seq = (select f.seq from {schema}.entries f where f.subscription_id - 0 = {sub} and f.parked_key = {key} order by f.ts, f.seq limit 1)

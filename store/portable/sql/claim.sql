@@ -35,7 +35,7 @@ with room as materialized (
       union all
       (select 0, t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, a.attempts, false, {blocked}
          from {schema}.tries a
-         join {jobs} t on t.group_key = a.group_key and t.priority = a.priority and t.ts = a.ts and t.seq = a.seq
+         join {jobs} t on t.group_key = any (array[a.group_key]) and t.priority = a.priority and t.ts = a.ts and t.seq = a.seq
         where a.queue_id = $1 and a.group_key = $2 and a.due > $15 and a.due <= (select clock_timestamp())
           and (select l.lease from {schema}.leases l where l.seq = a.seq) is null
         order by a.due

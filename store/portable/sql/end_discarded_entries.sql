@@ -1,1 +1,4 @@
-delete from {schema}.entries where subscription_id = {sub} and {seq in seqs} and exists (select from {schema}.subscriptions where id = {sub} and not keeps_settled)
+delete from {schema}.entries e
+ using (select {sub}::bigint as sub, unnest({seqs}::bigint[]) as seq) d
+ where e.subscription_id = any (array[d.sub]) and e.seq = d.seq
+   and exists (select from {schema}.subscriptions where id = {sub} and not keeps_settled)

@@ -4,4 +4,4 @@ with l as materialized (
 )
 delete from {jobs} t
  using l
- where t.group_key = l.group_key and t.priority = l.priority and t.ts = l.ts and t.seq = l.seq
+ where t.group_key = any (array[l.group_key]) and t.priority = l.priority and t.ts = l.ts and t.seq = l.seq

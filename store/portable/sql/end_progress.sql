@@ -1,3 +1,3 @@
 delete from {schema}.progress p
- using unnest({epochs}::bigint[], {attempts}::bigint[]) d(epoch, attempt)
- where p.subscription_id = {sub} and p.epoch = d.epoch and p.attempt = d.attempt
+ using (select {sub}::bigint as sub, unnest({epochs}::bigint[]) as epoch, unnest({attempts}::bigint[]) as attempt) d
+ where p.subscription_id = any (array[d.sub]) and p.epoch = d.epoch and p.attempt = d.attempt

@@ -3,4 +3,4 @@ with l as materialized (
 )
 delete from {schema}.tries a
  using l
- where a.seq = l.seq
+ where a.seq = any (array[l.seq])

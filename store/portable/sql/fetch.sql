@@ -17,8 +17,8 @@ with page as (
 )
 select m.bucket, m.ts, m.seq, m.id, m.key, m.topic, m.headers, m.payload, m.behind
   from (select p.bucket, p.ts, p.seq, coalesce(t.id, '') as id, coalesce(t.key, '') as key, t.topic, t.headers, t.payload,
-               exists (select from {schema}.entries w where w.subscription_id = $1 and w.parked_key = t.key)
-               or exists (select from {schema}.entries w where w.subscription_id = $1 and w.hold = t.key) as behind,
+               exists (select from {schema}.entries w where w.subscription_id - 0 = $1 and w.parked_key = t.key)
+               or exists (select from {schema}.entries w where w.subscription_id - 0 = $1 and w.hold = t.key) as behind,
                sum(octet_length(t.payload) + 160) over (order by {order_p}) - octet_length(t.payload) - 160 as before{more_p}
           from page p
           join {table} t on {same_p}) m

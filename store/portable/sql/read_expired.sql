@@ -2,7 +2,7 @@
 select l.lease, l.seq, l.attempt, l.worker, coalesce(a.attempts, 0), a.since, a.failures, q.max_attempts
   from {schema}.leases l
   join {schema}.queues q on q.id = l.queue_id
-  left join {schema}.tries a on a.seq = l.seq
+  left join {schema}.tries a on a.seq = any (array[l.seq])
  where l.queue_id = {queue} and l.until > {since} and l.until <= (select clock_timestamp())
  order by l.until
  limit {most}

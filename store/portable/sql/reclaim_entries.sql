@@ -1,2 +1,3 @@
-delete from {schema}.entries
- where {seq in seqs} and subscription_id in (select s.id from {schema}.subscriptions s where s.outbox_id = {outbox})
+delete from {schema}.entries e
+ using (select s.id as sub, unnest({seqs}::bigint[]) as seq from {schema}.subscriptions s where s.outbox_id = {outbox}) d
+ where e.subscription_id = any (array[d.sub]) and e.seq = d.seq

@@ -1,3 +1,3 @@
 update {schema}.entries
    set due = clock_timestamp()
- where subscription_id = {sub} and head and {parked_key in keys}
+ where subscription_id - 0 = {sub} and head and {parked_key in keys}

@@ -2,13 +2,13 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
        coalesce((select sum(greatest(p.settled, 0)) from {schema}.progress p where p.subscription_id = s.id and p.at > clock_timestamp() - interval '1 minute'), 0)::float8 / 60,
        s.lease_until > clock_timestamp() or m.holders is not null, coalesce(m.holders, s.holder), s.holder_since, s.epoch, coalesce(m.until, s.lease_until),
        case when s.sink_epoch = s.epoch then s.sink_down end, s.sink_error,
-       (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 2),
-       (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1),
-       (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1 and e.parked_key is null)
-       + (select count(*) from (select e.parked_key from {schema}.entries e where e.subscription_id = s.id and e.parked_key is not null
-                                union select e.hold from {schema}.entries e where e.subscription_id = s.id and e.hold is not null) k),
-       (select count(distinct e.hold) from {schema}.entries e where e.subscription_id = s.id and e.hold is not null),
-       exists (select from {schema}.entries e where e.subscription_id = s.id and e.state = 3),
+       (select count(*) from {schema}.entries e where e.subscription_id * 4 + e.state = s.id * 4 + 2),
+       (select count(*) from {schema}.entries e where e.subscription_id * 4 + e.state = s.id * 4 + 1),
+       (select count(*) from {schema}.entries e where e.subscription_id * 4 + e.state = s.id * 4 + 1 and e.parked_key is null)
+       + (select count(*) from (select e.parked_key from {schema}.entries e where e.subscription_id - 0 = s.id and e.parked_key is not null
+                                union select e.hold from {schema}.entries e where e.subscription_id - 0 = s.id and e.hold is not null) k),
+       (select count(distinct e.hold) from {schema}.entries e where e.subscription_id - 0 = s.id and e.hold is not null),
+       exists (select from {schema}.entries e where e.subscription_id * 4 + e.state = s.id * 4 + 3),
        b.backlog, b.oldest, clock_timestamp()
   from {schema}.subscriptions s
   cross join lateral (
