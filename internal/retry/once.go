@@ -22,11 +22,10 @@ const patience = 15 * time.Second
 // Lost is an error after which it is not known whether what was asked has happened: the connection broke off, or the server says that it does
 // not know. Where there was none, because nobody could be connected to, nothing has happened.
 func Lost(err error) bool {
-	var none *pgconn.ConnectError
-	var op *net.OpError
-	if err == nil || errors.As(err, &none) || errors.As(err, &op) && op.Op == "dial" {
+	if err == nil || unreachable(err) {
 		return false
 	}
+	var op *net.OpError
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		return e.Code == "40003" || strings.HasPrefix(e.Code, "08") || strings.HasPrefix(e.Code, "57P0") // ends of the server, or of the session
@@ -35,17 +34,25 @@ func Lost(err error) bool {
 	if errors.As(err, &m) {
 		return m.Number == 1053 || m.Number == 1927 // the same in MySQL and MariaDB
 	}
-	return op != nil || pgconn.SafeToRetry(err) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysql.ErrInvalidConn, driver.ErrBadConn}, func(is error) bool { return errors.Is(err, is) })
+	return errors.As(err, &op) || pgconn.SafeToRetry(err) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysql.ErrInvalidConn, driver.ErrBadConn}, func(is error) bool { return errors.Is(err, is) })
+}
+
+// unreachable is an error where nobody could be connected to.
+func unreachable(err error) bool {
+	var none *pgconn.ConnectError
+	var op *net.OpError
+	return errors.As(err, &none) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // Once runs fn, a transaction that leaves its number in the database, as Do does. If the connection is lost on the way, happened finds out what has become of that
-// number, and keeps it from happening later; if it has not happened, another one has its turn.
+// number, and keeps it from happening later; if it has not happened, another one has its turn, also while nobody can be connected to.
 func (c *Counter) Once(ctx context.Context, fn func(number int64) error, happened func(ctx context.Context, number int64) (bool, error)) error {
-	until := time.Now().Add(patience)
+	until, lost := time.Now().Add(patience), false
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		number := rand.Int64N(1<<53-1) + 1
 		err := c.Do(ctx, func() error { return fn(number) })
-		if !Lost(err) || ctx.Err() != nil || time.Now().After(until) {
+		lost = lost || Lost(err)
+		if !Lost(err) && !(lost && unreachable(err)) || ctx.Err() != nil || time.Now().After(until) {
 			return err
 		}
 		done, unknown := c.look(ctx, until, number, happened)

@@ -137,6 +137,20 @@ func TestOnce(t *testing.T) {
 	if err != nil || len(numbers) != 3 || numbers[0] == numbers[1] || looked[1] != looked[2] || looked[0] != numbers[0] || looked[3] != numbers[2] || c[retry.Unknown].Load() != 4 {
 		t.Errorf("%v after %d, looked up %d", err, numbers, looked)
 	}
+	closed := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	answers := []error{io.ErrUnexpectedEOF, closed, closed, nil, closed}
+	next := func(int64) error {
+		err := answers[0]
+		answers = answers[1:]
+		return err
+	}
+	not := func(context.Context, int64) (bool, error) { return false, nil }
+	if err := c.Once(t.Context(), next, not); err != nil || len(answers) != 1 {
+		t.Errorf("a server that starts again is not waited for: %v, then %v", err, answers)
+	}
+	if err := c.Once(t.Context(), next, not); !errors.Is(err, closed) {
+		t.Errorf("%v, want that nobody is there", err)
+	}
 	refused := errors.New("no such outbox")
 	if err := c.Once(t.Context(), func(int64) error { return refused }, nil); !errors.Is(err, refused) {
 		t.Errorf("%v, want what was refused", err)

@@ -43,10 +43,8 @@ type Noting struct {
 func (a *Attempts) Once(ctx context.Context, on DB, retries *retry.Counter, note Noting, fn func(number int64, first *Batch) error) error {
 	return retries.Once(ctx, func(number int64) error {
 		b := &Batch{}
-		over, sweep := a.take()
-		if sweep {
-			b.Do("delete from {schema}.attempts where at < {died_before}", Args{"died_before": time.Now().UTC().Add(-leftAfter)})
-		}
+		a.sweep(b)
+		over := a.take()
 		if len(over) > 0 {
 			b.Do("delete from {schema}.attempts where {attempt in over}", Args{"over": over})
 		}
@@ -60,18 +58,25 @@ func (a *Attempts) Once(ctx context.Context, on DB, retries *retry.Counter, note
 	}, func(ctx context.Context, number int64) (bool, error) { return a.happened(ctx, on, note, number) })
 }
 
-// take hands over numbers whose rows are to be taken away, and whether it is time to look for what others left; note gets them back if they were not.
-func (a *Attempts) take() (over []int64, sweep bool) {
+// sweep takes away what others left, if it is time to look for that.
+func (a *Attempts) sweep(b *Batch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.swept) > leftEvery {
+		a.swept = time.Now()
+		b.Do("delete from {schema}.attempts where at < {died_before}", Args{"died_before": time.Now().UTC().Add(-leftAfter)})
+	}
+}
+
+// take hands over numbers whose rows are to be taken away; note gets them back if they were not.
+func (a *Attempts) take() (over []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.givenUp) > 0 && time.Since(a.givenUp[0].at) > late {
 		a.over, a.givenUp = append(a.over, a.givenUp[0].number), a.givenUp[1:]
 	}
 	over, a.over = a.over, nil
-	if sweep = time.Since(a.swept) > leftEvery; sweep {
-		a.swept = time.Now()
-	}
-	return over, sweep
+	return over
 }
 
 func (a *Attempts) note(over []int64) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/retry"
 )
 
 // QueueDB is what queues ask of their store besides.
@@ -28,18 +29,23 @@ type QueueDB interface {
 	EnqueueIn(ctx context.Context, tx Tx, queue string, jobs ...penstock.NewJob) error
 	// Looks is what of the store's options a claim needs.
 	Looks() Options
-	// Round is a round trip of a claim. The first one ends jobs, too: then none are left in acks.
-	Round(ctx context.Context, q *QueueRow, c penstock.Claim, r *Round, acks, acked *[]int64) error
+	// Round is a round trip of a claim, which begins with giving back what claims have leased whose answers were lost, and with what is in first. It returns
+	// the numbers of this one, should its answer be lost.
+	Round(ctx context.Context, q *QueueRow, c penstock.Claim, r *Round, lost []int64, first *Batch) (numbers []int64, err error)
 }
 
 // Queues is the part of a penstock.QueueStore that is the same in every dialect.
 type Queues struct {
-	on   QueueDB
-	rows sync.Map // *QueueRow by name
+	on       QueueDB
+	retries  *retry.Counter
+	attempts *Attempts
+	rows     sync.Map // *QueueRow by name
 }
 
 // NewQueues are those of a store.
-func NewQueues(on QueueDB) *Queues { return &Queues{on: on} }
+func NewQueues(on QueueDB, retries *retry.Counter, attempts *Attempts) *Queues {
+	return &Queues{on: on, retries: retries, attempts: attempts}
+}
 
 // Queue implements penstock.QueueStore.
 func (s *Queues) Queue(name string) penstock.Queue { return Queue{s, name} }
@@ -191,6 +197,7 @@ func (s *Queues) CancelJobs(ctx context.Context, name string, ids ...int64) (n i
 		none := func(Scan) error { return nil }
 		b.Rows(none, "select id from {schema}.queues where id = {queue} for update", these) // a claim that is under way would leave the lease of a job that is not there any more
 		b.Rows(none, "hold_seqs", these)
+		b.Do("give_up", these)
 		for _, table := range []string{"leases", "tries"} {
 			b.Do("cancel_"+table, these)
 		}

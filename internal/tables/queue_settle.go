@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/retry"
 )
 
 // Queue is the part of a penstock.Queue that is the same in every dialect.
@@ -36,10 +37,11 @@ func (q Queue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, err
 }
 
 // AckClaim implements penstock.AckClaimer: it ends jobs and claims others, in one round trip where the dialect can.
-func (q Queue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
+func (q Queue) AckClaim(ctx context.Context, leases []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
+	ends := &acks{leases: leases}
 	for {
 		row, err := q.find(ctx, q.name)
 		if err != nil {
@@ -49,7 +51,7 @@ func (q Queue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 		if err != nil {
 			return nil, nil, err
 		}
-		jobs, err = row.Claim(c, q.on.Looks(), func(r *Round) error { return q.orNoQueue(q.on.Round(ctx, row, c, r, &acks, &acked), q.name) }, func(since time.Time) error { return q.expire(ctx, since) })
+		jobs, err = row.Claim(c, q.on.Looks(), func(r *Round) error { return q.orNoQueue(q.round(ctx, row, c, r, ends), q.name) }, func(since time.Time) error { return q.expire(ctx, since) })
 		end()
 		if errors.Is(err, ErrAnew) {
 			if q.forget(row); len(jobs) == 0 {
@@ -57,7 +59,7 @@ func (q Queue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 			}
 			err = nil
 		}
-		return acked, jobs, err
+		return ends.held, jobs, err
 	}
 }
 
@@ -66,35 +68,32 @@ func (q Queue) Extend(ctx context.Context, lease time.Duration, leases ...int64)
 	if err := penstock.ValidateLease(lease); err != nil {
 		return nil, err
 	}
-	err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) {
-		held = nil
-		these := row.Args(Args{"leases": leases, "micros": lease.Microseconds()})
-		b.Rows(All(&held), "hold_leases", these)
-		b.Do("extend_leases", these)
+	err = q.again(ctx, func() error {
+		return q.send(ctx, q.name, func(b *Batch, row *QueueRow) {
+			held = nil
+			these := row.Args(Args{"leases": leases, "micros": lease.Microseconds()})
+			b.Rows(All(&held), "hold_leases", these)
+			b.Do("extend_leases", these)
+		})
 	})
 	return held, err
 }
 
 // Ack implements penstock.Queue.
 func (q Queue) Ack(ctx context.Context, leases ...int64) (held []int64, err error) {
-	err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) { AckIn(b, row, leases, &held) })
-	return held, err
-}
-
-// AckIn ends jobs. Their leases are locked first: whoever else ends one waits, and finds none.
-func AckIn(b *Batch, row *QueueRow, leases []int64, held *[]int64) {
-	*held = nil
-	these := row.Args(Args{"leases": leases})
-	b.Rows(All(held), "hold_leases", these)
-	for _, statement := range []string{"end_jobs", "end_tries", "end_leases"} {
-		b.Do(statement, these)
-	}
+	a := &acks{leases: leases}
+	err = q.again(ctx, func() error {
+		return a.note(q.send(ctx, q.name, a.in))
+	})
+	return a.held, err
 }
 
 // settle ends the leases of claimed jobs, those that the statement finds, as judge says. Nobody else ends them meanwhile.
 func (q Queue) settle(ctx context.Context, statement string, args Args, judge func(j *Tried)) (held []int64, err error) {
-	err = q.in(ctx, q.name, func(tx Tx, row *QueueRow) error {
+	var unsure []int64 // which an attempt has ended, if it happened
+	one := func(tx Tx, row *QueueRow) error {
 		held = nil
+		var seqs []int64
 		var jobs []*Tried
 		b := &Batch{}
 		b.Rows(func(scan Scan) error {
@@ -105,22 +104,37 @@ func (q Queue) settle(ctx context.Context, statement string, args Args, judge fu
 				return err
 			}
 			j.History.Since = timeOf(since)
-			jobs = append(jobs, j)
+			jobs, seqs = append(jobs, j), append(seqs, j.Seq)
 			return j.History.Parse(failures)
 		}, statement, row.Args(args))
-		if err := tx.Run(ctx, b); err != nil || len(jobs) == 0 {
+		if err := tx.Run(ctx, b); err != nil {
 			return err
+		}
+		if len(jobs) == 0 {
+			b = &Batch{}
+			ended(b, unsure, &held)
+			return tx.Run(ctx, b)
 		}
 		for _, j := range jobs {
 			judge(j)
 			held = append(held, j.Lease)
 		}
 		b = &Batch{}
-		these := row.Args(Args{"leases": held})
+		these := row.Args(Args{"leases": held, "seqs": seqs})
+		if statement == "read_expired" {
+			b.Do("give_up", these)
+		}
 		b.Do("end_tries", these)
 		q.on.Judge(b, row, jobs)
 		b.Do("end_leases", these)
 		return tx.Finish(ctx, b)
+	}
+	err = q.again(ctx, func() error {
+		err := q.in(ctx, q.name, one)
+		if retry.Lost(err) && len(held) > 0 {
+			unsure = held
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -179,6 +193,7 @@ func (q Queue) Maintain(ctx context.Context) error {
 	these := row.Args(Args{"by": time.Now().UTC(), "since": since.UTC()})
 	b := &Batch{}
 	b.Row(&there, "housekeeping", these, &now, &expired, &scheduled, &forgettable)
+	q.attempts.sweep(b)
 	if err := q.on.Run(ctx, b); err != nil {
 		return err
 	}

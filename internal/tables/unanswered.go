@@ -2,8 +2,10 @@ package tables
 
 import (
 	"context"
+	"slices"
 	"sync"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/retry"
 )
 
@@ -26,22 +28,78 @@ func (u *unanswered) note(numbers []int64) {
 	u.numbers = append(u.numbers, numbers...)
 }
 
-// Claiming runs a round trip of a claim. If its answer is lost, what it claimed is not left leased until the leases end: the next claim of the queue
-// gives that back first, by the numbers that ask returned, and is tried at once. Not if it ends jobs, too: what became of these their worker finds out.
-func (q *QueueRow) Claiming(ctx context.Context, retries *retry.Counter, acks []int64, ask func(lost []int64) (numbers []int64, err error)) error {
-	one := func(int64) error {
-		lost := q.lost.take()
-		numbers, err := ask(lost)
+// again runs what claims, extends or ends leases, again if the connection is lost. An attempt that is under way then has the leases locked, and one that comes
+// late finds none: a lease's number never comes again.
+func (s *Queues) again(ctx context.Context, fn func() error) error {
+	return s.retries.Once(ctx, func(int64) error { return fn() }, func(context.Context, int64) (bool, error) { return false, nil })
+}
+
+// ended says which leases were ended by an attempt whose answer was lost, after it was seen that none is there any more: had it not happened, there would be. But
+// for those that ended otherwise. Their time was over, or their jobs were cancelled, and whoever did that has left their numbers in attempts, negative, as of
+// attempts that were given up. That is rare. So what is done all the time, ending jobs that are done, leaves nothing and has nothing to take away.
+func ended(b *Batch, leases []int64, into *[]int64) {
+	if len(leases) == 0 {
+		return
+	}
+	*into = slices.Compact(slices.Sorted(slices.Values(leases)))
+	givenUp := make([]int64, len(leases))
+	for i, lease := range leases {
+		givenUp[i] = -lease
+	}
+	b.Rows(Each(func(n int64) {
+		*into = slices.DeleteFunc(*into, func(lease int64) bool { return lease == -n })
+	}), "select attempt from {schema}.attempts where {attempt in over}", Args{"over": givenUp})
+}
+
+// acks are leases whose jobs end.
+type acks struct {
+	leases []int64
+	held   []int64
+	lost   bool // the answer to an attempt was
+	ended  []int64
+}
+
+// in has jobs end. Their leases are locked first: whoever else ends one waits, and finds none.
+func (a *acks) in(b *Batch, row *QueueRow) {
+	a.held, a.ended = nil, nil
+	these := row.Args(Args{"leases": a.leases})
+	b.Rows(All(&a.held), "hold_leases", these)
+	if a.lost {
+		ended(b, a.leases, &a.ended)
+	}
+	for _, statement := range []string{"end_jobs", "end_tries", "end_leases"} {
+		b.Do(statement, these)
+	}
+}
+
+// note has the error of an attempt.
+func (a *acks) note(err error) error {
+	a.lost = a.lost || retry.Lost(err)
+	if len(a.held) == 0 {
+		a.held = a.ended
+	}
+	return err
+}
+
+// round is a round trip of a claim, which ends jobs, too, if it is the first. If its answer is lost, what it claimed is not left leased until the leases end: the
+// next one of the queue gives that back, by its numbers, and is tried at once.
+func (q Queue) round(ctx context.Context, row *QueueRow, c penstock.Claim, r *Round, ends *acks) error {
+	err := q.again(ctx, func() error {
+		first, lost := &Batch{}, row.lost.take()
+		if len(ends.leases) > 0 {
+			ends.in(first, row)
+		}
+		numbers, err := q.on.Round(ctx, row, c, r, lost, first)
 		if err != nil {
-			q.lost.note(lost)
+			row.lost.note(lost)
 		}
 		if retry.Lost(err) || err != nil && ctx.Err() != nil {
-			q.lost.note(numbers)
+			row.lost.note(numbers)
 		}
-		return err
+		return ends.note(err)
+	})
+	if err == nil && r.There {
+		ends.leases = nil
 	}
-	if len(acks) > 0 {
-		return retries.Do(ctx, func() error { return one(0) })
-	}
-	return retries.Once(ctx, one, func(context.Context, int64) (bool, error) { return false, nil })
+	return err
 }

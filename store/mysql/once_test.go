@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testended"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -15,10 +17,11 @@ import (
 // losing has a store that loses its connection once, in the first statement that has a text in it.
 type losing struct {
 	testing.TB
-	p   *wireProxy
-	app *sql.DB
-	s   *mysql.Store
-	q   penstock.Queue
+	p      *wireProxy
+	app    *sql.DB
+	s      *mysql.Store
+	direct *mysql.Store
+	q      penstock.Queue
 }
 
 func newLosing(t *testing.T) *losing {
@@ -27,6 +30,7 @@ func newLosing(t *testing.T) *losing {
 	l := &losing{TB: t, p: &wireProxy{let: make(chan struct{}), done: make(chan struct{})}, app: application(t, url)}
 	l.s = openStore(t, "mysql://root@"+l.p.through(t, host)+"/", mysql.Options{Schema: schema})
 	must(t, l.s.Migrate(t.Context()), l.s.CreateOutbox(t.Context(), "orders"), l.s.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	l.direct = openStore(t, url, mysql.Options{Schema: schema})
 	l.q = l.s.Queue("jobs")
 	return l
 }
@@ -143,8 +147,7 @@ func TestEnqueueIsOnce(t *testing.T) {
 	}
 }
 
-// What a claim has leased whose answer was lost is claimed by the same call, and not left until the leases end. Not with jobs that end
-// in the same call: the next one has it.
+// What a claim has leased whose answer was lost is claimed by the same call, and not left until the leases end; also if jobs end in it.
 func TestClaimIsOnce(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]fault{"before": cutBefore, "after": cutAfter} {
@@ -172,15 +175,12 @@ func TestClaimIsOnce(t *testing.T) {
 			l.count("select count(*) from leases", 6)
 			l.looked(1)
 			l.once(cut, ".leases (", nil)
-			if _, err := claim(first...); err == nil {
-				t.Fatal("no answer, and no error")
-			}
-			third, err := claim()
+			third, err := claim(first...)
 			must(t, err)
 			if len(third) != 3 || third[0].ID != second[2].ID+1 || third[0].Attempt != 1 {
 				t.Errorf("claimed %+v after %+v", third, second)
 			}
-			l.count("select count(*) from leases", map[fault]int{cutBefore: 9, cutAfter: 6}[cut])
+			l.count("select count(*) from leases", 6)
 		})
 	}
 }
@@ -240,4 +240,35 @@ func TestAttemptsOfTheDead(t *testing.T) {
 	_, err := l.q.Enqueue(t.Context(), penstock.NewJob{})
 	must(t, err)
 	l.count("select sum(attempt) from attempts where attempt in (1, 2)", 2)
+}
+
+// What a worker ends, or whose lease it extends, is so once, and it learns what was, wherever its connection was lost.
+func TestEndingIsOnce(t *testing.T) {
+	t.Parallel()
+	testended.Run(t, func(call string) []testended.Trip {
+		if call == "Ack" || call == "Extend" {
+			return []testended.Trip{{Text: "commit"}}
+		}
+		return []testended.Trip{{Text: "begin"}, {Text: "commit", Under: true}}
+	}, func(t *testing.T, cut string) *testended.Fixture {
+		l := newLosing(t)
+		let := sync.OnceFunc(func() { close(l.p.let) })
+		t.Cleanup(let)
+		return &testended.Fixture{Queue: l.q, Direct: l.direct, Name: "jobs",
+			Lose: func(trip testended.Trip) {
+				l.once(cuts[cut], trip.Text, func([]byte) {
+					if cut == "late" && trip.Under {
+						let()
+					}
+				})
+			},
+			Arrive: func() {
+				if cut == "late" {
+					let()
+					<-l.p.done
+				}
+			},
+			Looked: func() int64 { return l.s.Retries()["unknown"] },
+		}
+	})
 }

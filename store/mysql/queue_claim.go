@@ -20,21 +20,12 @@ func (s onTables) Looks() tables.Options {
 }
 
 // Round implements tables.QueueDB.
-func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r *tables.Round, acks, acked *[]int64) error {
-	if err := s.use(ctx); err != nil {
+func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
+	err = s.once(ctx, func(t *tx) error {
+		leases, err = s.round(ctx, t, row, c, r, lost, first)
 		return err
-	}
-	err := s.explain(row.Claiming(ctx, &s.retries, *acks, func(lost []int64) (leases []int64, err error) {
-		err = s.once(ctx, func(t *tx) error {
-			leases, err = s.round(ctx, t, row, c, r, lost, *acks, acked)
-			return err
-		})
-		return leases, err
-	}))
-	if err == nil && r.There {
-		*acks = nil
-	}
-	return err
+	})
+	return leases, s.explain(err)
 }
 
 // candidate is a row of a claim's page.
@@ -43,8 +34,8 @@ type candidate struct {
 	attempts int
 }
 
-// round is what a claim asks, and takes, in a transaction; the first one ends jobs, too. Leases of which nobody has heard are given back.
-func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Claim, r *tables.Round, lost, acks []int64, acked *[]int64) (leases []int64, err error) {
+// round is what a claim asks, and takes, in a transaction. Leases of which nobody has heard are given back.
+func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
 	r.Page, r.There, r.Whole = nil, false, true
 	var paused bool
 	var most, running int
@@ -57,12 +48,8 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 	if len(lost) > 0 {
 		b.put(s.Store, tables.Statement{Text: "end_leases", Args: row.Args(tables.Args{"leases": lost})})
 	}
-	if len(acks) > 0 {
-		ends := &tables.Batch{}
-		tables.AckIn(ends, row, acks, acked)
-		for _, st := range *ends {
-			b.put(s.Store, st)
-		}
+	for _, st := range *first {
+		b.put(s.Store, st)
 	}
 	var fresh, tried []candidate
 	if err := s.pageNew(ctx, t, b, row, c, r, &fresh); err != nil {

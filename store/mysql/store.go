@@ -116,7 +116,7 @@ func Open(url string, opts Options) (*Store, error) {
 	ddl := sql.OpenDB(c)
 	ddl.SetMaxIdleConns(0)
 	s := &Store{db: db, ddl: ddl, opts: opts}
-	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}), tables.NewInboxes(onTables{s})
+	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}, &s.retries, &s.attempts), tables.NewInboxes(onTables{s})
 	return s, nil
 }
 

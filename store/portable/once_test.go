@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testended"
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -201,8 +204,7 @@ func again(call func() error) (err error) {
 	return err
 }
 
-// What a claim has leased whose answer was lost is claimed by the same call, and not left until the leases end. Not with jobs that end
-// in the same call: the next one has it.
+// What a claim has leased whose answer was lost is claimed by the same call, and not left until the leases end; also if jobs end in it.
 func TestClaimIsOnce(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]fault{"before": cutBefore, "after": cutAfter} {
@@ -238,16 +240,105 @@ func TestClaimIsOnce(t *testing.T) {
 				t.Errorf("looked up %d times, want once", n)
 			}
 			l.once(cut, "insert into \"penstock_portable\".leases", nil)
-			if _, err := claim(first...); err == nil {
-				t.Fatal("no answer, and no error")
-			}
-			third, err := claim()
+			third, err := claim(first...)
 			l.must(err)
 			if len(third) != 3 || third[0].ID != second[2].ID+1 || third[0].Attempt != 1 {
 				t.Errorf("claimed %+v after %+v", third, second)
 			}
-			leases(map[fault]int{cutBefore: 9, cutAfter: 6}[cut])
+			leases(6)
 		})
+	}
+}
+
+// The same by chance, many times, with what is lost while it runs again.
+func TestEndingIsOnceByChance(t *testing.T) {
+	t.Parallel()
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	l := newLosing(t)
+	rnd, faults := testseed.New(t.Name(), 0), testseed.New(t.Name(), 1)
+	var jobs []penstock.Job
+	dead, attempt := 0, 0
+	for range testseed.Steps(150) {
+		if len(jobs) == 0 && attempt == 0 {
+			_, err := l.store.Queue("jobs").Enqueue(t.Context(), penstock.NewJob{})
+			l.must(err)
+			attempt = 1
+		}
+		for len(jobs) == 0 {
+			l.must(again(func() (err error) {
+				jobs, err = l.q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+				return err
+			}))
+		}
+		if jobs[0].Attempt != attempt {
+			t.Fatalf("claimed %+v, want attempt %d", jobs[0], attempt)
+		}
+		lease, held := jobs[0].Lease, []int64{jobs[0].Lease}
+		then := rnd.IntN(5)
+		l.must(again(func() (err error) {
+			switch then {
+			case 0:
+				held, err = l.q.Extend(t.Context(), time.Hour, lease)
+			case 1:
+				held, err = l.q.(penstock.Releaser).Release(t.Context(), 0, lease)
+			case 2:
+				_, err = l.q.Retry(t.Context(), lease, 0, "broken")
+			case 3:
+				held, err = l.q.Ack(t.Context(), lease)
+			case 4:
+				err = l.q.DeadLetter(t.Context(), lease, "broken")
+			}
+			return err
+		}))
+		if !slices.Equal(held, []int64{lease}) {
+			t.Fatalf("call %d of lease %d held %v", then, lease, held)
+		}
+		if then > 0 {
+			jobs = nil
+		}
+		switch then {
+		case 2:
+			attempt++
+		case 3:
+			attempt = 0
+		case 4:
+			attempt = 0
+			dead++
+		}
+		l.p.mu.Lock() // what is asked once, of the schema and the queue, was asked
+		l.p.decide = func([]byte) fault { return someFault(faults) }
+		l.p.mu.Unlock()
+	}
+	if n := l.count(`select count(*) from penstock_portable.dead_jobs`); n != dead {
+		t.Errorf("%d dead letters, want %d", n, dead)
+	}
+	t.Logf("run again %v; %d refused, %d cut before, %d after", l.lost.Retries(), l.p.faults[refuse].Load(), l.p.faults[cutBefore].Load(), l.p.faults[cutAfter].Load())
+}
+
+// A server that does not let anybody in for a while, as one that starts again, is waited for: nobody knows before what has happened.
+func TestEndingWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	l := newLosing(t)
+	_, err := l.q.Enqueue(t.Context(), penstock.NewJob{}, penstock.NewJob{})
+	l.must(err)
+	jobs, err := l.q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Hour})
+	l.must(err)
+	_, err = l.q.Ack(t.Context(), jobs[0].Lease)
+	l.must(err)
+	l.p.mu.Lock()
+	l.p.decide = func(trip []byte) fault {
+		if bytes.Contains(trip, []byte("delete from")) {
+			l.p.closed.Store(3)
+			l.p.decide = nil
+			return cutAfter
+		}
+		return pass
+	}
+	l.p.mu.Unlock()
+	held, err := l.q.Ack(t.Context(), jobs[1].Lease)
+	l.must(err)
+	if len(held) != 1 || l.p.closed.Load() >= 0 {
+		t.Errorf("held %v, want one; %d connections are to come to nothing still", held, l.p.closed.Load())
 	}
 }
 
@@ -258,7 +349,43 @@ func TestAttemptsOfTheDead(t *testing.T) {
 	exec(t, l.url, "insert into penstock_portable.attempts (attempt, at) values (1, now() - interval '2 days'), (2, now() - interval '2 hours')")
 	_, err := l.q.Enqueue(t.Context(), penstock.NewJob{})
 	l.must(err)
-	if n := l.count("select sum(attempt) from penstock_portable.attempts where attempt in (1, 2)"); n != 2 {
+	exec(t, l.url, "insert into penstock_portable.attempts (attempt, given_up, at) values (-1, true, now() - interval '2 days')")
+	l.must(l.store.Queue("jobs").Maintain(t.Context())) // of another store, which looks for them, too
+	if n := l.count("select sum(attempt) from penstock_portable.attempts where attempt in (-1, 1, 2)"); n != 2 {
 		t.Errorf("the attempts left are %d, want the one of two hours ago", n)
 	}
+}
+
+// What a worker ends, or whose lease it extends, is so once, and it learns what was, wherever its connection was lost.
+func TestEndingIsOnce(t *testing.T) {
+	t.Parallel()
+	testended.Run(t, func(call string) []testended.Trip {
+		switch call {
+		case "Ack", "AckClaim":
+			return []testended.Trip{{Text: `delete from "penstock_portable"."queue_jobs"`}}
+		case "Extend":
+			return []testended.Trip{{Text: "set until"}}
+		}
+		return []testended.Trip{{Text: `delete from "penstock_portable".leases`, Under: true, IfHeld: true}, {Text: "commit", Under: true}}
+	}, func(t *testing.T, cut string) *testended.Fixture {
+		l := newLosing(t)
+		let := sync.OnceFunc(func() { close(l.p.let) })
+		t.Cleanup(let)
+		return &testended.Fixture{Queue: l.q, Direct: l.store, Name: "jobs",
+			Lose: func(trip testended.Trip) {
+				l.once(cuts[cut], trip.Text, func([]byte) {
+					if cut == "late" && trip.Under {
+						let()
+					}
+				})
+			},
+			Arrive: func() {
+				if cut == "late" {
+					let()
+					<-l.p.done
+				}
+			},
+			Looked: func() int64 { return l.lost.Retries()["unknown"] },
+		}
+	})
 }

@@ -25,30 +25,19 @@ func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time
 }
 
 // Round implements tables.QueueDB.
-func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r *tables.Round, acks, acked *[]int64) error {
-	if err := s.ready(ctx); err != nil {
-		return err
-	}
+func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r *tables.Round, lost []int64, first *tables.Batch) (numbers []int64, err error) {
 	priorities, after, upto := columns(r.Ranges)
-	err := s.explain(row.Claiming(ctx, &s.retries, *acks, func(lost []int64) ([]int64, error) {
-		r.Page, r.There = nil, false
-		first := &tables.Batch{}
-		first.Row(&r.There, "lock_queue", row.Args(tables.Args{"checked": r.Checked}), &r.Now, &r.Expired, &r.Closed)
-		if len(lost) > 0 {
-			first.Do("delete from {schema}.leases where queue_id = {queue} and {claim in lost}", row.Args(tables.Args{"lost": lost}))
-		}
-		if len(*acks) > 0 {
-			tables.AckIn(first, row, *acks, acked)
-		}
-		b, claim := s.pgBatch(first), rand.Int64N(1<<53-1<<30)+1 // any reader of JSON takes the leases' numbers, too
-		b.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys, claim, r.Checked, r.Tried).
-			Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &r.Page) })
-		return []int64{claim}, s.send(ctx, b)
-	}))
-	if err == nil && r.There {
-		*acks = nil
+	r.Page, r.There = nil, false
+	b := &tables.Batch{}
+	b.Row(&r.There, "lock_queue", row.Args(tables.Args{"checked": r.Checked}), &r.Now, &r.Expired, &r.Closed)
+	if len(lost) > 0 {
+		b.Do("delete from {schema}.leases where queue_id = {queue} and {claim in lost}", row.Args(tables.Args{"lost": lost}))
 	}
-	return err
+	*b = append(*b, *first...)
+	sent, claim := s.pgBatch(b), rand.Int64N(1<<53-1<<30)+1 // any reader of JSON takes the leases' numbers, too
+	sent.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys, claim, r.Checked, r.Tried).
+		Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &r.Page) })
+	return []int64{claim}, s.explain(s.send(ctx, sent))
 }
 
 func readClaimed(rows pgx.Rows, group string, page *[]tables.Claimed) error {

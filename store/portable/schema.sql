@@ -72,6 +72,7 @@ create table if not exists {schema}.progress (
 
 -- What the store itself publishes or enqueues leaves a row, by which it is known to have happened if its answer was lost: what it wrote may
 -- have been carried off by then. With given_up, it will not happen. numbers are those of the jobs. A later attempt takes the row away.
+-- A negative one is a lease that ended because its time was over or its job was cancelled: whoever holds it has not ended it. It goes a day later.
 create table if not exists {schema}.attempts (
   attempt bigint primary key,
   given_up boolean not null default false,

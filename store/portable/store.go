@@ -110,7 +110,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		return nil, pgerror.Explain(err, nil)
 	}
 	s := &Store{pool: pool, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts}
-	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}), tables.NewInboxes(onTables{s})
+	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}, &s.retries, &s.attempts), tables.NewInboxes(onTables{s})
 	return s, nil
 }
 

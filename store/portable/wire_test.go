@@ -38,6 +38,7 @@ type wireProxy struct {
 	delay  func() time.Duration // of each round trip
 	let    chan struct{}        // what is late go on
 	done   chan struct{}        // the server has done it
+	closed atomic.Int64         // so many connections come to nothing
 }
 
 func (p *wireProxy) next(trip []byte) fault {
@@ -69,6 +70,10 @@ func (p *wireProxy) through(t testing.TB, direct string) string {
 			client, err := l.Accept()
 			if err != nil {
 				return
+			}
+			if p.closed.Add(-1) >= 0 {
+				_ = client.Close()
+				continue
 			}
 			go p.serve(client, host)
 		}
