@@ -235,9 +235,7 @@ func (i *Inbox) dueOf(ctx context.Context, tx Runner, box *InboxRow, key string)
 	if !there {
 		return nil, nil
 	}
-	if err := Headers(headers, &r.Headers); err != nil {
-		return nil, err
-	}
+	r.Headers = Headers(headers)
 	var st keyState
 	b = &Batch{}
 	i.state(b, box, &st, &r, previous)
@@ -282,7 +280,8 @@ func (i *Inbox) state(b *Batch, box *InboxRow, st *keyState, r *penstock.Release
 			return err
 		}
 		st.follow, st.previouses = append(st.follow, next), append(st.previouses, previous)
-		return Headers(headers, &st.follow[len(st.follow)-1].Headers)
+		st.follow[len(st.follow)-1].Headers = Headers(headers)
+		return nil
 	}, "inbox_follow", args)
 }
 

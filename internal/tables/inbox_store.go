@@ -114,7 +114,8 @@ func (s *Inboxes) HeldMessages(ctx context.Context, q penstock.HeldQuery) (all [
 		}
 		m.At, m.Due = m.At.UTC(), m.Due.UTC()
 		all = append(all, m)
-		return Headers(headers, &all[len(all)-1].Headers)
+		all[len(all)-1].Headers = Headers(headers)
+		return nil
 	}, "inbox_held", chosenHeld(box, q, Args{"most": q.Limit}))
 	return all, s.on.Run(ctx, b)
 }

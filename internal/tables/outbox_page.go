@@ -2,7 +2,6 @@ package tables
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -62,10 +61,8 @@ func (r *Row) Message(box *Outbox) (penstock.Message, error) {
 	if m.ID == "" {
 		m.ID = box.IDs.ID(r.Seq, m.CreatedAt)
 	}
-	if len(r.headers) == 0 || string(r.headers) == "{}" {
-		return m, nil
-	}
-	return m, json.Unmarshal(r.headers, &m.Headers)
+	m.Headers = Headers(r.headers)
+	return m, nil
 }
 
 // add takes m if it fits. The first one always does.

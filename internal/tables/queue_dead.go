@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -36,10 +37,7 @@ func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q penst
 		if err := scan(&j.ID, &j.Group, &j.Priority, &j.CreatedAt, &j.Key, &headers, &j.Payload, &j.Attempt, &failures, &d.At); err != nil {
 			return err
 		}
-		if err := Headers(headers, &j.Headers); err != nil {
-			return err
-		}
-		j.CreatedAt, d.At = j.CreatedAt.UTC(), d.At.UTC()
+		j.Headers, j.CreatedAt, d.At = Headers(headers), j.CreatedAt.UTC(), d.At.UTC()
 		err := h.Parse(failures)
 		d.Failures = h.Failures
 		dead = append(dead, d)
@@ -49,12 +47,17 @@ func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q penst
 	return dead, now, on.Run(ctx, b)
 }
 
-// Headers reads those of a message or a job.
-func Headers(text []byte, into *map[string]string) error {
-	if len(text) == 0 {
+// Headers reads those of a message or a job. A plain INSERT may have given them other values than texts, and before the tables refused it anything else.
+func Headers(text []byte) map[string]string {
+	var headers map[string]string
+	if len(text) > 0 && json.Unmarshal(text, &headers) != nil {
+		headers = map[string]string{}
+		adopted.Flatten(text, headers)
+	}
+	if len(headers) == 0 {
 		return nil
 	}
-	return json.Unmarshal(text, into)
+	return headers
 }
 
 // RetryDeadJobs implements penstock.QueueStore.

@@ -96,7 +96,8 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 				return err
 			}
 			r.Page[places[j.ID]].Job = j
-			return tables.Headers(headers, &r.Page[places[j.ID]].Job.Headers)
+			r.Page[places[j.ID]].Job.Headers = tables.Headers(headers)
+			return nil
 		}, s.queueSQL("taken", row, words{"these": these(leases)}))
 	}
 	return leases, t.finish(ctx, b)

@@ -2,7 +2,6 @@ package portable
 
 import (
 	"context"
-	"encoding/json"
 	"math/rand/v2"
 	"time"
 
@@ -49,12 +48,7 @@ func readClaimed(rows pgx.Rows, group string, page *[]tables.Claimed) error {
 	_, err := pgx.ForEachRow(rows, []any{&j.Priority, &p.TS, &j.ID, &p.Fresh, &p.Waits, &j.Lease, &attempt, &until, &j.CreatedAt, &j.Key, &headers, &j.Payload}, func() error {
 		one := p
 		if j := &one.Job; j.Lease != 0 {
-			j.Group, j.Attempt, j.LeaseUntil, j.CreatedAt = group, *attempt, until.UTC(), j.CreatedAt.UTC()
-			if len(headers) > 0 {
-				if err := json.Unmarshal(headers, &j.Headers); err != nil {
-					return err
-				}
-			}
+			j.Group, j.Attempt, j.LeaseUntil, j.CreatedAt, j.Headers = group, *attempt, until.UTC(), j.CreatedAt.UTC(), tables.Headers(headers)
 		}
 		*page = append(*page, one)
 		j.Payload = nil

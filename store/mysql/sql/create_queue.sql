@@ -7,7 +7,7 @@ create table if not exists {jobs} (
   created_at datetime(6) not null default ({now}),
   not_before datetime(6),
   `key` varbinary(1024),
-  headers mediumblob,
+  headers mediumblob check (json_valid(headers) and json_type(headers) = 'OBJECT'),
   payload longblob not null,
   place tinyint not null default ({sign}priority),
   ts datetime(6) not null default (greatest(created_at, coalesce(not_before, created_at))),
