@@ -46,8 +46,8 @@ func Of(err error) Reason {
 		return Serialization
 	case e.Code == "40P01":
 		return Deadlock
-	case e.Code == "YB001" || strings.Contains(strings.ToLower(e.Message), "current transaction is expired or aborted"):
-		return Expired // YugabyteDB: XX000 in older releases, YB001 in later ones
+	case e.Code == "25P03" || e.Code == "YB001" || strings.Contains(strings.ToLower(e.Message), "current transaction is expired or aborted"):
+		return Expired // it was left idle; YugabyteDB: XX000 in older releases, YB001 in later ones
 	}
 	return None
 }

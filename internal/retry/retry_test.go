@@ -25,6 +25,7 @@ func TestReasons(t *testing.T) {
 		"restart read":        {fmt.Errorf("fetch: %w", &pgconn.PgError{Code: "40001", Message: "Restart read required at: read point"}), retry.Serialization},
 		"deadlock":            {&pgconn.PgError{Code: "40P01"}, retry.Deadlock},
 		"expired":             {&pgconn.PgError{Code: "XX000", Message: "Current transaction is expired or aborted"}, retry.Expired},
+		"left idle":           {&pgconn.PgError{Code: "25P03"}, retry.Expired},
 		"expired, 2025":       {&pgconn.PgError{Code: "YB001", Message: "current transaction is expired or aborted"}, retry.Expired},
 		"restart, cockroach":  {&pgconn.PgError{Code: "40001", Message: "restart transaction: TransactionRetryWithProtoRefreshError: WriteTooOldError"}, retry.Serialization},
 		"result is ambiguous": {&pgconn.PgError{Code: "40003", Message: "result is ambiguous"}, retry.None},

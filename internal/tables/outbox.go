@@ -106,6 +106,7 @@ func (s *Outboxes) CreateOutbox(ctx context.Context, name string) error {
 			return err
 		}
 		b := &Batch{}
+		b.Do("patient", nil)
 		b.Do("insert into {schema}.outboxes (name, uid, buckets) values ({name}, {uid}, {count})", Args{"name": name, "uid": strings.ToLower(rand.Text()[:12]), "count": s.on.NewBuckets()})
 		return cmp.Or(tx.Run(ctx, b), s.on.MakeMessages(ctx, name))
 	})
@@ -119,6 +120,7 @@ func (s *Outboxes) DropOutbox(ctx context.Context, name string) error {
 			return err
 		}
 		b := &Batch{}
+		b.Do("patient", nil)
 		lockSubscriptions(b, &box)
 		for _, table := range s.on.PerSubscription() {
 			b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.Args(nil))

@@ -82,6 +82,7 @@ func (s *Queues) CreateQueue(ctx context.Context, name string, order penstock.Qu
 			return err
 		}
 		b := &Batch{}
+		b.Do("patient", nil)
 		b.Do("insert into {schema}.queues (name, lifo) values ({name}, {lifo})", Args{"name": name, "lifo": order == penstock.LIFO})
 		if err := tx.Run(ctx, b); err != nil {
 			return err
@@ -104,6 +105,7 @@ func (s *Queues) DropQueue(ctx context.Context, name string) error {
 			return NoQueue(name)
 		}
 		b = &Batch{}
+		b.Do("patient", nil)
 		for _, table := range []string{"leases", "tries", "dead_jobs", "dedup", "schedules"} {
 			b.Do("delete from {schema}."+table+" where queue_id = {queue}", q.Args(nil))
 		}

@@ -151,20 +151,26 @@ func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return s.explain(s.retries.Do(ctx, func() error { return s.begin(ctx, fn) }))
 }
 
-// begin runs fn in a transaction.
+// begin runs fn in a transaction. What a process has locked that is paused or cut off in the middle of it is free again before its leases end.
 func (s *Store) begin(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	opts := pgx.TxOptions{}
+	begin := "begin; set local idle_in_transaction_session_timeout = '10s'"
 	if s.repeats.Load() {
-		opts.IsoLevel = pgx.ReadCommitted
+		begin = strings.Replace(begin, "begin", beginCommitted, 1)
 	}
-	return pgx.BeginTxFunc(ctx, s.pool, opts, fn)
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{BeginQuery: begin}, fn)
 }
 
-// send runs statements as one transaction, in one round trip. What has waited for a lock has to see what its holder has written: where sessions begin with
-// REPEATABLE READ it is three.
+const beginCommitted = "begin isolation level read committed"
+
+// send runs statements as one transaction, in one round trip: a process that is paused keeps nothing locked. What has waited for a lock has to see what its
+// holder has written, which under REPEATABLE READ it would not.
 func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
 	if s.repeats.Load() {
-		return s.begin(ctx, func(tx pgx.Tx) error { return tx.SendBatch(ctx, b).Close() })
+		all := &pgx.Batch{}
+		all.Queue(beginCommitted)
+		all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
+		all.Queue("commit") // after an error the pool closes the connection
+		b = all
 	}
 	return s.pool.SendBatch(ctx, b).Close()
 }
