@@ -247,11 +247,12 @@ func TestDoneJobsAreTruncated(t *testing.T) {
 	var last int64
 	for range 60 {
 		f.enqueue(slices.Repeat(texts("x"), 500)...)
-		for _, j := range f.claim("w", 500, nil) {
-			f.Must(f.queue.(penstock.Reporter).Report(f.Ctx, j.Lease, []byte(`"`+strings.Repeat("r", 300)+`"`)))
-			f.ack(j)
-			last = j.ID
+		jobs := f.claim("w", 500, nil)
+		for i := 0; i < len(jobs); i += 5 {
+			f.Must(f.queue.(penstock.Reporter).Report(f.Ctx, jobs[i].Lease, []byte(`"`+strings.Repeat("r", 1500)+`"`)))
 		}
+		f.ack(jobs...)
+		last = jobs[len(jobs)-1].ID
 		f.Exec("select penstock.advance_queue('jobs', '1 s')")
 		status, err := f.store.QueueStatus(f.Ctx)
 		f.Must(err)
