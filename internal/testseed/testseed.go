@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"testing"
 )
 
 // Seed is the same for all tests of a run. Tests print it as PENSTOCK_SEED=n.
@@ -36,6 +37,14 @@ func Rounds() int { return max(rounds(), 1) }
 
 // Long reports whether this is a run of the long form.
 func Long() bool { return rounds() > 0 }
+
+// Soak skips a test that is about time or chance, unless this is a run of the long form.
+func Soak(t testing.TB) {
+	t.Helper()
+	if !Long() {
+		t.Skip("about time or chance; make soak runs it")
+	}
+}
 
 // Steps is how long a walk is that has so many steps in the long form.
 func Steps(long int) int {
