@@ -28,13 +28,13 @@ build: ## build bin/penstock, one static binary
 demo: build ## see it run: SQLite and an embedded NATS server in one process, nothing to install
 	bin/penstock demo
 
-check: ## build, lint and run what needs no server, in a minute or two
+check: ## build, lint, unit and model tests: no servers, a minute
 	script/check.sh
 
-test: ## run all tests on private PostgreSQL and RabbitMQ servers (or TEST="-run X ./relay")
+test: ## everything a change must pass, on private servers (or TEST="-run X ./relay")
 	script/test.sh $(TEST)
 
-soak: ## run them with random walks and loads in their long form (PENSTOCK_ROUNDS=20: longer)
+soak: ## what is about time or chance: long walks, chaos, clusters, many queues (PENSTOCK_ROUNDS=20: longer)
 	script/soak.sh $(TEST)
 
 race: ## run the tests with the race detector (needs a C compiler)

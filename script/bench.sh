@@ -5,8 +5,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-go build -o bin/withservers ./internal/testserver/withservers
-mapfile -t missing < <(bin/withservers -missing)
-((${#missing[@]} == 0)) || script/apt-install.sh "${missing[@]}"
+script/install-servers.sh
 exec bin/withservers -durable -- bash -c \
 	'exec bin/penstock bench relay --database-url "$PENSTOCK_TEST_POSTGRES" --sink "$PENSTOCK_TEST_RABBITMQ" "$@"' bench "$@"

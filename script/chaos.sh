@@ -4,10 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mkdir -p bin
-go build -o bin/withservers ./internal/testserver/withservers
+PENSTOCK_TEST_POSTGRES= PENSTOCK_TEST_RABBITMQ= script/install-servers.sh # it starts its own
 go build -o bin/chaos ./internal/lab/chaos
-mapfile -t missing < <(PENSTOCK_TEST_POSTGRES= PENSTOCK_TEST_RABBITMQ= bin/withservers -missing)
-((${#missing[@]} == 0)) || script/apt-install.sh "${missing[@]}"
-script/extras.sh
 exec bin/chaos -penstock bin/penstock "$@"

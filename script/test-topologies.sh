@@ -8,10 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mkdir -p bin
-go build -o bin/withservers ./internal/testserver/withservers
-mapfile -t missing < <(bin/withservers -missing)
-((${#missing[@]} == 0)) || script/apt-install.sh "${missing[@]}"
+script/install-servers.sh
 
 PENSTOCK_TEST_PGBOUNCER=${PENSTOCK_TEST_PGBOUNCER-$(script/pgbouncer.sh)}
 PENSTOCK_TEST_KAFKA_JARS=${PENSTOCK_TEST_KAFKA_JARS-$(script/kafka-jars.sh)}

@@ -38,14 +38,14 @@ type message struct {
 
 const patience = time.Minute // of a machine that is slow, and busy
 
-// startBrowser starts Debian's chromium, which script/extras.sh installs. The test is skipped without it, and fails in CI.
+// startBrowser starts Debian's chromium, which script/install-servers.sh installs. The test is skipped without it, and fails in CI.
 func startBrowser(t *testing.T) *browser {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatal("chromium is missing: script/extras.sh installs it")
+			t.Fatal("chromium is missing: script/install-servers.sh installs it")
 		}
-		t.Skip("chromium is missing: script/extras.sh installs it")
+		t.Skip("chromium is missing: script/install-servers.sh installs it")
 	}
 	theirs, to, err := os.Pipe()
 	must(t, err)

@@ -87,14 +87,14 @@ func (p *Postgres) clockEnv() []string {
 // compiler finds a C compiler.
 func compiler() (string, error) {
 	if runtime.GOOS != "linux" {
-		return "", &MissingError{Server: "a clock for PostgreSQL that a test sets", Package: "gcc", BinVar: envCompiler}
+		return "", &MissingError{Server: "a C compiler, for a clock of PostgreSQL that a test sets", Package: "gcc", BinVar: envCompiler}
 	}
 	if path := os.Getenv(envCompiler); path != "" {
 		return exec.LookPath(path)
 	}
 	path, err := exec.LookPath("cc")
 	if err != nil {
-		return "", &MissingError{Server: "A C compiler", Package: "gcc", BinVar: envCompiler}
+		return "", &MissingError{Server: "a C compiler, for a clock of PostgreSQL that a test sets", Package: "gcc", BinVar: envCompiler}
 	}
 	return path, nil
 }

@@ -16,7 +16,7 @@ func Promtool(tb testing.TB) string {
 func promtool() (string, error) {
 	path, err := exec.LookPath("promtool")
 	if err != nil {
-		return "", &MissingError{Server: "promtool", Package: "prometheus", BinVar: "PATH"}
+		return "", &MissingError{Server: "promtool, for the alerts", Package: "prometheus", BinVar: "PATH"}
 	}
 	return path, nil
 }

@@ -75,7 +75,7 @@ func chromium() (string, error) {
 	if path, err := exec.LookPath("chromium"); err == nil {
 		return path, nil
 	}
-	return "", &MissingError{Server: "Chromium", Package: "chromium"}
+	return "", &MissingError{Server: "Chromium, for the console in a browser", Package: "chromium"}
 }
 
 type missing []*MissingError

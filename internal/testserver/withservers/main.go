@@ -10,8 +10,8 @@
 //	withservers -pooled …   PostgreSQL behind a PgBouncer in transaction mode
 //	withservers -only kafka …   an Apache Kafka of script/kafka-jars.sh, named in PENSTOCK_TEST_KAFKA
 //	withservers -only mariadb …  MariaDB with InnoDB and MyRocks, named in PENSTOCK_TEST_MARIADB
-//	withservers -missing    print Debian's names of the packages it would need
-//	withservers -missing-extras  and of those without which a few tests are skipped
+//	withservers -missing    print the packages it would need, by Debian's names, and what each is for
+//	withservers -missing-extras  and those without which a few tests are skipped
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 			find = testserver.MissingExtras
 		}
 		for _, m := range find() {
-			fmt.Println(m.Package)
+			fmt.Printf("%s\t%s\n", m.Package, m.Server)
 		}
 		return
 	}
