@@ -155,7 +155,7 @@ func TestQueues(t *testing.T) {
 					return queueInstance(t, p, order)
 				},
 				Features: queuetest.Features{ConcurrentWriters: true, Release: true},
-				OneOf:    2,
+				Only:     queuetest.ByAClient,
 				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Work"},
 			})
 		})
@@ -210,7 +210,7 @@ func TestOutboxes(t *testing.T) {
 				Open:        open,
 				OpenCreated: open,
 				Features:    storetest.Features{ConcurrentWriters: true},
-				OneOf:       2,
+				Only:        storetest.ByAClient,
 				Groups:      []string{"Visibility", "Content", "Input"},
 			})
 		})

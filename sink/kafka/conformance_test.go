@@ -43,7 +43,7 @@ func TestConformanceTLS(t *testing.T) {
 	certs := makeCertificates(t)
 	sinktest.Run(t, sinktest.Harness{
 		Features: everything,
-		OneOf:    2,
+		Only:     sinktest.Transport,
 		New: func(t *testing.T) *sinktest.Destination {
 			login := plain.Auth{User: user, Pass: password}.AsMechanism()
 			return fake(t, 1, "PLAIN", kafka.Config{SASL: "plain", Compression: "zstd", TLS: certs.client}, certs.server,

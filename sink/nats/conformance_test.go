@@ -78,7 +78,7 @@ func TestConformanceTLS(t *testing.T) {
 	certs := makeCertificates(t)
 	sinktest.Run(t, sinktest.Harness{
 		Features: everything,
-		OneOf:    2,
+		Only:     sinktest.Transport,
 		New: func(t *testing.T) *sinktest.Destination {
 			b := startBroker(t, func(o *server.Options) {
 				o.Authorization = token

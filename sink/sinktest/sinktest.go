@@ -26,6 +26,7 @@ package sinktest
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,10 +40,9 @@ type Harness struct {
 	// New makes a destination for one test: a queue or stream of its own, gone
 	// when the test ends.
 	New func(t *testing.T) *Destination
-	// OneOf, above 1, is for a sink that passes the whole suite under other conditions
-	// already: one of so many cases runs, which the seed draws. In the long form of
-	// random tests each does.
-	OneOf int
+	// Only, if given, is for a sink that passes the whole suite under other conditions
+	// already: the cases that this one can change, Transport, say. In the long form all run.
+	Only []string
 }
 
 // Features is what the driver and its broker can do.
@@ -121,16 +121,29 @@ type Received struct {
 // a test that fails.
 const Patience = 2 * time.Minute
 
+// Transport is what another way to the broker can change, TLS, a proxy, another version of the
+// protocol: that bytes arrive, what a lost or silent connection looks like, that nothing of it
+// outlives Close, and its secrets.
+var Transport = []string{
+	"everything arrives", "bytes survive", "a large batch", "a bad message fails alone",
+	"an outage is Unavailable and heals", "opened while the broker is down", "never sent, never confirmed", "cut in the middle of sends",
+	"Close does not wait for ever", "secrets stay secret",
+}
+
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
+	for _, name := range h.Only {
+		if !slices.ContainsFunc(cases, func(c testCase) bool { return c.name == name }) {
+			t.Fatalf("sinktest: Harness.Only names %q, which is no case", name)
+		}
+	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			if c.needs != nil && !c.needs(h.Features) {
 				t.Skipf("the sink does not declare the feature")
 			}
-			ofSecrets := c.needs != nil && c.needs(Features{Secrets: true}) // which are other ones under other conditions
-			if !ofSecrets && !testseed.Draw(t.Name(), h.OneOf) {
-				t.Skipf("PENSTOCK_SEED=%d is without it; all run with PENSTOCK_ROUNDS=1", testseed.Seed())
+			if len(h.Only) > 0 && !slices.Contains(h.Only, c.name) && !testseed.Long() {
+				t.Skip("with PENSTOCK_ROUNDS=1")
 			}
 			d := h.New(t)
 			h.Features.check(t, d)

@@ -24,16 +24,16 @@ var everything = sinktest.Features{ReadBack: true, Network: true, Durable: true,
 func TestConformance(t *testing.T) {
 	for _, version := range []struct {
 		name, http, scheme, proto string
-		oneOf                     int
+		only                      []string
 	}{
-		{"http1", "1.1", "http", "HTTP/1.1", 1},
-		{"http2", "auto", "https", "HTTP/2.0", 2},
-		{"h2c", "2", "http", "HTTP/2.0", 3},
+		{"http1", "1.1", "http", "HTTP/1.1", nil},
+		{"http2", "auto", "https", "HTTP/2.0", sinktest.Transport},
+		{"h2c", "2", "http", "HTTP/2.0", sinktest.Transport},
 	} {
 		t.Run(version.name, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				Features: everything,
-				OneOf:    version.oneOf,
+				Only:     version.only,
 				New: func(t *testing.T) *sinktest.Destination {
 					return destination(t, version.scheme, version.proto, webhook.Config{HTTP: version.http}, badMessages())
 				},
@@ -121,7 +121,7 @@ func TestConformanceProxy(t *testing.T) {
 		t.Run(scheme, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				Features: sinktest.Features{ReadBack: true, Refuses: true, Secrets: true},
-				OneOf:    3,
+				Only:     sinktest.Transport,
 				New: func(t *testing.T) *sinktest.Destination {
 					proxy := startProxy(t, "relay", password)
 					config := func(password string) webhook.Config {

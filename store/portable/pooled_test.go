@@ -40,7 +40,7 @@ func TestPooled(t *testing.T) {
 		return u.String()
 	}
 	store, queue := outboxes(pooled), queues(pooled)
-	store.OneOf, queue.OneOf = 8, 8
+	store.Only, queue.Only = storetest.Pooled, queuetest.Pooled
 	t.Run("Store", func(t *testing.T) {
 		t.Parallel()
 		storetest.Run(t, store)

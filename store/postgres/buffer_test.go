@@ -31,7 +31,7 @@ func TestStoreBuffered(t *testing.T) {
 		return i
 	}
 	storetest.Run(t, storetest.Harness{Open: func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), postgres.Options{}) },
-		OpenCreated: open, Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, Buffered: true}, OneOf: 8})
+		OpenCreated: open, Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, Buffered: true}, Only: storetest.Buffered})
 }
 
 func TestQueueBuffered(t *testing.T) {
@@ -45,7 +45,7 @@ func TestQueueBuffered(t *testing.T) {
 			return i
 		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
-		OneOf:    8,
+		Only:     queuetest.Buffered,
 	})
 }
 

@@ -65,7 +65,7 @@ func TestStoreWithARestlessClock(t *testing.T) {
 		},
 		OpenCreated: func(t testing.TB) storetest.Instance { return created(t, open(t, migrated)) },
 		Features:    storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
-		OneOf:       3,
+		Only:        storetest.RestlessClock,
 	})
 }
 
@@ -78,6 +78,6 @@ func TestQueueWithARestlessClock(t *testing.T) {
 			return queueInstanceOn(t, migrated(t), small)
 		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
-		OneOf:    3,
+		Only:     queuetest.RestlessClock,
 	})
 }

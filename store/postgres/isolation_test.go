@@ -89,7 +89,7 @@ func (m level) runStore(t *testing.T) {
 		},
 		OpenCreated: func(t testing.TB) storetest.Instance { return created(t, open(t)) },
 		Features:    storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
-		OneOf:       6,
+		Only:        storetest.Isolated,
 	})
 }
 
@@ -108,7 +108,7 @@ func (m level) runQueue(t *testing.T) {
 			return instance
 		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
-		OneOf:    6,
+		Only:     queuetest.Isolated,
 	})
 }
 

@@ -18,19 +18,19 @@ import (
 	"github.com/penstock/penstock/store/storetest"
 )
 
-func TestStore(t *testing.T) { runSuite(t, postgres.Options{}, 1) }
+func TestStore(t *testing.T) { runSuite(t, postgres.Options{}, nil) }
 
 // With segments that are full after a few hundred messages the same suite rotates
 // and reclaims all the time.
-func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small, 4) }
+func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small, storetest.SmallPieces) }
 
-func runSuite(t *testing.T, opts postgres.Options, oneOf int) {
+func runSuite(t *testing.T, opts postgres.Options, only storetest.Cases) {
 	t.Parallel()
 	storetest.Run(t, storetest.Harness{
 		Open:        func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), opts) },
 		OpenCreated: func(t testing.TB) storetest.Instance { return openInstance(t, withOutbox(t, opts), opts) },
 		Features:    storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, SmallPieces: opts == small},
-		OneOf:       oneOf,
+		Only:        only,
 	})
 }
 

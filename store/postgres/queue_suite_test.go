@@ -15,19 +15,19 @@ import (
 	"github.com/penstock/penstock/store/queuetest"
 )
 
-func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}, 1) }
+func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}, nil) }
 
 // With segments that are full after a few hundred jobs the ring turns all the time.
-func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small, 4) }
+func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small, queuetest.SmallPieces) }
 
-func runQueueSuite(t *testing.T, opts postgres.Options, oneOf int) {
+func runQueueSuite(t *testing.T, opts postgres.Options, only queuetest.Cases) {
 	t.Parallel()
 	queuetest.Run(t, queuetest.Harness{
 		OpenCreated: func(t testing.TB, order penstock.QueueOrder) queuetest.Instance {
 			return queueInstanceOn(t, withQueue(t, opts, order), opts)
 		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
-		OneOf:    oneOf,
+		Only:     only,
 	})
 }
 

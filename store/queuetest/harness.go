@@ -21,10 +21,9 @@ type Harness struct {
 	Features    Features
 	// Groups, if given, are the only ones that run: for what has a part of a store.
 	Groups []string
-	// OneOf, above 1, is for a store that passes the whole suite under other conditions
-	// already: one of so many cases runs, which the seed draws. In the long form of
-	// random tests each does.
-	OneOf int
+	// Only, if given, is for a store that passes the whole suite under other conditions
+	// already: what this one can change, see conditions.go. In the long form all cases run.
+	Only Cases
 }
 
 // Queue is the name that tests use when the name does not matter.

@@ -13,6 +13,7 @@ func Run(t *testing.T, h Harness) {
 	if h.Open == nil && h.OpenCreated == nil {
 		t.Fatal("queuetest: Harness.Open is missing")
 	}
+	h.Only.check(t)
 	for _, g := range groups {
 		if len(h.Groups) > 0 && !slices.Contains(h.Groups, g.name) {
 			continue
@@ -24,8 +25,8 @@ func Run(t *testing.T, h Harness) {
 					if what := c.needs.missing(h.Features); what != "" {
 						t.Skipf("the store does not declare the feature %s", what)
 					}
-					if !testseed.Draw(t.Name(), h.OneOf) {
-						t.Skipf("PENSTOCK_SEED=%d is without it; all run with PENSTOCK_ROUNDS=1", testseed.Seed())
+					if !h.Only.has(g.name, c.name) && !testseed.Long() {
+						t.Skip("with PENSTOCK_ROUNDS=1")
 					}
 					order := penstock.FIFO
 					if c.lifo {

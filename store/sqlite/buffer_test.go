@@ -29,7 +29,7 @@ func TestStoreBuffered(t *testing.T) {
 		}
 		return i
 	}
-	storetest.Run(t, storetest.Harness{Open: open, Features: storetest.Features{Reclaim: true, Snapshots: true, Copy: true, Buffered: true}, OneOf: 4})
+	storetest.Run(t, storetest.Harness{Open: open, Features: storetest.Features{Reclaim: true, Snapshots: true, Copy: true, Buffered: true}, Only: storetest.Buffered})
 }
 
 func TestQueueBuffered(t *testing.T) {
@@ -42,7 +42,7 @@ func TestQueueBuffered(t *testing.T) {
 		}
 		return i
 	}
-	queuetest.Run(t, queuetest.Harness{Open: open, Features: queuetest.Features{Reclaim: true, Snapshots: true, Release: true}, OneOf: 4})
+	queuetest.Run(t, queuetest.Harness{Open: open, Features: queuetest.Features{Reclaim: true, Snapshots: true, Release: true}, Only: queuetest.Buffered})
 }
 
 func buffered(tx businessTx, err error) (businessTx, error) {

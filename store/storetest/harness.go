@@ -20,10 +20,9 @@ type Harness struct {
 	Features    Features
 	// Groups, if given, are the only ones that run: for what has a part of a store.
 	Groups []string
-	// OneOf, above 1, is for a store that passes the whole suite under other conditions
-	// already: one of so many cases runs, which the seed draws. In the long form of
-	// random tests each does, and so does, always, what needs SmallPieces.
-	OneOf int
+	// Only, if given, is for a store that passes the whole suite under other conditions
+	// already: what this one can change, see conditions.go. In the long form all cases run.
+	Only Cases
 }
 
 // Outbox is the name that tests use when the name does not matter.

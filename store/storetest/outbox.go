@@ -16,7 +16,7 @@ var outboxCases = []testCase{
 	{name: "MigrateFromSeveralAtOnce", run: migrateAtOnce, unmigrated: true},
 	{name: "CreateTwice", run: createTwice},
 	{name: "CreateFromSeveralAtOnce", run: createAtOnce},
-	{name: "OddNamesStayApart", run: oddNamesStayApart, once: true},
+	{name: "OddNamesStayApart", run: oddNamesStayApart},
 	{name: "Drop", run: dropOutbox},
 	{name: "DropUnderAReader", run: dropUnderReader},
 }

@@ -12,6 +12,7 @@ func Run(t *testing.T, h Harness) {
 	if h.Open == nil {
 		t.Fatal("storetest: Harness.Open is missing")
 	}
+	h.Only.check(t)
 	for _, g := range groups {
 		if len(h.Groups) > 0 && !slices.Contains(h.Groups, g.name) {
 			continue
@@ -23,8 +24,8 @@ func Run(t *testing.T, h Harness) {
 					if what := c.needs.missing(h.Features); what != "" {
 						t.Skipf("the store does not declare the feature %s", what)
 					}
-					if (c.long || c.once && h.OneOf > 1) && !testseed.Long() || !c.needs.SmallPieces && !testseed.Draw(t.Name(), h.OneOf) {
-						t.Skipf("PENSTOCK_SEED=%d is without it; all run with PENSTOCK_ROUNDS=1", testseed.Seed())
+					if (c.long || !h.Only.has(g.name, c.name)) && !testseed.Long() {
+						t.Skip("with PENSTOCK_ROUNDS=1")
 					}
 					if c.unmigrated {
 						c.run(newEnv(t, h, h.Open))
@@ -45,7 +46,6 @@ type testCase struct {
 	needs      Features
 	unmigrated bool
 	long       bool // in the long form of random tests only
-	once       bool // other conditions (OneOf) make no difference to it: there in the long form only
 }
 
 type group struct {

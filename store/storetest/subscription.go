@@ -10,7 +10,7 @@ var subscriptionCases = []testCase{
 	{name: "FromNowWithOpenTransaction", run: fromNowOpenTx, needs: Features{ConcurrentWriters: true}},
 	{name: "StartIsForNewOnes", run: startIsForNewOnes},
 	{name: "TwoAreIndependent", run: twoSubscriptions},
-	{name: "OddNames", once: true, run: oddSubscriptionNames},
+	{name: "OddNames", run: oddSubscriptionNames},
 	{name: "Ephemeral", run: ephemeral},
 	{name: "EphemeralHoldsNothingBack", run: ephemeralHoldsNothing},
 	{name: "DefaultLease", run: defaultLease},

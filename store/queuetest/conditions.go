@@ -1,0 +1,57 @@
+package queuetest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Cases are groups ("Order") and single cases ("Order/FIFO") of the suite: those that a
+// condition can change, where a store passes all of them without it.
+type Cases []string
+
+// Buffered transactions write later: when a job is seen, in which order, what of it, duplicates, and what is refused.
+var Buffered = Cases{"Tx", "Order/FIFO", "Order/LIFO", "Key/OneAtATimeInOrder", "Dedup", "Delay/NotBeforeItsTime", "Delay/DelayedAndRolledBack", "Content", "Input/BadJobs", "Input/NoSuchQueue", "Model/RandomWalk"}
+
+// SmallPieces of storage are full soon: all that frees them, or is kept when they are, and what lies in several.
+var SmallPieces = Cases{"Tx/ManyLateCommits", "Order/FIFO", "Order/LIFO", "Key/ManyInTheWay", "Key/ManyInTheWayLIFO", "Key/ManyRetriedInTheWay", "Delay/ManyDelays", "Dedup/WindowEnds", "History",
+	"Groups/ManyReadyOnes", "Queue/DropForgetsEverything", "Reclaim", "Load/ManyWorkers", "Load/ManyWorkersLIFO", "Model"}
+
+// Isolated transactions have one snapshot each, or fail for what others do: whatever goes on while others are open.
+var Isolated = Cases{"Tx/LateCommit", "Tx/LateCommitLIFO", "Tx/ManyLateCommits", "Tx/LateCommitOfAKey", "Tx/OpenWriterDelaysNobody", "Key/OneAtATimeInOrder", "Key/AcrossProcesses", "Lease/LostLeaseSettlesNothing",
+	"Dedup/SecondIsTheFirst", "Dedup/Race", "Settings/MaxRunning", "Settings/MaxRunningAtOnce", "Schedule/FiresOnceInAllProcesses", "Queue/FirstMakersRace", "Groups/LateCommit",
+	"Load/ManyWorkers", "Model/RandomWalk"}
+
+// Pooled connections give each transaction another session, and may be lost: what locks, what is long, and what is interrupted.
+var Pooled = Cases{"Claim/EnqueueClaimAck", "Claim/AcrossProcesses", "Tx/LateCommit", "Lease/LostLeaseSettlesNothing", "Dedup/Race", "Cancel", "Content/BytesSurvive", "Schedule/FiresOnceInAllProcesses",
+	"Settings/MaxRunningAtOnce", "Queue/FirstMakersRace", "Reclaim/KeepsWhatIsLeft", "Work/TwoProcesses"}
+
+// A RestlessClock of the database jumps: order and visibility, which it has no part in.
+var RestlessClock = Cases{"Tx/CommitShows", "Tx/LateCommit", "Tx/ManyLateCommits", "Order", "Key/OneAtATimeInOrder", "Key/OneAtATimeInOrderLIFO", "Key/ManyInTheWay", "Reclaim/KeepsWhatIsLeft"}
+
+// Engine is what another engine of the same database can change: locks, what a snapshot sees, order of keys, and what is freed.
+var Engine = Cases{"Claim/AcrossProcesses", "Tx", "Order/FIFO", "Order/LIFO", "Order/PrioritiesFirst", "Key/OneAtATimeInOrder", "Key/ManyInTheWay", "Key/AcrossProcesses", "Lease/LostLeaseSettlesNothing", "Dedup/SecondIsTheFirst", "Dedup/Race", "Dedup/Rollback",
+	"Content/BytesSurvive", "Content/TextSurvives", "Settings/MaxRunningAtOnce", "Schedule/FiresOnceInAllProcesses", "Queue/FirstMakersRace", "Groups/LateCommit", "Groups/ReadyOnes",
+	"Reclaim/KeepsWhatIsLeft", "Load/ManyWorkers", "Model/RandomWalk"}
+
+// ByAClient of another language: what it says to the database itself, and a worker's ways; not what the database then does alone.
+var ByAClient = Cases{"Claim", "Tx/CommitShows", "Tx/RollbackForgets", "Tx/LateCommit", "Key/OneAtATimeInOrder", "Key/RetriedJobStaysTheHead", "Key/AcrossProcesses", "Lease/ExpiredLeaseComesBack", "Lease/LostLeaseSettlesNothing",
+	"Lease/ExtendKeepsTheLease", "Lease/UnknownLease", "Retry/RunsAgain", "Retry/AfterAPause", "Retry/LastAttemptIsADeadLetter", "Retry/FailuresAreKept", "Delay/NotBeforeItsTime",
+	"Dedup/SecondIsTheFirst", "Dedup/Told", "Dedup/Rollback", "Input/BadJobs", "Input/NoSuchQueue", "Content", "Work"}
+
+// has reports whether the case is one of them; without any, each is.
+func (c Cases) has(group, name string) bool {
+	return len(c) == 0 || slices.Contains(c, group) || slices.Contains(c, group+"/"+name)
+}
+
+// check fails the test if there is no such group or case.
+func (c Cases) check(t *testing.T) {
+	for _, want := range c {
+		in, name, single := strings.Cut(want, "/")
+		if !slices.ContainsFunc(groups, func(g group) bool {
+			return g.name == in && (!single || slices.ContainsFunc(g.cases, func(c testCase) bool { return c.name == name }))
+		}) {
+			t.Fatalf("Harness.Only has %q, which the suite has not", want)
+		}
+	}
+}

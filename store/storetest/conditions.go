@@ -1,0 +1,59 @@
+package storetest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Cases are groups ("Order") and single cases ("Order/WithinOneTransaction") of the suite:
+// those that a condition can change, where a store passes all of them without it.
+type Cases []string
+
+// Buffered transactions write later: when a message is seen, in which order, what of it, and what is refused.
+var Buffered = Cases{"Visibility", "Order/WithinOneTransaction", "Order/EarlyIdentifierCommitsLast", "Content", "Input/BadFieldsAreNamed", "Input/NoSuchOutbox", "Model/RandomWalk/1"}
+
+// SmallPieces of storage are full soon: all that frees them, or is kept when they are, and what lies in several.
+var SmallPieces = Cases{"Reclaim", "Retention", "Visibility/ManyLateCommits", "Order/RowLockedWriters/page=5", "Paging/EveryPageByAnotherReader",
+	"ParkedLoad/SurvivesReclaim", "ParkedLoad/BetweenHousekeeping", "ParkedLoad/FreesItsSpace", "DeadLetter/SurviveReclaim", "Part/ReclaimKeepsTheRest", "Subscription/EphemeralHoldsNothingBack",
+	"DropSubscription/LetsReclaimGoOn", "DropSubscription/LetsReclaimGoOnPastAReplay", "Replay/BySeq", "Replay/OfABacklogLargerThanABatch", "Restore", "Model"}
+
+// Isolated transactions have one snapshot each, or fail for what others do: whatever goes on while others are open.
+var Isolated = Cases{"Visibility/LateCommitIsDelivered", "Visibility/LateCommitAfterSettleAndRestart", "Visibility/LateCommitDuringPaging", "Visibility/ManyLateCommits", "Visibility/UnrelatedWriterDelaysNobody",
+	"Lease/FirstSubscribersRace", "Lease/SettleRacesTakeover", "Settle/SettleWhileFetching", "ParkedSettle/CommittedLateBelowTheHead", "Hold/OfOneThatCommittedLate",
+	"Subscription/FromNowWithOpenTransaction", "Reclaim/LosesNoOpenTransaction", "Reclaim/ByTwoProcessesAtOnce", "Part/LateCommit", "Once/FromSeveralAtOnce",
+	"Outbox/MigrateFromSeveralAtOnce", "Outbox/CreateFromSeveralAtOnce", "Model/RandomWalk/1"}
+
+// Pooled connections give each transaction another session, and may be lost: what locks, what is long, and what is interrupted.
+var Pooled = Cases{"Visibility/LateCommitIsDelivered", "Lease/OneHolderAtATime", "Lease/CloseGivesTheLeaseBack", "Lease/SettleRacesTakeover", "Settle/MixedVerdictsApplyTogether", "Settle/SettleWhileFetching",
+	"Once/FromSeveralAtOnce", "Outbox/MigrateFromSeveralAtOnce", "Outbox/DropUnderAReader", "Content/PayloadBytes", "Content/Headers", "Replay/BySeq", "Reclaim/ByTwoProcessesAtOnce", "Cancel", "Outage"}
+
+// A RestlessClock of the database jumps: order and visibility, which it has no part in.
+var RestlessClock = Cases{"Visibility/CommittedIsDelivered", "Visibility/LateCommitIsDelivered", "Visibility/ManyLateCommits", "Order/EarlyIdentifierCommitsLast", "Order/RowLockedWriters/page=5",
+	"Settle/SettleWhileFetching", "Reclaim/LosesNothing", "Reclaim/LosesNoOpenTransaction"}
+
+// Engine is what another engine of the same database can change: locks, what a snapshot sees, and what is freed.
+var Engine = Cases{"Visibility", "Order", "Lease/FirstSubscribersRace", "Lease/SettleRacesTakeover", "Lease/ContendersNeverBothSettle", "Settle/SettleWhileFetching",
+	"ParkedSettle/CommittedLateBelowTheHead", "Hold/OfOneThatCommittedLate", "Part/LateCommit", "DeadLetterQuery/RetryByQuery", "Subscription/FromNowWithOpenTransaction", "Reclaim", "Retention/BytesBoundTheSpace",
+	"Restore", "Content/PayloadBytes", "Content/KeyAndTopic", "Content/Headers", "Once/OddIDs", "Once/FromSeveralAtOnce", "Outbox/MigrateFromSeveralAtOnce", "Outbox/CreateFromSeveralAtOnce", "Outbox/OddNamesStayApart",
+	"Replay/BySeq", "Model/RandomWalk/1"}
+
+// ByAClient of another language messages are published and no more: when they are seen, what of them, and what is refused.
+var ByAClient = Cases{"Visibility/CommittedIsDelivered", "Visibility/RolledBackIsNeverSeen", "Visibility/LateCommitIsDelivered", "Content", "Input/BadFieldsAreNamed", "Input/NoSuchOutbox"}
+
+// has reports whether the case is one of them; without any, each is.
+func (c Cases) has(group, name string) bool {
+	return len(c) == 0 || slices.Contains(c, group) || slices.Contains(c, group+"/"+name)
+}
+
+// check fails the test if there is no such group or case.
+func (c Cases) check(t *testing.T) {
+	for _, want := range c {
+		in, name, single := strings.Cut(want, "/")
+		if !slices.ContainsFunc(groups, func(g group) bool {
+			return g.name == in && (!single || slices.ContainsFunc(g.cases, func(c testCase) bool { return c.name == name }))
+		}) {
+			t.Fatalf("Harness.Only has %q, which the suite has not", want)
+		}
+	}
+}
