@@ -66,20 +66,17 @@ func TestRingTurnsBesideAPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t, "max_prepared_transactions = 2")
 	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
-	f.Exec("select penstock.create_queue('q', 'fifo', 4, 65536)")
-	l := &ringLoad{fixture: f}
-	l.add(0, "", "", 60)
+	l := newRingLoad(f, "fifo")
+	const jobs = 250
+	l.add(0, "", "", jobs)
 	conn := f.Connect()
 	f.exec(conn, "begin")
 	if got := f.take(conn, "q", 1); len(got) != 1 || got[0] != 1 {
 		t.Fatalf("got %v, want job 1", got)
 	}
 	f.exec(conn, "prepare transaction 'x'")
-	l.wantTaken(59)
-	l.wantFlat(func() {
-		l.add(0, "", "", 60)
-		l.wantTaken(60)
-	})
+	l.wantTaken(jobs - 1)
+	l.wantFlat(1, jobs, func() { l.leave("", 0, 0, jobs) })
 	f.exec(conn, "rollback prepared 'x'")
 	f.later("q")
 	f.wantTake("q", 10, 1)

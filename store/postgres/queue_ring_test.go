@@ -3,14 +3,34 @@ package postgres_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/postgres"
 )
 
-// ringLoad is a load on the queue "q" whose storage is to stay as large as it is.
+// The ring of the queue "q" in a ringLoad, and the payload of its jobs.
+const (
+	ringSegments     = 3
+	ringSegmentBytes = 64 << 10
+	ringPayload      = 200
+)
+
+// ringBound is how large docs/limits.md says that the files of a queue's ring get, where jobs have a payload of so many
+// bytes: waiting of them stay, and inflow come while a segment waits to be given back.
+func ringBound(segments, segmentBytes, payload, waiting, inflow int) int64 {
+	copies := segments + 1
+	if segments == 2 {
+		copies = 6
+	}
+	job, row := payload+200, payload+80 // with indexes, at most; and without, at least
+	return int64(segments*(segmentBytes+inflow*job)+copies*waiting*job)*int64(job)/int64(row) + int64(segments)*128<<10
+}
+
+// ringLoad is a load on the queue "q" whose storage is to stay within its bound.
 type ringLoad struct {
 	*fixture
 	round   int
@@ -19,27 +39,41 @@ type ringLoad struct {
 	workers []*pgx.Conn
 }
 
-// TestRingStaysFlat runs loads round after round: after the second half of them the queue's tables
-// are hardly larger than after the first, and what was not taken is still there, in order.
+func newRingLoad(f *fixture, ordering string) *ringLoad {
+	f.Exec("select penstock.create_queue('q', $1, $2, $3)", ordering, ringSegments, ringSegmentBytes)
+	return &ringLoad{fixture: f}
+}
+
+// TestRingStaysFlat runs loads round after round: however much goes through the queue, its files stay within what
+// docs/limits.md computes, and what was not taken is still there, in order.
 func TestRingStaysFlat(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	const overlap = 100 // jobs of a round where transactions overlap
 	for name, load := range map[string]struct {
 		ordering string
+		stay     int // jobs that wait in the end
+		jobs     int // that come in a round, at most
+		workers  int // whose transactions overlap
 		round    func(l *ringLoad)
-		rest     func(l *ringLoad)
 	}{
-		"overlapping dequeues":    {"fifo", func(l *ringLoad) { l.overlap("select from penstock.dequeue('q', 40)", "") }, nil},
-		"overlapping single jobs": {"fifo", func(l *ringLoad) { l.overlap("select penstock.dequeue('q') from generate_series(1, 40)", "") }, nil},
-		"overlapping lifo":        {"lifo", func(l *ringLoad) { l.overlap("select penstock.dequeue('q') from generate_series(1, 40)", "") }, nil},
-		"overlapping keyed":       {"fifo", func(l *ringLoad) { l.overlap("select from penstock.dequeue('q', 40)", "key") }, nil},
-		"overlapping claims": {"fifo", func(l *ringLoad) {
-			l.overlap("select from penstock.ack_many('q', array(select lease from penstock.claim('q', 40)))", "")
-		}, nil},
-		"a job of a group each":     {"fifo", func(l *ringLoad) { l.leave("group_key") }, func(l *ringLoad) { l.wantRest("group_key") }},
-		"a job of a priority each":  {"fifo", func(l *ringLoad) { l.leave("priority") }, nil},
-		"the bottom of a lifo":      {"lifo", func(l *ringLoad) { l.leave("") }, nil},
-		"a stopped group of 10,000": {"fifo", func(l *ringLoad) { l.stopped() }, func(l *ringLoad) { l.wantRest("group_key") }},
+		"overlapping dequeues":    {"fifo", 0, overlap, 2, func(l *ringLoad) { l.overlap(overlap, "select from penstock.dequeue('q', 100)", "") }},
+		"overlapping single jobs": {"fifo", 0, overlap, 2, func(l *ringLoad) { l.overlap(overlap, "select penstock.dequeue('q') from generate_series(1, 100)", "") }},
+		"overlapping lifo":        {"lifo", 0, overlap, 2, func(l *ringLoad) { l.overlap(overlap, "select penstock.dequeue('q') from generate_series(1, 100)", "") }},
+		"overlapping keyed":       {"fifo", 0, overlap, 2, func(l *ringLoad) { l.overlap(overlap, "select from penstock.dequeue('q', 100)", "key") }},
+		"overlapping claims": {"fifo", 0, overlap, 2, func(l *ringLoad) {
+			l.overlap(overlap, "select from penstock.ack_many('q', array(select lease from penstock.claim('q', 100)))", "")
+		}},
+		"a job of a group each":    {"fifo", 10, 250, 0, func(l *ringLoad) { l.leave("group_key", 10, 1, 250) }},
+		"a job of a priority each": {"fifo", 10, 250, 0, func(l *ringLoad) { l.leave("priority", 10, 1, 250) }},
+		"the bottom of a lifo":     {"lifo", 10, 250, 0, func(l *ringLoad) { l.leave("", 10, 1, 250) }},
+		"a stopped group of 1,000": {"fifo", 1000, 1000, 0, func(l *ringLoad) {
+			if l.round < 10 {
+				l.leave("group_key", 10, 100, 160)
+			} else {
+				l.leave("", 0, 0, 1000)
+			}
+		}},
 	} {
 		for _, pinned := range []bool{false, true} {
 			if !pinned && !testseed.Draw(t.Name()+name, 9) {
@@ -47,42 +81,42 @@ func TestRingStaysFlat(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/pinned=%t", name, pinned), func(t *testing.T) {
 				t.Parallel()
-				l := &ringLoad{fixture: newJobs(t, load.ordering)}
-				for range 5 {
+				l := newRingLoad(newFixture(t, postgres.Options{}), load.ordering)
+				for range load.workers {
 					l.workers = append(l.workers, l.Connect())
 				}
 				if pinned {
 					l.pin()
 				}
-				l.wantFlat(func() { load.round(l) })
+				// What open transactions have taken waits, and as much comes in while they are open.
+				l.wantFlat(load.stay+(load.workers+1)*load.jobs*min(load.workers, 1), (1+load.workers)*load.jobs, func() { load.round(l) })
 				for len(l.open) > 0 {
 					l.commitOldest()
 				}
-				if load.rest != nil {
-					load.rest(l)
-				}
+				l.wantRest(load.stay)
 			})
 		}
 	}
 }
 
-// wantFlat repeats a round of the load.
-func (l *ringLoad) wantFlat(round func()) {
+// wantFlat repeats a round of the load until more has gone through the ring than its files may take.
+func (l *ringLoad) wantFlat(waiting, inflow int, round func()) {
 	l.Helper()
-	var early int64
-	rounds := max(60, testseed.Steps(120)) // the ring turns about four times
-	for l.round = range rounds {
+	bound := ringBound(ringSegments, ringSegmentBytes, ringPayload, waiting, inflow)
+	through := bound * 5 / 4 * int64(testseed.Rounds())
+	var most int64
+	for ; int64(l.next*(ringPayload+80)) < through; l.round++ {
 		round()
-		l.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
+		// The first carries over what is left in a segment, with the second it leaves the list, with the third it is free.
+		l.Exec(strings.Repeat(maintainAtOnce+";", 3), pgx.QueryExecModeSimpleProtocol)
 		l.maintain()
-		switch size := l.ringSize(); {
-		case l.round < rounds/2:
-			early = max(early, size)
-		case float64(size) > 1.2*float64(early):
-			l.Fatalf("after %d rounds the queue has %d bytes, at most %d in the first %d", l.round+1, size, early, rounds/2)
+		size := l.ringSize()
+		most = max(most, size)
+		if size > bound {
+			l.Fatalf("after %d rounds the queue has %d bytes, at most %d are promised", l.round+1, size, bound)
 		}
 	}
-	l.Logf("%d bytes at first, %d at last", early, l.ringSize())
+	l.Logf("%d rounds, %d bytes at most, %d are promised", l.round, most, bound)
 }
 
 func (l *ringLoad) ringSize() int64 {
@@ -93,31 +127,23 @@ func (l *ringLoad) ringSize() int64 {
 // add enqueues jobs, of which the first ones have a value in a column.
 func (l *ringLoad) add(first int, column, value string, all int) {
 	l.Helper()
-	if column == "" {
-		column, value = "payload", "convert_to(i::text, 'UTF8')"
-	}
 	with := func(from, to int, columns, values string) {
 		if from <= to {
-			l.Exec(fmt.Sprintf("insert into penstock.q (payload%s) select convert_to(rpad(i::text, 200), 'UTF8')%s from generate_series($1::int, $2::int) i", columns, values), from, to)
+			l.Exec(fmt.Sprintf("insert into penstock.q (payload%s) select convert_to(rpad(i::text, %d), 'UTF8')%s from generate_series($1::int, $2::int) i", columns, ringPayload, values), from, to)
 		}
 	}
-	if column == "payload" {
-		with(l.next+1, l.next+all, "", "")
-	} else {
-		with(l.next+1, l.next+first, ", "+column, ", "+value)
-		with(l.next+first+1, l.next+all, "", "")
+	if column == "" {
+		first = 0
 	}
+	with(l.next+1, l.next+first, ", "+column, ", "+value)
+	with(l.next+first+1, l.next+all, "", "")
 	l.next += all
 }
 
-// overlap has five transactions open at any time, each of which has taken forty jobs.
-func (l *ringLoad) overlap(take, column string) {
+// overlap has a transaction of each worker open at any time, each of which has taken a round's jobs.
+func (l *ringLoad) overlap(jobs int, take, column string) {
 	l.Helper()
-	if column == "key" {
-		l.add(40, "key", "'k' || i", 40)
-	} else {
-		l.add(0, "", "", 40)
-	}
+	l.add(jobs, column, "'k' || i", jobs)
 	if len(l.open) == len(l.workers) {
 		l.commitOldest()
 	}
@@ -134,23 +160,15 @@ func (l *ringLoad) commitOldest() {
 	l.open = l.open[1:]
 }
 
-// leave enqueues some jobs and takes all, but for one in each segment at first, which is of another
-// group, or comes last.
-func (l *ringLoad) leave(column string) {
+// leave enqueues some jobs and takes all, but for some of each of the first rounds, which are of another group, or come
+// last.
+func (l *ringLoad) leave(column string, rounds, left, jobs int) {
 	l.Helper()
-	left := 0
-	if l.round < 40 && l.round%4 == 0 {
-		left = 1
+	if l.round >= rounds {
+		left = 0
 	}
-	switch column {
-	case "group_key":
-		l.add(left, "group_key", "'g'", 60)
-	case "priority":
-		l.add(left, "priority", "9", 60)
-	default:
-		l.add(0, "", "", 60)
-	}
-	l.wantTaken(60 - left)
+	l.add(left, column, map[string]string{"group_key": "'g'", "priority": "9"}[column], jobs)
+	l.wantTaken(jobs - left)
 }
 
 func (l *ringLoad) wantTaken(n int) {
@@ -160,26 +178,20 @@ func (l *ringLoad) wantTaken(n int) {
 	}
 }
 
-// stopped has ten thousand jobs of a group that nobody works for, which came among others.
-func (l *ringLoad) stopped() {
+// wantRest takes what has stayed, of any group, and looks at its order.
+func (l *ringLoad) wantRest(want int) {
 	l.Helper()
-	group := 0
-	if l.round < 20 {
-		group = 500
+	if have := l.Number("select count(*) from penstock.q"); have != int64(want) {
+		l.Errorf("%d jobs are left, want %d", have, want)
 	}
-	l.add(group, "group_key", "'g'", 60+group)
-	l.wantTaken(60)
-}
-
-// wantRest takes the jobs of the group and looks at their order.
-func (l *ringLoad) wantRest(string) {
-	l.Helper()
-	want := l.Number("select count(*) from penstock.q")
-	rows, err := l.Conn.Query(l.Ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue('q', 10000, 'g')")
+	rows, err := l.Conn.Query(l.Ctx, "select convert_from(payload, 'UTF8')::int from unnest(array['', 'g']) g, penstock.dequeue('q', 10000, g)")
 	l.Must(err)
 	got, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	l.Must(err)
-	if int64(len(got)) != want || !slices.IsSorted(got) {
-		l.Errorf("got %d jobs of the group, in order: %t; want all %d", len(got), slices.IsSorted(got), want)
+	if lifo := l.Number("select lifo::int from penstock._queue where name = 'q'") == 1; lifo {
+		slices.Reverse(got)
+	}
+	if len(got) != want || !slices.IsSorted(got) {
+		l.Errorf("got %d jobs, in order: %t; want all %d", len(got), slices.IsSorted(got), want)
 	}
 }

@@ -204,6 +204,8 @@ func TestDequeueOrder(t *testing.T) {
 	f.wantTake("lifo", 10, 5, 3, 4, 1, 2)
 }
 
+// Jobs come in order while the ring turns under a pinned snapshot and beside a transaction that holds a segment, and an
+// empty ring gives all its space back. How large it gets meanwhile says TestRingStaysFlat.
 func TestRingOfAQueueTurns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
@@ -213,9 +215,9 @@ func TestRingOfAQueueTurns(t *testing.T) {
 	}
 	floor := size()
 	f.pin()
-	want, next, most := 0, 0, int64(0)
+	want, next := 0, 0
 	holder := f.Connect()
-	for round := range 60 {
+	for round := range 20 { // each fills more than a segment
 		f.enqueue(f.Conn, "fifo", next+1, next+500)
 		next += 500
 		var tx pgx.Tx
@@ -235,7 +237,6 @@ func TestRingOfAQueueTurns(t *testing.T) {
 			}
 		}
 		f.Exec("select penstock._maintain_ring('fifo')")
-		most = max(most, size())
 		if tx != nil {
 			f.Must(tx.Commit(f.Ctx))
 		}
@@ -248,10 +249,6 @@ func TestRingOfAQueueTurns(t *testing.T) {
 		f.Exec("select penstock._maintain_ring('fifo', true)")
 		return size() <= floor
 	})
-	t.Logf("floor %d, most %d bytes; 30,000 jobs were about %d", floor, most, 30_000*150)
-	if most > 3<<20 {
-		t.Errorf("the ring grew to %d bytes", most)
-	}
 }
 
 // Many connections enqueue, take, commit and roll back at random; in the end every
