@@ -28,9 +28,9 @@ var others = map[string][]string{
 
 func TestAdoptInnoDB(t *testing.T) { adoptSuite(t, "InnoDB") }
 
-func TestAdoptMyRocks(t *testing.T) { adoptSuite(t, "RocksDB") }
+func TestAdoptMyRocks(t *testing.T) { adoptSuite(t, "RocksDB", testadopt.Engine...) }
 
-func adoptSuite(t *testing.T, engine string) {
+func adoptSuite(t *testing.T, engine string, only ...string) {
 	t.Parallel()
 	testadopt.Run(t, func(t testing.TB) testadopt.Instance {
 		of := testserver.MariaDBDatabase(t)
@@ -66,7 +66,7 @@ func adoptSuite(t *testing.T, engine string) {
 				return fmt.Sprintf("(utc_timestamp(6) - interval %d microsecond)", d.Microseconds())
 			},
 		}
-	})
+	}, only...)
 }
 
 // ownTx is a transaction of an application.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -16,6 +17,7 @@ import (
 // Each node of a cluster has producers, a relay and a worker. What the certification of a commit refuses is run again, and a node
 // that is killed loses nothing that was confirmed.
 func TestGalera(t *testing.T) {
+	testseed.Soak(t)
 	t.Parallel()
 	cluster := testserver.StartGalera(t, 3)
 	var stores []*mysql.Store

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -57,6 +58,7 @@ func (l *ledger) lost() (lost []string) {
 
 // A server that is killed while messages and jobs are written and carried off loses none that it has confirmed.
 func TestServerIsKilled(t *testing.T) {
+	testseed.Soak(t)
 	t.Parallel()
 	for _, engine := range []string{"InnoDB", "RocksDB"} {
 		t.Run(engine, func(t *testing.T) {

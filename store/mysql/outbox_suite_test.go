@@ -18,12 +18,12 @@ import (
 	"github.com/penstock/penstock/store/storetest"
 )
 
-func TestInnoDB(t *testing.T) { suite(t, "InnoDB") }
+func TestInnoDB(t *testing.T) { suite(t, "InnoDB", nil) }
 
-func TestMyRocks(t *testing.T) { suite(t, "RocksDB") }
+func TestMyRocks(t *testing.T) { suite(t, "RocksDB", storetest.Engine) }
 
 // suite: a transaction of it may be open for as long as a test, so the margin is long.
-func suite(t *testing.T, engine string) {
+func suite(t *testing.T, engine string, only storetest.Cases) {
 	t.Parallel()
 	storetest.Run(t, storetest.Harness{
 		Open: func(t testing.TB) storetest.Instance {
@@ -31,6 +31,7 @@ func suite(t *testing.T, engine string) {
 		},
 		// Not Reclaim: plain tables do not shrink.
 		Features: storetest.Features{ConcurrentWriters: true, Outage: true, Lose: true},
+		Only:     only,
 	})
 }
 

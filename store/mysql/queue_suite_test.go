@@ -12,12 +12,12 @@ import (
 	"github.com/penstock/penstock/store/queuetest"
 )
 
-func TestQueueInnoDB(t *testing.T) { queueSuite(t, "InnoDB") }
+func TestQueueInnoDB(t *testing.T) { queueSuite(t, "InnoDB", nil) }
 
-func TestQueueMyRocks(t *testing.T) { queueSuite(t, "RocksDB") }
+func TestQueueMyRocks(t *testing.T) { queueSuite(t, "RocksDB", queuetest.Engine) }
 
 // queueSuite: the suite's model wants the order of what committed late at once, however slow the machine.
-func queueSuite(t *testing.T, engine string) {
+func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 	t.Parallel()
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
@@ -47,6 +47,7 @@ func queueSuite(t *testing.T, engine string) {
 		},
 		// Not Reclaim: plain tables do not shrink.
 		Features: queuetest.Features{ConcurrentWriters: true, Snapshots: true, Release: true},
+		Only:     only,
 	})
 }
 

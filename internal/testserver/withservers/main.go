@@ -1,7 +1,7 @@
 // Withservers runs a command with the servers that tests need: it starts those
 // that the environment does not name, names them to the command in
-// PENSTOCK_TEST_POSTGRES and PENSTOCK_TEST_RABBITMQ, ends them afterwards and
-// exits with the command's status.
+// PENSTOCK_TEST_POSTGRES, PENSTOCK_TEST_RABBITMQ and, where it is installed,
+// PENSTOCK_TEST_MARIADB, ends them afterwards and exits with the command's status.
 //
 //	withservers go test ./...
 //	withservers             start servers, print their URLs, run until interrupted
@@ -9,7 +9,7 @@
 //	withservers -only postgres …
 //	withservers -pooled …   PostgreSQL behind a PgBouncer in transaction mode
 //	withservers -only kafka …   an Apache Kafka of script/kafka-jars.sh, named in PENSTOCK_TEST_KAFKA
-//	withservers -only mariadb …  MariaDB with InnoDB and MyRocks, named in PENSTOCK_TEST_MARIADB
+//	withservers -only mariadb …  MariaDB with InnoDB and MyRocks
 //	withservers -missing    print the packages it would need, by Debian's names, and what each is for
 //	withservers -missing-extras  and those without which a few tests are skipped
 package main
@@ -96,7 +96,10 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 		waiting = append(waiting, c)
 		go func() {
 			url, close, err := f()
-			c <- started{variable + "=" + url, close, err}
+			if url != "" {
+				url = variable + "=" + url
+			}
+			c <- started{url, close, err}
 		}()
 	}
 	launch("postgres", testserver.EnvPostgres, func() (string, func() error, error) {
@@ -121,15 +124,16 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 		}
 		return r.URL, r.Close, nil
 	})
-	if only == "mariadb" { // its tests are in one package, which starts its own
-		launch("mariadb", testserver.EnvMariaDB, func() (string, func() error, error) {
-			m, err := testserver.NewMariaDB()
-			if err != nil {
-				return "", nil, err
-			}
-			return m.URL, m.Close, nil
-		})
-	}
+	launch("mariadb", testserver.EnvMariaDB, func() (string, func() error, error) {
+		m, err := testserver.NewMariaDB()
+		if missing := new(testserver.MissingError); errors.As(err, &missing) && only == "" {
+			return "", func() error { return nil }, nil // few tests want it
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		return m.URL, m.Close, nil
+	})
 	if only == "kafka" { // whoever wants it says so: it needs Java
 		launch("kafka", testserver.EnvKafka, func() (string, func() error, error) {
 			k, err := testserver.NewKafka(testserver.KafkaOptions{})
@@ -147,7 +151,9 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 			err = errors.Join(err, s.err)
 			continue
 		}
-		env = append(env, s.env)
+		if s.env != "" {
+			env = append(env, s.env)
+		}
 		closers = append(closers, s.close)
 	}
 	stop = func() error {
