@@ -85,14 +85,40 @@ func (w *worker) returned(t *task, now time.Time, took time.Duration, how End) (
 	return lost, gone
 }
 
-// call runs the handler and makes an error of a panic.
+// call runs the handler and makes an error of a panic. The error is read here for the first time, because its
+// methods are the handler's, too: those of a nil pointer panic.
 func (w *worker) call(ctx context.Context, job penstock.Job) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &PanicError{Value: r, Stack: panicStack(debug.Stack())}
+			err = panicError(r, panicStack(debug.Stack()))
 		}
 	}()
-	return w.handle(ctx, job)
+	err = w.handle(ctx, job)
+	read(err)
+	return err
+}
+
+// read asks an error all that will be asked of it.
+func read(err error) {
+	if err == nil || errors.Is(err, ErrSettled) || errors.Is(err, ErrCancelled) {
+		return
+	}
+	penstock.IsPermanent(err)
+	penstock.RetryDelay(err)
+	SnoozeDelay(err)
+	_ = err.Error()
+}
+
+// panicError makes an error of what a handler panicked with: of a text, if it is an error that cannot be read.
+func panicError(value any, stack string) (e *PanicError) {
+	e = &PanicError{Value: value, Stack: stack}
+	defer func() {
+		if recover() != nil {
+			e = &PanicError{Value: fmt.Sprintf("%T, which panics when it is read", value), Stack: stack}
+		}
+	}()
+	read(e)
+	return e
 }
 
 // PanicError is the failure of a job whose handler panicked.

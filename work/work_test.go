@@ -118,6 +118,47 @@ func TestWorkVerdicts(t *testing.T) {
 	})
 }
 
+// unreadable is an error whose methods panic, as those of most nil pointers do.
+type unreadable struct{ text string }
+
+func (e *unreadable) Error() string     { return e.text }
+func (e *unreadable) Is(err error) bool { return err.Error() == e.text }
+
+// What cannot be read of a handler's error fails the job like a panic, and no other.
+func TestWorkErrorsThatPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(6)
+		_, stop := begin(t, q, func(_ context.Context, j penstock.Job) error {
+			var e *unreadable
+			switch string(j.Payload) {
+			case "j0":
+				return e
+			case "j1":
+				return penstock.Permanent(e)
+			case "j2":
+				return penstock.RetryAfter(e, time.Hour)
+			case "j3":
+				return fmt.Errorf("wrapped: %w", e)
+			case "j4":
+				panic(e)
+			}
+			return nil
+		}, work.Options{Concurrency: 1})
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		for i, r := range q.retried {
+			if !strings.HasPrefix(r, fmt.Sprintf("j%d after -1ns: panic: ", i)) {
+				t.Errorf("job %d failed with %q, want a panic", i, r)
+			}
+		}
+		if len(q.retried) != 5 || !slices.Equal(q.done, []string{"j5"}) {
+			t.Errorf("%d jobs failed and %q are done, want 5 and the last", len(q.retried), q.done)
+		}
+	})
+}
+
 func TestWorkSnoozesAndCancels(t *testing.T) {
 	for name, wrap := range map[string]func(*fakeQueue) work.Queue{
 		"Releaser":    func(q *fakeQueue) work.Queue { return releasing{q} },

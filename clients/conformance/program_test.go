@@ -274,10 +274,13 @@ func (w *remoteWorker) call(ctx context.Context, e conformance.Event) (err error
 	return w.handler(ctx, e.Tx, e.Job.Job())
 }
 
+// errUnreadable has the handler in the program throw what cannot be told.
+var errUnreadable = errors.New("unreadable")
+
 // outcomeOf says how a handler ended.
 func outcomeOf(err error) args {
-	if err == nil {
-		return args{"outcome": "done"}
+	if err == nil || err == errUnreadable {
+		return args{"outcome": map[error]string{nil: "done", errUnreadable: "unreadable"}[err]}
 	}
 	if after, ok := work.SnoozeDelay(err); ok {
 		return args{"outcome": "snooze", "after_ms": after.Milliseconds()}

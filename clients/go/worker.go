@@ -73,6 +73,9 @@ func (r *request) end() error {
 		return penstock.Permanent(reason)
 	case "cancelled":
 		return work.ErrCancelled
+	case "unreadable":
+		var none *conformance.Error
+		return none
 	}
 	return reason
 }

@@ -9,10 +9,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
+
+from .running import Run, Running
 
 ROOT = Path(__file__).resolve().parents[3]
 PENSTOCK = os.environ.get("PENSTOCK_BIN", str(ROOT / "bin" / "penstock"))
@@ -101,3 +104,24 @@ def until(condition: Callable[[], object], seconds: float = 60) -> object:
             raise AssertionError("it never came")
         time.sleep(0.01)
     return found
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def start(request: pytest.FixtureRequest, url: str) -> Iterator[Run]:
+    """Runs workers, of each kind."""
+    made: list[Running] = []
+
+    def make(queue: str, handler: Callable[..., object], *, db: Any = None, **options: Any) -> Running:
+        made.append(Running(request.param, db or url, queue, handler, False, options))
+        return made[-1]
+
+    yield make
+    for r in made:
+        r.join()
+        if r.error:
+            raise r.error
+
+
+def status(db: psycopg.Connection, queue: str) -> tuple[object, ...]:
+    """ready, running, delayed, waiting, dead"""
+    return rows(db, "select ready, running, delayed, waiting, dead from penstock.queue_status(%s)", queue)[0]

@@ -241,6 +241,7 @@ const ops: Record<string, (r: any) => unknown> = {
       dead_letter: () => deadLetter(reason ?? ''),
       cancelled: () => cancelled(reason ?? ''),
       error: () => { throw new Error(reason ?? '') },
+      unreadable: () => { throw Object.create(null) },
     }
     calls.get(call)?.end(verdicts[outcome]!)
     return null

@@ -193,11 +193,12 @@ class Worker {
   /** Runs the handler on one job and sees to it that its end is written down. */
   async work(task: Task) {
     const start = now()
-    let verdict: Verdict
+    let verdict: 'settled' | Outcome | undefined
     try {
-      verdict = await this.handler(task.job, task.abort.signal)
+      const returned = await this.handler(task.job, task.abort.signal)
+      verdict = returned === 'settled' || isOutcome(returned) ? returned : undefined
     } catch (err) {
-      verdict = isOutcome(err) ? err : new Outcome('retry', undefined, err instanceof Error ? err.stack ?? String(err) : String(err))
+      verdict = failureOf(err)
     }
     task.took = now() - start
     this.pace = Math.max(this.pace ? this.pace + (task.took - this.pace) / 8 : task.took, 0.001)
@@ -206,8 +207,8 @@ class Worker {
       this.settles = true
       return this.finish(task, 'settled')
     }
-    if (!isOutcome(verdict) || verdict.how === 'cancelled') { // and if the lease was lost, the database will say so
-      if (isOutcome(verdict)) task.end = 'cancelled'
+    if (!verdict || verdict.how === 'cancelled') { // and if the lease was lost, the database will say so
+      if (verdict) task.end = 'cancelled'
       task.done = now()
       this.acks.push(task)
       return this.acking.notify()
@@ -256,7 +257,15 @@ class Worker {
   /** Forgets a task whose end is durable. */
   finish(task: Task, end: End) {
     this.held.delete(task.job.lease)
-    this.o.onEnd(task.job, end, task.took)
+    this.ended(task, end, task.took)
+  }
+
+  ended(task: Task, end: End, ms: number) {
+    try {
+      this.o.onEnd(task.job, end, ms)
+    } catch (err) {
+      this.warn(task, `onEnd has failed: ${failureOf(err).reason}`)
+    }
   }
 
   /** Whether the next claim should carry what is done: not what came just now, unless a job of its key may wait for it, or the last claim brought none. */
@@ -372,7 +381,7 @@ class Worker {
     while (tasks.length && !this.over.signal.aborted) {
       try {
         await timely(this.queue.release(tasks.map(leaseOf)), callTimeout)
-        for (const task of tasks) this.o.onEnd(task.job, 'released', 0)
+        for (const task of tasks) this.ended(task, 'released', 0)
         return
       } catch (err) {
         if (this.permanent(err)) return
@@ -391,6 +400,15 @@ class Worker {
 
   warn(task: Task, what: string) {
     this.o.logger.warn(`penstock: queue ${this.queue.name}, job ${task.job.id}, attempt ${task.job.attempt}: ${what}`)
+  }
+}
+
+/** failureOf is what a handler has thrown, read once: what it is made of is the handler's, and may throw, too. */
+function failureOf(thrown: unknown): Outcome {
+  try {
+    return isOutcome(thrown) ? thrown : new Outcome('retry', undefined, thrown instanceof Error ? thrown.stack ?? String(thrown) : String(thrown))
+  } catch {
+    return new Outcome('retry', undefined, 'what the handler threw cannot be read')
   }
 }
 

@@ -77,7 +77,7 @@ class Desk:
         self.held: dict[int, Task] = {}
         self.queued: deque[Task] = deque()
         self.acks: list[Task] = []
-        self.failures: deque[tuple[Task, object]] = deque()
+        self.failures: deque[tuple[Task, object, str]] = deque()  # with the reason as text
         self.busy = 0
         self.writing = 0
         self.pace = 0.0  # how long a handler takes, about; 0 is not known
@@ -112,8 +112,8 @@ class Desk:
 
     def fail(self) -> Op[None]:
         """Writes down how an attempt ended that is not done."""
-        task, how = self.failures[0]
-        word, op = self.verdict(task, how)
+        task, how, reason = self.failures[0]
+        word, op = self.verdict(task, how, reason)
         try:
             answer: object = yield from op
         except LeaseLostError:
@@ -122,7 +122,7 @@ class Desk:
             self.refused(task, e)
             raise
         self.failures.popleft()
-        self.written(task, word, answer, how)
+        self.written(task, word, answer, reason)
 
     def extend(self) -> Op[list[Task]]:
         """Returns those whose handlers are to be aborted."""
@@ -217,30 +217,32 @@ class Desk:
             log.warning("the lease of job %d was lost while it ran; it may run elsewhere", task.job.id)
             self.finish(task, "lost")
         else:
-            self.failures.append((task, how))
+            self.failures.append((task, how, reason_of(how)))
 
-    def verdict(self, task: Task, how: object) -> tuple[str, Op[Any]]:
+    def verdict(self, task: Task, how: object, reason: str) -> tuple[str, Op[Any]]:
         """The statement that ends an attempt which is not done, and the word for it."""
-        q, lease, letters = self.queue, task.job.lease, ascii_only if task.ascii else str
+        q, lease = self.queue, task.job.lease
+        if task.ascii:
+            reason = reason.encode("ascii", errors="replace").decode("ascii")
         if isinstance(how, Snooze):
             return "snoozed", self.sql.release(q, [lease], how.after or 0)
         if isinstance(how, DeadLetter):
-            return "dead", self.sql.dead_letter(q, lease, letters(how.reason))
+            return "dead", self.sql.dead_letter(q, lease, reason)
         if isinstance(how, Retry):
-            return "failed", self.sql.retry(q, lease, how.after, letters(how.reason))
+            return "failed", self.sql.retry(q, lease, how.after, reason)
         if task.job.aborted:  # not the job's fault
             return "released", self.sql.release(q, [lease])
-        return "failed", self.sql.retry(q, lease, None, letters(reason_of(how)))
+        return "failed", self.sql.retry(q, lease, None, reason)
 
     def refused(self, task: Task, e: Exception) -> None:
         """Writing how an attempt ended has failed: where the database's encoding lacks letters of the reason, the next try does without them."""
         task.ascii = task.ascii or isinstance(e, UnicodeEncodeError) or sqlstate(e) == "22P05"
 
-    def written(self, task: Task, word: str, answer: object, how: object) -> None:
+    def written(self, task: Task, word: str, answer: object, reason: str) -> None:
         if word == "failed" and answer:
             word = "dead"
         if word in ("failed", "dead"):
-            log.warning("job %d %s in attempt %d: %s", task.job.id, word, task.job.attempt, reason_of(how))
+            log.warning("job %d %s in attempt %d: %s", task.job.id, word, task.job.attempt, reason)
         if word in ("released", "snoozed") and not answer:
             word = "lost"
         self.finish(task, word)
@@ -248,7 +250,10 @@ class Desk:
     def finish(self, task: Task, word: str) -> None:
         self.held.pop(task.job.lease, None)
         if self.o.observe:
-            self.o.observe(word, task.job, task.took)
+            try:
+                self.o.observe(word, task.job, task.took)
+            except Exception:
+                log.exception("observe has failed")
 
     # Leases
 
@@ -295,15 +300,16 @@ class Desk:
 
 
 def reason_of(how: object) -> str:
-    if isinstance(how, Outcome):
-        return how.reason or type(how).__name__
-    if isinstance(how, BaseException):
-        return f"{type(how).__name__}: {how}" if str(how) else type(how).__name__
-    return f"the handler returned {how!r}, which is no outcome"
-
-
-def ascii_only(reason: str) -> str:
-    return reason.encode("ascii", errors="replace").decode("ascii")
+    """What is kept with the job. The texts of a handler's exceptions are its code, too, and may raise."""
+    name = type(how).__name__
+    try:
+        if isinstance(how, Outcome):
+            return f"{how.reason or name}"
+        if isinstance(how, BaseException):
+            return f"{name}: {how}".removesuffix(": ")
+        return f"the handler returned {how!r}, which is no outcome"
+    except BaseException as e:
+        return f"{name}, whose text raises {type(e).__name__}"
 
 
 def permanent(e: BaseException) -> bool:

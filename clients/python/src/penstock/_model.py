@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -118,7 +120,10 @@ class Job:
         if self.aborted is None:
             self.aborted = cause
             for listener in list(self._listeners):
-                listener(cause)
+                try:
+                    listener(cause)
+                except Exception:  # it is the handler's, and the worker goes on
+                    logging.getLogger("penstock").exception("what job %d gave to on_abort has failed", self.id)
 
 
 class Aborted(Exception):  # noqa: N818 - it is no error of the handler's
@@ -129,8 +134,12 @@ class Outcome(Exception):  # noqa: N818 - outcomes are raised, or returned, and 
     """How a handler ends a job otherwise than by returning: raise one, or return it."""
 
     def __init__(self, after: float | timedelta | None = None, reason: str = ""):
+        if isinstance(after, timedelta):
+            after = after.total_seconds()
+        if after is not None and not (isinstance(after, (int, float)) and math.isfinite(after)):
+            raise FieldError("after", f"is {after!r}", "give seconds, or a timedelta")
         super().__init__(reason or type(self).__name__)
-        self.after = after.total_seconds() if isinstance(after, timedelta) else after
+        self.after = after
         self.reason = reason
 
 

@@ -277,6 +277,13 @@ class Call:
         self.said: queue.SimpleQueue[object] = queue.SimpleQueue()
 
 
+class Unreadable(Exception):  # noqa: N818
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
 def ends(o: Any) -> None:
     """What a handler does to end so."""
     if isinstance(o, BaseException):
@@ -295,6 +302,8 @@ def ends(o: Any) -> None:
         raise penstock.Cancelled(reason)
     if how == "error":
         raise RuntimeError(reason)
+    if how == "unreadable":
+        raise Unreadable
 
 
 class Program:

@@ -32,6 +32,7 @@ final class Desk {
         long done;
         End end = End.DONE; // once it is to be acked
         Throwable how; // once it is not
+        private String reason;
 
         Task(Job job, long until) {
             this.job = job;
@@ -47,8 +48,18 @@ final class Desk {
             }
         }
 
+        /** How it failed. The texts of what a handler throws are its code, too, and may throw. */
+        void failed(Throwable how) {
+            this.how = how;
+            try {
+                reason = how instanceof Outcome ? how.getMessage() : how.toString();
+            } catch (Throwable e) {
+                reason = how.getClass().getName() + ", whose text throws " + e.getClass().getName();
+            }
+        }
+
         String reason() {
-            return how instanceof Outcome ? how.getMessage() : how.toString();
+            return reason;
         }
 
         /** Writes down how an attempt ended that is not done. */
@@ -205,7 +216,7 @@ final class Desk {
             Worker.LOG.log(Level.WARNING, "the lease of {0} of queue {1} was lost while it ran; it may run elsewhere", task.job, queue);
             finish(task, End.LOST);
         } else {
-            task.how = how;
+            task.failed(how);
             failures.add(task);
         }
         if (!queued.isEmpty()) {
@@ -232,7 +243,7 @@ final class Desk {
         held.remove(task.job.lease());
         try {
             o.onEnd.accept(task.job, end);
-        } catch (RuntimeException e) {
+        } catch (Throwable e) {
             Worker.LOG.log(Level.WARNING, "onEnd failed", e);
         }
     }

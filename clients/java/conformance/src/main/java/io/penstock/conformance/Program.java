@@ -249,7 +249,18 @@ public final class Program {
             write(Map.of("event", "aborted", "worker", worker, "call", name, "cause", job.aborted().name().toLowerCase()));
             throw e;
         } catch (ExecutionException e) {
-            throw (Exception) e.getCause();
+            throw e.getCause() == UNREADABLE ? new Unreadable() : (Exception) e.getCause();
+        }
+    }
+
+    private static final Exception UNREADABLE = new Exception("stands for one that a future could not carry");
+
+    private static final class Unreadable extends Exception {
+        private static final long serialVersionUID = 1;
+
+        @Override
+        public String getMessage() {
+            throw new StackOverflowError();
         }
     }
 
@@ -266,6 +277,7 @@ public final class Program {
             case "snooze" -> call.complete(Outcome.snooze(after));
             case "dead_letter" -> call.complete(Outcome.deadLetter(reason));
             case "cancelled" -> call.complete(Outcome.cancelled());
+            case "unreadable" -> call.completeExceptionally(UNREADABLE);
             default -> call.completeExceptionally(new Exception(reason));
         }
         return null;

@@ -1,0 +1,70 @@
+"""What handlers return and raise, however odd it is, is the matter of their own jobs."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+import penstock
+
+from .conftest import status, until
+from .running import Run
+
+
+class Unreadable(Exception):  # noqa: N818
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+def test_what_cannot_be_told_fails_its_own_job(start: Run, db: psycopg.Connection, queue: str) -> None:
+    def handler(job: penstock.Job) -> object:
+        if job.text == "raised":
+            raise Unreadable
+        if job.text == "returned":
+            return Unreadable()
+        if job.text == "reason":
+            raise penstock.DeadLetter(Unreadable())  # type: ignore[arg-type]
+        if job.text == "exit":
+            raise SystemExit(3)
+        if job.text == "deep":
+            return handler(job)
+        return None
+
+    def observe(word: str, job: penstock.Job, _seconds: float) -> None:
+        ended.append((word, job.text))
+        raise Unreadable
+
+    ended: list[tuple[str, str]] = []
+    penstock.enqueue_many(db, queue, [penstock.NewJob(t) for t in ("raised", "returned", "reason", "exit", "deep", "good")])
+    running = start(queue, handler, concurrency=1, observe=observe)
+    until(lambda: len(ended) == 6)
+    running.join()
+    assert sorted(ended) == [("dead", "reason"), ("done", "good"), ("failed", "deep"), ("failed", "exit"), ("failed", "raised"), ("failed", "returned")]
+    assert status(db, queue) == (0, 0, 4, 0, 1)
+
+
+@pytest.mark.parametrize("after", ["soon", float("nan"), float("inf")])
+def test_a_time_that_is_none(after: object) -> None:
+    with pytest.raises(penstock.FieldError, match="after"):
+        penstock.Snooze(after)  # type: ignore[arg-type]
+
+
+def test_a_listener_that_raises(start: Run, db: psycopg.Connection, queue: str) -> None:
+    """What a handler gave to on_abort fails, and the worker stops as ever."""
+
+    def handler(job: penstock.Job) -> None:
+        def listener(_cause: str) -> None:
+            raise Unreadable
+
+        job.on_abort(listener)
+        job.on_abort(causes.append)
+        until(lambda: causes)
+
+    causes: list[str] = []
+    penstock.enqueue(db, queue, "x")
+    running = start(queue, handler, drain=0)
+    until(lambda: status(db, queue)[1])
+    running.join()
+    assert causes == ["stopping"]
