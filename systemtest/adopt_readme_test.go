@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // words cuts a line of shell as simple as those of the documentation, without its comment.
@@ -31,6 +32,7 @@ func words(line string) (all []string) {
 // The line of getting-started.md about a table that exists already delivers it: rows of every type
 // are in the queue that it names, and marked.
 func TestReadmeAdoptsATable(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile(gettingStarted)
 	if err != nil {
 		t.Fatal(err)
@@ -39,8 +41,7 @@ func TestReadmeAdoptsATable(t *testing.T) {
 	if line == nil {
 		t.Fatal("getting-started.md relays no adopted table")
 	}
-	url := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", url)
+	url := postgrestest.Database(t)
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // outboxMessages is the .NET table as its authors made it.
@@ -28,6 +29,7 @@ const outboxMessages = `create table outbox_messages (
 // Relays over an adopted table that are killed lose no row: each is delivered, and
 // marked only then, whether one reads them in order or several claim them.
 func TestKilledRelayOfAnAdoptedTable(t *testing.T) {
+	testseed.Soak(t)
 	t.Parallel()
 	for _, workers := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) { killAdopted(t, workers) })
@@ -74,8 +76,7 @@ type adoptedTable struct {
 
 func adoptTable(t *testing.T, workers int) *adoptedTable {
 	t.Helper()
-	a := &adoptedTable{t: t, url: testserver.Database(t, testserver.PostgresURL(t)), read: make(chan error, 1), arrived: map[string]int{}, changed: make(chan struct{}, 1)}
-	must(t, "migrate", "--database-url", a.url)
+	a := &adoptedTable{t: t, url: postgrestest.Database(t), read: make(chan error, 1), arrived: map[string]int{}, changed: make(chan struct{}, 1)}
 	var err error
 	if a.conn, err = pgx.Connect(t.Context(), a.url); err != nil {
 		t.Fatal(err)

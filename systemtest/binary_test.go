@@ -3,7 +3,6 @@ package systemtest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,11 +14,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
+// envBinary names a penstock that was built already.
+const envBinary = "PENSTOCK_TEST_BINARY"
+
 // binary is the penstock that all tests run.
 var binary string
+
+// buildExamples builds those programs of examples/ that tests run, once, and returns their folder.
+var buildExamples func() (string, error)
+
+// buildTo builds programs: without what a debugger reads, which takes half of the time.
+func buildTo(output string, packages ...string) error {
+	if out, err := exec.Command("go", append([]string{"build", "-ldflags", "-s -w", "-o", output}, packages...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("building %q: %w\n%s", packages, err, out)
+	}
+	return nil
+}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == natsNodeCommand {
@@ -36,13 +51,17 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "penstock")
-	build := exec.Command("go", "build", "-o", binary, "github.com/penstock/penstock/cmd/penstock")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building penstock:", err)
-		return 1
+	if binary = os.Getenv(envBinary); binary == "" {
+		binary = filepath.Join(dir, "penstock")
+		if err := buildTo(binary, "../cmd/penstock"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
+	buildExamples = sync.OnceValues(func() (string, error) {
+		programs := filepath.Join(dir, "examples") + string(filepath.Separator)
+		return programs, buildTo(programs, "../examples/orders", "../examples/service", "../examples/worker", "../examples/consumer")
+	})
 	return postgrestest.Run(m)
 }
 
@@ -225,38 +244,84 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// subscription is what status says about one.
-type subscription struct {
-	Subscription string
-	Backlog      int64
-	Settled      int64
-	Holder       string
+// inStore does something with the store at a URL in this process, because what the verbs print and refuse is what
+// cmd/penstock tests.
+func inStore(t testing.TB, url string, do func(ctx context.Context, s penstock.Store) error) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	store, err := config.OpenStore(ctx, url, "", nil)
+	if err == nil {
+		err = errors.Join(do(ctx, store), store.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
-// status reads the only subscription of an outbox; ok is false without one.
-func status(t testing.TB, databaseURL, outbox string) (s subscription, ok bool) {
+// withOutbox makes an outbox, and what a database needs for it.
+func withOutbox(t testing.TB, url, outbox string) {
 	t.Helper()
-	var all struct {
-		Outboxes []struct {
-			Outbox        string
-			Subscriptions []subscription
+	inStore(t, url, func(ctx context.Context, s penstock.Store) error {
+		return errors.Join(s.Migrate(ctx), s.CreateOutbox(ctx, outbox))
+	})
+}
+
+// ordersDatabase is a database of PostgreSQL with the outbox "orders".
+func ordersDatabase(t testing.TB) (url string) {
+	t.Helper()
+	url = postgrestest.Database(t)
+	withOutbox(t, url, "orders")
+	return url
+}
+
+func publish(t testing.TB, url, outbox, payload string) {
+	t.Helper()
+	inStore(t, url, func(ctx context.Context, s penstock.Store) error {
+		return s.Publish(ctx, outbox, penstock.Message{Topic: "t", Payload: []byte(payload)})
+	})
+}
+
+// subscriptionOf is the status of an outbox's subscription, of the first without a name. There may be none.
+func subscriptionOf(t testing.TB, url, outbox, name string) (found penstock.SubscriptionStatus, ok bool) {
+	t.Helper()
+	inStore(t, url, func(ctx context.Context, s penstock.Store) (err error) {
+		found, ok, err = look(ctx, s, outbox, name)
+		return err
+	})
+	return found, ok
+}
+
+func look(ctx context.Context, s penstock.Store, outbox, name string) (penstock.SubscriptionStatus, bool, error) {
+	all, err := s.Status(ctx)
+	for _, o := range all {
+		for _, s := range o.Subscriptions {
+			if o.Outbox == outbox && (name == "" || s.Subscription == name) {
+				return s, true, err
+			}
 		}
 	}
-	out := must(t, "status", outbox, "--json", "--database-url", databaseURL)
-	if err := json.Unmarshal([]byte(out), &all); err != nil {
-		t.Fatalf("status --json: %v: %s", err, out)
-	}
-	if len(all.Outboxes) != 1 || len(all.Outboxes[0].Subscriptions) == 0 {
-		return s, false
-	}
-	return all.Outboxes[0].Subscriptions[0], true
+	return penstock.SubscriptionStatus{}, false, err
+}
+
+// awaitSubscription waits until an outbox's subscription, the first without a name, is as wanted.
+func awaitSubscription(t testing.TB, url, outbox, name, what string, is func(penstock.SubscriptionStatus) bool) (found penstock.SubscriptionStatus) {
+	t.Helper()
+	inStore(t, url, func(ctx context.Context, s penstock.Store) error {
+		eventually(t, what, func() bool {
+			now, ok, err := look(ctx, s, outbox, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = now
+			return ok && is(now)
+		})
+		return nil
+	})
+	return found
 }
 
 // relayed waits until nothing is left to relay.
-func relayed(t testing.TB, databaseURL, outbox string) {
+func relayed(t testing.TB, url, outbox string) {
 	t.Helper()
-	eventually(t, "an empty backlog", func() bool {
-		s, ok := status(t, databaseURL, outbox)
-		return ok && s.Backlog == 0
-	})
+	awaitSubscription(t, url, outbox, "", "an empty backlog", func(s penstock.SubscriptionStatus) bool { return s.Backlog == 0 })
 }

@@ -17,33 +17,21 @@ import (
 
 // A part of what `make chaos` does for longer: see internal/lab/chaos.
 func TestChaos(t *testing.T) {
-	duration := time.Minute
-	if !testseed.Long() {
-		duration /= 2
-	}
-	if found := chaos(t, duration); len(found.Faults) < 5 {
+	if found := chaos(t, time.Minute); len(found.Faults) < 5 {
 		t.Errorf("few faults happened: %v", found.Faults)
 	}
 }
 
 // The same on plain tables, with sequences that hand out numbers in blocks.
 func TestChaosPortable(t *testing.T) {
-	duration := time.Minute
-	if !testseed.Long() {
-		duration /= 2
-	}
-	if found := chaos(t, duration, "-profile", "portable"); len(found.Faults) < 5 {
+	if found := chaos(t, time.Minute, "-profile", "portable"); len(found.Faults) < 5 {
 		t.Errorf("few faults happened: %v", found.Faults)
 	}
 }
 
 // The same in MariaDB, in MyRocks: the server is killed and started again with everything else.
 func TestChaosMySQL(t *testing.T) {
-	duration := time.Minute
-	if !testseed.Long() {
-		duration /= 2
-	}
-	if found := chaos(t, duration, "-store", "mysql"); len(found.Faults) < 5 {
+	if found := chaos(t, time.Minute, "-store", "mysql"); len(found.Faults) < 5 {
 		t.Errorf("few faults happened: %v", found.Faults)
 	}
 }
@@ -65,6 +53,7 @@ type chaosSummary struct {
 // chaos runs the program and wants it to find nothing, and to leave nothing.
 func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosSummary) {
 	t.Helper()
+	testseed.Soak(t)
 	t.Parallel() // it has servers of its own
 	seed := os.Getenv("PENSTOCK_SEED")
 	if seed == "" {
@@ -78,10 +67,8 @@ func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosS
 	}
 
 	program := filepath.Join(t.TempDir(), "chaos")
-	build := exec.Command("go", "build", "-o", program, "../internal/lab/chaos")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		t.Fatalf("building chaos: %v", err)
+	if err := buildTo(program, "../internal/lab/chaos"); err != nil {
+		t.Fatal(err)
 	}
 	// PostgreSQL runs as another user, which a folder of the test's would shut out.
 	temp, err := os.MkdirTemp("", "penstock-systemtest-")

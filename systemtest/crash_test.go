@@ -13,27 +13,29 @@ import (
 // and not yet noted arrives again.
 func TestKilledRelayPostgresToRabbitMQ(t *testing.T) {
 	t.Parallel()
-	killRelays(t, postgresLine(t, testseed.Steps(12_000), shortLease))
+	killRelays(t, postgresLine(t, 600*kills(), shortLease))
 }
 
 func TestKilledRelaySQLiteToNATS(t *testing.T) {
 	t.Parallel()
-	killRelays(t, sqliteLine(t, testseed.Steps(12_000), shortLease))
+	killRelays(t, sqliteLine(t, 600*kills(), shortLease))
 }
+
+// kills is how many relays are killed one after the other.
+func kills() int { return testseed.Steps(8) }
 
 // killRelays kills one relay after the other while business goes on. Where a
 // relay is killed is drawn at random: a number of arrivals after it began to
 // deliver, and some microseconds more, so that it is sometimes sending and
 // sometimes settling.
 func killRelays(t *testing.T, l *line) {
-	kills := testseed.Steps(8)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 
 	l.startReading()
 	committed := func() {}
-	for _, flights := range l.shares(kills) {
+	for _, flights := range l.shares(kills()) {
 		committed()
 		seen := l.count()
 		committed = l.startProducing(flights)
@@ -56,14 +58,15 @@ func killRelays(t *testing.T, l *line) {
 // A relay that is told to stop sends nothing that the next one will send again.
 func TestDrainedRelaySendsNothingTwice(t *testing.T) {
 	t.Parallel()
-	l := postgresLine(t, testseed.Steps(12_000), longLease)
+	drains := testseed.Steps(6)
+	l := postgresLine(t, 600*drains, longLease)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 
 	l.startReading()
 	committed := func() {}
-	for _, flights := range l.shares(testseed.Steps(6)) {
+	for _, flights := range l.shares(drains) {
 		committed()
 		seen := l.count()
 		committed = l.startProducing(flights)

@@ -24,7 +24,7 @@ import (
 func TestFlightsPostgresToRabbitMQ(t *testing.T) {
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	broker := testserver.RabbitMQURL(t)
-	flights := testseed.Steps(12_000)
+	flights := testseed.Steps(6_000)
 	checkDemo(t, flights, "--limit", fmt.Sprint(flights), "--database-url", database, "--sink", broker)
 	if left := schemas(t, database); len(left) != 0 {
 		t.Errorf("the demo left the schemas %v", left)
@@ -32,7 +32,7 @@ func TestFlightsPostgresToRabbitMQ(t *testing.T) {
 }
 
 func TestFlightsSQLiteToEmbeddedNATS(t *testing.T) {
-	flights := testseed.Steps(20_000)
+	flights := testseed.Steps(6_000)
 	checkDemo(t, flights, "--limit", fmt.Sprint(flights))
 }
 
@@ -42,7 +42,7 @@ func TestFlightsSQLiteToNATSElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Shutdown(context.Background()) })
-	checkDemo(t, 3_000, "--limit", "3000", "--sink", server.ClientURL())
+	checkDemo(t, 500, "--limit", "500", "--sink", server.ClientURL())
 }
 
 func TestHalfYearPostgresToRabbitMQ(t *testing.T) {
@@ -58,6 +58,7 @@ func TestHalfYearSQLiteToEmbeddedNATS(t *testing.T) {
 // halfYear is not in the repository; nothing is missing where it is not given,
 // because the same runs on the embedded sample.
 func halfYear(t *testing.T) string {
+	testseed.Soak(t)
 	file := os.Getenv("PENSTOCK_FLIGHTS")
 	if file == "" {
 		t.Skip("PENSTOCK_FLIGHTS does not name the half-year file")
@@ -115,7 +116,7 @@ func checkDemo(t *testing.T, flights int, flags ...string) {
 func TestDemoKeeps(t *testing.T) {
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	broker := testserver.RabbitMQURL(t)
-	out := must(t, "demo", "--keep", "--limit", "200", "--database-url", database, "--sink", broker)
+	out := must(t, "demo", "--keep", "--limit", "100", "--database-url", database, "--sink", broker)
 	left := schemas(t, database)
 	if len(left) != 2 {
 		t.Fatalf("it left the schemas %v, want Penstock's and the airline's; it says %s", left, out)
@@ -172,7 +173,7 @@ func TestDemoWithoutItsBroker(t *testing.T) {
 
 func TestDemoOnASharedSQLiteFile(t *testing.T) {
 	file := t.TempDir() + "/shop.db"
-	must(t, "demo", "--limit", "500", "--database-url", "sqlite:"+file)
+	must(t, "demo", "--limit", "100", "--database-url", "sqlite:"+file)
 	if out := must(t, "outbox", "list", "--database-url", "sqlite:"+file); out != "" {
 		t.Errorf("it left the outbox %s", out)
 	}

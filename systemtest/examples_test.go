@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -16,13 +17,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // shop makes the database that the examples share.
 func shop(t *testing.T, database string) {
 	t.Helper()
-	must(t, "migrate", "--database-url", database)
+	inStore(t, database, func(ctx context.Context, s penstock.Store) error { return s.Migrate(ctx) })
 	setup, err := os.ReadFile("../examples/shop.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -47,11 +51,18 @@ func inFolder(t *testing.T, folder string, args ...string) {
 	}
 }
 
-// startExample builds and starts the program of a folder of examples.
-func startExample(t *testing.T, folder string, env ...string) *process {
+// startExample starts a program of examples/.
+func startExample(t *testing.T, name string, env ...string) *process {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "example")
-	inFolder(t, filepath.Join("../examples", folder), "build", "-o", program, ".")
+	programs, err := buildExamples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startProgram(t, programs+name, env...)
+}
+
+func startProgram(t *testing.T, program string, env ...string) *process {
+	t.Helper()
 	cmd := exec.Command(program)
 	cmd.Env = env
 	return startCommand(t, cmd)
@@ -60,7 +71,8 @@ func startExample(t *testing.T, folder string, env ...string) *process {
 // An order that is placed at the service is mailed about by the worker and invoiced by the consumer, once, and each of
 // them ends when it is told to.
 func TestExamples(t *testing.T) {
-	database, broker := testserver.Database(t, testserver.PostgresURL(t)), testserver.RabbitMQURL(t)
+	t.Parallel()
+	database, broker := postgrestest.Database(t), testserver.RabbitMQURL(t)
 	shop(t, database)
 	connection, err := amqp.Dial(broker)
 	if err != nil {
@@ -132,7 +144,8 @@ func post(t *testing.T, url, body string) (status int) {
 // Each example of an ORM writes an order and its message. They are a module of their own, whose dependencies come
 // through the Go proxy.
 func TestExamplesOfORMs(t *testing.T) {
-	t.Parallel() // most of it is compiling
+	testseed.Soak(t) // make lint compiles them
+	t.Parallel()     // most of it is compiling
 	if ci, _ := strconv.ParseBool(os.Getenv("CI")); !ci {
 		cmd := exec.CommandContext(t.Context(), "go", "mod", "download")
 		cmd.Dir = "../examples/orms"
@@ -141,11 +154,13 @@ func TestExamplesOfORMs(t *testing.T) {
 		}
 	}
 	inFolder(t, "../examples/orms", "generate", "./...")
+	programs := t.TempDir()
+	inFolder(t, "../examples/orms", "build", "-o", programs, "./sql", "./sqlx", "./gorm", "./bun", "./ent")
 	for _, name := range []string{"sql", "sqlx", "gorm", "bun", "ent"} {
 		t.Run(name, func(t *testing.T) {
-			database := testserver.Database(t, testserver.PostgresURL(t))
+			database := postgrestest.Database(t)
 			shop(t, database)
-			if o := startExample(t, "orms/"+name, "PENSTOCK_DATABASE_URL="+database).wait(); o.code != 0 {
+			if o := startProgram(t, filepath.Join(programs, name), "PENSTOCK_DATABASE_URL="+database).wait(); o.code != 0 {
 				t.Fatalf("it ends with %d: %s", o.code, o.stderr)
 			}
 			if n := count(t, database, `select count(*) from shop_order o join penstock.orders m

@@ -1,7 +1,6 @@
 package systemtest
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testserver"
 )
@@ -18,6 +18,7 @@ import (
 // Subscriptions of one outbox do not wait for each other: while one sink is dead,
 // or takes messages and never confirms them, the other gets everything.
 func TestFanOutIsIsolated(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		upset func(*tcpproxy.Proxy)
@@ -26,17 +27,16 @@ func TestFanOutIsIsolated(t *testing.T) {
 		{"stalled", func(p *tcpproxy.Proxy) { p.Stall(tcpproxy.ToClient) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			const messages = 5_000 // more than fit in flight
-			database := testserver.Database(t, testserver.PostgresURL(t))
+			t.Parallel()
+			const messages = 1_000 // more than fit in flight
+			database := ordersDatabase(t)
 			broker := testserver.RabbitMQURL(t)
-			must(t, "migrate", "--database-url", database)
-			must(t, "outbox", "create", "orders", "--database-url", database)
 			proxy, throughProxy := through(t, broker)
 			well, broken := queueFor(t, broker), queueFor(t, broker)
 			config := filepath.Join(t.TempDir(), "penstock.yaml")
 			content := fmt.Sprintf(`
 database_url: %q
-relay: {max_in_flight: 500}
+relay: {max_in_flight: 100}
 subscriptions:
   - {name: well, outbox: orders, sink: {rabbitmq: {url: %q, routing_key: %s}}}
   - {name: broken, outbox: orders, sink: {rabbitmq: {url: %q, routing_key: %s}}}
@@ -53,14 +53,13 @@ subscriptions:
 			c.upset(proxy)
 			publishKeyed(t, database, "meanwhile", messages)
 			eventually(t, "the sink that works got everything", func() bool { return queueLength(t, broker, well) == 10+messages })
-			eventually(t, "and has it settled", func() bool { return subscriptionOf(t, database, "orders", "well").Backlog == 0 })
-			if s := subscriptionOf(t, database, "orders", "broken"); s.Settled > 10 {
+			awaitSubscription(t, database, "orders", "well", "and has it settled", func(s penstock.SubscriptionStatus) bool { return s.Backlog == 0 })
+			if s, _ := subscriptionOf(t, database, "orders", "broken"); s.Settled > 10 {
 				t.Errorf("the broken sink's subscription has settled %d messages, of which it can have confirmed 10", s.Settled)
 			}
 
 			proxy.Resume()
-			eventually(t, "the other one catches up", func() bool {
-				s := subscriptionOf(t, database, "orders", "broken")
+			awaitSubscription(t, database, "orders", "broken", "the other one catches up", func(s penstock.SubscriptionStatus) bool {
 				return s.Backlog == 0 && s.Settled == 10+messages
 			})
 			if n := queueLength(t, broker, broken); n < 10+messages {
@@ -103,22 +102,4 @@ func queueFor(t *testing.T, broker string) string {
 func publishKeyed(t *testing.T, database, topic string, n int) {
 	t.Helper()
 	execSQL(t, database, fmt.Sprintf("insert into penstock.orders (key, topic, payload) select 'k' || i %% 100, '%s', int4send(i) from generate_series(1, %d) i", topic, n))
-}
-
-// subscriptionOf is what status says of one of an outbox's subscriptions.
-func subscriptionOf(t testing.TB, database, outbox, name string) subscription {
-	t.Helper()
-	var all struct {
-		Outboxes []struct{ Subscriptions []subscription }
-	}
-	out := must(t, "status", outbox, "--json", "--database-url", database)
-	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all.Outboxes) != 1 {
-		t.Fatalf("status --json: %v: %s", err, out)
-	}
-	for _, s := range all.Outboxes[0].Subscriptions {
-		if s.Subscription == name {
-			return s
-		}
-	}
-	return subscription{}
 }

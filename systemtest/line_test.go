@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/nats/embedded"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // line is the main job with its parts apart: business transactions in this
@@ -53,7 +54,7 @@ const (
 )
 
 func postgresLine(t testing.TB, flights int, lease time.Duration) *line {
-	database := testserver.Database(t, testserver.PostgresURL(t))
+	database := postgrestest.Database(t)
 	l := newLine(t, database, testserver.RabbitMQURL(t), flights, lease)
 	l.airline = postgresAirline(t, database)
 	return l
@@ -93,8 +94,7 @@ func newLine(t testing.TB, database, sinkURL string, flights int, lease time.Dur
 	}
 	l := &line{t: t, database: database, outbox: outbox, flights: sample, read: make(chan error, 1)}
 	l.arrived = sync.NewCond(&l.mu)
-	must(t, "migrate", "--database-url", database)
-	must(t, "outbox", "create", outbox, "--database-url", database)
+	withOutbox(t, database, outbox)
 
 	l.queue = fmt.Sprintf("penstock_test_%08x", rand.Uint32())
 	if l.broker, err = config.ReadBack(sinkURL, "", l.queue); err != nil {

@@ -38,6 +38,7 @@ import (
 // snapshot come, in order per key. All databases go on publishing, to one stream that drops the
 // ids that it has seen: no id of a message is given to another one.
 func TestLiveDump(t *testing.T) {
+	testseed.Soak(t)
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	source := testserver.StartPostgres(t)
@@ -260,7 +261,7 @@ func (b *business) settle() {
 	b.t.Helper()
 	for _, s := range []string{"stream", b.name + " anew"} {
 		eventually(b.t, b.name+" has relayed to "+s, func() bool {
-			sub := subscriptionOf(b.t, b.url, "orders", s)
+			sub, _ := subscriptionOf(b.t, b.url, "orders", s)
 			return sub.Holder != "" && sub.Backlog == 0
 		})
 	}

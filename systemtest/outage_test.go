@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // through puts a proxy in front of the server in rawURL.
@@ -26,14 +27,12 @@ func through(t testing.TB, rawURL string) (*tcpproxy.Proxy, string) {
 
 func TestDatabaseDownAtStart(t *testing.T) {
 	t.Parallel()
-	direct := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", direct)
-	must(t, "outbox", "create", "orders", "--database-url", direct)
-	must(t, "publish", "orders", "--topic", "t", "--payload", "hello", "--database-url", direct)
+	direct := ordersDatabase(t)
+	publish(t, direct, "orders", "hello")
 
 	proxy, database := through(t, direct)
 	proxy.Refuse()
-	for _, verb := range []string{"status", "migrate", "outbox list", "publish orders --topic t", "tail orders", "demo --limit 1"} {
+	for _, verb := range []string{"status", "demo --limit 1"} {
 		o := pen(t, append(strings.Fields(verb), "--database-url", database)...)
 		if o.code != 4 || !strings.HasPrefix(o.stderr, "penstock: ") || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "reachable?") {
 			t.Errorf("%s: exit code %d, stderr %q", verb, o.code, o.stderr)
@@ -52,17 +51,15 @@ func TestDatabaseDownAtStart(t *testing.T) {
 
 func TestDatabaseLostWhileRelaying(t *testing.T) {
 	t.Parallel()
-	direct := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", direct)
-	must(t, "outbox", "create", "orders", "--database-url", direct)
+	direct := ordersDatabase(t)
 	proxy, database := through(t, direct)
 
 	relay := start(t, "relay", "--outbox", "orders", "--sink", "stdout", "--database-url", database)
-	must(t, "publish", "orders", "--payload", "before", "--database-url", direct)
+	publish(t, direct, "orders", "before")
 	relay.await("the first message", func() bool { return strings.Contains(relay.stdout.String(), "before") })
 	proxy.Refuse()
 	relay.says("level=WARN")
-	must(t, "publish", "orders", "--payload", "meanwhile", "--database-url", direct)
+	publish(t, direct, "orders", "meanwhile")
 	proxy.Resume()
 	relay.await("the second message", func() bool { return strings.Contains(relay.stdout.String(), "meanwhile") })
 	relay.signal(syscall.SIGTERM)
@@ -73,7 +70,7 @@ func TestDatabaseLostWhileRelaying(t *testing.T) {
 
 func TestBrokerDownAtStart(t *testing.T) {
 	t.Parallel()
-	l := postgresLine(t, testseed.Steps(8_000), longLease)
+	l := postgresLine(t, testseed.Steps(2_000), longLease)
 	proxy, sink := through(t, l.broker.SinkURL())
 	proxy.Refuse()
 	l.startReading()
@@ -81,7 +78,7 @@ func TestBrokerDownAtStart(t *testing.T) {
 
 	relay := start(t, "relay", "--outbox", l.outbox, "--database-url", l.database, "--sink", sink)
 	relay.says("level=WARN")
-	if s, ok := status(t, l.database, l.outbox); ok && s.Settled != 0 {
+	if s, ok := subscriptionOf(t, l.database, l.outbox, ""); ok && s.Settled != 0 {
 		t.Errorf("%d messages are settled while the broker is down", s.Settled)
 	}
 	proxy.Resume()
@@ -96,8 +93,9 @@ func TestBrokerDownAtStart(t *testing.T) {
 // A RabbitMQ that dies in the middle keeps what it has confirmed, and the relay
 // brings the rest when it is back.
 func TestBrokerKilledWhileRelaying(t *testing.T) {
+	testseed.Soak(t)
 	t.Parallel()
-	database := testserver.Database(t, testserver.PostgresURL(t))
+	database := postgrestest.Database(t)
 	server := testserver.StartRabbitMQ(t)
 	l := newLine(t, database, server.URL, testseed.Steps(6_000), longLease)
 	l.airline = postgresAirline(t, database)
@@ -123,10 +121,8 @@ func TestBrokerKilledWhileRelaying(t *testing.T) {
 // a second signal ends it at once.
 func TestStoppingWhileTheBrokerIsDown(t *testing.T) {
 	t.Parallel()
-	database := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", database)
-	must(t, "outbox", "create", "orders", "--database-url", database)
-	must(t, "publish", "orders", "--topic", "t", "--database-url", database)
+	database := ordersDatabase(t)
+	publish(t, database, "orders", "")
 	proxy, sink := through(t, testserver.RabbitMQURL(t))
 	proxy.Refuse()
 
@@ -139,7 +135,7 @@ func TestStoppingWhileTheBrokerIsDown(t *testing.T) {
 	if o := relay.wait(); o.code != 0 && o.code != 130 {
 		t.Errorf("exit code %d", o.code)
 	}
-	if s, ok := status(t, database, "orders"); !ok || s.Backlog != 1 || s.Settled != 0 {
+	if s, ok := subscriptionOf(t, database, "orders", ""); !ok || s.Backlog != 1 || s.Settled != 0 {
 		t.Errorf("the message is not waiting: %+v", s)
 	}
 }
@@ -151,10 +147,10 @@ func TestHurrying(t *testing.T) {
 	l := postgresLine(t, 1, longLease)
 	proxy, sink := through(t, l.broker.SinkURL())
 	relay := start(t, "relay", "--outbox", l.outbox, "--database-url", l.database, "--sink", sink)
-	must(t, "publish", l.outbox, "--topic", "answered", "--database-url", l.database)
+	publish(t, l.database, l.outbox, "answered")
 	relayed(t, l.database, l.outbox)
 	proxy.Stall(tcpproxy.ToClient)
-	must(t, "publish", l.outbox, "--topic", "unanswered", "--database-url", l.database)
+	publish(t, l.database, l.outbox, "unanswered")
 	eventually(t, "both messages in their queue", func() bool { return queueLength(t, testserver.RabbitMQURL(t), l.queue) == 2 })
 
 	relay.signal(syscall.SIGTERM)
@@ -164,7 +160,7 @@ func TestHurrying(t *testing.T) {
 	if o := relay.wait(); o.code != 130 || !strings.Contains(o.stderr, "hurrying") {
 		t.Errorf("exit code %d", o.code)
 	}
-	if s, ok := status(t, l.database, l.outbox); !ok || s.Backlog != 1 {
+	if s, ok := subscriptionOf(t, l.database, l.outbox, ""); !ok || s.Backlog != 1 {
 		t.Errorf("the message without a confirmation is not waiting: %+v", s)
 	}
 }

@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,8 +13,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -21,7 +22,7 @@ import (
 // when its lease ends.
 func TestKilledWorkerPostgres(t *testing.T) {
 	t.Parallel()
-	database := testserver.Database(t, testserver.PostgresURL(t))
+	database := postgrestest.Database(t)
 	store, err := postgres.Open(t.Context(), database, postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -43,14 +44,18 @@ func TestKilledWorkerSQLite(t *testing.T) {
 
 const jobsQueue = "jobs"
 
-func killWorkers(t *testing.T, database string, store penstock.QueueStore) {
+func killWorkers(t *testing.T, database string, store interface {
+	penstock.Store
+	penstock.QueueStore
+}) {
 	const keys = 25
-	kills, jobs := testseed.Steps(5), testseed.Steps(500)
+	kills, jobs := testseed.Steps(5), testseed.Steps(240)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
-	must(t, "migrate", "--database-url", database)
-	must(t, "queue", "create", jobsQueue, "--database-url", database)
+	if err := errors.Join(store.Migrate(t.Context()), store.CreateQueue(t.Context(), jobsQueue, penstock.FIFO)); err != nil {
+		t.Fatal(err)
+	}
 	batch := make([]penstock.NewJob, jobs)
 	for i := range batch {
 		if i%2 == 0 {

@@ -66,10 +66,9 @@ func TestGettingStartedWithQueues(t *testing.T) {
 // The statements of getting-started.md run as they stand, but for the leases: those a job got are
 // put in the place of the page's.
 func TestGettingStartedStatements(t *testing.T) {
-	database := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", database)
-	must(t, "outbox", "create", "orders", "--database-url", database)
-	must(t, "queue", "create", "emails", "--database-url", database)
+	t.Parallel()
+	database := ordersDatabase(t)
+	execSQL(t, database, "select penstock.create_queue('emails')")
 	conn, err := pgx.Connect(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)
@@ -137,10 +136,9 @@ func TestGettingStartedStatements(t *testing.T) {
 
 // The README's producer and consumer run as they stand: its statements, and its program, which is examples/orders.
 func TestReadme(t *testing.T) {
-	database := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", database)
-	must(t, "outbox", "create", "orders", "--database-url", database)
-	must(t, "queue", "create", "emails", "--database-url", database)
+	t.Parallel()
+	database := ordersDatabase(t)
+	execSQL(t, database, "select penstock.create_queue('emails')")
 	conn, err := pgx.Connect(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)
@@ -158,11 +156,11 @@ func TestReadme(t *testing.T) {
 	if block := docsBlocks(t, readme, "Produce and consume", "go")[0]; strings.TrimSpace(string(source)) != strings.TrimSpace(block) {
 		t.Error("the README's program is not examples/orders/main.go")
 	}
-	program := filepath.Join(t.TempDir(), "orders")
-	if out, err := exec.Command("go", "build", "-o", program, "../examples/orders").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	programs, err := buildExamples()
+	if err != nil {
+		t.Fatal(err)
 	}
-	cmd := exec.Command(program)
+	cmd := exec.Command(programs + "orders")
 	cmd.Env = append(os.Environ(), "PENSTOCK_DATABASE_URL="+database)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -11,14 +12,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
 // refused runs penstock and wants one line on stderr, with the next step in it.
-func refused(t *testing.T, code int, next string, args ...string) {
+func refused(t *testing.T, code int, next string, args ...string) (o outcome) {
 	t.Helper()
-	o := pen(t, args...)
+	o = pen(t, args...)
 	lines := strings.Split(strings.TrimSpace(o.stderr), "\n")
 	last := lines[len(lines)-1]
 	if args[0] != "relay" && len(lines) != 1 {
@@ -27,6 +29,7 @@ func refused(t *testing.T, code int, next string, args ...string) {
 	if o.code != code || !strings.HasPrefix(last, "penstock: ") || !strings.Contains(last, next) {
 		t.Errorf("penstock %q: exit code %d, stderr %q; want %d and %q", args, o.code, o.stderr, code, next)
 	}
+	return o
 }
 
 // verbs that need a migrated database, and the right to use it.
@@ -39,20 +42,13 @@ func eachVerb(t *testing.T, code int, next, database string) {
 	}
 }
 
-func TestNotMigrated(t *testing.T) {
-	eachVerb(t, 4, "penstock migrate", testserver.Database(t, testserver.PostgresURL(t)))
-	eachVerb(t, 4, "penstock migrate", "sqlite:"+filepath.Join(t.TempDir(), "new.db"))
-}
-
 func TestNewerSchema(t *testing.T) {
-	database := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", database)
-	must(t, "outbox", "create", "orders", "--database-url", database)
+	t.Parallel()
+	database := ordersDatabase(t)
 	execSQL(t, database, "insert into penstock._migration (version_id, is_applied) values (99999, true)")
 
 	file := filepath.Join(t.TempDir(), "newer.db")
-	must(t, "migrate", "--database-url", "sqlite:"+file)
-	must(t, "outbox", "create", "orders", "--database-url", "sqlite:"+file)
+	withOutbox(t, "sqlite:"+file, "orders")
 	onFile(t, file, "insert into penstock_schema (version_id, is_applied) values (99999, true)")
 
 	for _, database := range []string{database, "sqlite:" + file} {
@@ -80,6 +76,7 @@ func onFile(t *testing.T, file, statement string) {
 }
 
 func TestWrongPassword(t *testing.T) {
+	t.Parallel()
 	server := testserver.StartPostgres(t)
 	execSQL(t, server.URL, "create role "+testserver.PasswordRole+" login password 'right'")
 	u, err := url.Parse(server.URL)
@@ -90,18 +87,15 @@ func TestWrongPassword(t *testing.T) {
 	u.User = url.UserPassword(testserver.PasswordRole, wrong)
 	for _, verb := range append(verbs, "migrate", "demo --limit 1") {
 		args := append(strings.Fields(verb), "--database-url", u.String())
-		refused(t, 4, "password", args...)
-		if o := pen(t, args...); strings.Contains(o.stdout+o.stderr, wrong) {
+		if o := refused(t, 4, "password", args...); strings.Contains(o.stdout+o.stderr, wrong) {
 			t.Errorf("%s shows the password: %s", verb, o.stderr)
 		}
 	}
 }
 
 func TestNoPermission(t *testing.T) {
-	database := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", database)
-	must(t, "outbox", "create", "orders", "--database-url", database)
-
+	t.Parallel()
+	database := ordersDatabase(t)
 	role := fmt.Sprintf("penstock_test_%08x", rand.Uint32())
 	execSQL(t, database, fmt.Sprintf("create role %s login password 'p'", role))
 	t.Cleanup(func() { execSQL(t, database, fmt.Sprintf("drop owned by %s; drop role %s", role, role)) })
@@ -131,10 +125,10 @@ func TestNoPermission(t *testing.T) {
 // A disk that is full is an error with its next step; what was published before
 // is all there, and the file works again with room.
 func TestFullDiskOnSQLite(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	database := "sqlite:" + filepath.Join(dir, "full.db")
-	must(t, "migrate", "--database-url", database)
-	must(t, "outbox", "create", "orders", "--database-url", database)
+	withOutbox(t, database, "orders")
 
 	// A limit on the size of files stands in for the disk, in KiB.
 	limited := exec.Command("bash", "-c", `ulimit -f 2048; exec "$0" "$@"`, binary,
@@ -160,7 +154,8 @@ func TestFullDiskOnSQLite(t *testing.T) {
 
 // What a relay cannot wait for ends it at the start.
 func TestRelayOfNoOutbox(t *testing.T) {
+	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
-	must(t, "migrate", "--database-url", database)
+	inStore(t, database, func(ctx context.Context, s penstock.Store) error { return s.Migrate(ctx) })
 	refused(t, 1, "penstock outbox", "relay", "--outbox", "nothing", "--sink", "discard", "--database-url", database)
 }

@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -31,8 +32,7 @@ func TestSlowEndpoint(t *testing.T) {
 }
 
 func slowPostgres(t testing.TB) (string, penstock.Store) {
-	url := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", url)
+	url := postgrestest.Database(t)
 	store, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,6 @@ func slowPostgres(t testing.TB) (string, penstock.Store) {
 func slowSQLite(t testing.TB) (string, penstock.Store) {
 	path := filepath.Join(t.TempDir(), "app.db")
 	url := "sqlite:" + path
-	must(t, "migrate", "--database-url", url)
 	store, err := sqlite.Open(t.Context(), path, sqlite.Options{BusyTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +54,9 @@ func slowSQLite(t testing.TB) (string, penstock.Store) {
 
 func stopSlowly(t *testing.T, database string, store penstock.Store, keys int) {
 	const messages, step = 90, 13
-	must(t, "outbox", "create", "orders", "--database-url", database)
+	if err := errors.Join(store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders")); err != nil {
+		t.Fatal(err)
+	}
 	for i := range messages {
 		m := penstock.Message{ID: fmt.Sprint("m", i), Key: fmt.Sprint("key", i%keys), Topic: "t"}
 		if err := store.Publish(t.Context(), "orders", m); err != nil {
@@ -73,10 +74,8 @@ func stopSlowly(t *testing.T, database string, store penstock.Store, keys int) {
 		e.allow(step)
 		eventually(t, "the endpoint has answered what it may", e.closed)
 		if round%2 == 0 {
-			eventually(t, "what was delivered is settled, though the rest of its batch is not", func() bool {
-				s, ok := status(t, database, "orders")
-				return ok && s.Settled == int64(e.count())
-			})
+			awaitSubscription(t, database, "orders", "", "what was delivered is settled, though the rest of its batch is not",
+				func(s penstock.SubscriptionStatus) bool { return s.Settled == int64(e.count()) })
 			p.kill()
 			eventually(t, "the endpoint has seen that nobody waits for its answers", e.idle)
 			continue

@@ -1,37 +1,24 @@
 package systemtest
 
 import (
-	"encoding/json"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
-// held is what status says about the lease of the only subscription.
-type held struct {
-	Holder      string    `json:"holder"`
-	HolderSince time.Time `json:"holder_since"`
-	LeaseUntil  time.Time `json:"lease_until"`
-	Epoch       int64     `json:"epoch"`
-	Settled     int64     `json:"settled"`
-}
+// held is the status of the only subscription.
+type held = penstock.SubscriptionStatus
 
-// leaseOf waits until somebody has the lease: on a busy machine it may have ended before it was renewed.
-func leaseOf(t testing.TB, l *line) (h held) {
-	t.Helper()
-	eventually(t, "a relay has the lease", func() bool {
-		var all struct {
-			Outboxes []struct{ Subscriptions []held }
-		}
-		out := must(t, "status", l.outbox, "--json", "--database-url", l.database)
-		if err := json.Unmarshal([]byte(out), &all); err != nil || len(all.Outboxes) != 1 || len(all.Outboxes[0].Subscriptions) != 1 {
-			t.Fatalf("status --json: %v: %s", err, out)
-		}
-		h = all.Outboxes[0].Subscriptions[0]
-		return h.Holder != ""
+// holder waits until a relay has the lease, one of that name if it is given: on a busy machine a lease may have ended
+// before it was renewed.
+func (l *line) holder(name string) held {
+	l.t.Helper()
+	return awaitSubscription(l.t, l.database, l.outbox, "", "a relay has the lease", func(s held) bool {
+		return s.Holder != "" && (name == "" || s.Holder == name)
 	})
-	return h
 }
 
 // named starts a relay that status shows under the name.
@@ -61,15 +48,15 @@ func pair(t *testing.T, l *line) (first, second *process) {
 
 // After kill -9 the other relay takes over without being told, and not before the lease has ended.
 func TestTakeoverAfterKill(t *testing.T) {
-	l := postgresLine(t, 2_000, 3*time.Second)
+	t.Parallel()
+	l := postgresLine(t, 600, 3*time.Second)
 	l.startReading()
 	first, second := pair(t, l)
 	committed := l.startProducing(l.flights)
 	l.awaitArrivals(100)
-	before, killed := leaseOf(t, l), time.Now()
+	before, killed := l.holder(""), time.Now()
 	first.kill()
-	eventually(t, "the second relay has the lease", func() bool { return leaseOf(t, l).Holder == "second" })
-	now := leaseOf(t, l)
+	now := l.holder("second")
 	t.Logf("the lease is 3 s; it took %s", now.HolderSince.Sub(killed))
 	checkTaken(t, before, now)
 	committed()
@@ -82,18 +69,18 @@ func TestTakeoverAfterKill(t *testing.T) {
 // A relay that ends in order gives its lease back: the other one does not wait
 // until it would have ended.
 func TestTakeoverAfterStop(t *testing.T) {
-	l := postgresLine(t, 2_000, longLease)
+	t.Parallel()
+	l := postgresLine(t, 600, longLease)
 	l.startReading()
 	first, second := pair(t, l)
 	committed := l.startProducing(l.flights)
 	l.awaitArrivals(100)
-	before := leaseOf(t, l)
+	before := l.holder("")
 	first.signal(syscall.SIGTERM)
 	if o := first.wait(); o.code != 0 {
 		t.Fatalf("the first relay ended with %d: %s", o.code, first.stderr.tail())
 	}
-	eventually(t, "the second relay has the lease", func() bool { return leaseOf(t, l).Holder == "second" })
-	after := leaseOf(t, l)
+	after := l.holder("second")
 	if !after.HolderSince.Before(before.LeaseUntil) {
 		t.Errorf("the second relay has the lease since %s; the first one's would have ended at %s anyway", after.HolderSince, before.LeaseUntil)
 	}
@@ -112,7 +99,8 @@ func TestTakeoverAfterStop(t *testing.T) {
 // A relay that was stopped for longer than its lease finds, when it goes on, that
 // it can no longer move the cursor, and stands by.
 func TestPausedRelayIsFenced(t *testing.T) {
-	l := postgresLine(t, 6_000, shortLease)
+	t.Parallel()
+	l := postgresLine(t, 900, shortLease)
 	l.startReading()
 	shares := l.shares(3)
 	first, second := pair(t, l)
@@ -122,7 +110,7 @@ func TestPausedRelayIsFenced(t *testing.T) {
 	first.signal(syscall.SIGSTOP)
 	committed()
 	relayed(t, l.database, l.outbox) // by the second
-	before := leaseOf(t, l)          // which may lose it, too, on a busy machine, but not before it has ended
+	before := l.holder("")           // which may lose it, too, on a busy machine, but not before it has ended
 	if before.Holder != "second" {
 		t.Fatalf("%q has the lease", before.Holder)
 	}
@@ -134,7 +122,7 @@ func TestPausedRelayIsFenced(t *testing.T) {
 	})
 	committed()
 	relayed(t, l.database, l.outbox)
-	after := leaseOf(t, l)
+	after := l.holder("")
 	checkTaken(t, before, after)
 	if after.Settled < before.Settled {
 		t.Errorf("%d were settled before the paused relay went on, %d are", before.Settled, after.Settled)
@@ -145,7 +133,7 @@ func TestPausedRelayIsFenced(t *testing.T) {
 	second.kill()
 	committed()
 	relayed(t, l.database, l.outbox)
-	if now := leaseOf(t, l); now.Holder != "first" || now.Epoch <= before.Epoch {
+	if now := l.holder(""); now.Holder != "first" || now.Epoch <= before.Epoch {
 		t.Errorf("after the second was killed the lease is %+v", now)
 	}
 	first.signal(syscall.SIGTERM)

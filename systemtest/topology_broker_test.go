@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testserver"
 )
@@ -20,10 +21,7 @@ import (
 // newOrders is a database with an outbox "orders" and a ledger.
 func newOrders(t testing.TB) *ledger {
 	t.Helper()
-	database := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", database)
-	must(t, "outbox", "create", "orders", "--database-url", database)
-	return newLedger(t, database, "orders")
+	return newLedger(t, ordersDatabase(t), "orders")
 }
 
 // relay relays the ledger's messages with settings as in penstock.yaml.
@@ -50,7 +48,7 @@ func (l *ledger) end(relay *process) {
 // Of several RabbitMQ hosts in the URL the relay finds one that answers, at the start
 // and whenever its own goes away.
 func TestTopologyRabbitMQHosts(t *testing.T) {
-	t.Parallel()
+	topology(t)
 	l := newOrders(t)
 	broker := testserver.RabbitMQURL(t)
 	queue := queueFor(t, broker)
@@ -80,7 +78,7 @@ func TestTopologyRabbitMQCluster(t *testing.T) {
 	if !longForm() {
 		t.Skip("in make test-topologies: three nodes take long to start")
 	}
-	t.Parallel()
+	topology(t)
 	l := newOrders(t)
 	nodes := testserver.StartRabbitMQCluster(t, 3)
 	var hosts []string
@@ -100,11 +98,8 @@ func TestTopologyRabbitMQCluster(t *testing.T) {
 	relay := l.relay("retry_max: 1s", "amqp://guest:guest@"+strings.Join(hosts, ",")+"/?routing_key="+queue)
 	flows := func() {
 		t.Helper()
-		s, _ := status(t, l.database, l.outbox)
-		eventually(t, "messages flow", func() bool {
-			now, ok := status(t, l.database, l.outbox)
-			return ok && now.Settled > s.Settled+50
-		})
+		s, _ := subscriptionOf(t, l.database, l.outbox, "")
+		awaitSubscription(t, l.database, l.outbox, "", "messages flow", func(now penstock.SubscriptionStatus) bool { return now.Settled > s.Settled+50 })
 	}
 	stop := l.keepWriting("entry", 2)
 	for round := range 6 {
@@ -146,7 +141,7 @@ func declareQuorum(broker, name string) error {
 // timeout, however long a Send may take, gives its lease back, and has settled nothing
 // that RabbitMQ does not have.
 func TestTopologyRabbitMQBlocked(t *testing.T) {
-	t.Parallel()
+	topology(t)
 	l := newOrders(t)
 	broker := testserver.StartRabbitMQ(t)
 	queue := queueFor(t, broker.URL)
@@ -185,7 +180,7 @@ func TestTopologyRabbitMQBlocked(t *testing.T) {
 // A stream that is full is a broker that takes nothing, not a message that is bad: no
 // attempt is spent, and all is delivered in order once there is room.
 func TestTopologyFullStream(t *testing.T) {
-	t.Parallel()
+	topology(t)
 	for _, kind := range []string{"server", "embedded"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -224,7 +219,7 @@ func TestTopologyFullStream(t *testing.T) {
 			l.write("entry", entries)
 			eventually(t, "the stream is full", func() bool { return stream.messages(t) == room })
 			relay.says("level=WARN")
-			s, _ := status(t, l.database, l.outbox)
+			s, _ := subscriptionOf(t, l.database, l.outbox, "")
 			t.Logf("while it is full: %+v", s)
 			limit(stream, -1)
 			eventually(t, "all messages are there", func() bool { return stream.messages(t) == uint64(entries) })
@@ -243,7 +238,7 @@ func TestTopologyFullStream(t *testing.T) {
 
 // Three NATS servers keep a stream. Whichever leads it is killed, again and again.
 func TestTopologyNATSCluster(t *testing.T) {
-	t.Parallel()
+	topology(t)
 	l := newOrders(t)
 	cluster := startNATSCluster(t)
 	relay := l.relay("retry_max: 1s", cluster.url+"?subject=orders")
@@ -286,7 +281,7 @@ func TestTopologyKafkaCluster(t *testing.T) {
 	if !testserver.HasKafka() {
 		t.Skip("there is no Apache Kafka: make test-topologies fetches it")
 	}
-	t.Parallel()
+	topology(t)
 	l := newOrders(t)
 	brokers := testserver.StartKafkaCluster(t, 3)
 	var hosts []string

@@ -30,7 +30,7 @@ func latin1Database(t testing.TB) string {
 // What a key and a text are does not depend on how the database stores text or talks to
 // clients: no two keys become one, and none stops the others.
 func TestTopologyEncodings(t *testing.T) {
-	t.Parallel()
+	topology(t)
 	for _, c := range []struct {
 		name     string
 		database func(testing.TB) string
@@ -113,7 +113,7 @@ func execWith(t testing.TB, database, sql string, args ...any) {
 // Settings that change what a text in SQL means, or what a client sees, change nothing
 // of what Penstock makes and does.
 func TestTopologySettings(t *testing.T) {
-	t.Parallel()
+	topology(t)
 	for name, value := range map[string]string{
 		"standard_conforming_strings": "off",
 		"backslash_quote":             "off",

@@ -18,7 +18,7 @@ import (
 // an inbox, and by one that keeps their order: no id of a message that was delivered is given to another one. Nor does the
 // number of a lease come again, so that a worker of before ends no job of another.
 func TestTopologyLostWAL(t *testing.T) {
-	t.Parallel()
+	topology(t)
 	cluster := startCluster(t)
 	for _, args := range [][]string{{"migrate"}, {"outbox", "create", "orders"}, {"queue", "create", "jobs"}} {
 		must(t, append(args, "--database-url", cluster.url)...)
@@ -97,7 +97,7 @@ subscriptions:
 	}
 	stream.read(t, l, "stream")
 	for _, s := range []string{"stream", "inbox"} {
-		if sub := subscriptionOf(t, cluster.url, "orders", s); sub.Backlog != 0 {
+		if sub, _ := subscriptionOf(t, cluster.url, "orders", s); sub.Backlog != 0 {
 			t.Errorf("%s has a backlog of %d", s, sub.Backlog)
 		}
 	}

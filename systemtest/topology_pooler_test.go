@@ -151,7 +151,7 @@ func worksOrSays(t testing.TB, args ...string) (worked bool) {
 // migrate through a pooler makes what it makes in its schema and nothing in others, and
 // leaves no lock and no setting behind; nor do the other commands.
 func TestTopologyPoolerCommands(t *testing.T) {
-	t.Parallel()
+	topology(t)
 	p := startPooled(t)
 	for round := range times(1, 5) {
 		direct, through := p.database(t)
@@ -200,11 +200,10 @@ func TestTopologyPoolerCommands(t *testing.T) {
 // given out before are then given out again, and the relay's own connection to the
 // pooler outlives it. Or the relay says at the start that it cannot work there.
 func TestTopologyPoolerCrashes(t *testing.T) {
-	t.Parallel()
+	topology(t)
 	p := startPooled(t, "wal_writer_delay = 1s", "synchronous_commit = off") // what a crash takes back is about that long
 	direct, through := p.database(t)
-	must(t, "migrate", "--database-url", direct)
-	must(t, "outbox", "create", "orders", "--database-url", direct)
+	withOutbox(t, direct, "orders")
 	l := newLedger(t, direct, "orders")
 	l.database = through // producers may use any pooler
 	broker := testserver.RabbitMQURL(t)

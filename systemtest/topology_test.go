@@ -7,12 +7,23 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 // Tests that begin with TestTopology run Penstock where people run it: behind
 // poolers, in clusters, with a standby, on a full disk. Each counts what was lost,
-// duplicated and out of order. make test runs a quick form of those whose servers are
+// duplicated and out of order. make soak runs a quick form of those whose servers are
 // there.
+
+// topology marks such a test.
+func topology(t *testing.T) {
+	t.Helper()
+	if !longForm() {
+		testseed.Soak(t)
+	}
+	t.Parallel()
+}
 
 // envTopologies asks for the long form.
 const envTopologies = "PENSTOCK_TOPOLOGIES"

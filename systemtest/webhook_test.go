@@ -20,7 +20,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -28,6 +27,7 @@ import (
 // message arrives, signed, in order per key; the one that is refused for good is a
 // dead letter.
 func TestKilledRelayToAWebhook(t *testing.T) {
+	testseed.Soak(t)
 	t.Parallel()
 	const messages, keys, kills = 600, 12, 3
 	const refused = 77
@@ -35,9 +35,7 @@ func TestKilledRelayToAWebhook(t *testing.T) {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	hook := newEndpoint(t, random.Uint64(), refused)
 
-	database := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", database)
-	must(t, "outbox", "create", "orders", "--database-url", database)
+	database := ordersDatabase(t)
 	config := filepath.Join(t.TempDir(), "penstock.yaml")
 	content := fmt.Sprintf(`
 database_url: %q
@@ -74,8 +72,7 @@ subscriptions:
 	}
 	last := start(t, "relay", "--config", config)
 	relayed(t, database, "orders")
-	eventually(t, "nothing is parked, and one is dead", func() bool {
-		s := subscriptionOf(t, database, "orders", "partner")
+	awaitSubscription(t, database, "orders", "partner", "nothing is parked, and one is dead", func(s penstock.SubscriptionStatus) bool {
 		return s.Backlog == 0 && hook.count() == messages-1
 	})
 	last.signal(syscall.SIGTERM)
