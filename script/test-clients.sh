@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 script/install-servers.sh
 export PENSTOCK_TEST_DATA="${PENSTOCK_TEST_DATA-$(script/memory.sh)}"
 withservers=$PWD/bin/withservers
-export PENSTOCK_ROUNDS=${PENSTOCK_ROUNDS:-1} # all of the suites, of which make test has a part that the seed draws
+export PENSTOCK_ROUNDS=${PENSTOCK_ROUNDS:-1} # all of the suites, of which make test has what a client can get wrong
 if ((!$#)); then
 	go build -o bin/penstock ./cmd/penstock
 	for client in ${PENSTOCK_CLIENTS:-$(cd clients && ls)}; do

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
@@ -34,9 +35,10 @@ type language struct {
 	Failed  int    `json:"failed"`
 	LeftOut string `json:"left_out,omitempty"`
 
-	build sync.Once
-	wrong string
-	mu    sync.Mutex
+	build   sync.Once
+	wrong   string
+	mu      sync.Mutex
+	program *program
 }
 
 var languages []*language
@@ -55,6 +57,9 @@ func TestMain(m *testing.M) {
 	}
 	code := postgrestest.Run(m)
 	for _, l := range languages {
+		if l.program != nil {
+			l.program.kill()
+		}
 		if line, err := json.Marshal(l); err == nil && (l.Passed+l.Failed > 0 || l.LeftOut != "") {
 			fmt.Println(string(line))
 		}
@@ -114,10 +119,22 @@ type goal struct {
 	store *remoteStore
 }
 
-// each runs a test for each language with a program of its own.
+// each runs a test for each language, with a database of its own, and the program that all tests share.
 func each(t *testing.T, run func(g *goal, l *language)) {
 	t.Parallel()
-	for _, l := range languages {
+	for _, l := range tested() {
+		t.Run(l.Name, func(t *testing.T) {
+			t.Parallel()
+			l.count(t)
+			run(newGoal(t, l.shared(t)), l)
+		})
+	}
+}
+
+// eachAlone has a program for each test, which ends it.
+func eachAlone(t *testing.T, run func(g *goal, l *language)) {
+	t.Parallel()
+	for _, l := range tested() {
 		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
 			l.ready(t)
@@ -125,6 +142,27 @@ func each(t *testing.T, run func(g *goal, l *language)) {
 			run(newGoal(t, start(t, l.Name)), l)
 		})
 	}
+}
+
+// tested are the languages that each test is about: all in the long form, else all but Go, whose client is the store that
+// passes its own suites. Its program still meets the others in TestRescue and TestKeysAcrossLanguages.
+func tested() []*language {
+	if testseed.Long() {
+		return languages
+	}
+	return slices.DeleteFunc(slices.Clone(languages), func(l *language) bool { return l.Name == "go" })
+}
+
+// shared is the program of a language that lives as long as the tests: starting one costs more than most of them.
+func (l *language) shared(t testing.TB) *program {
+	t.Helper()
+	l.ready(t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.program == nil {
+		l.program = launch(t, l.Name)
+	}
+	return l.program
 }
 
 func newGoal(t testing.TB, p *program) *goal {
@@ -138,17 +176,21 @@ func goalOn(t testing.TB, p *program, url string) *goal {
 	t.Cleanup(cancel)
 	g := &goal{TB: t, ctx: ctx, url: url}
 	g.store = &remoteStore{Store: openStore(t, g.url), c: p.open(t, g.url)}
+	t.Cleanup(func() {
+		if said := p.said.String(); t.Failed() && said != "" {
+			t.Logf("the last that %s wrote to standard error:\n%s", p.hello.Language, said)
+		}
+	})
 	return g
 }
 
 // The parts of the suite of queues that are about producing and working.
 func TestQueues(t *testing.T) {
 	t.Parallel()
-	for _, l := range languages {
+	for _, l := range tested() {
 		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
-			l.ready(t)
-			p := start(t, l.Name)
+			p := l.shared(t)
 			queuetest.Run(t, queuetest.Harness{
 				OpenCreated: func(t testing.TB, order penstock.QueueOrder) queuetest.Instance {
 					l.count(t)
@@ -189,11 +231,10 @@ func queueInstance(t testing.TB, p *program, order penstock.QueueOrder) queuetes
 // The parts of the suite of outboxes that are about producing.
 func TestOutboxes(t *testing.T) {
 	t.Parallel()
-	for _, l := range languages {
+	for _, l := range tested() {
 		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
-			l.ready(t)
-			p := start(t, l.Name)
+			p := l.shared(t)
 			open := func(t testing.TB) storetest.Instance {
 				l.count(t)
 				g := goalOn(t, p, postgrestest.Holding(t, "outbox", postgres.Options{}, func(ctx context.Context, s *postgres.Store) error {

@@ -110,7 +110,7 @@ var buildGo = sync.OnceValue(func() error { return exec.Command("../go/conforman
 
 // A program of Go is killed with its jobs, and the language does them; and the other way round.
 func TestRescue(t *testing.T) {
-	each(t, func(g *goal, l *language) {
+	eachAlone(t, func(g *goal, l *language) {
 		rescue := func(victim *program, from remoteQueue, by penstock.Queue) {
 			g.enqueue("a", "b", "c")
 			var begun, done seen
@@ -158,8 +158,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 	var all []*goal
 	for _, l := range languages {
 		t.Run(l.Name, func(t2 *testing.T) { // builds it, or says why not
-			l.ready(t2)
-			p := start(t, l.Name)
+			p := l.shared(t2)
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			t.Cleanup(cancel)
 			all = append(all, &goal{TB: t, ctx: ctx, url: url, store: &remoteStore{Store: store, c: p.open(t, url)}})

@@ -67,6 +67,14 @@ func (w *tail) String() string {
 // start runs the program of a language until the test ends.
 func start(t testing.TB, language string) *program {
 	t.Helper()
+	p := launch(t, language)
+	t.Cleanup(p.kill)
+	return p
+}
+
+// launch runs it until it is killed.
+func launch(t testing.TB, language string) *program {
+	t.Helper()
 	p := &program{cmd: exec.Command(filepath.Join("..", language, "conformance.sh")), ended: make(chan struct{}),
 		waiting: map[int64]chan answer{}, workers: map[string]*remoteWorker{}, early: map[string][]conformance.Event{}}
 	p.cmd.Stderr = &p.said
@@ -78,13 +86,6 @@ func start(t testing.TB, language string) *program {
 	p.in = in
 	must(t, p.cmd.Start())
 	go p.read(out)
-	t.Cleanup(func() {
-		_ = in.Close()
-		p.kill()
-		if t.Failed() && p.said.String() != "" {
-			t.Logf("%s wrote to standard error:\n%s", language, p.said.String())
-		}
-	})
 	must(t, p.call(t.Context(), "hello", nil, &p.hello))
 	if len(p.hello.Kinds) == 0 || p.hello.Language != language {
 		t.Fatalf("%s said hello as %+v, want its language and kinds", language, p.hello)
@@ -93,6 +94,7 @@ func start(t testing.TB, language string) *program {
 }
 
 func (p *program) kill() {
+	_ = p.in.Close()
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.ended
 }

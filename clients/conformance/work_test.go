@@ -14,7 +14,7 @@ import (
 
 // At SIGTERM a program begins nothing more, gives back what it has not begun, lets its handlers end, and exits with 0.
 func TestSIGTERM(t *testing.T) {
-	each(t, func(g *goal, l *language) {
+	eachAlone(t, func(g *goal, l *language) {
 		q := g.queue()
 		g.enqueue("a", "b", "c", "d", "e")
 		release := make(chan struct{})
