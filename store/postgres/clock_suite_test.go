@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,16 +37,12 @@ func restless(t *testing.T) *testserver.Postgres {
 	return server
 }
 
-// inTime skips cases that measure times by the clock and, but for the long form of random tests,
-// all that are not about what a clock must have no part in.
-func inTime(t testing.TB, groups ...string) {
+// inTime skips cases that measure times by the clock.
+func inTime(t testing.TB) {
 	for _, c := range []string{"/Part/OfLinesOfOne", "/Replay/ByTime", "/Status/Lease", "/Retry/Backoff", "/Schedule/SkipsADuplicate"} {
 		if strings.HasSuffix(t.Name(), c) {
 			t.Skip("it measures time by the clock")
 		}
-	}
-	if !testseed.Long() && !slices.ContainsFunc(groups, func(g string) bool { return strings.Contains(t.Name(), "/"+g+"/") }) {
-		t.Skip("with PENSTOCK_ROUNDS=1")
 	}
 }
 
@@ -56,7 +51,7 @@ func TestStoreWithARestlessClock(t *testing.T) {
 	server := restless(t)
 	migrated := postgrestest.OnServer(server.URL)
 	open := func(t testing.TB, database func(testing.TB) string) storetest.Instance {
-		inTime(t, "Visibility", "Order", "Settle", "Reclaim")
+		inTime(t)
 		return openInstance(t, database(t), small)
 	}
 	storetest.Run(t, storetest.Harness{
@@ -74,7 +69,7 @@ func TestQueueWithARestlessClock(t *testing.T) {
 	migrated := postgrestest.OnServer(restless(t).URL)
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
-			inTime(t, "Tx", "Order", "Key", "Reclaim")
+			inTime(t)
 			return queueInstanceOn(t, migrated(t), small)
 		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},

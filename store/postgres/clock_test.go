@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // clocked is a fixture on a server whose clock the test sets.
@@ -15,12 +16,24 @@ type clocked struct {
 	server *testserver.Postgres
 }
 
-func newClocked(t *testing.T) *clocked {
+// TestWhenTheClockIsSet has one server for all of them, in turn: to make one takes longer than they do.
+func TestWhenTheClockIsSet(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgresWithClock(t)
-	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
-	f.Exec("select penstock.create_queue('q'), penstock.create_inbox('billing')")
-	return &clocked{&inboxFixture{fixture: f, inbox: postgres.NewInbox("", "billing")}, server}
+	migrated := postgrestest.OnServer(server.URL)
+	for name, test := range map[string]func(*testing.T, *clocked){
+		"queue": queueWhenTheClockIsSet, "schedule": scheduleWhenTheClockIsSet, "parked": parkedWhenTheClockIsSet, "inbox": inboxWhenTheClockIsSet,
+		"done jobs": doneJobsWhenTheClockIsSet, "lease given back": leaseGivenBackBeforeTheClockIsSet,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := server.SetClock(0); err != nil {
+				t.Fatal(err)
+			}
+			f := fixtureOn(t, migrated(t), postgres.Options{})
+			f.Exec("select penstock.create_queue('q'), penstock.create_inbox('billing')")
+			test(t, &clocked{&inboxFixture{fixture: f, inbox: postgres.NewInbox("", "billing")}, server})
+		})
+	}
 }
 
 func (c *clocked) set(offset time.Duration) {
@@ -30,8 +43,7 @@ func (c *clocked) set(offset time.Duration) {
 
 // Workers that only use SQL do the maintenance of their queue whatever the clock has shown before:
 // leases end and delayed jobs come.
-func TestQueueWhenTheClockIsSet(t *testing.T) {
-	c := newClocked(t)
+func queueWhenTheClockIsSet(t *testing.T, c *clocked) {
 	const year = 365 * 24 * time.Hour
 	for _, offset := range []time.Duration{0, -time.Hour, year, -2 * time.Second, -3 * time.Second} {
 		c.set(offset)
@@ -57,8 +69,7 @@ func TestQueueWhenTheClockIsSet(t *testing.T) {
 }
 
 // A schedule that ran while the clock was far ahead goes on when that is corrected.
-func TestScheduleWhenTheClockIsSet(t *testing.T) {
-	c := newClocked(t)
+func scheduleWhenTheClockIsSet(_ *testing.T, c *clocked) {
 	c.set(30 * 24 * time.Hour)
 	c.Exec("select penstock.schedule('q', 's', '0 0 * * *', 'x'), penstock.maintain_queue('q')")
 	c.set(0)
@@ -70,8 +81,7 @@ func TestScheduleWhenTheClockIsSet(t *testing.T) {
 
 // A message that is parked after the clock was set back is due by the new time, and one that is
 // being delivered meanwhile does not come a second time.
-func TestParkedWhenTheClockIsSet(t *testing.T) {
-	c := newClocked(t)
+func parkedWhenTheClockIsSet(t *testing.T, c *clocked) {
 	src := c.subscribe()
 	park := func(b penstock.Batch, in time.Duration) {
 		verdicts := make([]penstock.Verdict, len(b.Messages))
@@ -114,8 +124,7 @@ func TestParkedWhenTheClockIsSet(t *testing.T) {
 }
 
 // An inbox keeps turning, and hands over what it holds, after its clock was far ahead.
-func TestInboxWhenTheClockIsSet(t *testing.T) {
-	c := newClocked(t)
+func inboxWhenTheClockIsSet(_ *testing.T, c *clocked) {
 	c.set(365 * 24 * time.Hour)
 	c.Exec("select penstock.maintain_inbox('billing')")
 	c.receive(arrival("k", "1", ""), time.Hour)
@@ -134,8 +143,7 @@ func TestInboxWhenTheClockIsSet(t *testing.T) {
 }
 
 // History is listed whole, and none of it is kept for longer than is wanted, though the clock was ahead for a while.
-func TestDoneJobsWhenTheClockIsSet(t *testing.T) {
-	c := newClocked(t)
+func doneJobsWhenTheClockIsSet(t *testing.T, c *clocked) {
 	day, least := 24*time.Hour, int64(penstock.MinKeepDoneBytes)
 	c.Must(c.store.SetQueue(c.Ctx, "q", penstock.QueueSettings{KeepDone: &day, KeepDoneBytes: &least}))
 	slot := func() int64 { return c.Number(`select pg_sequence_last_value('penstock."_q.done_turn"') % 8`) }

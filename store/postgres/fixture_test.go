@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -21,7 +22,19 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB, opts postgres.Options) *fixture {
-	return fixtureOn(t, postgrestest.Database(t), opts)
+	if opts.Schema != "" {
+		return fixtureOn(t, postgrestest.Database(t), opts)
+	}
+	return holding(t, fmt.Sprintf("orders %+v", opts), opts, opts, func(context.Context, *postgres.Store) error { return nil })
+}
+
+// holding is a fixture with what more makes in a store of the options made, beside the outbox, once for
+// all tests: to make an outbox or a queue takes longer than many a test.
+func holding(t testing.TB, name string, opts, made postgres.Options, more func(context.Context, *postgres.Store) error) *fixture {
+	url := postgrestest.Holding(t, name, made, func(ctx context.Context, s *postgres.Store) error {
+		return errors.Join(s.CreateOutbox(ctx, "orders"), more(ctx, s))
+	})
+	return &fixture{DB: postgrestest.On(t, url), store: openStore(t, url, opts)}
 }
 
 // fixtureOn is a fixture in a database that may not have been migrated.

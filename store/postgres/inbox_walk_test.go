@@ -58,7 +58,7 @@ func TestInboxUnderRandomUse(t *testing.T) {
 		conn := f.Connect()
 		r := testseed.New(t.Name(), w)
 		workers.Go(func() {
-			for n := range 250 * testseed.Rounds() {
+			for n := range testseed.Steps(250) {
 				f.receiveAtRandom(t, conn, r, model, n)
 			}
 		})

@@ -9,8 +9,7 @@ import (
 
 // What a relay gave back when it was stopped, the next one takes at once, whatever the clock
 // has shown before.
-func TestLeaseGivenBackBeforeTheClockIsSet(t *testing.T) {
-	c := newClocked(t)
+func leaseGivenBackBeforeTheClockIsSet(_ *testing.T, c *clocked) {
 	for _, offset := range []time.Duration{0, -time.Hour, -2 * time.Hour} {
 		c.set(offset)
 		src, err := c.store.Subscribe(c.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -70,7 +71,7 @@ func newNeighbours(t *testing.T) *neighbours {
 	f.Exec("select penstock.inbox_in_order($1, 'known', 'known held ' || i, 'known missing ' || i, null, $2, wait => '1 day') from generate_series(1, 2) i", inbox, secret)
 	f.Exec("select penstock.inbox_discard($1, '{known held 1}')", inbox)
 
-	n := &neighbours{fixture: f, calls: 16}
+	n := &neighbours{fixture: f, calls: testseed.Steps(16)}
 	id := func(table, of, name string) int64 {
 		return f.Number(fmt.Sprintf("select id from penstock.%s where %s = $1", table, of), name)
 	}

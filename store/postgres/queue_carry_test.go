@@ -22,16 +22,12 @@ func TestWalkWhileJobsAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	seed := testseed.Seed()
 	t.Logf("PENSTOCK_SEED=%d", seed)
-	for _, ordering := range []string{"fifo", "lifo"} {
-		for _, isolation := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead} {
-			t.Run(fmt.Sprintf("%s, %s", ordering, isolation), func(t *testing.T) {
-				t.Parallel()
-				w := &carryWalk{fixture: newFixture(t, postgres.Options{}), isolation: isolation, seed: seed,
-					enqueued: map[int]bool{}, taken: map[int]int{}}
-				w.Exec("select penstock.create_queue('q', $1, 4, 65536)", ordering)
-				w.run(ordering == "lifo")
-			})
-		}
+	for ordering, isolation := range map[string]pgx.TxIsoLevel{"fifo": pgx.ReadCommitted, "lifo": pgx.RepeatableRead} {
+		t.Run(fmt.Sprintf("%s, %s", ordering, isolation), func(t *testing.T) {
+			t.Parallel()
+			w := &carryWalk{fixture: newJobs(t, ordering), isolation: isolation, seed: seed, enqueued: map[int]bool{}, taken: map[int]int{}}
+			w.run(ordering == "lifo")
+		})
 	}
 }
 

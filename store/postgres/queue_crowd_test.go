@@ -19,6 +19,7 @@ import (
 // every job once, one of a key at a time, and without a deadlock. How many locks were
 // waited for is reported.
 func TestTwoHundredWorkers(t *testing.T) {
+	testseed.Soak(t)
 	t.Parallel()
 	const workers, keys = 200, 40
 	jobs := testseed.Steps(2000)

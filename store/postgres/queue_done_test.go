@@ -245,11 +245,11 @@ func TestDoneJobsAreTruncated(t *testing.T) {
 	least := int64(penstock.MinKeepDoneBytes)
 	f.Must(f.store.SetQueue(f.Ctx, "jobs", penstock.QueueSettings{KeepDoneBytes: &least}))
 	var last int64
-	for range 60 {
+	for range 15 {
 		f.enqueue(slices.Repeat(texts("x"), 500)...)
 		jobs := f.claim("w", 500, nil)
-		for i := 0; i < len(jobs); i += 5 {
-			f.Must(f.queue.(penstock.Reporter).Report(f.Ctx, jobs[i].Lease, []byte(`"`+strings.Repeat("r", 1500)+`"`)))
+		for i := 0; i < len(jobs); i += 25 {
+			f.Must(f.queue.(penstock.Reporter).Report(f.Ctx, jobs[i].Lease, []byte(`"`+strings.Repeat("r", 12_000)+`"`)))
 		}
 		f.ack(jobs...)
 		last = jobs[len(jobs)-1].ID

@@ -1,12 +1,13 @@
 package postgres_test
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // jobsFixture is a database of the test's own with one queue, "jobs".
@@ -16,7 +17,10 @@ type jobsFixture struct {
 }
 
 func newJobsFixture(t testing.TB, order penstock.QueueOrder) *jobsFixture {
-	return jobsFixtureOn(t, postgrestest.Database(t), order)
+	f := holding(t, fmt.Sprint("jobs ", order), postgres.Options{}, postgres.Options{}, func(ctx context.Context, s *postgres.Store) error {
+		return s.CreateQueue(ctx, "jobs", order)
+	})
+	return &jobsFixture{fixture: f, queue: f.store.Queue("jobs")}
 }
 
 func jobsFixtureOn(t testing.TB, url string, order penstock.QueueOrder) *jobsFixture {

@@ -14,15 +14,15 @@ func TestLateCommitIsTakenNext(t *testing.T) {
 		t.Run(fmt.Sprintf("few=%t", few), func(t *testing.T) {
 			t.Parallel()
 			f := newQueueFixture(t)
-			n := 1_500
+			n := 300
 			if few {
 				n = 2
 			}
 			late := f.Connect()
 			tx := f.begin(late)
 			f.enqueue(late, "fifo", 1, n)
-			f.enqueue(f.Conn, "fifo", 10_001, 16_000)
-			for range 3_000 {
+			f.enqueue(f.Conn, "fifo", 10_001, 11_000)
+			for range 500 {
 				if got := f.take(f.Conn, "fifo", 1); len(got) != 1 || got[0] < 10_000 {
 					t.Fatalf("got %v before the commit", got)
 				}
@@ -31,8 +31,8 @@ func TestLateCommitIsTakenNext(t *testing.T) {
 			f.later("fifo")
 			f.wantTake("fifo", 2, 1, 2)
 			all := f.takeAll("fifo")
-			if len(all) != n-2+3_000 || !slices.IsSorted(all) {
-				t.Errorf("got %d jobs after that, sorted: %t; want %d", len(all), slices.IsSorted(all), n-2+3_000)
+			if len(all) != n-2+500 || !slices.IsSorted(all) {
+				t.Errorf("got %d jobs after that, sorted: %t; want %d", len(all), slices.IsSorted(all), n-2+500)
 			}
 		})
 	}

@@ -17,17 +17,17 @@ import (
 // those of its key that have higher ids, and comes once, whatever maintenance does then.
 func TestInsertThatIsLateForItsSegment(t *testing.T) {
 	t.Parallel()
-	for _, segments := range []int{2, 4} {
-		for _, key := range []string{"", "k"} {
-			for _, prepared := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%d segments/key=%q/prepared=%t", segments, key, prepared), func(t *testing.T) {
-					t.Parallel()
-					l := &lateInsert{fixture: newFixture(t, postgres.Options{}), key: key}
-					l.Exec("select penstock.create_queue('q', 'fifo', $1, 65536)", segments)
-					l.run(prepared)
-				})
-			}
-		}
+	for _, c := range []struct { // each pair of them
+		segments int
+		key      string
+		prepared bool
+	}{{2, "", false}, {2, "k", true}, {4, "", true}, {4, "k", false}} {
+		t.Run(fmt.Sprintf("%d segments/key=%q/prepared=%t", c.segments, c.key, c.prepared), func(t *testing.T) {
+			t.Parallel()
+			l := &lateInsert{fixture: newFixture(t, postgres.Options{}), key: c.key}
+			l.Exec("select penstock.create_queue('q', 'fifo', $1, 65536)", c.segments)
+			l.run(c.prepared)
+		})
 	}
 }
 

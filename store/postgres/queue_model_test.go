@@ -67,7 +67,7 @@ func TestJobModel(t *testing.T) {
 				for range 5 {
 					m.free = append(m.free, m.Connect())
 				}
-				for range 250 {
+				for range modelSteps() {
 					m.step()
 				}
 				m.drain()

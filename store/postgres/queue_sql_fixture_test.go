@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -21,14 +23,22 @@ type leased struct {
 
 // jobs is a database with the queue "q", used in SQL.
 func newJobs(t testing.TB, ordering string) *fixture {
-	f := newFixture(t, postgres.Options{})
-	f.Exec("select penstock.create_queue('q', $1, 4, 65536)", ordering)
-	return f
+	return holding(t, "q "+ordering, postgres.Options{}, postgres.Options{Segments: 4, SegmentBytes: 65536}, func(ctx context.Context, s *postgres.Store) error {
+		return s.CreateQueue(ctx, "q", penstock.QueueOrder(ordering))
+	})
 }
 
 // querier is a connection or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// modelSteps is how many a walk of jobModel has: its long form is longer, and more often.
+func modelSteps() int {
+	if testseed.Long() {
+		return 250
+	}
+	return 100
 }
 
 func (f *fixture) claimOn(on querier, n int, group string) []leased {

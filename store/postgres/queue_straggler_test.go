@@ -13,14 +13,12 @@ import (
 // that it has found is there it looks at that, and else it waits for as long as the search was expensive. When they
 // are gone, so is the segment.
 func TestStragglersAmongDeadRows(t *testing.T) {
+	testseed.Soak(t) // what is not remembered depends on how fast the machine is
 	t.Parallel()
 	const dead, rounds = 500_000, 20 // enough that a search takes over 10 ms on a fast machine
 	for _, where := range []string{"written to", "left behind"} {
 		for _, meanwhile := range []string{"time passes", "they go one by one"} {
 			t.Run(fmt.Sprintf("%s/%s", where, meanwhile), func(t *testing.T) {
-				if !testseed.Draw(t.Name(), 2) {
-					t.Skipf("PENSTOCK_SEED=%d is without it; all run with PENSTOCK_ROUNDS=1", testseed.Seed())
-				}
 				f := newFixture(t, postgres.Options{})
 				f.Exec("select penstock.create_queue('q', 'fifo', 4, $1)", 1<<30)
 				f.Exec("insert into penstock.q (group_key, payload) select 'g', '' from generate_series(1, 100)")

@@ -1,7 +1,9 @@
 package postgres_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -17,10 +20,9 @@ import (
 // newQueueFixture is a database with one queue of each order and statements to use them as any
 // language would.
 func newQueueFixture(t testing.TB) *fixture {
-	f := newFixture(t, postgres.Options{})
-	f.Exec("select penstock.create_queue('fifo')")
-	f.Exec("select penstock.create_queue('lifo', 'lifo')")
-	return f
+	return holding(t, "fifo and lifo", postgres.Options{}, postgres.Options{}, func(ctx context.Context, s *postgres.Store) error {
+		return errors.Join(s.CreateQueue(ctx, "fifo", penstock.FIFO), s.CreateQueue(ctx, "lifo", penstock.LIFO))
+	})
 }
 
 func (f *fixture) enqueue(conn *pgx.Conn, queue string, from, to int) {
@@ -254,6 +256,7 @@ func TestRingOfAQueueTurns(t *testing.T) {
 // Many connections enqueue, take, commit and roll back at random; in the end every
 // job whose enqueuing is committed was taken by exactly one committed transaction.
 func TestDequeueWalk(t *testing.T) {
+	testseed.Soak(t) // TestWalkWhileJobsAreCarriedOver is short
 	t.Parallel()
 	seed := testseed.Seed()
 	t.Logf("PENSTOCK_SEED=%d", seed)

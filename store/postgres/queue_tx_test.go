@@ -183,7 +183,7 @@ func TestWorkTxTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	f.Exec("create table done (id bigint, attempt int)")
-	const jobs = 60
+	const jobs = 30
 	for i := range jobs {
 		f.enqueue(penstock.NewJob{Key: fmt.Sprint(i % 7)})
 	}

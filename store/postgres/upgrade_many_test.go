@@ -18,7 +18,7 @@ import (
 // job, and do none twice. A thousand queues are to take a minute at most, on a quiet machine.
 func TestUpgradeOfManyQueuesWhileWorkersRun(t *testing.T) {
 	t.Parallel()
-	queues, url := 100, ""
+	queues, url := 10, ""
 	if testseed.Long() {
 		queues, url = 1000, testserver.Database(t, testserver.StartPostgres(t, "max_locks_per_transaction = 512").URL)
 	} else {

@@ -239,7 +239,7 @@ func (f *fixture) modelAfterUpgrade(seed uint64) {
 	for range 5 {
 		m.free = append(m.free, m.Connect())
 	}
-	for range 250 {
+	for range modelSteps() {
 		m.step()
 	}
 	m.drain()

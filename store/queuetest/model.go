@@ -80,8 +80,8 @@ func randomWalk(e *env) {
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	w := &walk{env: e, rnd: e.random(0), lifo: e.status().Order == penstock.LIFO, byID: map[int64]*tracked{},
 		stores: []penstock.QueueStore{e.Store, e.Another(e)}}
-	operations := w.operations()
-	for w.step = 1; w.step <= 600*testseed.Rounds(); w.step++ {
+	operations, steps := w.operations(), testseed.Steps(1000)
+	for w.step = 1; w.step <= steps; w.step++ {
 		operations[w.rnd.IntN(len(operations))]()
 	}
 	w.finish()

@@ -151,7 +151,8 @@ func randomWalk(e *env, part int) {
 		total += op.weight
 	}
 	w.enter(false)
-	for w.step = 1; w.step <= 500*testseed.Rounds() && !e.Failed(); w.step++ {
+	steps := testseed.Steps(1000)
+	for w.step = 1; w.step <= steps && !e.Failed(); w.step++ {
 		n := w.rnd.IntN(total)
 		i := slices.IndexFunc(ops, func(op operation) bool {
 			n -= op.weight
