@@ -100,6 +100,17 @@ func (p *pending) order(at int) penstock.KeyOrder {
 	return penstock.InOrder
 }
 
+// places of parked messages: in the order in which they were parked, by which Settle takes the verdicts on a key, and before
+// all that is not parked yet: a transaction that committed late has parked a lower seq behind a higher one.
+func (p *pending) places() (places []int64) {
+	for i := range p.fetched {
+		for _, at := range p.fetched[i].p {
+			places = append(places, math.MinInt64+at)
+		}
+	}
+	return places
+}
+
 func (p *pending) verdict(at int) penstock.Verdict {
 	if p.verdicts == nil {
 		return penstock.Verdict{}
@@ -354,6 +365,7 @@ func (src *Source) register(sess *session, p *pending) (batch penstock.Batch, fl
 		p.setKeyOrder(len(p.messages)-1, p.order(len(p.messages)-1))
 		batch.KeyOrder = p.keyOrder
 	}
+	batch.Places = p.places()
 	p.number, p.after = src.batches, sess.at.cursor
 	src.pending = append(src.pending, *p)
 	return batch, false, nil

@@ -110,6 +110,9 @@ func (w *walk) checkTurn(t *tracked, present *walkBatch) {
 			if b != present {
 				w.wrong(fmt.Sprintf("%s came while %s of its key was in flight", t.name, other.name), t, other)
 			}
+			if b.Place(len(b.came) - 1).Before(b.Place(i)) {
+				w.wrong(fmt.Sprintf("%s came behind %s of its key, and its place is before", t.name, other.name), t, other)
+			}
 			if t.failed > 0 || other.failed > 0 {
 				w.wrong(fmt.Sprintf("%s and %s of one key came together, though one was refused before", t.name, other.name), t, other)
 			}

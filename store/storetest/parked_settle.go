@@ -16,6 +16,7 @@ var parkedSettleCases = []testCase{
 	{name: "SurvivesTakeover", run: parkedTakeover},
 	{name: "FencedHolderChangesNothing", run: parkedFenced},
 	{name: "CommittedLateBelowTheHead", run: parkedLateCommit, needs: Features{ConcurrentWriters: true}},
+	{name: "PlacesOfWhatCommittedLate", run: parkedLatePlaces, needs: Features{ConcurrentWriters: true}},
 }
 
 func parkedTwice(e *env) {
@@ -220,5 +221,39 @@ func parkedLateCommit(e *env) {
 	c.until(3)
 	e.wantPayloads(c.sent, "late", "head", "last")
 	e.wantInOrder(c.sent[2:], "last")
+	e.wantParked(r, 0, 0, 0)
+}
+
+// Two that committed late are parked behind a head with a higher Seq, the lower one last. In whatever order the store
+// gives them back, their places say the same: else a relay parks the first for one that is on its way and sends the
+// second, and Settle has verdicts that contradict each other.
+func parkedLatePlaces(e *env) {
+	r := e.read()
+	first, second := e.begin(), e.begin()
+	first.publish(message("k", "first"))
+	second.publish(message("k", "second"))
+	e.publish(message("k", "head"))
+	b := r.fetch(plenty)
+	r.judge(verdicts{"head": refused(b.Messages[0], soon)}, b)
+	c := &carrier{e: e, r: r, limit: plenty, decide: func(m penstock.Message) penstock.Verdict { return refused(m, soon) }}
+	for i, t := range []tx{second, first} {
+		t.commit()
+		e.eventually("it is parked", func() bool {
+			c.step()
+			return e.subscriptionStatus(r.req).Parked == int64(i+2)
+		})
+	}
+	var came []string
+	e.eventually("all have come", func() bool {
+		b := r.fetch(plenty)
+		for i, m := range b.Messages {
+			came = append(came, string(m.Payload))
+			if i > 0 && !b.Place(i-1).Before(b.Place(i)) {
+				e.Errorf("%s comes behind %s, and its place is not", m.Payload, b.Messages[i-1].Payload)
+			}
+		}
+		r.settle(b)
+		return len(came) == 3
+	})
 	e.wantParked(r, 0, 0, 0)
 }
