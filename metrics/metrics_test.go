@@ -122,14 +122,13 @@ subscriptions:
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- run.Run(ctx, cfg, run.Options{Store: store, Metrics: m}) }()
-	began, families := time.Now(), ask(t, m.Handler())
-	for figure(families, of("subscription_parked_messages", "parks")) != 1 || figure(families, of("subscription_dead_letters", "gives-up")) != 1 ||
-		figure(families, of("relay_settled_messages_total", "parks")) != messages || figure(families, of("relay_settled_messages_total", "gives-up")) != messages {
-		if time.Since(began) > time.Minute {
+	families := ask(t, m.Handler())
+	for deadline := time.Now().Add(time.Minute); figure(families, of("subscription_parked_messages", "parks")) != 1 || figure(families, of("subscription_dead_letters", "gives-up")) != 1 ||
+		figure(families, of("relay_settled_messages_total", "parks")) != messages || figure(families, of("relay_settled_messages_total", "gives-up")) != messages; families = ask(t, m.Handler()) {
+		if time.Now().After(deadline) {
 			t.Fatalf("it does not come to rest: %v, %v", families["penstock_relay_settled_messages_total"], families["penstock_subscription_parked_messages"])
 		}
 		time.Sleep(10 * time.Millisecond)
-		families = ask(t, m.Handler())
 	}
 	wants(t, families, map[string]float64{"penstock_database_up": 1, `penstock_outbox_segments{outbox="orders"}`: 0})
 	for _, name := range []string{"parks", "gives-up"} {

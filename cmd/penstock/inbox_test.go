@@ -58,6 +58,7 @@ func TestInboxHeldAndGaps(t *testing.T) {
 		d.must("inbox", "create", "billing")
 		clitest.Same(t, "nothing", d.must("inbox", "held", "billing"), "Nothing of billing is held.\n")
 		clitest.Same(t, "nothing", d.must("inbox", "gaps", "billing"), "No gap of billing was reported.\n")
+		began := time.Now()
 		c.receives("k", "1", "", "1")
 		c.receives("k", "3", "2", "")
 		c.receives("k", "4", "3", "")
@@ -67,10 +68,10 @@ func TestInboxHeldAndGaps(t *testing.T) {
 		if err := json.Unmarshal([]byte(d.must("inbox", "status", "billing", "--json")), &status); err != nil {
 			t.Fatal(err)
 		}
-		if status.Consumer != "billing" || status.Keep != penstock.DefaultInboxKeep || status.Held != 3 || status.HeldBytes != 12 || status.Gaps != 0 || time.Until(status.NextGap) < 50*time.Minute {
+		if status.Consumer != "billing" || status.Keep != penstock.DefaultInboxKeep || status.Held != 3 || status.HeldBytes != 12 || status.Gaps != 0 || status.NextGap.Before(began.Add(time.Hour-time.Second)) {
 			t.Errorf("%+v", status)
 		}
-		clitest.Contains(t, d.must("inbox", "status"), "in 1h", "12 B")
+		clitest.Contains(t, d.must("inbox", "status"), "  in ", "12 B")
 
 		table := fields(d.must("inbox", "held", "billing"))
 		for i, want := range []string{"ID KEY PREVIOUS WHICH HELD DUE PAYLOAD", "3 k 2 missing", "4 k 3 held", "b l a missing"} {

@@ -186,6 +186,27 @@ func (e *env) soon(what string, done <-chan struct{}) {
 	}
 }
 
+// watched is a context that tells when it is first looked at: what was given it is under way.
+type watched struct {
+	context.Context
+	once   sync.Once
+	looked chan struct{}
+}
+
+func watch(ctx context.Context) *watched {
+	return &watched{Context: ctx, looked: make(chan struct{})}
+}
+
+func (w *watched) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.looked) })
+	return w.Context.Done()
+}
+
+func (w *watched) Err() error {
+	w.once.Do(func() { close(w.looked) })
+	return w.Context.Err()
+}
+
 // newLog returns a logger whose output is shown if the test fails and searched
 // for secrets at its end.
 func newLog(t *testing.T, secrets []string) *slog.Logger {

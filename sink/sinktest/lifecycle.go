@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/penstock/penstock"
 )
@@ -121,16 +120,21 @@ func closeGivesUp(e *env) {
 	msgs := e.messages(10)
 	sendDone, closeDone := make(chan struct{}), make(chan struct{})
 	var errs []error
+	sending := watch(e.patient())
 	go func() {
 		defer close(sendDone)
-		errs = s.Send(e.patient(), msgs)
+		errs = s.Send(sending, msgs)
 	}()
-	time.AfterFunc(50*time.Millisecond, func() { // so that Send has most likely begun
+	e.soon("Send", sending.looked)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	closing := watch(ctx)
+	go func() {
 		defer close(closeDone)
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		defer cancel()
-		_ = s.Close(ctx) // may well report that it did not wait to the end
-	})
+		_ = s.Close(closing) // may well report that it did not wait to the end
+	}()
+	e.soon("Close", closing.looked)
+	cancel()
 	e.soon("Close after its context ended", closeDone)
 	e.soon("Send after Close gave up waiting for it", sendDone)
 	e.wantUnavailable(msgs, errs)

@@ -37,7 +37,7 @@ func deadNames(dead []penstock.DeadJob) []string {
 }
 
 func deadLetterListDiscard(e *env) {
-	before := time.Now().Add(-time.Minute)
+	before := time.Now().Add(-time.Hour)
 	ids := e.deadLetter("no good", penstock.NewJob{Key: "k", Group: "g", Priority: -4, Headers: map[string]string{"h": "1"}, Payload: []byte("a")}, job("b"))
 	dead := e.deadJobs(penstock.DeadJobQuery{})
 	if !slices.Equal(deadNames(dead), []string{"a", "b"}) {

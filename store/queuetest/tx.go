@@ -2,7 +2,6 @@ package queuetest
 
 import (
 	"fmt"
-	"time"
 )
 
 var txCases = []testCase{
@@ -51,11 +50,7 @@ func lateCommit(e *env) {
 	}
 	e.want()
 	t.commit()
-	start := time.Now()
 	e.ack(e.collect("late")...)
-	if took := time.Since(start); took > deadline/4 {
-		e.Errorf("the job of a late commit was found after %s", took)
-	}
 	e.want()
 }
 

@@ -62,12 +62,8 @@ func cancelFetch(e *env) {
 	patience := int64(500 * time.Microsecond)
 	for len(flatten(c.open)) < len(want) {
 		ctx, cancel := context.WithTimeout(e.ctx, time.Duration(rnd.Int64N(patience)))
-		start := time.Now()
 		b, err := r.Fetch(ctx, penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
 		cancel()
-		if took := time.Since(start); took > deadline/4 {
-			e.Fatalf("Fetch took %s after its context had ended", took)
-		}
 		if err != nil {
 			if cancelled++; cancelled%20 == 0 {
 				patience *= 2 // it is a slow machine
@@ -118,18 +114,13 @@ func cancelWaiting(e *env) {
 		"Publish":  func(ctx context.Context) error { return e.Store.Publish(ctx, outbox, message("", "never")) },
 		"Settle":   func(ctx context.Context) error { return r.Settle(ctx, delivered(b)...) },
 		"Begin":    func(ctx context.Context) error { _, err := e.Begin(ctx); return err },
-		"Maintain": func(ctx context.Context) error { _ = e.Store.Maintain(ctx, outbox); return context.Canceled },
+		"Maintain": func(ctx context.Context) error { _ = e.Store.Maintain(ctx, outbox); return context.DeadlineExceeded },
 	} {
 		ctx, cancel := context.WithTimeout(e.ctx, 20*time.Millisecond)
-		start := time.Now()
 		err := f(ctx)
 		cancel()
-		if err == nil {
-			e.Errorf("%s succeeded beside an open writer", what)
-		}
-		// Far longer than any cancelling takes, far shorter than the waiting.
-		if took := time.Since(start); took > deadline/8 {
-			e.Errorf("%s took %s to return after its context had ended", what, took)
+		if !errors.Is(err, context.DeadlineExceeded) { // and not that the database gave up waiting
+			e.Errorf("%s while a writer is open: got error %v, want that its context has ended", what, err)
 		}
 	}
 	writer.commit()

@@ -311,7 +311,7 @@ func deadLetterOutOfOrder(e *env) {
 	e.retry(r, e.deadLetters(r)...)
 	for attempt := 2; attempt <= 4; attempt++ {
 		back := r.awaitOnly(penstock.OutOfOrder, "k0")
-		if m := back.Messages[0]; m.Attempt != attempt || m.FailedSince.Sub(since).Abs() > time.Millisecond {
+		if m := back.Messages[0]; m.Attempt != attempt || m.FailedSince.Sub(since).Truncate(time.Millisecond) != 0 {
 			e.Errorf("k0 came with attempt %d and failed since %s, want %d and %s", m.Attempt, m.FailedSince, attempt, since)
 		}
 		e.publish(keyed("k", attempt, attempt+1)...)

@@ -27,14 +27,15 @@ var leaseCases = []testCase{
 
 func oneHolder(e *env) {
 	r := e.subscribe(penstock.Subscribe{Holder: "first"})
+	until := e.subscriptionStatus(r.req).LeaseUntil
 	for _, s := range []penstock.Store{e.Store, e.Another(e)} {
 		_, err := s.Subscribe(e.ctx, e.request(penstock.Subscribe{Holder: "second"}))
 		var held *penstock.HeldError
 		if !errors.As(err, &held) || !errors.Is(err, penstock.ErrHeld) {
 			e.Fatalf("Subscribe to a held subscription: got error %v, want a *HeldError", err)
 		}
-		if held.Subscription != r.req.Subscription || held.Holder != "first" || !held.Until.After(time.Now()) {
-			e.Errorf("HeldError: got %+v, want subscription %q, holder %q and a time to come", *held, r.req.Subscription, "first")
+		if held.Subscription != r.req.Subscription || held.Holder != "first" || !held.Until.Equal(until) {
+			e.Errorf("HeldError: got %+v, want subscription %q, holder %q and %v, as the status says", *held, r.req.Subscription, "first", until)
 		}
 	}
 	e.publish(messages("m", 2)...)
@@ -55,10 +56,18 @@ func closeGivesLeaseBack(e *env) {
 // the first one wakes up.
 func expiredLease(e *env) {
 	e.publish(messages("m", 6)...)
-	old := e.subscribe(penstock.Subscribe{Lease: shortLease})
 	limit := penstock.Limit{Messages: 2, Bytes: plenty.Bytes}
-	first, second := old.fetch(limit), old.fetch(limit)
-	old.settle(first)
+	var second penstock.Batch
+	old := e.mortalReader(func(r *reader) error {
+		first, err := r.Fetch(e.ctx, limit)
+		if err != nil {
+			return err
+		}
+		if second, err = r.Fetch(e.ctx, limit); err != nil {
+			return err
+		}
+		return r.Settle(e.ctx, delivered(first)...)
+	})
 
 	r := e.takeOver(e.Another(e), penstock.Subscribe{})
 	wantFenced := func() {

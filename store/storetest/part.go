@@ -340,8 +340,8 @@ func partAndLateCommit(e *env) {
 
 func partFenced(e *env) {
 	e.publish(messages("m", 4)...)
-	old := e.subscribe(penstock.Subscribe{Lease: shortLease})
-	b := old.fetch(plenty)
+	var b penstock.Batch
+	old := e.mortalReader(func(r *reader) (err error) { b, err = r.Fetch(e.ctx, plenty); return err })
 	r := e.takeOver(e.Store, penstock.Subscribe{})
 	e.mustBe(old.Settle(e.ctx, parts(verdicts{"m1": {}, "m2": dead("for good")}, b)...), penstock.ErrFenced, "Settle of a part")
 	r.want("m0", "m1", "m2", "m3")

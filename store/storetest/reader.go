@@ -79,6 +79,20 @@ func (e *env) takeOver(s penstock.Store, req penstock.Subscribe) *reader {
 	return e.reader(s, req, src)
 }
 
+// mortalReader is a reader whose lease ends, and that has done something before. A store may refuse one whose lease
+// has ended: then it begins anew, with a lease that is longer, until that is long enough for this machine.
+func (e *env) mortalReader(does func(*reader) error) *reader {
+	e.Helper()
+	for lease := shortLease; ; lease *= 2 {
+		r := e.takeOver(e.Store, penstock.Subscribe{Lease: lease})
+		err := does(r)
+		if err == nil {
+			return r
+		}
+		e.mustBe(err, penstock.ErrFenced, "what a reader does before its lease ends")
+	}
+}
+
 // fetch returns one batch, maybe an empty one.
 func (r *reader) fetch(limit penstock.Limit) penstock.Batch {
 	r.e.Helper()
