@@ -53,6 +53,7 @@ declare
     m      {schema}._skip_map;
     here   smallint;
     pos    bigint;
+    before bigint;
     todo   int := n;
     got    int;
     locked int := 0;    -- keys
@@ -103,6 +104,7 @@ begin
                                     else pg_try_advisory_xact_lock(hashtextextended(c.key, {id})) end
                          limit todo) c;
                 last := case when cardinality(chosen) = todo then chosen[todo] else cardinality(keys) end;
+                before := pos;
                 pos := seqs[last];
                 locked := locked + coalesce(cardinality(busy), 0);
                 skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
@@ -119,14 +121,17 @@ begin
                      where c.key is null or not {busy}(c.key, c.id, m.slots);
                     -- Of a key that runs now the others stay where they are; of one that
                     -- cannot, they are moved, by a claim: a dequeue may be part of a
-                    -- long transaction, and should lock no key in vain.
+                    -- long transaction, and should lock no key in vain. One before the one that
+                    -- was looked at stays: it may be what they wait for, and is looked at next.
                     busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                     skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
                     if busy <> '{}' and leasing then
 {segments here}
                         with d as (
                             delete from {segment} t
-                             where t.ctid = any (array(select ctids[c.i] from unnest(keys) with ordinality c(key, i) where c.key = any (busy)))
+                             where t.ctid = any (array(
+                                select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
+                                 where ids[c.i] <> c.lowest or c.i = any (chosen)))
                                and t.seq = any (seqs) and t.key = any (busy)
                             returning t.*)
                         insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
@@ -136,6 +141,8 @@ begin
                         moved := moved + got;
                         if moved > 1000 then
                             skip := skip || busy; -- the next call goes on with it
+                        elsif got > 0 then
+                            pos := before;
                         end if;
                     else
                         skip := skip || busy;
@@ -167,8 +174,9 @@ end $fn$;
 
 $$ $text$;
 
--- _promote makes the next job of each key ready, if it only waits for its key. What it
--- cannot lock at once it leaves to the next maintenance, which is due at once then.
+-- _promote makes the next job of each key ready, if it only waits for its key. A key that somebody has locked, who may be
+-- putting off jobs of it that are not to be seen yet, it leaves to the maintenance, which is due at once then: in _scheduled
+-- a row of the queue's number below zero says which to look at, until somebody could. So it does where a kept snapshot may hide jobs.
 create or replace function _promote(queue int, keys text[]) returns void
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -179,9 +187,17 @@ declare
     q     _queue;
     busy  boolean;
     leaf  int;
+    locked boolean;
 begin
     foreach k in array keys loop
-        if pg_try_advisory_xact_lock(hashtextextended(k, queue)) then
+        locked := pg_try_advisory_xact_lock(hashtextextended(k, queue));
+        if not locked or current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+            insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, payload)
+            values (hashtextextended(k, queue), -queue, 0, clock_timestamp(), clock_timestamp(), 0, '', k, '');
+            perform setval(t.done, greatest(pg_sequence_last_value(t.done) - 250, 0))
+               from (select _q(format('_%s.maintained', x.name))::regclass as done from _queue x where x.id = queue) t;
+        end if;
+        if locked then
             head := null;
             foreach leaf in array _listed('_scheduled_slot') loop -- one that is only delayed has no place in its key yet
                 if leaf = 0 then
@@ -203,9 +219,6 @@ begin
                     select w.id, w.attempt, w.created_at, w.priority, w.group_key, w.key, w.headers, w.payload, w.failures from w$sql$, leaf, _q(q.name))
                   using queue, k, head;
             end loop;
-        else
-            perform setval(t.done, greatest(pg_sequence_last_value(t.done) - 250, 0))
-               from (select _q(format('_%s.maintained', x.name))::regclass as done from _queue x where x.id = queue) t;
         end if;
     end loop;
 end $$;

@@ -1,8 +1,11 @@
 -- Maintenance: what time demands of a queue's jobs, and its storage.
 
 -- _maintain does what time demands. One process does it at a time; the register holds
--- when it was done last, in ms. since is a little before: what ended earlier has been
+-- when it was at work last, in ms. since is a little before: what ended earlier has been
 -- moved, except for what committed late, so every few seconds it looks at all.
+--
+-- It runs within somebody's claim, whose lease runs meanwhile. So each step moves what is due and reads no
+-- more than that: what waits costs nothing. A step moves 10,000 jobs at most, and begins no other 500 after 200 ms.
 --
 -- Mostly there is nothing to do, and one statement says so: those that would do it cost
 -- ten times as much, with nothing in them.
@@ -17,9 +20,7 @@ declare
     now_ms constant bigint := date_part('epoch'::text, upto) * '1000';
     flags  constant bigint := pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass);
     since  constant timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last::float8 / '1000') - interval '2 s' else '-infinity' end;
-    due    boolean;
     s      _schedule;
-    k      text;
     more   boolean := false;
 begin
     if not first and now_ms - last between 0 and 249 then
@@ -38,15 +39,19 @@ begin
 
     -- A statement opens all that it names, with its indexes: for what is empty none is made.
     if pg_relation_size('_lease_0') > 0 or pg_relation_size('_lease_1') > 0 then
-        due := exists (select from _lease l where l.queue = _maintain.queue and l.lease_until > since and l.lease_until <= upto);
-        if due then
+        if exists (select from _lease l where l.queue = _maintain.queue and l.lease_until > since and l.lease_until <= upto) then
             more := _expire(q, since, upto);
+            perform setval(done, (date_part('epoch'::text, clock_timestamp()) * '1000')::bigint);
         end if;
     end if;
     if pg_relation_size('_scheduled_0') > 0 or pg_relation_size('_scheduled_1') > 0 then
-        due := exists (select from _scheduled l where l.queue = _maintain.queue and l.due > since and l.due <= upto);
-        if due then
+        if exists (select from _scheduled l where l.queue = _maintain.queue and l.due > since and l.due <= upto) then
             more := _wake(q, since, upto) or more;
+            perform setval(done, (date_part('epoch'::text, clock_timestamp()) * '1000')::bigint);
+        end if;
+        if exists (select from _scheduled l where l.queue = -_maintain.queue and l.due > since and l.due <= upto) then
+            more := _look_at_keys(q, since, upto) or more;
+            perform setval(done, (date_part('epoch'::text, clock_timestamp()) * '1000')::bigint);
         end if;
     end if;
     if last - now_ms > 10800000 then -- as cron does: a clock that is set back further than that was wrong before
@@ -60,24 +65,6 @@ begin
         end loop;
     end if;
 
-    if flags & 4294967296 <> 0 then -- {keyed}: keys of which nothing runs and something waits
-        for k in
-            with recursive w(key) as (
-                (select l.key from _scheduled l where l.queue = _maintain.queue and l.key is not null order by l.key limit 1)
-                union all
-                select (select l.key from _scheduled l where l.queue = _maintain.queue and l.key > w.key order by l.key limit 1) from w where w.key is not null)
-            select w.key from w
-             where w.key is not null
-               and (select l.lease from _lease l where l.queue = _maintain.queue and l.key = w.key limit 1) is null -- a probe each, no join
-               and (select l.due from _scheduled l where l.queue = _maintain.queue and l.key = w.key and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1) = 'infinity'
-        loop
-            perform _promote(queue, array[k]);
-        end loop;
-    end if;
-
-    if more then -- the next one looks at all, at once
-        perform setval(done, 0);
-    end if;
     if now_ms / 1000 <> last / 1000 and (first or now_ms - last between 0 and 2000 or random() < '0.25') then -- one call now and then need not pay for it each time
         begin
             perform _maintain_storage(q);
@@ -85,6 +72,7 @@ begin
             raise warning 'the maintenance of the storage of queue % failed: %', q.name, sqlerrm using errcode = sqlstate;
         end;
     end if;
+    perform setval(done, case when more then 0 else (date_part('epoch'::text, clock_timestamp()) * '1000')::bigint end); -- 0: the next one looks at all, at once
 end $$;
 
 -- _expire moves the jobs whose lease has ended, and says whether there may be more.
@@ -124,6 +112,7 @@ begin
         if got < 500 then
             return false;
         end if;
+        exit when clock_timestamp() > upto + interval '200 ms';
     end loop;
     return true;
 end $$;
@@ -154,19 +143,41 @@ begin
         if cardinality(ids) < 500 then
             return false;
         end if;
+        exit when clock_timestamp() > upto + interval '200 ms';
     end loop;
     return true;
+end $$;
+
+-- _look_at_keys promotes the keys that _promote has left to it, and says whether there may be more.
+create or replace function _look_at_keys(queue _queue, since timestamptz, upto timestamptz) returns boolean
+language plpgsql volatile set search_path from current as $$
+declare
+    ids  bigint[];
+    dues timestamptz[];
+    keys text[];
+begin
+    select array_agg(x.id), array_agg(x.due), array_agg(distinct x.key) into ids, dues, keys
+      from (select l.id, l.due, l.key from _scheduled l
+             where l.queue = -(_look_at_keys.queue).id and l.due > since and l.due <= upto
+             order by l.due limit 200 for update skip locked) x;
+    if ids is null then
+        return false;
+    end if;
+    delete from _scheduled l using unnest(ids, dues) u(id, due) where l.queue = -(_look_at_keys.queue).id and l.due = u.due and l.id = u.id;
+    perform _promote(queue.id, keys);
+    return cardinality(ids) = 200;
 end $$;
 
 -- _refresh makes the skip maps that transactions could not bring up to date because they
 -- had an xid before they looked, and moves on the one that the fast path has left behind:
 -- the next scan would step over what the fast path took. It has to be the first of a
--- transaction.
+-- transaction. Those that were written last are at the table's end; of many groups it takes a hundred.
 create or replace function _refresh(q _queue) returns void
 language plpgsql volatile set search_path from current as $$
 declare
     seen  constant regclass := _q(format('_%s.seen', q.name));
     late  constant boolean := pg_sequence_last_value(seen) & 1 <> 0;
+    leaf  constant int := pg_sequence_last_value('_skip_map_slot');
     seq   bigint;
     lane  record;
 begin
@@ -179,14 +190,10 @@ begin
     if late then
         perform setval(seen, pg_sequence_last_value(seen) & ~1::bigint);
     end if;
-    for lane in
-        with recursive m as (
-            (select m.group_key, m.priority from _skip_map m where m.queue = q.id order by m.group_key, m.priority limit 1)
-            union all
-            select n.group_key, n.priority from m cross join lateral (
-                select n.group_key, n.priority from _skip_map n where n.queue = q.id and (n.group_key, n.priority) > (m.group_key, m.priority)
-                 order by n.group_key, n.priority limit 1) n)
-        select m.group_key, m.priority from m where late union select '', 0::smallint
+    for lane in execute format($sql$
+        select m.group_key, m.priority
+          from (select * from _skip_map_%1$s m where m.ctid >= '(%2$s,0)' and m.queue = $1 order by m.n desc limit 100) m
+         where $2 union select '', 0::smallint$sql$, leaf, greatest(pg_relation_size('_skip_map_' || leaf) / current_setting('block_size')::int - 8, 0)) using q.id, late
     loop
         execute format('select %s($1, $2, $3)', _q(format('_%s.skip_map', q.name))) using lane.group_key, lane.priority, seq;
     end loop;

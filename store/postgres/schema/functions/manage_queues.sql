@@ -78,7 +78,7 @@ begin
                 execute format('drop sequence %s', _q(made));
             end loop;
             delete from _lease where queue = q.id;
-            delete from _scheduled where queue = q.id;
+            delete from _scheduled where queue in (q.id, -q.id);
             delete from _dedup where queue = q.id;
             delete from _queue where id = q.id;
             return;

@@ -161,7 +161,7 @@ begin
                     select l.n, l.oldest, case
                                when l.key is null then l.n
                                when exists (select from _lease e where e.queue = $1 and e.key = l.key)
-                                 or exists (select from _scheduled w where w.queue = $1 and w.key = l.key and w.id < l.head) then 0
+                                 or exists (select from _scheduled w where w.queue = $1 and w.key = l.key and w.id < l.head and (w.attempt <> 0 or w.due = 'infinity')) then 0
                                else 1 end as may
                       from line l)
                 select coalesce(sum(r.may), 0), coalesce(sum(r.n - r.may), 0), min(r.oldest) filter (where r.may > 0) from ring r$sql$, jobs)

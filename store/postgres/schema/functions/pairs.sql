@@ -55,7 +55,7 @@ begin
     end if;
     select string_agg(quote_ident(a.attname), ', '), bool_or(a.attname = 'payload') into columns, body
       from pg_attribute a where a.attrelid = _q(ring)::regclass and a.attnum > 0 and not a.attisdropped and a.attname <> 'slot';
-    alive := format('(%s) and exists (select from _queue q where q.id = r.queue)', alive);
+    alive := format('(%s) and exists (select from _queue q where q.id = abs(r.queue))', alive);
     if pg_table_size(here) < 2 * pg_table_size(there) then
         execute format('select count(*), coalesce(sum(b), 0) from (select 200 + %s as b from %s r where %s limit 20000) s',
                        case when ring = '_lease' then 'coalesce(octet_length(r.payload), pg_column_size(r.jobs))' when body then 'octet_length(r.payload)' else '0' end, there, alive) into many, bytes;

@@ -170,7 +170,7 @@ begin
               from (
                 select l.*, case when l.key is null then l.n
                                  when exists (select from _lease e where e.queue = $1 and e.key = l.key)
-                                   or exists (select from _scheduled w where w.queue = $1 and w.key = l.key and w.id < l.head) then 0
+                                   or exists (select from _scheduled w where w.queue = $1 and w.key = l.key and w.id < l.head and (w.attempt <> 0 or w.due = 'infinity')) then 0
                                  else 1 end as may
                   from line l) l
              group by l.group_key)

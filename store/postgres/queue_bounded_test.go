@@ -1,0 +1,132 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// reads is how many entries of indexes and rows of tables a statement reads, of which most come
+// from functions that it calls.
+func (f *fixture) reads(sql string, args ...any) int64 {
+	f.Helper()
+	tx := f.begin(f.Conn)
+	defer func() { f.Must(tx.Commit(f.Ctx)) }()
+	count := func() (n int64) {
+		f.Must(tx.QueryRow(f.Ctx, `select coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint from pg_class c
+			where c.relnamespace = 'penstock'::regnamespace and c.relkind in ('r', 'i')`).Scan(&n))
+		return n
+	}
+	before := count()
+	_, err := tx.Exec(f.Ctx, sql, args...)
+	f.Must(err)
+	return count() - before
+}
+
+// Maintenance is part of somebody's claim. It moves what is due, and reads nothing of what is not, whatever there is
+// of it: each step, those included that look at all now and then.
+func TestMaintenanceReadsNothingThatWaits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	const many = 10000
+	const scheduled = `insert into penstock._scheduled (queue, id, attempt, due, created_at, priority, group_key, key, payload)
+		select q.id, 1000000 + i, %s from penstock._queue q, generate_series(1, $2::int) i where q.name = $1`
+	kinds := []struct{ name, fill string }{
+		{"delayed", fmt.Sprintf(scheduled, "0, now() + interval '1 day', now(), 0, '', null, 'x'")},
+		{"delayed, of keys", fmt.Sprintf(scheduled, "0, now() + interval '1 day', now(), 0, '', 'key ' || i, 'x'")},
+		{"delayed, of a key", fmt.Sprintf(scheduled, "0, now() + interval '1 day', now(), 0, '', 'key', 'x'")},
+		{"retried", fmt.Sprintf(scheduled, "1, now() + interval '1 day', now(), 0, '', 'key ' || i, 'x'")},
+		{"waiting for keys", fmt.Sprintf(scheduled, "0, 'infinity', now(), 0, '', 'key ' || i, 'x'")},
+		{"waiting for a key", fmt.Sprintf(scheduled, "0, 'infinity', now(), 0, '', 'key', 'x'")},
+		{"leased", `insert into penstock._lease (queue, id, attempt, lease_until, created_at, priority, worker, group_key, key, payload)
+			select q.id, 1000000 + i, 1, now() + interval '1 day', now(), 0, '', '', 'key ' || i, 'x' from penstock._queue q, generate_series(1, $2::int) i where q.name = $1`},
+		{"dead", `insert into penstock._dead_job (queue, id, attempt, created_at, priority, group_key, key, payload, failures)
+			select q.id, 1000000 + i, 1, now(), 0, '', 'key ' || i, 'x', '[]' from penstock._queue q, generate_series(1, $2::int) i where q.name = $1`},
+		{"dedup keys", `insert into penstock._dedup (queue, id, dedup_key) select q.id, i, i from penstock._queue q, generate_series(1, $2::int) i where q.name = $1`},
+		{"ready", `select penstock.enqueue_many($1, array_agg('x'::text)) from generate_series(1, $2::int)`},
+		{"of keys", `select penstock.enqueue_many($1, array_agg('x'::text), keys => array_agg('key ' || i)) from generate_series(1, $2::int) i`},
+		{"of priorities", `select penstock.enqueue_many($1, array_agg('x'::text), priorities => array_agg(i % 32 - 16)) from generate_series(1, $2::int) i`},
+		{"in groups", `with jobs as (select penstock.enqueue_many($1, array_agg('x'::text), group_keys => array_agg('group ' || i)) from generate_series(1, $2::int) i)
+			insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+			select q.id, 0, 0, pg_current_xact_id(), -1, 0, 'group ' || i, '{0}', '{9223372036854775806}', '{}', '{0}' from penstock._queue q, generate_series(1, $2::int) i where q.name = $1`},
+		{"done", `with kept as (select penstock.set_queue($1, keep_done => '1 day')) select $2::int from kept`},
+	}
+	for _, kind := range kinds {
+		f.Exec("select penstock.create_queue($1)", kind.name)
+		f.Exec("select penstock.enqueue($1, 'x', 'key 0'), penstock.enqueue($1, 'x')", kind.name)
+		f.Exec("select penstock.ack_many($1, array(select lease from penstock.claim($1, 2)))", kind.name)
+		measure := func() (most int64) {
+			for _, state := range []string{"maintained", "maintained", "seen"} {
+				f.Exec(fmt.Sprintf(`select setval('penstock."_%s.%s"', %s)`, kind.name, state, map[string]string{"maintained": "0", "seen": "1"}[state]))
+				most = max(most, f.reads("select penstock.maintain_queue($1)", kind.name))
+			}
+			return most
+		}
+		before := measure()
+		f.Exec(kind.fill, kind.name, many)
+		if kind.name == "done" {
+			f.Exec(`insert into penstock."_done.done" (claimed_at, worker, group_key, priority, id, attempt, created_at)
+				select now(), '', '', 0, i, 1, now() from generate_series(1, $1::int) i`, many)
+		}
+		after := measure()
+		t.Logf("%s: %d before, %d after", kind.name, before, after)
+		if after > before+1000 {
+			t.Errorf("beside %d jobs that are %s maintenance reads %d entries, %d without them", many, kind.name, after, before)
+		}
+	}
+}
+
+// A job that ends while somebody has its key locked leaves the next one of the key to the maintenance: until it can, also
+// where the one who ends it keeps a snapshot, and where a ring turns meanwhile. A dropped queue leaves nothing behind.
+func TestKeysLeftToTheMaintenance(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	other := f.begin(f.Connect())
+	lock := "select pg_advisory_xact_lock(hashtextextended('k', id)) from penstock._queue where name = 'q'"
+	f.Exec("select penstock.enqueue_many('q', '{a,b,c}', keys => '{k,k,k}')")
+	first := f.wantClaim(3, 1)[0]
+	f.wantClaim(3) // the others wait for it
+	_, err := other.Exec(f.Ctx, lock)
+	f.Must(err)
+	f.Exec("select penstock.ack('q', $1)", first.lease)
+	f.maintain()
+	f.Exec("select penstock._reclaim_pair('_scheduled', 1, 'true')") // seals a segment
+	for range 3 {
+		f.Exec("update penstock._pair set again = null")
+		f.maintain()
+		f.Exec("select penstock._reclaim_pair('_scheduled', 1, 'true')")
+	}
+	f.wantText("2", "select count(*)::text from penstock._scheduled where due = 'infinity'")
+	f.Must(other.Commit(f.Ctx))
+	f.maintain()
+	second := f.wantClaim(3, 2)[0]
+	f.wantClaim(3)
+
+	keeps := f.Connect()
+	_, err = keeps.Exec(f.Ctx, "begin isolation level repeatable read; select penstock.ack('q', "+fmt.Sprint(second.lease)+")")
+	f.Must(err)
+	f.maintain()
+	_, err = keeps.Exec(f.Ctx, "commit")
+	f.Must(err)
+	f.maintain()
+	f.wantClaim(3, 3)
+	f.Exec("select penstock.drop_queue('q')")
+	f.wantText("0", "select count(*)::text from penstock._scheduled")
+}
+
+// Whoever finds maintenance locked for long does it, too. How long counts from its end: many would go over the same otherwise.
+func TestMaintenanceIsRecentFromItsEnd(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue('q', 'a', not_before => now() + interval '1 h')")
+	f.Exec(`create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.3); return new; end $$`)
+	f.Exec("create trigger slow before insert on penstock.q for each row execute function slow()")
+	f.Exec("update penstock._scheduled set due = now()")
+	before := f.Number("select (extract(epoch from clock_timestamp()) * 1000)::bigint")
+	f.maintain()
+	if last := f.Number(`select pg_sequence_last_value('penstock."_q.maintained"')`); last < before+300 {
+		t.Errorf("maintenance that took 300 ms at least is noted %d ms after its beginning", last-before)
+	}
+	f.wantClaim(9, 1)
+}
