@@ -80,6 +80,20 @@ export async function begin<D extends Queryable, T>(db: D, fn: (tx: Tx<D>) => Pr
   return result
 }
 
+/**
+ * listening has somebody listen to the errors of a pg.Pool and of the clients it has given out, until the function that is returned is
+ * called: those that nobody listens to end the process, and each connection that is cut is one. The calls that need it fail, and tell.
+ */
+export function listening(db: any): () => void {
+  const pool = [db, db.$client].find(p => typeof p?.totalCount === 'number' && typeof p.on === 'function')
+  if (!pool) return () => {}
+  const nothing = () => {}
+  const given = (client: any) => { if (!client.listeners('error').includes(nothing)) client.on('error', nothing) }
+  const back = (_: unknown, client: any) => client?.off('error', nothing)
+  pool.on('error', nothing).on('acquire', given).on('release', back)
+  return () => pool.off('error', nothing).off('acquire', given).off('release', back)
+}
+
 async function beginPg(pool: any, fn: Callback<any>) {
   if (typeof pool.connect !== 'function' || typeof pool.release === 'function') throw new TypeError('expected a pg.Pool, to begin transactions with')
   const client = await pool.connect()

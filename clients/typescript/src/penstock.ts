@@ -1,5 +1,5 @@
 import { Writer, type WriterOptions } from './writer.js'
-import { begin, executor, sqlState, type Queryable, type Tx } from './database.js'
+import { begin, executor, listening, sqlState, type Queryable, type Tx } from './database.js'
 import { Queue, isOutcome, type Job } from './job.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
 import { arrays, jobArrays, jobRow, messageRow, quoted, FieldError, type Message, type NewJob } from './values.js'
@@ -88,8 +88,13 @@ export class Penstock {
    * through the database's errors, and rejects for what another attempt cannot cure, as a queue that does not exist.
    */
   async work(db: Queryable, queue: string, handler: Handler, options: WorkOptions = {}): Promise<void> {
-    await this.check(db)
-    await run(this.queue(db, queue), handler, options)
+    const over = listening(db)
+    try {
+      await this.check(db)
+      await run(this.queue(db, queue), handler, options)
+    } finally {
+      over()
+    }
   }
 
   /**
