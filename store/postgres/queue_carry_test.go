@@ -11,8 +11,6 @@ import (
 
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
-	"github.com/penstock/penstock/store/postgres"
 )
 
 // Jobs are enqueued, taken and rolled back at random while the ring turns all the time and what is
@@ -248,12 +246,10 @@ func (f *fixture) leaveBehind(left string) {
 // overlooked: while it is open, or prepared, the segment stays on the list, and its job comes first.
 func TestLateCommitIntoASegmentLeftBehind(t *testing.T) {
 	t.Parallel()
-	server := testserver.StartPostgres(t, "max_prepared_transactions = 2")
 	for _, how := range []string{"commit", "prepare", "savepoint"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
-			f.Exec("select penstock.create_queue('q', 'fifo', 4, 65536)")
+			f := newJobs(t, "fifo")
 			late := f.Connect()
 			f.exec(late, "begin")
 			if how == "savepoint" {
@@ -265,7 +261,7 @@ func TestLateCommitIntoASegmentLeftBehind(t *testing.T) {
 			}
 			f.leaveBehind("select")
 			if how == "prepare" {
-				f.exec(late, "prepare transaction 'late'")
+				f.exec(late, "prepare transaction "+f.preparedName())
 			}
 			f.enqueue(f.Conn, "q", 101, 110)
 			for range 4 {
@@ -273,7 +269,7 @@ func TestLateCommitIntoASegmentLeftBehind(t *testing.T) {
 			}
 			f.wantTake("q", 1, 101)
 			if how == "prepare" {
-				f.exec(late, "commit prepared 'late'")
+				f.exec(late, "commit prepared "+f.preparedName())
 			} else {
 				f.exec(late, "commit")
 			}

@@ -102,6 +102,9 @@ func TestLeaseThatMovedSinceTheSnapshot(t *testing.T) {
 			level  pgx.TxIsoLevel
 			shared bool // the lease's row is of several
 		}{{pgx.RepeatableRead, false}, {pgx.RepeatableRead, true}, {pgx.Serializable, false}} {
+			if c.level == pgx.Serializable && name != "ack" {
+				continue // its snapshot is the same
+			}
 			t.Run(fmt.Sprintf("%s/%s/shared=%v", name, c.level, c.shared), func(t *testing.T) {
 				t.Parallel()
 				f := newJobs(t, "fifo")

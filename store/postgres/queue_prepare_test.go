@@ -1,18 +1,27 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
+
+// preparedName is what the test's prepared transaction is called, as SQL: no other of the server has it. The test is
+// skipped where there are none.
+func (f *fixture) preparedName() string {
+	f.Helper()
+	if f.Number("select setting::int from pg_settings where name = 'max_prepared_transactions'") == 0 {
+		f.Skip("the server has max_prepared_transactions = 0")
+	}
+	return f.text("select quote_literal(current_database())")
+}
 
 // Maintenance waits for the real end of a transaction. Where a deferred trigger runs before that, at
 // PREPARE TRANSACTION or because constraints are set immediate, it does nothing: what it locked
 // would stay locked for as long as the transaction goes on.
 func TestMaintenanceOnlyAtTheEndOfATransaction(t *testing.T) {
 	t.Parallel()
-	server := testserver.StartPostgres(t, "max_prepared_transactions = 2")
 	for name, c := range map[string]struct {
 		statements []string // after which the transaction is open, prepared or ended
 		maintained bool
@@ -22,15 +31,15 @@ func TestMaintenanceOnlyAtTheEndOfATransaction(t *testing.T) {
 		"autocommit":              {[]string{"select penstock.claim('q')"}, true, ""},
 		"procedure":               {[]string{"call claims()"}, true, ""},
 		"prepare":                 {[]string{"begin", "select penstock.claim('q')", "prepare transaction 'x'"}, false, "commit prepared 'x'"},
-		"prepare in one message":  {[]string{"begin; select penstock.claim('q'); PREPARE\n TRANSACTION 'y'"}, false, "commit prepared 'y'"},
+		"prepare in one message":  {[]string{"begin; select penstock.claim('q'); PREPARE\n TRANSACTION 'x'"}, false, "commit prepared 'x'"},
 		"constraints":             {[]string{"begin", "select penstock.claim('q')", "set constraints all immediate"}, false, "commit"},
 		"constraints in a block":  {[]string{"begin", "do $$ begin perform penstock.claim('q'); set constraints all immediate; end $$"}, false, "commit"},
 		"constraints in a script": {[]string{"begin; select penstock.claim('q'); Set Constraints penstock.maintenance immediate"}, false, "commit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
-			f.Exec("select penstock.create_queue('q', 'fifo', 4, 65536)")
+			f := newJobs(t, "fifo")
+			name := f.preparedName()
 			f.Exec("create procedure claims() language plpgsql as $$ begin perform penstock.claim('q'); commit; end $$")
 			f.leaveBehind("select")
 			f.Exec("select penstock._maintain_ring('q')") // the next one truncates a segment
@@ -38,7 +47,7 @@ func TestMaintenanceOnlyAtTheEndOfATransaction(t *testing.T) {
 			f.Exec(`select setval('penstock."_q.maintained"', 0)`) // long ago
 			conn := f.Connect()
 			for _, sql := range c.statements {
-				_, err := conn.PgConn().Exec(f.Ctx, sql).ReadAll()
+				_, err := conn.PgConn().Exec(f.Ctx, strings.ReplaceAll(sql, "'x'", name)).ReadAll()
 				f.Must(err)
 			}
 			maintained := func() bool { return f.Number(`select pg_sequence_last_value('penstock."_q.maintained"')`) != 0 }
@@ -51,7 +60,7 @@ func TestMaintenanceOnlyAtTheEndOfATransaction(t *testing.T) {
 			f.Exec("set lock_timeout = '5 s'")
 			f.Exec("select penstock.queue_status('q')") // looks into every segment
 			if c.end != "" {
-				f.exec(conn, c.end)
+				f.exec(conn, strings.ReplaceAll(c.end, "'x'", name))
 			}
 			f.Exec("select penstock.claim('q')") // the next one does it
 			if !maintained() {
@@ -64,8 +73,8 @@ func TestMaintenanceOnlyAtTheEndOfATransaction(t *testing.T) {
 // While a transaction that took a job is prepared the ring goes on turning, and its job is not lost.
 func TestRingTurnsBesideAPreparedTransaction(t *testing.T) {
 	t.Parallel()
-	server := testserver.StartPostgres(t, "max_prepared_transactions = 2")
-	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
+	f := newFixture(t, postgres.Options{})
+	name := f.preparedName()
 	l := newRingLoad(f, "fifo")
 	const jobs = 250
 	l.add(0, "", "", jobs)
@@ -74,10 +83,10 @@ func TestRingTurnsBesideAPreparedTransaction(t *testing.T) {
 	if got := f.take(conn, "q", 1); len(got) != 1 || got[0] != 1 {
 		t.Fatalf("got %v, want job 1", got)
 	}
-	f.exec(conn, "prepare transaction 'x'")
+	f.exec(conn, "prepare transaction "+name)
 	l.wantTaken(jobs - 1)
 	l.wantFlat(1, jobs, func() { l.leave("", 0, 0, jobs) })
-	f.exec(conn, "rollback prepared 'x'")
+	f.exec(conn, "rollback prepared "+name)
 	f.later("q")
 	f.wantTake("q", 10, 1)
 }
