@@ -33,10 +33,11 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 	for _, row := range []string{"a1", "b1", "a2", "a3"} {
 		f.insert(row[:1], row)
 	}
-	src := f.subscribe(f.open(keyedConfig()))
+	table := f.open(keyedConfig())
+	src := f.subscribe(table)
 	b := f.fetch(src)
 	f.want(b, "a1", "b1", "a2", "a3")
-	f.settle(src, b, parked(1, 3*time.Second), ok, behind, behind) // long enough for what is fetched before it
+	f.settle(src, b, parked(1, time.Hour), ok, behind, behind)
 	if n := f.Number("select count(*) from shop where processed_at is null and attempts = 1 and failure = left('refused, and this is a long story of why', 40)"); n != 1 {
 		t.Errorf("%d rows carry the error", n)
 	}
@@ -48,6 +49,9 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 		t.Errorf("in the order of keys came %v", b.KeyOrder)
 	}
 	f.settle(src, b, behind, ok)
+	if n, err := table.RetryParked(f.Ctx); err != nil || n != 1 {
+		t.Errorf("%d keys are to be tried now, %v", n, err)
+	}
 	b = f.fetch(src)
 	f.want(b, "a1") // alone, since it has been refused
 	if m := b.Messages[0]; m.Attempt != 2 || m.FailedSince.IsZero() || b.KeyOrder != nil {
