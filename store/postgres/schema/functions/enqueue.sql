@@ -29,9 +29,7 @@ $$) || $$
 create or replace function {raise}(wanted bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    perform pg_advisory_lock(1885695597, {flags}::oid::int);
-    perform setval({flags}, pg_sequence_last_value({flags}) | (wanted & ({paused} - 1)));
-    perform pg_advisory_unlock(1885695597, {flags}::oid::int);
+    perform {schema}._write_flags({flags}, wanted & ({paused} - 1));
 end $fn$;
 
 create or replace function {enqueue_many}(payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint

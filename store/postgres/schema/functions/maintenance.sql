@@ -281,6 +281,18 @@ begin
     return null;
 end $$;
 
+-- _write_flags raises flags in a queue's register and lowers others, while nobody else does. The error gives the lock back, which only the end of
+-- the transaction would do, or of a session, that of a statement that was cancelled too. What a register says stays.
+create or replace function _write_flags(flags regclass, raised bigint, lowered bigint default 0) returns void
+language plpgsql volatile set search_path from current as $$
+begin
+    perform pg_advisory_xact_lock(1885695597, flags::oid::int); -- "penm"
+    perform setval(flags, pg_sequence_last_value(flags) & ~lowered | raised);
+    raise exception sqlstate 'PS002';
+exception when sqlstate 'PS002' then
+    null;
+end $$;
+
 -- _set_flags makes the flags follow the columns, from which a call that was rolled
 -- back after it had set them makes them differ.
 create or replace function _set_flags(queue int) returns void
@@ -291,10 +303,8 @@ declare
     wanted bigint := case when q.paused then 1::bigint << 33 else 0 end | case when q.max_running is not null then 1::bigint << 34 else 0 end;
 begin
     if pg_sequence_last_value(flags) & (3::bigint << 33) <> wanted then
-        perform pg_advisory_lock(1885695597, flags::oid::int); -- as {raise} does
-        perform setval(flags, pg_sequence_last_value(flags) & ~(3::bigint << 33) | wanted);
+        perform _write_flags(flags, wanted, 3::bigint << 33);
         perform setval(_q(format('_%s.fast_path', q.name)), 0); -- the next call takes the slow path
-        perform pg_advisory_unlock(1885695597, flags::oid::int);
     end if;
 end $$;
 
