@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testcerts"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/sinktest"
@@ -27,20 +28,42 @@ type room struct {
 	ch       *amqp.Channel
 }
 
-// startBroker starts a broker of the test's own, with a user relay who may only
-// write. The broker takes connections before its other commands.
-func startBroker(t *testing.T, password string, conf ...string) (server *testserver.RabbitMQ, ctl func(args ...string)) {
+// broker is one that tests kill and configure, with a user relay who may only
+// write, and a listener that speaks TLS and wants a certificate from its clients.
+type broker struct {
+	*testserver.RabbitMQ
+	password   string // relay's
+	authority  *testcerts.Authority
+	tlsAddress string
+}
+
+// One broker for all of these, because to start one takes as long as they do.
+func TestOwnBroker(t *testing.T) {
+	authority := testcerts.New(t)
+	cert := authority.Server(t, "mq.example", "127.0.0.2")
+	port, err := testserver.FreePort()
+	check(t, err)
+	b := &broker{password: "hush-hush-4711", authority: authority, tlsAddress: fmt.Sprintf("127.0.0.1:%d", port)}
+	b.RabbitMQ = testserver.StartRabbitMQ(t,
+		"listeners.ssl.1 = "+b.tlsAddress,
+		"ssl_options.cacertfile = "+authority.CAFile,
+		"ssl_options.certfile = "+cert.CertFile,
+		"ssl_options.keyfile = "+cert.KeyFile,
+		"ssl_options.verify = verify_peer",
+		"ssl_options.fail_if_no_peer_cert = true",
+	)
+	b.ctl(t, "await_startup") // it takes connections before its other commands
+	b.ctl(t, "add_user", "relay", b.password)
+	b.ctl(t, "set_permissions", "relay", "", ".*", "")
+	t.Run("Conformance", b.conformance)
+	t.Run("TLS", b.tls)
+	t.Run("Refuses", b.refuses)
+}
+
+func (b *broker) ctl(t *testing.T, args ...string) {
 	t.Helper()
-	server = testserver.StartRabbitMQ(t, conf...)
-	ctl = func(args ...string) {
-		t.Helper()
-		_, err := server.Ctl(args...)
-		check(t, err)
-	}
-	ctl("await_startup")
-	ctl("add_user", "relay", password)
-	ctl("set_permissions", "relay", "", ".*", "")
-	return server, ctl
+	_, err := b.Ctl(args...)
+	check(t, err)
 }
 
 // newRoom makes a topic exchange whose queue takes orders.*.

@@ -13,16 +13,13 @@ import (
 	"github.com/penstock/penstock/sink/sinktest"
 )
 
-// TestConformance runs against a broker of its own, which it kills.
-func TestConformance(t *testing.T) {
-	const password = "hush-hush-4711"
-	server, _ := startBroker(t, password)
-
+// conformance kills the broker, too.
+func (b *broker) conformance(t *testing.T) {
 	sinktest.Run(t, sinktest.Harness{
 		Features: sinktest.Features{ReadBack: true, Network: true, Durable: true, Routes: true, Refuses: true, Secrets: true},
 		New: func(t *testing.T) *sinktest.Destination {
-			room := newRoom(t, server.URL)
-			proxy := tcpproxy.New(t, host(t, server.URL))
+			room := newRoom(t, b.URL)
+			proxy := tcpproxy.New(t, host(t, b.URL))
 			as := func(password string) func(*testing.T, *slog.Logger) penstock.Sink {
 				return func(t *testing.T, log *slog.Logger) penstock.Sink {
 					cfg := room.config(t, proxy.Addr())
@@ -38,7 +35,7 @@ func TestConformance(t *testing.T) {
 			}
 			return &sinktest.Destination{
 				Topics:     []string{"orders.placed", "orders.cancelled"},
-				Open:       as(password),
+				Open:       as(b.password),
 				Drain:      room.drain,
 				Down:       proxy.Refuse,
 				Up:         proxy.Resume,
@@ -50,11 +47,11 @@ func TestConformance(t *testing.T) {
 					{Name: "header name of 256 bytes", Message: penstock.Message{ID: "bad", Topic: "orders.placed", Headers: map[string]string{strings.Repeat("x", 256): ""}}},
 					{Name: "header CC", Message: penstock.Message{ID: "bad", Topic: "orders.placed", Headers: map[string]string{"CC": "elsewhere"}}},
 				},
-				Secrets:    []string{password, "wrong-4712"},
+				Secrets:    []string{b.password, "wrong-4712"},
 				OpenDenied: as("wrong-4712"),
 				Restart: func(t *testing.T) {
-					check(t, server.Kill())
-					check(t, server.Start())
+					check(t, b.Kill())
+					check(t, b.Start())
 				},
 			}
 		},

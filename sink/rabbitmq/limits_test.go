@@ -16,25 +16,25 @@ import (
 	"github.com/penstock/penstock/sink/sinktest"
 )
 
-// TestBrokerRefuses is about all that a broker refuses by closing the channel
-// or by not reading; it needs one of its own, with limits.
-func TestBrokerRefuses(t *testing.T) {
-	server, ctl := startBroker(t, "relay", "max_message_size = 1000")
+// refuses is about all that a broker refuses by closing the channel or by not
+// reading.
+func (b *broker) refuses(t *testing.T) {
+	b.ctl(t, "eval", "application:set_env(rabbit, max_message_size, 1000).") // of channels that are opened from now on
 	asRelay := func(t *testing.T, room *room) *rabbitmq.Sink {
 		t.Helper()
-		cfg := room.config(t, host(t, server.URL))
+		cfg := room.config(t, host(t, b.URL))
 		u, err := url.Parse(cfg.URL)
 		check(t, err)
 		u.User = nil
-		cfg.URL, cfg.User, cfg.Password = u.String(), "relay", "relay"
+		cfg.URL, cfg.User, cfg.Password = u.String(), "relay", b.password
 		return open(t, cfg)
 	}
 
 	// RabbitMQ closes the channel over a message that is too large, and tells
 	// not which: many share the channel, in several Sends.
 	t.Run("messages too large", func(t *testing.T) {
-		room := newRoom(t, server.URL)
-		s := open(t, room.config(t, host(t, server.URL)))
+		room := newRoom(t, b.URL)
+		s := open(t, room.config(t, host(t, b.URL)))
 		var running sync.WaitGroup
 		for sender := range 3 {
 			running.Go(func() {
@@ -72,8 +72,8 @@ func TestBrokerRefuses(t *testing.T) {
 	})
 
 	t.Run("no permission for one routing key", func(t *testing.T) {
-		room := newRoom(t, server.URL)
-		ctl("set_topic_permissions", "relay", room.exchange, `^orders\.placed$`, "")
+		room := newRoom(t, b.URL)
+		b.ctl(t, "set_topic_permissions", "relay", room.exchange, `^orders\.placed$`, "")
 		msgs := orders(50)
 		msgs[20].Topic = "orders.secret"
 		errs := asRelay(t, room).Send(patient(t), msgs)
@@ -92,17 +92,17 @@ func TestBrokerRefuses(t *testing.T) {
 	})
 
 	t.Run("no permission for the exchange", func(t *testing.T) {
-		room := newRoom(t, server.URL)
-		ctl("set_permissions", "relay", "", "nothing", "")
+		room := newRoom(t, b.URL)
+		b.ctl(t, "set_permissions", "relay", "", "nothing", "")
 		s := asRelay(t, room)
 		wantUnavailable(t, s.Send(patient(t), orders(50)), "write permission")
-		ctl("set_permissions", "relay", "", ".*", "")
+		b.ctl(t, "set_permissions", "relay", "", ".*", "")
 		heals(t, s)
 	})
 
 	t.Run("no such exchange", func(t *testing.T) {
-		room := newRoom(t, server.URL)
-		cfg := room.config(t, host(t, server.URL))
+		room := newRoom(t, b.URL)
+		cfg := room.config(t, host(t, b.URL))
 		cfg.Exchange = room.exchange + "-later"
 		s := open(t, cfg)
 		wantUnavailable(t, s.Send(patient(t), orders(50)), "create the exchange")
@@ -112,8 +112,8 @@ func TestBrokerRefuses(t *testing.T) {
 	})
 
 	t.Run("no such virtual host", func(t *testing.T) {
-		room := newRoom(t, server.URL)
-		cfg := room.config(t, host(t, server.URL))
+		room := newRoom(t, b.URL)
+		cfg := room.config(t, host(t, b.URL))
 		cfg.URL = strings.TrimSuffix(cfg.URL, "/") + "/nowhere"
 		wantUnavailable(t, open(t, cfg).Send(patient(t), orders(2)), `virtual host "nowhere"`)
 	})
@@ -121,16 +121,16 @@ func TestBrokerRefuses(t *testing.T) {
 	// Short of memory, RabbitMQ stops reading from publishers and says so. Then
 	// nothing more is published, and a Send tells why it waited.
 	t.Run("blocked by an alarm", func(t *testing.T) {
-		room := newRoom(t, server.URL)
-		s := open(t, room.config(t, host(t, server.URL)))
+		room := newRoom(t, b.URL)
+		s := open(t, room.config(t, host(t, b.URL)))
 		if errs := s.Send(patient(t), orders(1)); errs != nil {
 			t.Fatal(errs)
 		}
-		ctl("set_vm_memory_high_watermark", "absolute", "1")
+		b.ctl(t, "set_vm_memory_high_watermark", "absolute", "1")
 		lifted := false
 		lift := func() {
 			if !lifted {
-				ctl("set_vm_memory_high_watermark", "0.4")
+				b.ctl(t, "set_vm_memory_high_watermark", "0.4")
 				lifted = true
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
@@ -132,6 +133,7 @@ func TestWrongHost(t *testing.T) {
 // While confirms stream in RabbitMQ sends no heartbeats; that is no reason to
 // take the connection for dead.
 func TestBusyConnectionStays(t *testing.T) {
+	testseed.Soak(t)
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	proxy := tcpproxy.New(t, host(t, room.url))
 	cfg := room.config(t, proxy.Addr())

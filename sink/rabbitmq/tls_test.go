@@ -1,33 +1,17 @@
 package rabbitmq_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/internal/testcerts"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
 
-// TestTLS runs against RabbitMQ's own TLS listener, which wants a certificate
-// from its clients.
-func TestTLS(t *testing.T) {
-	authority := testcerts.New(t)
-	cert, client := authority.Server(t, "mq.example", "127.0.0.2"), authority.Client(t)
-	port, err := testserver.FreePort()
-	check(t, err)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	server := testserver.StartRabbitMQ(t,
-		"listeners.ssl.1 = "+address,
-		"ssl_options.cacertfile = "+authority.CAFile,
-		"ssl_options.certfile = "+cert.CertFile,
-		"ssl_options.keyfile = "+cert.KeyFile,
-		"ssl_options.verify = verify_peer",
-		"ssl_options.fail_if_no_peer_cert = true",
-	)
-	room := newRoom(t, server.URL)
-	good := rabbitmq.TLSConfig{CAFile: authority.CAFile, CertFile: client.CertFile, KeyFile: client.KeyFile, ServerName: "mq.example"}
+// tls is RabbitMQ's own listener.
+func (b *broker) tls(t *testing.T) {
+	client, address := b.authority.Client(t), b.tlsAddress
+	room := newRoom(t, b.URL)
+	good := rabbitmq.TLSConfig{CAFile: b.authority.CAFile, CertFile: client.CertFile, KeyFile: client.KeyFile, ServerName: "mq.example"}
 	for _, c := range []struct {
 		name   string
 		change func(*rabbitmq.TLSConfig)

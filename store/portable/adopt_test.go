@@ -32,13 +32,13 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	testadopt.Run(t, func(t testing.TB) testadopt.Instance {
 		url := database(t)
-		store := openStore(t, url, portable.Options{})
+		store, pool := openStore(t, url, portable.Options{}), business(t, url)
 		return testadopt.Instance{
 			Open: func(subscription string, c portable.AdoptConfig) (driver.Adopted, error) {
 				return portable.Adopt(context.Background(), url, portable.Options{}, subscription, c)
 			},
 			Begin: func(ctx context.Context) (testadopt.Tx, error) {
-				b, err := beginOn(ctx, url)
+				b, err := beginOn(ctx, pool)
 				return &ownTx{b}, err
 			},
 			Define: func(t testing.TB, name string) {

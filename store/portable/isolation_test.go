@@ -25,7 +25,7 @@ func TestQueueIsolated(t *testing.T) {
 				exec(t, direct, "alter database "+pgx.Identifier{name}.Sanitize()+" set default_transaction_isolation = '"+level+"'")
 				return direct
 			})
-			queue.Groups = []string{"Key", "Settings", "Load"}
+			queue.Only, queue.Groups = queuetest.Isolated, []string{"Key", "Settings", "Load"}
 			queuetest.Run(t, queue)
 		})
 	}

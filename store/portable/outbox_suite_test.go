@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
@@ -32,6 +33,7 @@ func outboxes(through func(t testing.TB, direct string) (url string)) storetest.
 			if err := without(context.Background(), direct); err != nil {
 				t.Fatal(err)
 			}
+			exec(t, direct, counter)
 			return instanceOn(t, through(t, shimmed(t, direct)), slow)
 		},
 		OpenCreated: func(t testing.TB) storetest.Instance { return instanceOn(t, through(t, database(t)), slow) },
@@ -66,8 +68,17 @@ var created = testserver.Template{Fill: func(url string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(store.Migrate(ctx), store.CreateOutbox(ctx, storetest.Outbox), store.Close())
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	defer pool.Close()
+	_, err = pool.Exec(ctx, counter)
+	return errors.Join(err, store.Migrate(ctx), store.CreateOutbox(ctx, storetest.Outbox), store.Close())
 }}
+
+// counter is what business transactions count in.
+const counter = "create table counter (name text primary key, n bigint not null)"
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -91,12 +102,12 @@ func instanceOn(t testing.TB, direct string, opts portable.Options) storetest.In
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec(t, direct, "create table if not exists counter (name text primary key, n bigint not null)")
+	pool := business(t, direct)
 	proxy := tcpproxy.New(t, u.Host)
 	u.Host = proxy.Addr()
 	return storetest.Instance{
 		Store:   openStore(t, u.String(), opts),
-		Begin:   func(ctx context.Context) (storetest.Tx, error) { return beginOn(ctx, direct) },
+		Begin:   func(ctx context.Context) (storetest.Tx, error) { return beginOn(ctx, pool) },
 		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
 		Outage: func(t testing.TB) (down, up func()) {
 			t.Cleanup(proxy.Resume)
@@ -109,24 +120,31 @@ func instanceOn(t testing.TB, direct string, opts portable.Options) storetest.In
 	}
 }
 
-func beginOn(ctx context.Context, url string) (*businessTx, error) {
-	conn, err := pgx.Connect(ctx, url)
+// business is an application's pool.
+func business(t testing.TB, url string) *pgxpool.Pool {
+	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	tx, err := conn.Begin(ctx)
+	config.MaxConns = 100
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
-		_ = conn.Close(ctx)
-		return nil, err
+		t.Fatal(err)
 	}
-	return &businessTx{tx: tx, conn: conn}, nil
+	t.Cleanup(pool.Close)
+	return pool
 }
 
-// businessTx is a transaction on a connection of its own.
-type businessTx struct {
-	tx   pgx.Tx
-	conn *pgx.Conn
+func beginOn(ctx context.Context, pool *pgxpool.Pool) (*businessTx, error) {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &businessTx{tx: tx}, nil
 }
+
+// businessTx is a transaction of an application.
+type businessTx struct{ tx pgx.Tx }
 
 func (b *businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	return portable.NewOutbox("", outbox).Publish(ctx, b.tx, msgs...)
@@ -139,12 +157,10 @@ func (b *businessTx) Count(ctx context.Context, name string) (n int64, err error
 }
 
 func (b *businessTx) Commit(ctx context.Context) error {
-	defer func() { _ = b.conn.Close(context.Background()) }()
 	return b.tx.Commit(ctx)
 }
 
 func (b *businessTx) Rollback(ctx context.Context) error {
-	defer func() { _ = b.conn.Close(context.Background()) }()
 	return b.tx.Rollback(ctx)
 }
 

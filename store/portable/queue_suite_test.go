@@ -24,9 +24,10 @@ func queues(through func(t testing.TB, direct string) (url string)) queuetest.Ha
 	return queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
 			url := through(t, database(t))
+			pool := business(t, url)
 			return queuetest.Instance{
 				Store:   openStore(t, url, atOnce),
-				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return beginOn(ctx, url) },
+				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return beginOn(ctx, pool) },
 				Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, atOnce) },
 				Pin:     func(t testing.TB) func() { return pin(t, url) },
 				Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {

@@ -5,10 +5,12 @@ import (
 	_ "embed"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/testserver"
@@ -44,11 +46,20 @@ func shimmed(t testing.TB, direct string) string {
 		t.Fatal(err)
 	}
 	server := testserver.PostgresURL(t)
-	if engine(t, server) != "PostgreSQL" {
+	s, err := sessions(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.engine != "PostgreSQL" {
 		return direct
 	}
 	name := strings.TrimPrefix(u.Path, "/")
-	exec(t, server, "alter database "+pgx.Identifier{name}.Sanitize()+` set search_path = shim, pg_catalog, "$user", public`)
+	if _, err := s.pool.Exec(t.Context(), "alter database "+pgx.Identifier{name}.Sanitize()+` set search_path = shim, pg_catalog, "$user", public`); err != nil {
+		t.Fatal(err)
+	}
+	if !isPooled(server) {
+		return direct
+	}
 	exec(t, server, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name)
 	for end := time.Now().Add(time.Minute); ; { // a pooler hands out a session that has ended, until it has noticed
 		path, err := searchPath(direct)
@@ -59,6 +70,31 @@ func shimmed(t testing.TB, direct string) string {
 			t.Fatalf("the search path is %q, %v", path, err)
 		}
 	}
+}
+
+// serverSessions are those on the server in which its databases are altered. They end with the process.
+type serverSessions struct {
+	pool   *pgxpool.Pool
+	engine string
+}
+
+var sessionsOf sync.Map // by the server's URL: a func as sessions is
+
+func sessions(server string) (*serverSessions, error) {
+	open, _ := sessionsOf.LoadOrStore(server, sync.OnceValues(func() (*serverSessions, error) {
+		ctx := context.Background()
+		store, err := portable.Open(ctx, server, portable.Options{})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = store.Close() }()
+		s := &serverSessions{}
+		if s.engine, err = store.Engine(ctx); err == nil {
+			s.pool, err = pgxpool.New(ctx, server)
+		}
+		return s, err
+	}))
+	return open.(func() (*serverSessions, error))()
 }
 
 func searchPath(url string) (path string, err error) {

@@ -201,7 +201,9 @@ func (p *wireProxy) serve(client net.Conn, host string) {
 
 // skipPooled skips a test that PgBouncer does not let happen. The URL of withservers -pooled has this parameter.
 func skipPooled(t *testing.T, url, why string) {
-	if strings.Contains(url, "default_query_exec_mode=exec") {
+	if isPooled(url) {
 		t.Skip("behind a pooler,", why)
 	}
 }
+
+func isPooled(url string) bool { return strings.Contains(url, "default_query_exec_mode=exec") }

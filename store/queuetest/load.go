@@ -112,7 +112,7 @@ func (l *runLog) check(e *env, jobs int) {
 
 // Workers and producers all at once: every job is done once.
 func manyWorkers(e *env) {
-	const producers, workers = 4, 16
+	const producers, workers = 4, 8
 	each := testseed.Steps(150)
 	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
 	log := newRunLog()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -13,6 +14,7 @@ import (
 // it while this one reads, settles and reclaims. Whatever was committed is
 // delivered, nothing else is, and the file is whole.
 func TestKilledWhilePublishing(t *testing.T) {
+	testseed.Soak(t)
 	path, s, app := newFile(t, sqlite.Options{})
 	mustExec(t, app, `create table orders (id integer primary key autoincrement, total integer)`)
 	ctx := t.Context()

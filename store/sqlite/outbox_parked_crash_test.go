@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -54,6 +55,7 @@ func relayStubborn(ctx context.Context, s *sqlite.Store, deliver func(penstock.M
 // finds each key as it was settled: nothing is lost, and the first deliveries
 // of a key are in order.
 func TestKilledWhileParking(t *testing.T) {
+	testseed.Soak(t)
 	_, s, app := newFile(t, sqlite.Options{})
 	const keys, perKey = 8, 50
 	var msgs []penstock.Message

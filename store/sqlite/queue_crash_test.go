@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
 )
@@ -73,6 +74,7 @@ func workTxOrders(ctx context.Context, s *sqlite.Store) error {
 // committed gets its job done, no other; what was acked does not come again; and
 // within each key the jobs began in order.
 func TestKilledWhileWorking(t *testing.T) {
+	testseed.Soak(t)
 	path, _, q := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)
 	mustExec(t, app, `create table orders (id integer primary key autoincrement, total integer, shipped integer not null default 0)`)
@@ -155,6 +157,7 @@ func TestKilledWhileWorking(t *testing.T) {
 // Workers with the handler in the transaction are killed -9: every order is
 // shipped exactly once.
 func TestKilledWhileWorkingInTransactions(t *testing.T) {
+	testseed.Soak(t)
 	path, _, _ := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)
 	mustExec(t, app, `create table orders (id integer primary key autoincrement, total integer, shipped integer not null default 0)`)

@@ -52,7 +52,7 @@ func TestQueueAgainstModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := &queueModel{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), store: s, q: q, app: openApp(t, path), lifo: order == penstock.LIFO}
-			for range 1500 {
+			for range testseed.Steps(1500) {
 				m.step()
 			}
 			m.finish()

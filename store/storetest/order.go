@@ -73,7 +73,7 @@ func publishCounted(e *env, t tx, key string, want int64) {
 // once, and every key's counter in steps of one.
 func rowLockedWriters(e *env, page int) {
 	const writers, keys = 8, 5
-	transactions := testseed.Steps(40)
+	transactions := testseed.Steps(24)
 	r := e.read()
 	rnd := e.random(writers)
 	var running atomic.Int32

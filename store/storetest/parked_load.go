@@ -49,7 +49,7 @@ func manyLines(e *env) {
 }
 
 func oneLongKey(e *env) {
-	const total = 3000
+	total := testseed.Steps(3000)
 	r := e.read()
 	msgs := keyed("k", 0, total)
 	for part := range slices.Chunk(msgs, 500) {
@@ -57,7 +57,7 @@ func oneLongKey(e *env) {
 	}
 	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 200, Bytes: plenty.Bytes}}
 	c.parkAll()
-	e.wantParked(r, total, 1, 0)
+	e.wantParked(r, int64(total), 1, 0)
 	e.maintain()
 	c.r = r.again()
 	c.limit.Messages = 70
@@ -110,7 +110,7 @@ func parkedSurvivesReclaim(e *env) {
 		return penstock.Verdict{}
 	}
 	for round := range 4 {
-		e.bulk(round, 2)
+		e.bulk(round, 1)
 		for c.step() {
 		}
 		e.maintain()

@@ -98,7 +98,7 @@ func reclaimLosesNothing(e *env) {
 	var want []string
 	var gotA, gotB []penstock.Message
 	var open []penstock.Batch
-	for i := range 40 {
+	for i := range 24 { // three rounds of b
 		m := message(fmt.Sprint("key", i%3), fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10)))
 		want = append(want, string(m.Payload))
 		e.publish(m)
@@ -144,7 +144,7 @@ func reclaimLosesNoTx(e *env) {
 	for i := range 5 {
 		late := e.begin()
 		late.publish(message("", fmt.Sprint("late", i)))
-		for range 6 {
+		for range 3 {
 			m := message("", string(testseed.Bytes(rnd, 128<<10)))
 			want = append(want, string(m.Payload))
 			e.publish(m)
@@ -195,7 +195,7 @@ func reclaimTwice(e *env) {
 	rnd := e.random(0)
 	var got []penstock.Message
 	var want []string
-	for i := range 50 {
+	for i := range 20 {
 		m := message("", fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 32<<10)))
 		want = append(want, string(m.Payload))
 		e.publish(m)
