@@ -11,10 +11,10 @@ language sql volatile
 return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 then '{1}' when 2 then '{1,0}' else '{0,1}' end;
 
 -- _reclaim_pair keeps one of these rings small, and says whether it truncated a segment. When little
--- is left of the one that is not written to, or the other has become twice as large, the rest is carried
--- over. alive says which rows r count. A segment that is not listed and holds some was written to by who read
--- the register before it moved, and took very long from there to his lock; or it comes from a dump,
--- in which registers are younger than rows.
+-- is left of the one that is not written to, or the other has become twice as large as what is left (by a hundred
+-- pages), the rest is carried over. Were the whole segment the measure, each turn would be twice as large. alive says
+-- which rows r count. A segment that is not listed and holds some was written to by who read the register before it
+-- moved, and took very long from there to his lock; or it comes from a dump, in which registers are younger than rows.
 create or replace function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
 language plpgsql volatile set search_path from current
 set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -28,7 +28,9 @@ declare
     p        _pair;
     columns  text;
     body     boolean;
+    size     text;
     bytes    bigint;
+    share    constant float8 := least(100 / greatest(pg_relation_size(there) / 8192.0, 1), 1);
     many     int;
     rest     boolean;
 begin
@@ -57,11 +59,14 @@ begin
       from pg_attribute a where a.attrelid = _q(ring)::regclass and a.attnum > 0 and not a.attisdropped and a.attname <> 'slot';
     alive := format('(%s) and exists (select from _queue q where q.id = abs(r.queue))', alive);
     if pg_table_size(here) < 2 * pg_table_size(there) then
-        execute format('select count(*), coalesce(sum(b), 0) from (select 200 + %s as b from %s r where %s limit 20000) s',
-                       case when ring = '_lease' then 'coalesce(octet_length(r.payload), pg_column_size(r.jobs))' when body then 'octet_length(r.payload)' else '0' end, there, alive) into many, bytes;
+        size := case when ring = '_lease' then 'coalesce(octet_length(r.payload), pg_column_size(r.jobs))' when body then 'octet_length(r.payload)' else '0' end;
+        execute format('select count(*), coalesce(sum(b), 0) from (select 200 + %s as b from %s r where %s limit 20000) s', size, there, alive) into many, bytes;
         if many = 20000 or bytes > 8388608 then
-            update _pair x set again = _look_again(began) where x.name = ring and _look_again(began) is not null;
-            return false;
+            execute format('select greatest(%s, sum(200 + %s) / %s) from %s r tablesample system (%s) where %s', bytes, size, share, there, 100 * share, alive) into bytes;
+            if pg_table_size(here) < 2 * bytes then
+                update _pair x set again = _look_again(began) where x.name = ring and _look_again(began) is not null;
+                return false;
+            end if;
         end if;
     end if;
     execute format($sql$
