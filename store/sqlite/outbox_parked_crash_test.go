@@ -69,7 +69,8 @@ func TestKilledWhileParking(t *testing.T) {
 	path := scan[string](t, app, `select file from pragma_database_list where name = 'main'`)
 	parked := int64(0)
 	for round := range 4 {
-		lines, err := start(t, childRelay, path).killAfter(25 + 13*round)
+		n := 25 + 13*round
+		lines, err := start(t, childRelay, path, diesWith(n+10*round)).killAfter(n) // the first one while a batch is delivered
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/penstock/penstock"
@@ -21,6 +23,21 @@ import (
 // Some promises are about processes. This test binary plays them: started with
 // childEnv it does one job on one file and no test.
 const childEnv = "PENSTOCK_SQLITE_TEST_CHILD"
+
+// diesEnv is the line with which a child kills itself, however late the test comes to it.
+const diesEnv = "PENSTOCK_SQLITE_TEST_DIES"
+
+var said atomic.Int64 // lines
+
+// say prints a line of a child.
+func say(format string, args ...any) error {
+	_, err := fmt.Printf(format+"\n", args...)
+	if strconv.FormatInt(said.Add(1), 10) == os.Getenv(diesEnv) {
+		self, _ := os.FindProcess(os.Getpid())
+		return errors.Join(err, self.Kill())
+	}
+	return err
+}
 
 const (
 	childMigrate = "migrate"
@@ -58,8 +75,7 @@ func runChild(ctx context.Context, job, path string) error {
 		return publishOrders(ctx, path)
 	case childRelay:
 		return relayStubborn(ctx, s, func(m penstock.Message) error {
-			_, err := fmt.Println(string(m.Payload))
-			return err
+			return say("%s", m.Payload)
 		})
 	case childEnqueue:
 		return enqueueOrders(ctx, path)
@@ -139,6 +155,11 @@ func start(t testing.TB, job, path string, as ...func(*exec.Cmd)) *child {
 	return c
 }
 
+// diesWith has a child kill itself with its nth line.
+func diesWith(n int) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, diesEnv+"="+strconv.Itoa(n)) }
+}
+
 func (c *child) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +183,7 @@ func (c *child) killAfter(n int) (lines []string, err error) {
 	out := bufio.NewScanner(c.stdout)
 	for out.Scan() {
 		if lines = append(lines, out.Text()); len(lines) == n {
-			if err := c.cmd.Process.Kill(); err != nil {
+			if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 				return lines, err
 			}
 		}

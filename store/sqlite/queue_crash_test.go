@@ -65,8 +65,7 @@ func workTxOrders(ctx context.Context, s *sqlite.Store) error {
 		if _, err := tx.ExecContext(ctx, `update orders set shipped = shipped + 1 where id = ?`, string(j.Payload)); err != nil {
 			return err
 		}
-		_, err := fmt.Printf("began %s %d %s\n", j.Payload, j.ID, j.Key)
-		return err
+		return say("began %s %d %s", j.Payload, j.ID, j.Key)
 	}, work.Options{Lease: 300 * time.Millisecond})
 }
 
@@ -181,7 +180,8 @@ func TestKilledWhileWorkingInTransactions(t *testing.T) {
 	again := false
 	for round := 0; scan[int](t, app, `select count(*) from penstock_queue_jobs`) > 0; round++ {
 		if round < 4 {
-			if _, err := start(t, childWorkTx, path).killAfter(20 + 7*round); err != nil {
+			n := 20 + 7*round
+			if _, err := start(t, childWorkTx, path, diesWith(n+10*round)).killAfter(n); err != nil { // the first one in a transaction
 				t.Fatal(err)
 			}
 			again = again || scan[int](t, app, `select count(*) from penstock_leases`) > 0
