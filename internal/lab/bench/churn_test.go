@@ -48,7 +48,7 @@ func TestChurnInterrupted(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := Churn(ctx, with(DefaultChurn, func(c *ChurnConfig) { c.Database, c.Store = db, setup.Store })); !errors.Is(err, context.Canceled) {
+	if _, err := Churn(ctx, ChurnConfig{Database: db, Store: setup.Store, Duration: time.Minute, Batch: 10, Margin: time.Millisecond}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	checkOutboxesGone(t, setup)

@@ -53,7 +53,7 @@ func TestMyRocksExperiments(t *testing.T) {
 	db := myRocks(t, mysql.Options{Schema: "bench_mysql", Engine: "RocksDB", Margin: time.Millisecond, Sweep: time.Hour, LookAgain: time.Hour})
 	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
 		r, err := FifoLifo(t.Context(), FifoLifoConfig{
-			Database: db, Pin: PinMySQL(db.URL), Order: order, Mode: ModeCall, Workers: 3, Preload: 2000, Rate: 50, Duration: 2 * time.Second,
+			Database: db, Pin: PinMySQL(db.URL), Order: order, Mode: ModeCall, Workers: 3, Preload: 500, Rate: 50, Duration: 500 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestMyRocksExperiments(t *testing.T) {
 		few(t, string(order), r.RocksDB)
 		t.Logf("%s: %+v a dequeue; the hand-written queue: %+v", order, *r.RocksDB, *r.Baseline.RocksDB)
 	}
-	churn := ChurnConfig{Database: db, Store: db.Plain, Pin: PinMySQL(db.URL), Duration: 2 * time.Second, Batch: 100, Margin: time.Millisecond}
+	churn := ChurnConfig{Database: db, Store: db.Plain, Pin: PinMySQL(db.URL), Duration: time.Second, Batch: 100, Margin: time.Millisecond}
 	c, err := Churn(t.Context(), churn)
 	if err != nil {
 		t.Fatal(err)

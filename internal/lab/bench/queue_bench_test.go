@@ -8,11 +8,11 @@ import (
 
 func TestQueue(t *testing.T) {
 	db := database(t)
-	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Batches: []int{1, 7}, Workers: []int{1, 3}, Jobs: 300, Longest: time.Minute})
+	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Batches: []int{1, 7}, Workers: []int{1, 3}, Jobs: 60, Longest: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Cells) != 5*(2+1)*2+2*2+2*2+1 || r.Jobs != 300 || r.PayloadBytes != 200 {
+	if len(r.Cells) != 5*(2+1)*2+2*2+2*2+1 || r.Jobs != 60 || r.PayloadBytes != 200 {
 		t.Fatalf("got %+v", r)
 	}
 	for _, c := range r.Cells {
@@ -25,7 +25,7 @@ func TestQueue(t *testing.T) {
 // A cell that has no time left ends, and what it has done is right.
 func TestQueueTimeIsUp(t *testing.T) {
 	db := database(t)
-	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Ops: []string{OpBusiness, OpInsert, OpClaim, OpWork}, Batches: []int{2}, Workers: []int{2}, Jobs: 2000, Longest: time.Millisecond})
+	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Ops: []string{OpBusiness, OpInsert, OpClaim, OpWork}, Batches: []int{2}, Workers: []int{2}, Jobs: 500, Longest: time.Millisecond})
 	if err != nil || len(r.Cells) != 6 {
 		t.Errorf("got %+v, %v", r, err)
 	}
