@@ -8,13 +8,13 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/testadopt"
 	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
 
 // A row of an adopted table takes as few of RocksDB's steps after many as at first, however many were deleted, or marked.
-func TestAdoptIsFlatOnMyRocks(t *testing.T) {
-	t.Parallel()
-	r := newRocks(t)
+func adoptIsFlat(t *testing.T, m *testserver.MariaDB) {
+	r := newRocks(t, m)
 	r.db.SetMaxOpenConns(1) // which has penstock as its database
 	r.exec("use penstock")
 	s := r.store()
@@ -33,7 +33,7 @@ func TestAdoptIsFlatOnMyRocks(t *testing.T) {
 		r.must(err)
 		src, err := table.Subscribe(t.Context(), penstock.Subscribe{Holder: "test"})
 		r.must(err)
-		pages := testseed.Steps(200)
+		pages := testseed.Steps(80)
 		relay := func() {
 			for range pages {
 				r.exec(insert)

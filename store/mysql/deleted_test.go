@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
 )
 
 // Nothing that relays and workers do again and again walks more than once over tombstones, which are there until RocksDB compacts.
-func TestDeletedIsPassedOver(t *testing.T) {
-	t.Parallel()
-	r := newRocks(t)
+func deletedIsPassedOver(t *testing.T, m *testserver.MariaDB) {
+	r := newRocks(t, m)
 	s := r.store()
 	src := reader(t, s, "orders")
 	r.must(s.CreateQueue(t.Context(), "jobs", penstock.FIFO))

@@ -12,18 +12,29 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// rocks is a server of its own, whose counters nobody else moves.
+// One server for all of these, one after another: its counters are of all that goes on in it.
+func TestMyRocksAlone(t *testing.T) {
+	t.Parallel()
+	m := testserver.StartMariaDB(t)
+	for name, test := range map[string]func(t *testing.T, m *testserver.MariaDB){
+		"QueueIsFlat": queueIsFlat, "OutboxIsFlat": outboxIsFlat, "AdoptIsFlat": adoptIsFlat, "DeletedIsPassedOver": deletedIsPassedOver,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, m) })
+	}
+}
+
+// rocks is a server whose counters nobody else moves.
 type rocks struct {
 	*testing.T
 	url string
 	db  *sql.DB
 }
 
-func newRocks(t *testing.T) *rocks {
-	m := testserver.StartMariaDB(t)
+func newRocks(t *testing.T, m *testserver.MariaDB) *rocks {
 	r := &rocks{T: t, url: m.URL}
 	r.db = application(t, m.URL)
 	r.exec("create database penstock")
+	t.Cleanup(func() { r.exec("drop database penstock") })
 	return r
 }
 
@@ -60,11 +71,10 @@ func (r *rocks) store() *mysql.Store {
 }
 
 // A dequeue takes as few of RocksDB's steps after ten times as many jobs as at first, however many are deleted.
-func TestQueueIsFlatOnMyRocks(t *testing.T) {
-	t.Parallel()
-	r := newRocks(t)
+func queueIsFlat(t *testing.T, m *testserver.MariaDB) {
+	r := newRocks(t, m)
 	s := r.store()
-	n := testseed.Steps(2000)
+	n := testseed.Steps(800)
 	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
 		r.must(s.CreateQueue(t.Context(), string(order), order))
 		q := s.Queue(string(order))
@@ -103,9 +113,8 @@ func TestQueueIsFlatOnMyRocks(t *testing.T) {
 }
 
 // As much for an outbox that a relay keeps short.
-func TestOutboxIsFlatOnMyRocks(t *testing.T) {
-	t.Parallel()
-	r := newRocks(t)
+func outboxIsFlat(t *testing.T, m *testserver.MariaDB) {
+	r := newRocks(t, m)
 	s := r.store()
 	src := reader(t, s, "orders")
 	const batch = 100

@@ -78,10 +78,11 @@ func TestOlderTables(t *testing.T) {
 	}
 }
 
-// Where nothing can be rolled back no promise holds: such an engine is refused, also where it is the server's default.
-func TestEngineWithoutTransactions(t *testing.T) {
+// Where nothing can be rolled back no promise holds: such an engine is refused, also where it is the server's default. Where names of
+// tables are not taken as they are, capitals are refused.
+func TestServerOfOtherOptions(t *testing.T) {
 	t.Parallel()
-	server := testserver.StartMariaDB(t, "--default-storage-engine=MyISAM")
+	server := testserver.StartMariaDB(t, "--default-storage-engine=MyISAM", "--lower-case-table-names=1")
 	for _, engine := range []string{"", "MyISAM", "Aria", "MEMORY", "nonsense"} {
 		s := openStore(t, server.URL, mysql.Options{Engine: engine})
 		var hinted *penstock.HintError
@@ -94,6 +95,12 @@ func TestEngineWithoutTransactions(t *testing.T) {
 	// Whoever names none later has what the tables have.
 	other := openStore(t, server.URL, mysql.Options{})
 	must(t, other.Migrate(t.Context()), other.CreateOutbox(t.Context(), "letters"), other.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	var field *penstock.FieldError
+	for _, err := range []error{other.CreateOutbox(t.Context(), "Orders"), other.CreateQueue(t.Context(), "Jobs", penstock.FIFO)} {
+		if !errors.As(err, &field) {
+			t.Errorf("got %v, want a FieldError", err)
+		}
+	}
 	u := strings.TrimSuffix(server.URL, "/") + "/information_schema"
 	var without int
 	must(t, application(t, u).QueryRow("select count(*) from information_schema.tables where table_schema = 'penstock' and engine <> 'InnoDB'").Scan(&without))
