@@ -41,7 +41,7 @@ var timeAllowed = map[string]string{
 	"sink/kafka/send_test.go TestGivenUpStaysAway":    "the network is stalled",
 	"sink/kafka/send_test.go TestProducersAreBounded": "the one producer is taken until the test gives it back",
 	"sink/kafka/send_test.go TestCloseEndsSends":      "the broker does not answer",
-	"sink/rabbitmq/limits_test.go TestBrokerRefuses":  "the broker blocks until the test lifts that",
+	"sink/rabbitmq/limits_test.go broker.refuses":     "the broker blocks until the test lifts that",
 	"sink/sinktest/outage.go stallConfirmsNothing":    "the network is stalled",
 	"sink/stdout/stdout_test.go TestBlockedReader":    "there is no reader",
 	"store/storetest/cancel.go cancelWaiting":         "the writer is open until the test commits it",
