@@ -18,19 +18,20 @@ import (
 	"github.com/penstock/penstock/store/storetest"
 )
 
-func TestStore(t *testing.T) { runSuite(t, postgres.Options{}, nil) }
+func TestStore(t *testing.T) { runSuite(t, postgres.Options{}, nil, storetest.SmallPieces) }
 
 // With segments that are full after a few hundred messages the same suite rotates
 // and reclaims all the time.
-func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small, storetest.SmallPieces) }
+func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small, storetest.SmallPieces, nil) }
 
-func runSuite(t *testing.T, opts postgres.Options, only storetest.Cases) {
+func runSuite(t *testing.T, opts postgres.Options, only, elsewhere storetest.Cases) {
 	t.Parallel()
 	storetest.Run(t, storetest.Harness{
 		Open:        func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), opts) },
 		OpenCreated: func(t testing.TB) storetest.Instance { return openInstance(t, withOutbox(t, opts), opts) },
 		Features:    storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, SmallPieces: opts == small},
 		Only:        only,
+		Elsewhere:   elsewhere,
 	})
 }
 

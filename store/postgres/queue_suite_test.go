@@ -15,19 +15,20 @@ import (
 	"github.com/penstock/penstock/store/queuetest"
 )
 
-func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}, nil) }
+func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}, nil, queuetest.SmallPieces) }
 
 // With segments that are full after a few hundred jobs the ring turns all the time.
-func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small, queuetest.SmallPieces) }
+func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small, queuetest.SmallPieces, nil) }
 
-func runQueueSuite(t *testing.T, opts postgres.Options, only queuetest.Cases) {
+func runQueueSuite(t *testing.T, opts postgres.Options, only, elsewhere queuetest.Cases) {
 	t.Parallel()
 	queuetest.Run(t, queuetest.Harness{
 		OpenCreated: func(t testing.TB, order penstock.QueueOrder) queuetest.Instance {
 			return queueInstanceOn(t, withQueue(t, opts, order), opts)
 		},
-		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
-		Only:     only,
+		Features:  queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
+		Only:      only,
+		Elsewhere: elsewhere,
 	})
 }
 

@@ -14,6 +14,7 @@ func Run(t *testing.T, h Harness) {
 		t.Fatal("queuetest: Harness.Open is missing")
 	}
 	h.Only.check(t)
+	h.Elsewhere.check(t)
 	for _, g := range groups {
 		if len(h.Groups) > 0 && !slices.Contains(h.Groups, g.name) {
 			continue
@@ -25,7 +26,7 @@ func Run(t *testing.T, h Harness) {
 					if what := c.needs.missing(h.Features); what != "" {
 						t.Skipf("the store does not declare the feature %s", what)
 					}
-					if !h.Only.has(g.name, c.name) && !testseed.Long() {
+					if (!h.Only.has(g.name, c.name) || len(h.Elsewhere) > 0 && h.Elsewhere.has(g.name, c.name)) && !testseed.Long() {
 						t.Skip("with PENSTOCK_ROUNDS=1")
 					}
 					order := penstock.FIFO

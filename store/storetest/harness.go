@@ -23,6 +23,8 @@ type Harness struct {
 	// Only, if given, is for a store that passes the whole suite under other conditions
 	// already: what this one can change, see conditions.go. In the long form all cases run.
 	Only Cases
+	// Elsewhere, if given, is what the store passes under harder conditions already. In the long form all cases run.
+	Elsewhere Cases
 }
 
 // Outbox is the name that tests use when the name does not matter.
