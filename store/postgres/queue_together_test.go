@@ -264,7 +264,8 @@ func TestManyClaimsOfSeveralExpire(t *testing.T) {
 	})
 	f.wantText("15240", "select ready + running from penstock.queue_status('q')")
 	f.wantText("0", "select count(*) from penstock._lease where jobs is null")
-	if left := f.Number("select count(*) from penstock._lease"); left < 10 || left > 30 {
+	// A call gives back 500 jobs or more, here of two claims, up to twenty times; a server that is slow stops sooner.
+	if left := f.Number("select count(*) from penstock._lease"); left < 60-2*20 || left > 60-2 {
 		t.Errorf("%d of 60 claims are left, want those beyond 10,000 jobs", left)
 	}
 	f.Eventually("all are", func() bool {
