@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from ._connect import Database, autocommit, close, connect, cut, transaction
 from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
 from ._model import Error, Job, Outcome
 from ._seam import NOTHING, run
+from ._signals import stopped_by_signals
 from ._sql import Op
 
 T = TypeVar("T")
@@ -225,28 +225,6 @@ class Worker:
                 self.desk.ended(task, how, now - start, now)
                 if self.desk.stopping or len(self.desk.acks) == 1 or self.desk.due(now)[0] != "wait":
                     self.changes.notify_all()
-
-
-@contextlib.contextmanager
-def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the worker; a second one does what it did before. Only in the main thread can that be."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
-
-    def handler(_number: int, _frame: object) -> None:
-        for s, was in before.items():
-            signal.signal(s, was)
-        stop()
-
-    for s in before:
-        signal.signal(s, handler)
-    try:
-        yield
-    finally:
-        for s, was in before.items():
-            signal.signal(s, was)
 
 
 def in_transaction(db: Database, queue: str, handler: TxHandler, options: Options) -> tuple[Handler, Callable[[], None]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from ._connect import Database, autocommit_async, close_async, connect_async, cu
 from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
 from ._model import Aborted, Enqueued, Error, Job, Message, NewJob, Outcome, Payload
 from ._seam import Transaction, run_async
+from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
 
 T = TypeVar("T")
@@ -326,25 +326,11 @@ def in_transaction(db: Database, queue: str, handler: TxHandler, options: Option
     return handle, close_all
 
 
-@contextlib.asynccontextmanager
-async def stopped_by_signals(stop: Callable[[], None]) -> AsyncIterator[None]:
-    """SIGTERM and SIGINT stop the worker, where the loop can handle signals: in the main thread."""
-    loop, taken = asyncio.get_running_loop(), []
-    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-        for s in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(s, stop)
-            taken.append(s)
-    try:
-        yield
-    finally:
-        for s in taken:
-            loop.remove_signal_handler(s)
-
-
 async def work(db: Database, queue: str, handler: Handler, *, signals: bool = True, **options: Any) -> None:
     """Runs the coroutine `handler(job)` on the jobs of a queue until SIGTERM, SIGINT or its own cancellation; `penstock.Options` says with what."""
     worker = Worker(db, queue, handler, Options(**options))
-    async with stopped_by_signals(worker.stop) if signals else contextlib.nullcontext():
+    loop = asyncio.get_running_loop()
+    with stopped_by_signals(lambda: loop.call_soon_threadsafe(worker.stop)) if signals else contextlib.nullcontext():
         await worker.run()
 
 
