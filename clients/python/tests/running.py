@@ -19,6 +19,7 @@ class Running:
     """A worker in a thread of its own, of either kind. The handler is a plain function in any case; aborted ones end when `wait` says so."""
 
     def __init__(self, kind: str, db: Any, queue: str, handler: Callable[..., object], tx: bool, options: dict[str, Any]):
+        self.kind = kind
         self.ended: list[tuple[str, int]] = []
         self.error: BaseException | None = None
         options = {"concurrency": 4, "observe": lambda word, job, _: self.ended.append((word, job.id)), **options}

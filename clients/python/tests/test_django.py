@@ -119,3 +119,36 @@ def test_work(project: str, conn: psycopg.Connection, atomic: bool) -> None:
     found = sorted(row[0] for row in rows(conn, "select payload from penstock.orders"))  # type: ignore[type-var]
     assert found == ([b"booked a 2", b"booked b 2"] if atomic else [b"sent a", b"sent dead"])
     assert rows(conn, "select ready, running, delayed, dead from penstock.queue_status('emails')") == [(0, 0, 0, 0 if atomic else 1)]
+
+
+def test_a_sentence_is_no_traceback(project: str) -> None:
+    from django.core.management.base import CommandError
+
+    for args, says in (
+        (["missing", "--handler", "tests.django_app.jobs.send"], "penstock queue create"),
+        (["emails", "--handler", "tests.django_app.jobs.nothing"], "nothing"),
+        (["emails", "--handler", "tests.django_app.jobs.send", "--concurrency", "0"], "concurrency"),
+    ):
+        with pytest.raises(CommandError, match=says):
+            manage("penstock_work", *args)
+
+
+def test_nothing_leaks_between_tests(project: str, conn: psycopg.Connection) -> None:
+    from django.core.management import call_command
+    from django.test.utils import setup_test_environment, teardown_test_environment
+
+    from penstock.django import enqueue, publish
+
+    enqueue("emails", "x", require_atomic=False, dedup_key="once")
+    publish("orders", "x", require_atomic=False)
+    call_command("flush", "--no-input", verbosity=0)
+    assert rows(conn, "select ready from penstock.queue_status('emails')") == [(1,)]
+    setup_test_environment()
+    try:
+        call_command("flush", "--no-input", verbosity=0)  # as a TransactionTestCase does at its end
+    finally:
+        teardown_test_environment()
+    assert rows(conn, "select ready from penstock.queue_status('emails')") == [(0,)]
+    assert rows(conn, "select from penstock.orders") == []
+    assert not enqueue("emails", "x", require_atomic=False, dedup_key="once").deduplicated
+    assert rows(conn, "select name, lifo, max_attempts from penstock._queue order by name") == [("emails", False, 5), ("stacks", True, 25)]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import psycopg
 import pytest
 
 import penstock
+from penstock import aio
 
-from .conftest import status, until
+from .conftest import rows, status, until
 from .running import Run
 
 
@@ -68,3 +72,43 @@ def test_a_listener_that_raises(start: Run, db: psycopg.Connection, queue: str) 
     until(lambda: status(db, queue)[1])
     running.join()
     assert causes == ["stopping"]
+
+
+def test_the_wrong_kind_of_function(url: str, db: psycopg.Connection, queue: str) -> None:
+    """No job is spent on it."""
+
+    async def coroutine(_job: penstock.Job) -> None: ...
+
+    async def coroutine_tx(_tx: object, _job: penstock.Job) -> None: ...
+
+    penstock.enqueue(db, queue, "x")
+    with pytest.raises(TypeError, match=r"penstock\.aio"):
+        penstock.work(url, queue, coroutine)
+    with pytest.raises(TypeError, match=r"penstock\.aio"):
+        penstock.work_tx(url, queue, coroutine_tx)
+    with pytest.raises(TypeError, match=r"penstock\.work"):
+        asyncio.run(aio.work(url, queue, lambda job: None))  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match=r"penstock\.work"):
+        asyncio.run(aio.work_tx(url, queue, lambda tx, job: None))  # type: ignore[arg-type, return-value]
+    assert rows(db, "select attempt from penstock.claim(%s)", queue) == [(1,)]
+
+
+def test_one_that_does_not_heed_the_end_is_left(start: Run, db: psycopg.Connection, queue: str) -> None:
+    penstock.enqueue_many(db, queue, [penstock.NewJob("deaf"), penstock.NewJob("good")])
+    begun, end = threading.Event(), threading.Event()
+
+    def handler(job: penstock.Job) -> None:
+        if job.text == "deaf":
+            begun.set()
+            end.wait()
+
+    running = start(queue, handler, drain=0.1)
+    begun.wait()
+    until(lambda: status(db, queue)[:2] == (0, 1))
+    running.stop()
+    if running.kind == "threads":
+        running.thread.join(60)
+        assert not running.thread.is_alive() and "1 handlers" in str(running.error)
+        running.error = None
+        assert status(db, queue)[1] == 1
+    end.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import random
@@ -61,11 +62,11 @@ class Options:
 class Task:
     """A claimed job, from its claim until its end is written."""
 
-    __slots__ = ("ascii", "begun", "done", "ended", "job", "lost", "outcome", "took", "until")
+    __slots__ = ("ascii", "begun", "done", "ended", "job", "left", "lost", "outcome", "took", "until")
 
     def __init__(self, job: Job, until: float):
         self.job, self.until = job, until
-        self.begun = self.ended = self.lost = False
+        self.begun = self.ended = self.lost = self.left = False
         self.ascii = False  # the database has refused the reason's letters
         self.took, self.done = 0.0, 0.0
         self.outcome = "done"
@@ -201,6 +202,8 @@ class Desk:
 
     def ended(self, task: Task, how: object, took: float, now: float) -> None:
         """The handler has returned how, or raised it."""
+        if task.left:
+            return
         self.busy -= 1
         task.ended, task.took, task.done = True, took, now
         pace = self.pace or took
@@ -298,6 +301,15 @@ class Desk:
         self.interrupted = True
         return [t for t in self.held.values() if t.begun and not t.ended]
 
+    def leave(self) -> int:
+        """Gives up the handlers that still run, and says how many: their jobs are nobody's once their leases end, and what they return is not written."""
+        running = [t for t in self.held.values() if t.begun and not t.ended]
+        for t in running:
+            t.ended = t.left = True
+            del self.held[t.job.lease]
+            self.busy -= 1
+        return len(running)
+
 
 def reason_of(how: object) -> str:
     """What is kept with the job. The texts of a handler's exceptions are its code, too, and may raise."""
@@ -310,6 +322,12 @@ def reason_of(how: object) -> str:
         return f"the handler returned {how!r}, which is no outcome"
     except BaseException as e:
         return f"{name}, whose text raises {type(e).__name__}"
+
+
+def threads_take(handler: object) -> None:
+    """Refuses a coroutine function, of which a thread would get a coroutine and no work done."""
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
+        raise TypeError("the handler is an async function, which a worker with threads cannot call: use penstock.aio.work, or work_tx of penstock.aio")
 
 
 def permanent(e: BaseException) -> bool:

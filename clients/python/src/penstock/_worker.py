@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from ._connect import Database, autocommit, close, connect, cut, transaction
-from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
+from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent, threads_take
 from ._model import Error, Job, Outcome
 from ._seam import NOTHING, run
 from ._signals import stopped_by_signals
@@ -55,6 +55,7 @@ class Worker:
     """Runs a handler on the jobs of a queue: `run()` until `stop()`, which any thread and any signal handler may call."""
 
     def __init__(self, db: Database, queue: str, handler: Handler, options: Options):
+        threads_take(handler)
         self.db, self.handler, self.o = db, handler, options
         self.desk = Desk(queue, options)
         lock = threading.Lock()
@@ -93,13 +94,18 @@ class Worker:
             interrupted = self.desk.interrupt()
         for t in interrupted:
             t.job.abort("stopping")
-        self._wait(None)
+        self._wait(max(self.o.drain, 1))  # nothing can stop a thread from outside
+        with self.jobs:
+            busy = self.desk.leave()
+            self.changes.notify_all()
         writer.join(self.o.drain + 1)
         self.over.set()
         with self.jobs:
             left = len(self.desk.held)
         if self.failed is not None:
             raise self.failed
+        if busy:
+            raise Error(f"{busy} handlers went on after the drain time, and were left", hint="their jobs run again when their leases end")
         if left:
             raise Error(f"how {left} jobs ended could not be written within {self.o.drain:g} s", hint="they run again when their leases end")
 
@@ -110,12 +116,12 @@ class Worker:
             return False
         return True
 
-    def _wait(self, seconds: float | None) -> None:
+    def _wait(self, seconds: float) -> None:
         """Until no handler runs, or that long."""
-        end = None if seconds is None else monotonic() + seconds
+        end = monotonic() + seconds
         while True:
             with self.changes:
-                left = 0.1 if end is None else min(end - monotonic(), 0.1)
+                left = min(end - monotonic(), 0.1)
                 if not self.desk.busy or left <= 0:
                     return
                 self.changes.wait(left)
@@ -229,6 +235,7 @@ class Worker:
 
 def in_transaction(db: Database, queue: str, handler: TxHandler, options: Options) -> tuple[Handler, Callable[[], None]]:
     """A handler that ends its job itself, and what closes its connections."""
+    threads_take(handler)
     own, made, sql = threading.local(), [], Desk(queue, options).sql
 
     def handle(job: Job) -> object:

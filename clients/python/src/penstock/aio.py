@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -36,8 +37,8 @@ async def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message]
 
 
 async def enqueue(
-    tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | None = None,
-    dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
+    tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
+    not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job: it can run if the transaction commits, and never if it rolls back."""
     return (await enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], schema=schema))[0]
@@ -124,6 +125,16 @@ class Line:
             await close_async(made)
 
 
+class NotAsyncError(TypeError):
+    """The handler would hold up the loop, and all leases with it."""
+
+
+def awaitable(made: Any) -> Awaitable[object]:
+    if inspect.isawaitable(made):
+        return made
+    raise NotAsyncError("the handler is no async function, which a worker with asyncio awaits: use penstock.work, or work_tx of penstock")
+
+
 class Worker:
     """Runs a coroutine on the jobs of a queue: `run()` until `stop()`. Handlers that are aborted are cancelled."""
 
@@ -159,7 +170,9 @@ class Worker:
         self.change.set()
         await self._drained(self.o.drain if self.failed is None else 0)
         self._abort(self.desk.interrupt(), "stopping")
-        await self._drained(None)
+        await self._drained(max(self.o.drain, 1))
+        busy = self.desk.leave()
+        self.change.set()
         await asyncio.wait([writer], timeout=self.o.drain + 1)
         self.over.set()
         for task in (writer, *others):
@@ -168,6 +181,8 @@ class Worker:
         await line.close()
         if self.failed is not None:
             raise self.failed
+        if busy:
+            raise Error(f"{busy} handlers went on after the drain time, and were left", hint="their jobs run again when their leases end")
         if left := len(self.desk.held):
             raise Error(f"how {left} jobs ended could not be written within {self.o.drain:g} s", hint="they run again when their leases end")
 
@@ -177,15 +192,11 @@ class Worker:
         task.add_done_callback(self.loops.discard)
         return task
 
-    async def _drained(self, seconds: float | None) -> None:
-        while self.running:
-            start = monotonic()
-            await asyncio.wait(list(self.running.values()), timeout=seconds)
+    async def _drained(self, seconds: float) -> None:
+        end = monotonic() + seconds
+        while self.running and monotonic() < end:
+            await asyncio.wait(list(self.running.values()), timeout=end - monotonic())
             await asyncio.sleep(0)
-            if seconds is not None:
-                seconds -= monotonic() - start
-                if seconds <= 0:
-                    return
 
     def _abort(self, tasks: list[Task], cause: str) -> None:
         for t in tasks:
@@ -285,7 +296,12 @@ class Worker:
         start = monotonic()
         how: object
         try:
-            how = await self.handler(task.job)
+            how = await awaitable(self.handler(task.job))
+        except NotAsyncError as e:
+            self.failed = e
+            self.stop()
+            task.job.abort("stopping")
+            how = Aborted("stopping")
         except asyncio.CancelledError as e:
             how = Aborted(task.job.aborted) if task.job.aborted else e
         except BaseException as e:
@@ -306,7 +322,7 @@ def in_transaction(db: Database, queue: str, handler: TxHandler, options: Option
         conn = idle.pop() if idle else await connect_async(db)
         try:
             async with transaction_async(conn):
-                how = await handler(conn, job)
+                how = await awaitable(handler(conn, job))
                 if how is not None:
                     raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is no outcome")
                 await run_async(conn, sql.ack_one(queue, job.lease))

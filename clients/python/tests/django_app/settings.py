@@ -7,7 +7,7 @@ url = urlsplit(os.environ.get("DJANGO_TEST_URL", "postgres://localhost/none"))
 
 SECRET_KEY = "tests"
 USE_TZ = True
-INSTALLED_APPS = ["penstock.django"]
+INSTALLED_APPS = ["django.contrib.contenttypes", "penstock.django"]
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",

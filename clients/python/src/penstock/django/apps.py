@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.apps import AppConfig
+from django.core import mail
 from django.db import connections
 from django.db.models.signals import post_migrate
 
@@ -16,9 +17,11 @@ class PenstockConfig(AppConfig):
         post_migrate.connect(_after_migrate, sender=self)
 
 
-def _after_migrate(using: str, **_: Any) -> None:
+def _after_migrate(using: str, plan: object = None, **_: Any) -> None:
     from . import setting
-    from .schema import create_missing, version
+    from .schema import create_missing, drop, version
 
     if using == setting("DATABASE") and connections[using].vendor == "postgresql" and version():
+        if plan is None and hasattr(mail, "outbox"):  # flush, which ends each TransactionTestCase: Django empties its own tables
+            drop()
         create_missing()

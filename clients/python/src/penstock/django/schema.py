@@ -62,6 +62,15 @@ def migrate(using: str | None = None) -> tuple[int, int]:
     return before, max(before, made)
 
 
+def drop(using: str | None = None) -> None:
+    """Drops the outboxes, queues and inboxes of settings.PENSTOCK with all that is in them, between tests."""
+    schema = quoted(setting("SCHEMA"))
+    with transaction.atomic(using=using or setting("DATABASE")), connections[using or setting("DATABASE")].cursor() as cursor:
+        for kind, table, column in (("outbox", "_outbox", "name"), ("queue", "_queue", "name"), ("inbox", "_inbox", "consumer")):
+            names = list(setting({"outbox": "OUTBOXES", "queue": "QUEUES", "inbox": "INBOXES"}[kind]))
+            cursor.execute(f"select {schema}.drop_{kind}({column}) from {schema}.{table} where {column} = any(%s)", [names])
+
+
 def create_missing(using: str | None = None) -> list[str]:
     """Makes the outboxes, queues and inboxes of settings.PENSTOCK that are not there, and gives queues their settings."""
     schema, made = quoted(setting("SCHEMA")), []

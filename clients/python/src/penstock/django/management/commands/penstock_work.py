@@ -7,8 +7,10 @@ from django.db import close_old_connections, connections, reset_queries
 from django.utils.module_loading import import_string
 
 import penstock
+from penstock._desk import threads_take
 from penstock._worker import in_transaction
 from penstock.django import setting
+from penstock.django.commands import told
 
 
 class Command(BaseCommand):
@@ -28,7 +30,8 @@ class Command(BaseCommand):
         name = options["handler"] or setting("QUEUES").get(queue, {}).get("handler")
         if not name:
             raise CommandError(f"there is no handler for the queue {queue}: give --handler, or settings.PENSTOCK['QUEUES'][{queue!r}]['handler']")
-        handler: Any = import_string(name) if isinstance(name, str) else name
+        with told():
+            handler: Any = import_string(name) if isinstance(name, str) else name
         chosen = {name: options[name] for name in ("concurrency", "lease", "drain")}
         chosen.update(group_key=options["group"], schema=setting("SCHEMA"))
 
@@ -47,6 +50,8 @@ class Command(BaseCommand):
                 close_old_connections()
 
         run: penstock.Handler = in_thread
-        if options["atomic"]:
-            run, _ = in_transaction(lambda: connections[alias], queue, lambda _tx, job: handler(job), penstock.Options(**chosen))
-        penstock.work(own, queue, run, **chosen)
+        with told():
+            threads_take(handler)
+            if options["atomic"]:
+                run, _ = in_transaction(lambda: connections[alias], queue, lambda _tx, job: handler(job), penstock.Options(**chosen))
+            penstock.work(own, queue, run, **chosen)
