@@ -83,10 +83,11 @@ def test_enqueue(begin: Begin, db: psycopg.Connection, queue: str) -> None:
     with begin() as tx:
         made = penstock.enqueue(tx, queue, {"to": "ann"}, key="k", group_key="g", priority=-3, headers={"a": "b"})
         penstock.enqueue(tx, queue, "later", not_before=later)
+        penstock.enqueue(tx, queue, "as late", not_before=timedelta(hours=1))
     assert not made.deduplicated
     found = rows(db, "select id, key, group_key, priority, headers, payload from penstock.claim(%s, 10, group_key => 'g')", queue)
     assert found == [(made.id, "k", "g", -3, {"a": "b"}, b'{"to": "ann"}')]
-    assert rows(db, "select delayed from penstock.queue_status(%s)", queue) == [(1,)]
+    assert rows(db, "select delayed from penstock.queue_status(%s)", queue) == [(2,)]
 
 
 def test_enqueue_many_and_duplicates(begin: Begin, db: psycopg.Connection, queue: str) -> None:
@@ -180,6 +181,7 @@ NAIVE = datetime(2030, 1, 1)
         ({"group_key": "x" * 257}, "group_key"),
         ({"dedup_key": "x" * 257}, "dedup_key"),
         ({"not_before": NAIVE}, "not_before"),
+        ({"not_before": "tomorrow"}, "not_before"),
     ],
 )
 def test_a_job_that_cannot_be_carried(url: str, db: psycopg.Connection, queue: str, fields: dict[str, Any], name: str) -> None:

@@ -46,6 +46,39 @@ def test_run_one(url: str, queue: str) -> None:
         tx.rollback()
 
 
+def test_run_one_tries_again(url: str, queue: str) -> None:
+    with psycopg.connect(url) as tx:
+        penstock.enqueue(tx, queue, "x")
+
+        def handler(job: penstock.Job) -> None:
+            if job.attempt == 1:
+                raise ValueError("once more")
+            if job.attempt == 2:
+                raise penstock.Retry(60)
+
+        assert testing.run_one(tx, queue, handler).outcome == "error"
+        with pytest.raises(AssertionError, match="no job"):
+            testing.run_one(tx, queue, handler)
+        testing.advance(tx, queue, 3600)
+        ran = testing.run_one(tx, queue, handler)
+        assert (ran.job.attempt, ran.outcome) == (2, "retry")
+        testing.advance(tx, queue, 3600)
+        ran = testing.run_one(tx, queue, handler)
+        assert (ran.job.attempt, ran.outcome) == (3, "done")
+        testing.advance(tx, queue, 3600)
+        with pytest.raises(AssertionError, match="no job"):
+            testing.run_one(tx, queue, handler)
+        penstock.enqueue(tx, queue, "y")
+
+        def breaks(_job: penstock.Job) -> None:
+            tx.execute("select 1/0")
+
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction) as e:
+            testing.run_one(tx, queue, breaks)
+        assert isinstance(e.value.__cause__, psycopg.errors.DivisionByZero)
+        tx.rollback()
+
+
 def test_advance(url: str, db: psycopg.Connection, queue: str) -> None:
     now = datetime.now(timezone.utc)
     penstock.enqueue(db, queue, "in an hour", not_before=now + timedelta(hours=1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ._model import Enqueued, Message, NewJob, Payload
 from ._seam import Transaction, run, sql_for
@@ -23,8 +23,8 @@ def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, s
 
 
 def enqueue(
-    tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | None = None,
-    dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
+    tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
+    not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job: it can run if the transaction commits, and never if it rolls back."""
     return enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], schema=schema)[0]

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 MAX_PAYLOAD = 64 << 20
 MAX_HEADERS = 64 << 10
@@ -68,7 +68,7 @@ class NewJob:
     key: str | None = None
     group_key: str = ""
     priority: int = 0
-    not_before: datetime | None = None
+    not_before: datetime | timedelta | None = None
     dedup_key: str | None = None
     headers: Mapping[str, str] | None = None
 
@@ -241,8 +241,11 @@ def job_row(j: NewJob) -> JobRow:
         raise FieldError("priority", f"is {j.priority}", "use -16 (first) to 15 (last)")
     due = None
     if j.not_before is not None:
-        if j.not_before.tzinfo is None:
+        at = datetime.now(timezone.utc) + j.not_before if isinstance(j.not_before, timedelta) else j.not_before
+        if not isinstance(at, datetime):
+            raise FieldError("not_before", f"is a {type(at).__name__}", "give a datetime, or a timedelta from now")
+        if at.tzinfo is None:
             raise FieldError("not_before", "has no time zone", "use datetime.now(timezone.utc), for instance")
-        due = j.not_before.isoformat()
+        due = at.isoformat()
     group = text("group_key", j.group_key) or ""
     return encode(j.payload), text("key", j.key), group, j.priority, due, text("dedup_key", j.dedup_key), headers_text(j.headers)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ._desk import reason_of
+from ._desk import Desk, Options, Task, reason_of
 from ._model import Cancelled, DeadLetter, Job, Message, Retry, Snooze
 from ._seam import Transaction, execute, run
-from ._sql import Postgres, quoted
+from ._sql import quoted
 
 
 def require_published(
@@ -39,9 +39,10 @@ class Ran:
 
 
 def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, group_key: str = "", schema: str = "penstock") -> Ran:
-    """Takes the next job in the test's own transaction, where it was enqueued perhaps, and calls the handler. Nothing is committed and nothing written of
-    how it ended. An AssertionError if there is no job."""
-    jobs = run(tx, Postgres(schema).dequeue(queue, 1, group_key))
+    """Claims the next job in the test's own transaction, where it was enqueued perhaps, calls the handler, and ends the attempt as a worker does: what is to
+    be tried again is, after `advance`. Nothing is committed. An AssertionError if there is no job."""
+    desk = Desk(queue, Options(schema=schema))
+    _, jobs = run(tx, desk.sql.claim(queue, 1, desk.o.lease, group_key, "test"))
     if not jobs:
         raise AssertionError(f"there is no job to run in {queue!r}")
     how: object
@@ -51,6 +52,13 @@ def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, gr
         how = e
     words = {Retry: "retry", Snooze: "snooze", DeadLetter: "dead_letter", Cancelled: "cancelled"}
     word = "done" if how is None else next((word for kind, word in words.items() if isinstance(how, kind)), "error")
+    if word in ("done", "cancelled"):
+        run(tx, desk.sql.ack_one(queue, jobs[0].lease))
+    else:
+        try:
+            run(tx, desk.verdict(Task(jobs[0], 0), how, reason_of(how))[1])
+        except Exception as e:  # the handler's own has ended the transaction, perhaps
+            raise e from (how if isinstance(how, BaseException) else None)
     if word == "error" and not isinstance(how, Exception):
         how = TypeError(reason_of(how))
     return Ran(jobs[0], word, how)

@@ -15,7 +15,7 @@ transaction of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -52,7 +52,7 @@ def publish_many(outbox: str, messages: Iterable[Message], *, using: str | None 
 
 
 def enqueue(
-    queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | None = None,
+    queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | timedelta | None = None,
     dedup_key: str | None = None, headers: Mapping[str, str] | None = None, using: str | None = None, require_atomic: bool = True,
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job: it can run if the transaction commits, and never if it rolls back."""
