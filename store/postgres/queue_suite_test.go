@@ -62,3 +62,12 @@ type enqueueTx struct{ businessTx }
 func (b *enqueueTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	return postgres.NewQueue(b.schema, queue).Enqueue(ctx, b.tx, jobs...)
 }
+
+func (b *enqueueTx) SetQueue(ctx context.Context, queue string, set penstock.QueueSettings) error {
+	schema := pgx.Identifier{cmp.Or(b.schema, postgres.DefaultSchema)}.Sanitize()
+	if _, err := b.tx.Exec(ctx, "select "+schema+".set_queue($1, max_running => $2)", queue, set.MaxRunning); err != nil || set.Paused == nil {
+		return err
+	}
+	_, err := b.tx.Exec(ctx, "select case when $2 then "+schema+".pause_queue($1)::text else "+schema+".resume_queue($1)::text end", queue, *set.Paused)
+	return err
+}

@@ -97,3 +97,8 @@ type Tx interface {
 	Commit(ctx context.Context) error
 	Rollback(ctx context.Context) error
 }
+
+// TxSetter is a Tx in which settings can be changed, too.
+type TxSetter interface {
+	SetQueue(ctx context.Context, queue string, set penstock.QueueSettings) error
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -14,6 +15,8 @@ var settingsCases = []testCase{
 	{name: "MaxRunning", run: maxRunning},
 	{name: "MaxRunningAtOnce", run: maxRunningRace},
 	{name: "NilLeavesAsItIs", run: settingsStay},
+	{name: "PauseHoldsOnceItIsSet", run: pauseHolds},
+	{name: "UncommittedSettingsHoldNot", run: settingsInATransaction, needs: Features{ConcurrentWriters: true}},
 }
 
 func cancelled(ctx context.Context) context.Context {
@@ -107,5 +110,116 @@ func settingsStay(e *env) {
 	s := e.status()
 	if s.MaxAttempts == nil || *s.MaxAttempts != 7 || s.MaxRunning == nil || *s.MaxRunning != 3 || s.DedupWindow == nil || *s.DedupWindow != window || s.Paused == nil || !*s.Paused {
 		e.Errorf("the settings are %+v, want those that were set", s.QueueSettings)
+	}
+}
+
+// No call that begins after a pause was set is given a job, however many claim at the time.
+func pauseHolds(e *env) {
+	e.enqueue(jobs("a", 2000)...)
+	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
+	const workers = 4
+	var paused atomic.Bool
+	var calls [workers]atomic.Int64
+	var claimed atomic.Int64
+	ctx, stop := context.WithCancel(e.ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				was := paused.Load()
+				jobs, err := qs[i%2].Claim(e.ctx, penstock.Claim{Jobs: 1 + i%2, Lease: longLease})
+				if err != nil {
+					e.Errorf("Claim: %v", err)
+					return
+				}
+				if was && len(jobs) > 0 {
+					e.Errorf("a claim that began after the pause was set got %q", names(jobs))
+				}
+				claimed.Add(int64(len(jobs)))
+				calls[i].Add(1)
+			}
+		})
+	}
+	for range 5 {
+		before := claimed.Load()
+		e.eventually("jobs are claimed", func() bool { return claimed.Load() > before })
+		e.pause(true)
+		paused.Store(true)
+		var upto [workers]int64
+		for i := range workers {
+			upto[i] = calls[i].Load() + 5
+		}
+		e.eventually("each worker has asked a few times", func() bool {
+			for i := range workers {
+				if calls[i].Load() < upto[i] {
+					return false
+				}
+			}
+			return true
+		})
+		paused.Store(false)
+		for i := range workers { // the calls that were told of the pause have ended
+			upto[i] = calls[i].Load() + 2
+		}
+		e.eventually("calls have ended", func() bool {
+			return calls[0].Load() >= upto[0] && calls[1].Load() >= upto[1] && calls[2].Load() >= upto[2] && calls[3].Load() >= upto[3]
+		})
+		e.pause(false)
+	}
+	stop()
+	wg.Wait()
+}
+
+// Where settings can be part of a transaction: what has not been committed, or was rolled back, lets no job begin.
+func settingsInATransaction(e *env) {
+	set := func(s penstock.QueueSettings) tx {
+		t := e.begin()
+		setter, ok := t.Tx.(TxSetter)
+		if !ok {
+			e.Skip("this store's settings are no part of transactions")
+		}
+		e.must(setter.SetQueue(e.ctx, queue, s), "SetQueue in a transaction")
+		return t
+	}
+	nothing := func(when string) {
+		e.Helper()
+		for range 3 {
+			for _, group := range []string{"", "g"} {
+				if got := e.claimAs(penstock.Claim{Jobs: 1, Group: group}); len(got) > 0 {
+					e.Fatalf("%s: claimed %q", when, names(got))
+				}
+			}
+			e.maintain()
+		}
+	}
+	yes, no, two, unlimited := true, false, 2, 0
+	e.enqueue(jobs("a", 20)...)
+	e.enqueue(penstock.NewJob{Group: "g", Payload: []byte("of a group")})
+	e.pause(true)
+	t := set(penstock.QueueSettings{Paused: &no})
+	nothing("the queue's resumption is not committed")
+	t.rollback()
+	nothing("the queue's resumption was rolled back")
+	t = set(penstock.QueueSettings{Paused: &no})
+	t.commit()
+	e.same(e.claim(1), "a0")
+
+	t = set(penstock.QueueSettings{Paused: &yes})
+	e.maintain()
+	e.same(e.claim(1), "a1") // not yet
+	t.commit()
+	nothing("the pause is committed")
+	e.pause(false)
+
+	e.set(penstock.QueueSettings{MaxRunning: &two})
+	e.claim(2)
+	t = set(penstock.QueueSettings{MaxRunning: &unlimited})
+	nothing("that the limit is lifted is not committed")
+	t.rollback()
+	nothing("that the limit is lifted was rolled back")
+	e.set(penstock.QueueSettings{MaxRunning: &unlimited})
+	if got := e.claim(5); len(got) != 5 {
+		e.Errorf("without a limit 5 jobs can be claimed, got %q", names(got))
 	}
 }

@@ -25,11 +25,11 @@ begin
 end $fn$;
 $$) || $$
 
--- {raise} raises flags, see _validate_job: none that operators set.
+-- {raise} raises flags, see _validate_job: those up to {keyed}.
 create or replace function {raise}(wanted bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    perform {schema}._write_flags({flags}, wanted & ({paused} - 1));
+    perform {schema}._write_flags({flags}, wanted & ({keyed} * 2 - 1));
 end $fn$;
 
 create or replace function {enqueue_many}(payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint

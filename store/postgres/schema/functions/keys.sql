@@ -68,7 +68,7 @@ declare
     busy   text[];
     last   int;
 begin
-    if flags & {limited} <> 0 and not leasing then
+    if flags & {watched} <> 0 and not leasing and (select q.max_running is not null from {schema}._queue q where q.id = {id}) then
         raise exception 'the queue limits how many jobs run, which dequeue cannot count'
         using errcode = '0A000', hint = 'use claim, or lift the limit: select set_queue(name, max_running => 0)';
     end if;

@@ -112,7 +112,7 @@ begin
 {end}
     elsif n = 0 then
         null; -- all that was asked for
-    elsif flags & ({keyed} | {paused} | {limited}) = 0 then
+    elsif flags & ({keyed} | {watched}) = 0 then
         if pg_current_xact_id_if_assigned() is not null then
             came := null; -- jobs that this transaction took may come back, and it does not see them
         elsif came is not null then -- from a backlog few go by the skip map, each over all that was taken since it was made
@@ -137,18 +137,22 @@ begin
         if came is not null and got > 0 and got < n then
             perform setval({next}, greatest(came - 64, 0)), setval({fast_path}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
         end if;
-    elsif flags & {paused} = 0 then
-        if flags & {limited} <> 0 then -- one claim at a time, and it counts
-            most := case when pg_try_advisory_xact_lock({lease_table}::oid::int, {id})
-                         then coalesce((select q.max_running from {schema}._queue q where q.id = {id}), n) else 0 end;
+    else
+        if flags & {watched} <> 0 then
+            most := (select case when q.paused then 0 else q.max_running end from {schema}._queue q where q.id = {id});
+        end if;
+        if most > 0 then -- one claim at a time, and it counts
+            if not pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then
+                most := 0;
+            end if;
             foreach leaf in array {listed lease} loop
 {leaf of lease}
                 select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from {leaf} l where l.queue = {id};
 {end}
                 most := most - got;
             end loop;
-            n := least(n, most);
         end if;
+        n := least(n, most);
         if n > 0 then
             return query
             insert into {schema}._lease as l ({lease_columns})

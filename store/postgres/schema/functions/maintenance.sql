@@ -33,8 +33,8 @@ begin
         perform _refresh(q);
     end if;
     perform setval(done, now_ms);
-    if q.paused::int + 2 * (q.max_running is not null)::int <> flags >> 33 & '3' then
-        perform _set_flags(q.id);
+    if (q.paused or q.max_running is not null) <> (flags & 25769803776 <> 0) and current_setting('transaction_isolation') = 'read committed' then -- {watched}
+        perform _watch(queue, true);
     end if;
 
     -- A statement opens all that it names, with its indexes: for what is empty none is made.
@@ -293,18 +293,25 @@ exception when sqlstate 'PS002' then
     null;
 end $$;
 
--- _set_flags makes the flags follow the columns, from which a call that was rolled
--- back after it had set them makes them differ.
-create or replace function _set_flags(queue int) returns void
+-- _watch raises {watched} if operators have set something, before that is committed, and lowers it, as maintenance may, once nothing is set. The
+-- flag only says that whoever takes jobs has to look at the queue's row, which is as its snapshot shows it. Nobody lowers it while somebody sets
+-- something: he has the row locked.
+create or replace function _watch(queue int, lowering boolean default false) returns void
 language plpgsql volatile set search_path from current as $$
 declare
-    q      _queue := (select q from _queue q where q.id = queue);
-    flags  regclass := _q(format('_%s.flags', q.name))::regclass;
-    wanted bigint := case when q.paused then 1::bigint << 33 else 0 end | case when q.max_running is not null then 1::bigint << 34 else 0 end;
+    watched constant bigint := 25769803776;
+    q       _queue;
+    flags   regclass;
 begin
-    if pg_sequence_last_value(flags) & (3::bigint << 33) <> wanted then
-        perform _write_flags(flags, wanted, 3::bigint << 33);
-        perform setval(_q(format('_%s.fast_path', q.name)), 0); -- the next call takes the slow path
+    select * into q from _queue x where x.id = _watch.queue for no key update skip locked;
+    if not found then
+        return;
+    end if;
+    flags := _q(format('_%s.flags', q.name));
+    if q.paused or q.max_running is not null then
+        perform _write_flags(flags, watched);
+    elsif lowering then
+        perform _write_flags(flags, 0, watched);
     end if;
 end $$;
 

@@ -43,7 +43,7 @@ begin
                         keep_done_bytes = coalesce(set_queue.keep_done_bytes, x.keep_done_bytes)
      where x.id = q.id
     returning x.* into q;
-    perform _set_flags(q.id);
+    perform _watch(q.id);
     if keep_done is not null then -- {ack} and {claim} have it in their texts
         if q.keep_done is not null and q.done_since is null then
             perform _make_history(q);

@@ -9,7 +9,7 @@ begin
     case what
     when 'pause', 'resume' then
         update _queue q set paused = what = 'pause' where q.id = queue;
-        perform _set_flags(queue);
+        perform _watch(queue);
         return null;
     when 'retry' then
         execute format($sql$

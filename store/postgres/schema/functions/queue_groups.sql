@@ -34,10 +34,10 @@ begin
     end if;
     if claiming then
         {maintain_if_due}
-        if flags & {paused} <> 0 then
-            return;
-        elsif flags & {limited} <> 0 then
-            room := (select q.max_running from {schema}._queue q where q.id = {id});
+        if flags & {watched} <> 0 then
+            room := (select case when q.paused then 0 else q.max_running end from {schema}._queue q where q.id = {id});
+        end if;
+        if room is not null then
             foreach leaf in array {listed lease} loop
 {leaf of lease}
                 select count(*) into got from {leaf} l where l.queue = {id};

@@ -120,8 +120,7 @@ begin
                     -- What the register of flags says. Bit 16 + p: there are jobs of priority p.
                     (1, 'plain', '65536'), -- of priority 0 only, and nothing else
                     (1, 'keyed', '4294967296'), -- there may be jobs with keys
-                    (1, 'paused', '8589934592'),
-                    (1, 'limited', '17179869184'), -- only so many may run
+                    (1, 'watched', '25769803776'), -- an operator may have paused the queue or limited how many run: its row says so
                     (3, 'name', quote_literal(queue)),
                     (3, 'queue', _q(queue)),
                     (3, 'schema', quote_ident(current_schema())),

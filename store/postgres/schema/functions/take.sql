@@ -176,11 +176,11 @@ begin
     -- A new skip map pays once for so many jobs, where much may be gone.
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if flags <> {plain} then
-        if flags & {paused} <> 0 then
+        if flags & {watched} <> 0 and (select q.paused from {schema}._queue q where q.id = {id}) then
             {then}
             return;
         end if;
-        if flags & ({keyed} | {limited}) <> 0 then
+        if flags & ({keyed} | {watched}) <> 0 then
             return query select {row} from {take_keyed}(n, in_group, false) t;
             {then}
             return;

@@ -12,7 +12,7 @@ language sql immutable set search_path from current as $text$ select _qualified(
 create or replace function {dequeue}() returns setof {schema}.job
 language plpgsql volatile security definer set enable_seqscan to off as $fn$
 declare
-    path bigint := pg_sequence_last_value({fast_path}) - ({now} * 4096);
+    path bigint := case when pg_sequence_last_value({flags}) = '{plain}' then pg_sequence_last_value({fast_path}) - ({now} * 4096) end;
     came bigint;
     here bigint;
     job  {schema}.job;

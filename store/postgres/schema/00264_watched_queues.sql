@@ -1,0 +1,2 @@
+-- See _watch, which follows it.
+drop function if exists _set_flags(int);
