@@ -8,6 +8,7 @@
 package messageid
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -42,4 +43,17 @@ func (o Outbox) Parse(id string) (seq int64, createdAt time.Time, ok bool) {
 	}
 	createdAt = time.UnixMicro(micros).UTC()
 	return seq, createdAt, o.ID(seq, createdAt) == id
+}
+
+// made is what an id looks like that Append makes, until 2085.
+var made = regexp.MustCompile(`^([^-]+)-([0-9]+)-([0-9a-z]{10})$`)
+
+// Before reports whether two derived ids of one outbox say that the first message was written before the second one: by position, and
+// no later. Of other ids nothing is known.
+func Before(id, other string) bool {
+	a, b := made.FindStringSubmatch(id), made.FindStringSubmatch(other)
+	if a == nil || b == nil || a[1] != b[1] {
+		return false
+	}
+	return (len(a[2]) < len(b[2]) || len(a[2]) == len(b[2]) && a[2] < b[2]) && a[3] <= b[3]
 }

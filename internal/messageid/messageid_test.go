@@ -47,3 +47,25 @@ func TestParseTakesOnlyItsOwn(t *testing.T) {
 		}
 	}
 }
+
+func TestBefore(t *testing.T) {
+	first, second := messageid.Outbox{UID: "u"}.ID(9, written), messageid.Outbox{UID: "u"}.ID(10, written.Add(time.Second))
+	for _, c := range []struct {
+		id, other string
+		want      bool
+	}{
+		{first, second, true},
+		{second, first, false},
+		{first, first, false},
+		{messageid.Outbox{UID: "u"}.ID(9, written.Add(time.Hour)), second, false}, // one of both lies
+		{messageid.Outbox{UID: "v"}.ID(9, written), second, false},
+		{"", second, false},
+		{first, "", false},
+		{"u-3-version", "u-10-version", false},
+		{"m3", "m6", false},
+	} {
+		if got := messageid.Before(c.id, c.other); got != c.want {
+			t.Errorf("Before(%q, %q) is %v", c.id, c.other, got)
+		}
+	}
+}

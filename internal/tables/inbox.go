@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // InboxDialect is what inboxes ask for besides statements.
@@ -286,7 +287,8 @@ func (i *Inbox) state(b *Batch, box *InboxRow, st *keyState, r *penstock.Release
 }
 
 // release takes out what was held for r, and what was held for that, and returns all of it in order, r first. What follows a
-// message that is not its key's head is late, and leaves the head where it is.
+// message that is not its key's head is late, and leaves the head where it is. So is and does what comes behind a gap if its id tells that
+// it was written before the head.
 func (i *Inbox) release(ctx context.Context, tx Runner, box *InboxRow, r penstock.Released, previous string, st *keyState, also func(b *Batch)) ([]penstock.Released, error) {
 	b := &Batch{}
 	if also != nil {
@@ -294,6 +296,7 @@ func (i *Inbox) release(ctx context.Context, tx Runner, box *InboxRow, r penstoc
 	}
 	var released []penstock.Released
 	ids, head := []string{}, st.head
+	r.Late = r.Late || r.Gap && messageid.Before(r.ID, head)
 	for n, m := range append([]penstock.Released{r}, st.follow...) {
 		before := previous
 		if n > 0 {

@@ -55,15 +55,25 @@ var Engine = []string{"Once", "WaitsForAnOpenOne", "PastAFailure", "RandomUse"}
 func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
 	for name, test := range map[string]func(f *fixture){
 		"Once": once, "Window": window, "PastAFailure": pastAFailure, "InOrder": inOrder, "Refuses": refuses, "RandomUse": randomUse, "WaitsForAnOpenOne": waits, "Operate": operate,
+		"SecondGap": secondGap, "RandomGaps": randomGaps,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if len(only) > 0 && !slices.Contains(only, name) && !testseed.Long() {
-				t.Skip("with PENSTOCK_ROUNDS=1")
-			}
-			f := &fixture{t, open(t)}
-			f.must(f.Store.CreateInbox(t.Context(), consumer, 0))
-			test(f)
-		})
+		if len(only) == 0 || slices.Contains(only, name) || testseed.Long() { // else with PENSTOCK_ROUNDS=1
+			run(t, name, open, test)
+		}
 	}
+}
+
+// RunGaps runs what any inbox passes, on plain tables or not. It needs no more than Store and Begin.
+func RunGaps(t *testing.T, open func(t testing.TB) Instance) {
+	run(t, "SecondGap", open, secondGap)
+	run(t, "RandomGaps", open, randomGaps)
+}
+
+func run(t *testing.T, name string, open func(t testing.TB) Instance, test func(f *fixture)) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		f := &fixture{t, open(t)}
+		f.must(f.Store.CreateInbox(t.Context(), consumer, 0))
+		test(f)
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // InboxTx is what an inbox needs of a transaction: a *sql.Tx, or a *sql.Conn on which
@@ -203,7 +204,8 @@ func (b inboxRow) report(ctx context.Context, tx InboxTx, missing, key, next str
 
 // release takes out what was held for r, and what was held for that, and returns all of
 // it in order, r first. What follows a message that is not its key's head is late, and
-// leaves the head where it is.
+// leaves the head where it is. So is and does what comes behind a gap if its id tells that it
+// was written before the head.
 func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, previous string) ([]penstock.Released, error) {
 	released, previouses, err := b.held(ctx, tx, r.ID)
 	if err != nil {
@@ -224,6 +226,7 @@ func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, 
 		return nil, err
 	}
 	was := head
+	r.Late = r.Late || r.Gap && messageid.Before(r.ID, head)
 	released, previouses = append([]penstock.Released{r}, released...), append([]string{previous}, previouses...)
 	for i := range released {
 		m := &released[i]

@@ -73,11 +73,13 @@ end $fn$;
 
 -- {release} hands over a message, then what was held for it, and what was held for that. A
 -- key's head is the message that was handed over last; what follows another one, long
--- handed over, is late, and leaves the head where it is.
+-- handed over, is late, and leaves the head where it is. So is and does what comes behind a gap if its id, UID-SEQ-TIME of an
+-- outbox, tells that it was written before the head.
 create or replace function {release}(one {schema}.inboxed, in_previous text, ring bigint) returns setof {schema}.inboxed
 language plpgsql volatile as $fn$
 declare
     in_key constant text := one.key;
+    made   constant text := '^[^-]+-[0-9]+-[0-9a-z]{10}$'; -- until 2085
     head   text;
     was    text;
     ends   text[] := array[one.message_id];
@@ -89,6 +91,10 @@ begin
         exit when head is not null;
     end loop;
     was := head;
+    if one.gap and one.message_id ~ made and head ~ made and split_part(one.message_id, '-', 1) = split_part(head, '-', 1) then
+        one.late := split_part(one.message_id, '-', 2)::numeric < split_part(head, '-', 2)::numeric
+                    and split_part(one.message_id, '-', 3) <= split_part(head, '-', 3) collate "C";
+    end if;
     one.late := one.late or in_previous <> '' and not one.gap and head <> in_previous is true;
     if not one.late then
         head := one.message_id;

@@ -1,0 +1,53 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testinbox"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// inboxTx is an application's transaction with an inbox.
+type inboxTx struct {
+	pgx.Tx
+	inbox *postgres.Inbox
+}
+
+func (x inboxTx) FirstOf(ctx context.Context, ids ...string) ([]string, error) {
+	return x.inbox.FirstOf(ctx, x.Tx, ids...)
+}
+
+func (x inboxTx) InOrder(ctx context.Context, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+	return x.inbox.InOrder(ctx, x.Tx, m, wait)
+}
+
+func (x inboxTx) Due(ctx context.Context, n int) ([]penstock.Released, error) {
+	return x.inbox.Due(ctx, x.Tx, n)
+}
+
+func (x inboxTx) Effect(context.Context, string, string) error {
+	panic("there is no table of the application's")
+}
+
+func (x inboxTx) Commit() error { return x.Tx.Commit(context.Background()) }
+
+func (x inboxTx) Rollback() error { return x.Tx.Rollback(context.Background()) }
+
+func TestInboxGaps(t *testing.T) {
+	t.Parallel()
+	testinbox.RunGaps(t, func(t testing.TB) testinbox.Instance {
+		f := newFixture(t, postgres.Options{})
+		return testinbox.Instance{
+			Store: f.store,
+			Begin: func(ctx context.Context, consumer string) (testinbox.Tx, error) {
+				tx, err := f.Conn.Begin(ctx)
+				return inboxTx{tx, postgres.NewInbox("", consumer)}, err
+			},
+		}
+	})
+}
