@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/work"
 )
@@ -135,6 +137,39 @@ func TestWhichClaim(t *testing.T) {
 			cancel()
 			must(g, <-ended)
 			execute(g, g.url, fmt.Sprintf(`drop function penstock.%[1]s(%[2]s); alter function penstock.%[1]s_was(%[2]s) rename to %[1]s`, c.other, c.arguments))
+		}
+	})
+}
+
+// A worker extends the lease of a job that takes longer: what is in the database lasts longer than what was claimed, and the handler goes on.
+func TestLeaseIsExtended(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		g.enqueue("long")
+		conn, err := pgx.Connect(g.ctx, g.url)
+		must(g, err)
+		defer func() { _ = conn.Close(context.WithoutCancel(g.ctx)) }()
+		var ran seen
+		ended := make(chan error, 1)
+		g.working(q, func(ctx context.Context, j penstock.Job) error {
+			ran.add(j)
+			for {
+				var extended bool
+				err := conn.QueryRow(ctx, "select max(lease_until) > $1 from penstock._lease", j.LeaseUntil).Scan(&extended)
+				if err != nil && ctx.Err() == nil || extended {
+					ended <- err
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					ended <- context.Cause(ctx)
+					return ctx.Err()
+				case <-time.After(50 * time.Millisecond):
+				}
+			}
+		}, work.Options{Lease: 9 * time.Second}) // it is extended at a third, long before it ends
+		if err := <-ended; err != nil || ran.count() != 1 {
+			g.Errorf("the job ran as %q and ended with %v, want one whose lease was extended", ran.attempts(), err)
 		}
 	})
 }

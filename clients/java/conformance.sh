@@ -14,6 +14,7 @@ if [[ ${1-} == --build ]]; then
 	exec >&2
 	command -v mvn >/dev/null && command -v javac >/dev/null || { echo 'Maven and a JDK of version 17 or later are not here'; exit 77; }
 	[[ ! -f $stamp || $(<"$stamp") != "$(state)" ]] || exit 0
+	rm -rf {penstock,conformance}/target # Maven takes half of what an interrupted run left for all of it
 	mvn -B -q -ntp -Dstyle.color=never -pl penstock,conformance resources:resources compiler:compile jar:jar
 	state >"$stamp"
 	exit
