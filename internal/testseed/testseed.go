@@ -54,10 +54,6 @@ func Steps(long int) int {
 	return (long + 3) / 4
 }
 
-// Draw reports whether this run is one of so many that try what is called name: the seed
-// decides. The long form tries everything.
-func Draw(name string, of int) bool { return of <= 1 || Long() || New(name, of).IntN(of) == 0 }
-
 // New returns a generator that the seed repeats; test and part tell several of one
 // run apart.
 func New(test string, part int) *rand.Rand {
