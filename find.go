@@ -23,7 +23,7 @@ type Found struct {
 // Whereabouts say where a message or a job is and what it has been through, as far as the store has kept that.
 type Whereabouts struct {
 	Subscription string `json:"subscription,omitempty"`
-	// State of a message: waiting, settled (delivered, or passed over by a filter or the start), parked, dead, sent back (a dead letter
+	// State of a message: waiting, settled (delivered, or passed over by a filter or the start; no store keeps which), parked, dead, sent back (a dead letter
 	// that is on its way again), written (it cannot be told). Of a job: ready, running, delayed, behind its key, dead.
 	State    string    `json:"state"`
 	Attempts int       `json:"attempts"`

@@ -88,7 +88,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
-	for path, want := range map[string]string{messages + "?key=ann": "no route for 17", ofJobs + "?key=k": "by w7", messages + "?key=nobody": "There is none", "/outboxes/orders": `name="key"`} {
+	for path, want := range map[string]string{messages + "?key=cid": "delivered and confirmed, or passed over", messages + "?key=ann": "no route for 17", ofJobs + "?key=k": "by w7", messages + "?key=nobody": "There is none", "/outboxes/orders": `name="key"`} {
 		if code, text := d.ask("r", "GET", path, ""); code != 200 || !strings.Contains(string(text), want) {
 			t.Errorf("the page %s is %d without %q: %s", path, code, want, text)
 		}

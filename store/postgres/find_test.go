@@ -1,0 +1,67 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// What became of a message is read of exactly those that are shown: one that is parked or dead is not said to be settled because more of
+// its key, or newer ones of other keys, are parked or dead too.
+func TestFindSaysSettledOfNothingParkedOrDead(t *testing.T) {
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.Exec("insert into penstock.orders (key, payload) select 'many', 'x' from generate_series(1, 60)")
+	f.Exec("insert into penstock.orders (key, payload) values ('gone', 'x'), ('alone', 'x'), ('fine', 'x')")
+	failure := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no route"}}
+	settled := 0
+	for settled < 63 {
+		b, err := src.Fetch(f.Ctx, plenty)
+		f.Must(err)
+		verdicts := make([]penstock.Verdict, len(b.Messages))
+		for i, m := range b.Messages {
+			switch m.Key {
+			case "many":
+				verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour}
+				if settled+i == 0 {
+					verdicts[i].Failures = failure
+				}
+			case "gone":
+				verdicts[i] = penstock.Verdict{Outcome: penstock.Dead, Failures: failure}
+			}
+		}
+		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+		settled += len(b.Messages)
+	}
+	f.Exec(`insert into penstock._dead_letter (subscription, seq, topic, payload, created_at, attempt, failures)
+	        select d.subscription, d.seq + 1000 + i, 't', 'x', now(), 1, '[]' from penstock._dead_letter d, generate_series(1, 20000) i`) // of other keys, newer
+	for key, want := range map[string]string{"many": "25 parked", "gone": "1 dead", "alone": "1 settled", "fine": "1 settled", "none": "0 "} {
+		found, err := f.store.FindMessages(f.Ctx, penstock.Find{In: "orders", Key: key, Limit: 25})
+		f.Must(err)
+		count, state, last := 0, "", int64(1)<<62
+		for _, one := range found {
+			w := one.Where[0]
+			if count++; state != "" && state != w.State {
+				t.Errorf("of %s, %d is %s, those after it are %s", key, one.Message.Seq, w.State, state)
+			}
+			if state = w.State; one.Message.Seq >= last {
+				t.Errorf("%d of %s comes after %d: the newest is first", one.Message.Seq, key, last)
+			}
+			last = one.Message.Seq
+			byID, err := f.store.FindMessages(f.Ctx, penstock.Find{In: "orders", ID: one.Message.ID, Limit: 25})
+			f.Must(err)
+			if len(byID) != 1 || byID[0].Where[0].State != state || byID[0].Message.Seq != last {
+				t.Errorf("by its id, %d of %s is %+v", last, key, byID)
+			}
+		}
+		if got := fmt.Sprint(count, " ", state); got != want {
+			t.Errorf("of %s there are %s, want %s", key, got, want)
+		}
+		if key == "many" && last <= 25 { // 60 are parked, the first of them 1
+			t.Errorf("the newest of %s that are shown begin with %d", key, last)
+		}
+	}
+}
