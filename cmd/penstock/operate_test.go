@@ -67,7 +67,15 @@ func TestReplay(t *testing.T) {
 		}
 		clitest.Same(t, "audit", ids(d.relay("orders", "audit", deliver)), "")
 		clitest.Contains(t, d.must(append(replay, "--from", "-1h", "--yes")...), "5 messages of orders/billing will be delivered again, with the same ids")
-		clitest.Contains(t, d.must(append(replay, "--from", "9999", "--yes")...), "0 messages")
+		const twice = "A replay of orders/billing is under way: what is in both may be delivered twice."
+		clitest.Contains(t, d.cli(append(replay, "--from", "9999", "--yes")...).stderr, twice)
+		o = d.asked("no\n", append(replay, "--from", "-2h")...)
+		clitest.Contains(t, o.stderr, "ids again.\n"+twice+"\nGo on? [y/N] ")
+		d.relay("orders", "billing", deliver)
+		o = d.cli(append(replay, "--from", "9999", "--yes")...)
+		o.wants(t, 0, "")
+		clitest.Same(t, "none is under way", o.stderr, "")
+		clitest.Contains(t, o.stdout, "0 messages")
 		d.cli("replay", "orders", "--from", "1", "--yes").wants(t, cli.ExitUsage, "has 2 subscriptions")
 		d.cli("replay", "orders", "--from", "1", "--yes", "--subscription", "x").wants(t, cli.ExitFailure, "no such subscription")
 		d.cli("replay", "nothing", "--from", "1", "--yes").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
