@@ -1,5 +1,6 @@
-export { Penstock, VersionError, schemaVersion, type TxHandler } from './penstock.js'
-export type { Enqueued } from './statements.js'
+export { Penstock, type TxHandler } from './penstock.js'
+export { NotFoundError, VersionError, schemaVersion } from './errors.js'
+export { Enqueued } from './statements.js'
 export { Job, LeaseLostError, Outcome, Queue, StoppingError, cancelled, deadLetter, retry, snooze } from './job.js'
 export { Writer, type Pending, type WriterOptions } from './writer.js'
 export { FieldError, type Message, type NewJob, type Payload } from './values.js'

@@ -1,5 +1,6 @@
 // A job, how a handler may end it, and the statements that a worker sends.
 import { executor, type Execute, type Queryable, type Value } from './database.js'
+import { explained } from './errors.js'
 import { array, interval, quoted, FieldError } from './values.js'
 
 /** Job is one that was claimed, for as long as its lease lasts. */
@@ -37,6 +38,11 @@ export class Job {
   /** The payload as text. */
   text(): string {
     return this.payload.toString()
+  }
+
+  /** What JSON can hold: id and lease as text, and the payload. */
+  toJSON() {
+    return { ...this, id: String(this.id), lease: String(this.lease), payload: this.text() }
   }
 
   /** The payload as what its JSON says; T is not checked. */
@@ -93,7 +99,7 @@ export class Queue {
   }
 
   async #rows(text: string, ...values: Value[]): Promise<Value[][]> {
-    return this.#execute(`select ${text.replaceAll('penstock.', () => this.#schema + '.')}`, [this.name, ...values])
+    return explained(this.#execute(`select ${text.replaceAll('penstock.', () => this.#schema + '.')}`, [this.name, ...values]))
   }
 
   async #held(text: string, leases: readonly bigint[], ...values: Value[]): Promise<bigint[]> {

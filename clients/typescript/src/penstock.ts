@@ -1,17 +1,10 @@
 import { Writer, type WriterOptions } from './writer.js'
-import { begin, executor, listening, sqlState, type Queryable, type Tx } from './database.js'
+import { begin, executor, listening, type Queryable, type Tx } from './database.js'
+import { explained, schemaVersion } from './errors.js'
 import { Queue, isOutcome, type Job } from './job.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
 import { arrays, jobArrays, jobRow, messageRow, quoted, FieldError, type Message, type NewJob } from './values.js'
 import { run, type Handler, type Verdict, type WorkOptions } from './work.js'
-
-/** The version of the schema that this client is written for. */
-export const schemaVersion = 220
-
-/** VersionError: the database is not migrated, or its version does not fit this client's. */
-export class VersionError extends Error {
-  override name = 'VersionError'
-}
 
 /** TxHandler does one job within a transaction, which it must not end. */
 export type TxHandler<T> = (tx: T, job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>
@@ -124,19 +117,4 @@ function all<T, R>(values: readonly T[], row: (value: T) => R): R[] {
       throw err
     }
   })
-}
-
-/** explained says of a database without the schema what to do. */
-async function explained<T>(call: Promise<T>): Promise<T> {
-  try {
-    return await call
-  } catch (err: any) {
-    switch (sqlState(err)) {
-      case 'PS002':
-        throw new VersionError([err.message, err.hint ?? err.cause?.hint].filter(Boolean).join(': '), { cause: err })
-      case '3F000': case '42883':
-        throw new VersionError(`the database has no Penstock schema of version ${schemaVersion} or later: run penstock migrate`, { cause: err })
-    }
-    throw err
-  }
 }

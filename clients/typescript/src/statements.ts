@@ -2,11 +2,18 @@ import type { Value } from './database.js'
 import { quoted } from './values.js'
 
 /** Enqueued is what became of a job. */
-export interface Enqueued {
-  /** The job's for life; of a duplicate, that of the one that came first. */
-  id: bigint
-  /** Nothing was written, because the queue had a job with its dedupKey. */
-  deduplicated: boolean
+export class Enqueued {
+  /**
+   * @param id the job's for life; of a duplicate, that of the one that came first
+   * @param deduplicated nothing was written, because the queue had a job with its dedupKey
+   * @internal
+   */
+  constructor(readonly id: bigint, readonly deduplicated: boolean) {}
+
+  /** What JSON can hold: the id as text. */
+  toJSON() {
+    return { ...this, id: String(this.id) }
+  }
 }
 
 /** insertInto is the statement that publishes arrays of columns; n is the number of its first parameter. */
@@ -25,5 +32,5 @@ export const callOf = (schema: string, n: number, arrays: readonly Value[]) => {
 /** enqueuedOf reads such a row. */
 export function enqueuedOf([ids, deduplicated]: readonly (Value | undefined)[]): Enqueued[] {
   const found = deduplicated?.slice(1, -1).split(',')
-  return ids!.slice(1, -1).split(',').map((id, i) => ({ id: BigInt(id), deduplicated: found?.[i] === 't' }))
+  return ids!.slice(1, -1).split(',').map((id, i) => new Enqueued(BigInt(id), found?.[i] === 't'))
 }

@@ -14,7 +14,7 @@ export type Payload = string | Uint8Array | object | number | boolean | null
 
 /** Message goes to an outbox. */
 export interface Message {
-  payload?: Payload
+  payload: Payload
   /** Messages of a key stay in order. */
   key?: string | null
   /** What sinks route by. */
@@ -26,7 +26,7 @@ export interface Message {
 
 /** NewJob is one to enqueue. */
 export interface NewJob {
-  payload?: Payload
+  payload: Payload
   /** Of one key at most one job runs at a time, in order. */
   key?: string | null
   /** A tenant, say, whose jobs have an order of their own. */
@@ -43,18 +43,34 @@ export interface NewJob {
 const maxPayload = 64 << 20
 const maxHeaders = 64 << 10
 
-export function bytesOf(payload: Payload | undefined): Buffer {
+export function bytesOf(payload: Payload): Buffer {
   let bytes: Buffer
-  if (payload === undefined) bytes = Buffer.alloc(0)
-  else if (payload instanceof Uint8Array) bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)
+  if (payload === undefined) throw new FieldError('payload', "is missing; '' is an empty one")
+  if (payload instanceof Uint8Array) bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)
   else {
-    const text = typeof payload === 'string' ? payload : JSON.stringify(payload)
+    const text = typeof payload === 'string' ? payload : jsonOf(payload)
     if (typeof text !== 'string') throw new FieldError('payload', 'has no form in JSON')
     if (!text.isWellFormed()) throw new FieldError('payload', 'has half of a surrogate pair; give bytes')
     bytes = Buffer.from(text)
   }
   if (bytes.length > maxPayload) throw new FieldError('payload', `has ${bytes.length} bytes, the limit is ${maxPayload}: store it elsewhere and refer to it`)
   return bytes
+}
+
+/** jsonOf is JSON.stringify, which tells of a bigint, or of a cycle, in words of its own. */
+function jsonOf(payload: Payload): string | undefined {
+  try {
+    return JSON.stringify(payload)
+  } catch (err) {
+    let at = ''
+    try {
+      JSON.stringify(payload, (key, value) => {
+        if (typeof value === 'bigint') at = ` at ${JSON.stringify(key)}; give String(it)`
+        return value
+      })
+    } catch {}
+    throw new FieldError('payload', `has no form in JSON: ${String(err instanceof Error ? err.message : err).replace(/\s+/g, ' ')}${at}`)
+  }
 }
 
 export function textOf(field: string, s: string, most: number): string {

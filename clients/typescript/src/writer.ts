@@ -1,4 +1,5 @@
 import type { Execute, Value } from './database.js'
+import { explained } from './errors.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
 import { arrays, jobArrays, jobRow, messageRow, type Message, type NewJob } from './values.js'
 
@@ -84,7 +85,7 @@ export class Writer {
         } else ctes.push(`p${i} as (${insertInto(this.schema, part.name, n)})`)
         values.push(...columns)
       })
-      const rows = await this.execute(`with ${ctes.join(', ')} ${selects.join(' union all ') || 'select null'}`, values)
+      const rows = await explained(this.execute(`with ${ctes.join(', ')} ${selects.join(' union all ') || 'select null'}`, values))
       for (const [part, ...row] of rows) {
         if (row.length) enqueuedOf(row).forEach((e, i) => parts[Number(part)]!.waiting[i]!.resolve(e))
       }

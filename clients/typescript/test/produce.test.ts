@@ -17,7 +17,7 @@ describe.each(all)('$name', ({ db, begin }) => {
     })).rejects.toThrow('changes his mind')
     await begin(async tx => {
       await penstock.publish(tx, outbox, { payload: { total: 10 }, key: awkward, topic: awkward, headers: { h: awkward }, id: 'id-1' })
-      await penstock.publishMany(tx, outbox, [{ payload: Buffer.from([0, 255]), key: awkward, headers: { h: awkward } }, { payload: awkward }, {}])
+      await penstock.publishMany(tx, outbox, [{ payload: Buffer.from([0, 255]), key: awkward, headers: { h: awkward } }, { payload: awkward }, { payload: '' }])
       await penstock.publishMany(tx, outbox, [])
     })
     const { rows } = await pool.query(`select id, key, topic, headers, payload from penstock."${outbox}" order by seq`)
@@ -36,7 +36,7 @@ describe.each(all)('$name', ({ db, begin }) => {
       const one = await penstock.enqueue(tx, queue, { payload: [1, null], key: awkward, groupKey: awkward, priority: -16, headers: { h: awkward }, dedupKey: awkward, notBefore: due })
       expect(one.deduplicated).toBe(false)
       expect(typeof one.id).toBe('bigint')
-      const more = await penstock.enqueueMany(tx, queue, [{ payload: 'x' }, { dedupKey: awkward }, { payload: Buffer.from([0, 255]), priority: 15, notBefore: new Date(0) }])
+      const more = await penstock.enqueueMany(tx, queue, [{ payload: 'x' }, { payload: '', dedupKey: awkward }, { payload: Buffer.from([0, 255]), priority: 15, notBefore: new Date(0) }])
       expect(more.map(e => e.deduplicated)).toEqual([false, true, false])
       expect(more[1]!.id).toBe(one.id)
       expect(await penstock.enqueueMany(tx, queue, [])).toEqual([])
@@ -60,10 +60,14 @@ describe.each(all)('$name', ({ db, begin }) => {
 
   test('errors of the database keep their code', async () => {
     for (const call of [
-      () => penstock.publish(db, 'none', {}), () => penstock.publishMany(db, 'none', [{}]), () => penstock.enqueue(db, 'none', {}),
+      () => penstock.publish(db, 'none', { payload: '' }), () => penstock.publishMany(db, 'none', [{ payload: '' }]), () => penstock.enqueue(db, 'none', { payload: '' }),
       () => penstock.inbox('none').first(db, 'x'), () => penstock.queue(db, 'none').claim(),
-    ]) expect(sqlState(await call().then(() => undefined, err => err))).toBe('42P01')
-    await expect(new Penstock({ schema: 'none' }).enqueue(db, 'q', {})).rejects.toThrow(VersionError)
+    ]) {
+      const err = await call().then(() => undefined, (err: unknown) => err)
+      expect(sqlState(err)).toBe('42P01')
+      expect(err).toMatchObject({ name: 'NotFoundError', message: expect.stringMatching(/none.* create/) })
+    }
+    await expect(new Penstock({ schema: 'none' }).enqueue(db, 'q', { payload: '' })).rejects.toThrow(VersionError)
     expect(sqlState(new Error('none'))).toBeUndefined()
   })
 
@@ -77,7 +81,7 @@ describe.each(all)('$name', ({ db, begin }) => {
       }
       const first = writer.enqueue(q, { payload: 'j', dedupKey: 'once' })
       const second = writer.enqueue(q, { payload: 'j', dedupKey: 'once' })
-      const other = writer.enqueue(r, {})
+      const other = writer.enqueue(r, { payload: '' })
       expect(await sql(`select count(*)::int from penstock."${a}"`)).toEqual([0])
       expect(await second.enqueued()).toEqual({ id: (await first.enqueued()).id, deduplicated: true })
       expect((await other.enqueued()).deduplicated).toBe(false)
@@ -104,7 +108,7 @@ test('a writer writes by itself when it is full, with one statement each time', 
 
 test('a writer that failed says so at every flush', async () => {
   const writer = penstock.writer(pool)
-  const pending = writer.enqueue('none', {})
+  const pending = writer.enqueue('none', { payload: '' })
   await expect(writer.flush()).rejects.toThrow('there is no queue')
   await expect(pending.enqueued()).rejects.toThrow('there is no queue')
   await expect(writer.flush()).rejects.toThrow('there is no queue')
@@ -113,25 +117,45 @@ test('a writer that failed says so at every flush', async () => {
 test('what the database could not carry is refused before anything is sent', async () => {
   const never = { penstock: async () => { throw new Error('was sent') } }
   const long = 'x'.repeat(2000)
+  const cycle: { of?: object } = {}
+  cycle.of = cycle
   const badMessages: [string, Message][] = [
-    ['payload', { payload: Buffer.alloc((64 << 20) + 1) }], ['payload', { payload: '\ud800' }], ['payload', { payload: (() => {}) as object }],
-    ['key', { key: long }], ['key', { key: 'a\0' }], ['key', { key: '\udc00' }], ['topic', { topic: long }], ['id', { id: 'x'.repeat(257) }], ['id', { id: 'a\nb' }],
-    ['headers', { headers: { '': 'x' } }], ['headers', { headers: { a: 'x'.repeat(65536) } }], ['headers', { headers: { a: 1 as unknown as string } }], ['headers', { headers: { a: '\0' } }],
+    ['payload', { payload: Buffer.alloc((64 << 20) + 1) }], ['payload', { payload: '\ud800' }], ['payload', { payload: (() => {}) as object }], ['payload', { key: 'a' } as Message], ['payload', { payload: undefined as never }],
+    ['payload', { payload: { total: 10n } }], ['payload', { payload: cycle }],
+    ['key', { payload: '', key: long }], ['key', { payload: '', key: 'a\0' }], ['key', { payload: '', key: '\udc00' }], ['topic', { payload: '', topic: long }], ['id', { payload: '', id: 'x'.repeat(257) }], ['id', { payload: '', id: 'a\nb' }],
+    ['headers', { payload: '', headers: { '': 'x' } }], ['headers', { payload: '', headers: { a: 'x'.repeat(65536) } }], ['headers', { payload: '', headers: { a: 1 as unknown as string } }], ['headers', { payload: '', headers: { a: '\0' } }],
   ]
   const badJobs: [string, NewJob][] = [
-    ['groupKey', { groupKey: 'x'.repeat(257) }], ['dedupKey', { dedupKey: 'x'.repeat(257) }], ['priority', { priority: 16 }], ['priority', { priority: 0.5 }],
-    ['notBefore', { notBefore: new Date(NaN) }], ['notBefore', { notBefore: new Date(Date.UTC(10000, 0)) }],
+    ['groupKey', { payload: '', groupKey: 'x'.repeat(257) }], ['dedupKey', { payload: '', dedupKey: 'x'.repeat(257) }], ['priority', { payload: '', priority: 16 }], ['priority', { payload: '', priority: 0.5 }],
+    ['notBefore', { payload: '', notBefore: new Date(NaN) }], ['notBefore', { payload: '', notBefore: new Date(Date.UTC(10000, 0)) }],
   ]
   for (const [field, message] of badMessages) {
-    await expect(penstock.publishMany(never, 'o', [{}, message])).rejects.toMatchObject({ name: 'FieldError', field, message: expect.stringContaining('2 of 2') })
+    await expect(penstock.publishMany(never, 'o', [{ payload: '' }, message])).rejects.toMatchObject({ name: 'FieldError', field, message: expect.stringContaining('2 of 2') })
     await expect(penstock.publish(never, 'o', message)).rejects.toThrow(FieldError)
   }
   for (const [field, job] of badJobs) await expect(penstock.enqueue(never, 'q', job)).rejects.toMatchObject({ name: 'FieldError', field })
 })
 
+test('what JSON cannot hold is named', async () => {
+  const never = { penstock: async () => { throw new Error('was sent') } }
+  const cycle: { self?: object } = {}
+  cycle.self = cycle
+  for (const [payload, says] of [[{ order: { total: 10n } }, /payload .*BigInt.* at "total"; give String/], [10n as never, /payload .*BigInt/], [cycle, /payload .*circular.*'self'/]] as const) {
+    await expect(penstock.enqueue(never, 'q', { payload })).rejects.toThrow(says)
+  }
+})
+
+test('what became of a job can be logged as JSON', async () => {
+  const queue = await newQueue()
+  const made = await penstock.enqueue(pool, queue, { payload: { to: 'ann' }, key: 'k' })
+  expect(JSON.parse(JSON.stringify(made))).toEqual({ id: String(made.id), deduplicated: false })
+  const { jobs: [job] } = await penstock.queue(pool, queue).claim()
+  expect(JSON.parse(JSON.stringify(job))).toMatchObject({ id: String(made.id), lease: String(job!.lease), key: 'k', attempt: 1, payload: '{"to":"ann"}' })
+})
+
 test('anything else is no transaction', async () => {
-  await expect(penstock.publish({} as never, 'o', {})).rejects.toThrow(TypeError)
-  await expect(penstock.publish(undefined as never, 'o', {})).rejects.toThrow(TypeError)
+  await expect(penstock.publish({} as never, 'o', { payload: '' })).rejects.toThrow(TypeError)
+  await expect(penstock.publish(undefined as never, 'o', { payload: '' })).rejects.toThrow(TypeError)
 })
 
 test('a client and a schema whose versions do not fit say so', async () => {

@@ -35,7 +35,7 @@ test('runJob runs the next job, also of the transaction that enqueued it', async
     await client.query('rollback')
     client.release()
   }
-  await penstock.enqueue(pool, queue, {})
+  await penstock.enqueue(pool, queue, { payload: '' })
   await expect(runJob(pool, queue, () => { throw new Error('no') })).rejects.toThrow('no')
   expect(await status(queue)).toMatchObject({ delayed: 1 })
 })

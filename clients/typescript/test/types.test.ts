@@ -7,7 +7,7 @@ import type { Kysely, Transaction } from 'kysely'
 import type { Client, Pool, PoolClient } from 'pg'
 import type { Sql, TransactionSql, ReservedSql } from 'postgres'
 import { expect, test } from 'vitest'
-import { Penstock, retry, type Handler, type Job, type Queryable, type Tx } from '../src/index.js'
+import { Penstock, retry, type Enqueued, type Handler, type Job, type Queryable, type Tx } from '../src/index.js'
 
 interface Tables { orders: { id: number } }
 
@@ -27,7 +27,8 @@ test('types', () => {
   expectTypeOf<Tx<NodePgDatabase>>().toHaveProperty('rollback')
 
   const penstock = new Penstock()
-  expectTypeOf(penstock.enqueue).returns.resolves.toEqualTypeOf<{ id: bigint, deduplicated: boolean }>()
+  expectTypeOf(penstock.enqueue).returns.resolves.toEqualTypeOf<Enqueued>()
+  expectTypeOf<Enqueued['id']>().toEqualTypeOf<bigint>()
   expectTypeOf<Job['id']>().toEqualTypeOf<bigint>()
   expectTypeOf<Job['lease']>().toEqualTypeOf<bigint>()
   expectTypeOf((_: Job) => retry(1)).toExtend<Handler>()
@@ -40,7 +41,7 @@ test('types', () => {
     }),
     penstock.workTx(knex, 'emails', async tx => { await tx('orders').insert({ id: 1 }) }),
     // @ts-expect-error a number is no queue
-    penstock.enqueue(pool, 1, {}),
+    penstock.enqueue(pool, 1, { payload: '' }),
     // @ts-expect-error ids are bigint where they are taken
     penstock.queue(pool, 'emails').ack([1]),
   ]

@@ -76,7 +76,7 @@ test('jobs of a key run one at a time, in order, in two workers', async () => {
 
 test('leases are extended while the handler runs', async () => {
   const queue = await newQueue()
-  await penstock.enqueue(pool, queue, {})
+  await penstock.enqueue(pool, queue, { payload: '' })
   let lease = 0n
   let end: () => void = () => {}
   const w = started(queue, async job => {
@@ -95,7 +95,7 @@ test('leases are extended while the handler runs', async () => {
 
 test('a handler whose lease is lost is aborted', async () => {
   const queue = await newQueue()
-  const { id } = await penstock.enqueue(pool, queue, {})
+  const { id } = await penstock.enqueue(pool, queue, { payload: '' })
   let why: unknown
   const w = started(queue, async (_, signal) => {
     await sql('select penstock.cancel($1, $2)', queue, [String(id)])
@@ -139,7 +139,7 @@ test('of a handler that holds up the event loop beyond its lease another process
 
 test('one that stops gives back what has not begun, and waits for what runs', async () => {
   const queue = await newQueue()
-  await penstock.enqueueMany(pool, queue, Array.from({ length: 50 }, () => ({})))
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 50 }, () => ({ payload: '' })))
   let begun = 0
   let go: () => void = () => {}
   const going = new Promise<void>(resolve => { go = resolve })
@@ -159,7 +159,7 @@ test('one that stops gives back what has not begun, and waits for what runs', as
 
 test('what goes on for longer than the drain time is aborted and given back, no attempt spent', async () => {
   const queue = await newQueue()
-  await penstock.enqueue(pool, queue, {})
+  await penstock.enqueue(pool, queue, { payload: '' })
   let [begun, why]: [boolean, unknown] = [false, undefined]
   const w = started(queue, async (_, signal) => {
     begun = true
@@ -176,7 +176,7 @@ test('what goes on for longer than the drain time is aborted and given back, no 
 
 test('it goes on through errors of the database', async () => {
   const queue = await newQueue()
-  await penstock.enqueueMany(pool, queue, Array.from({ length: 20 }, () => ({})))
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 20 }, () => ({ payload: '' })))
   let failures = 0
   const db = { penstock: async (text: string, values: readonly (string | null)[]) => {
     const { rows } = await pool.query({ text, values: [...values], rowMode: 'array' })
@@ -204,7 +204,7 @@ test('a lease of nothing is refused', async () => {
 test('what another attempt cannot cure ends it', async () => {
   const gone = await newQueue()
   const w = started(gone, () => {})
-  await until('it works', async () => (await penstock.enqueue(pool, gone, {}), w.ends.length > 0))
+  await until('it works', async () => (await penstock.enqueue(pool, gone, { payload: '' }), w.ends.length > 0))
   // The worker's locks and those of drop_queue can cross.
   await until('it is dropped', () => sql('select penstock.drop_queue($1)', gone).then(() => true, () => false))
   expect(sqlState(await w.worker.catch(err => err))).toBe('42P01')
@@ -216,7 +216,7 @@ test('what another attempt cannot cure ends it', async () => {
 
 test('SIGTERM stops one without a signal of its own', async () => {
   const queue = await newQueue()
-  await penstock.enqueue(pool, queue, {})
+  await penstock.enqueue(pool, queue, { payload: '' })
   const program = `
     import pg from 'pg'
     import { Penstock } from '${new URL('../dist/index.js', import.meta.url)}'
@@ -264,7 +264,7 @@ describe('workTx', () => {
 
   test('a commit that fails, after the statement that ends the job, is another attempt', async () => {
     const [queue, outbox] = [await newQueue(), await newOutbox()]
-    await penstock.enqueue(pool, queue, {})
+    await penstock.enqueue(pool, queue, { payload: '' })
     // Deferred, it is checked by the commit.
     await sql(`create table ${queue}_once (attempt int primary key deferrable initially deferred)`)
     await sql(`insert into ${queue}_once values (1)`)
@@ -285,7 +285,7 @@ describe('workTx', () => {
 
   test('a handler whose lease was lost is rolled back', async () => {
     const [queue, outbox] = [await newQueue(), await newOutbox()]
-    const { id } = await penstock.enqueue(pool, queue, {})
+    const { id } = await penstock.enqueue(pool, queue, { payload: '' })
     const stop = new AbortController()
     const ends: End[] = []
     const worker = penstock.workTx(pool, queue, async (tx, job) => {

@@ -19,7 +19,7 @@ test("publish, enqueue and inbox in Prisma's transaction", async () => {
   })).rejects.toThrow('changes his mind')
   await prisma.$transaction(async tx => {
     await penstock.publish(taken(tx), outbox, { payload: awkward, key: awkward, headers: { h: awkward } })
-    await penstock.publishMany(tx, outbox, [{ payload: Buffer.from([48, 49]) }, {}])
+    await penstock.publishMany(tx, outbox, [{ payload: Buffer.from([48, 49]) }, { payload: '' }])
     const [one, again] = await penstock.enqueueMany(tx, queue, [{ payload: awkward, dedupKey: 'once', notBefore: new Date(0) }, { dedupKey: 'once' }])
     expect(again).toEqual({ id: one!.id, deduplicated: true })
     expect(await inbox.first(tx, awkward)).toBe(true)
@@ -34,8 +34,8 @@ test("publish, enqueue and inbox in Prisma's transaction", async () => {
 })
 
 test("Prisma's errors keep PostgreSQL's code", async () => {
-  expect(sqlState(await penstock.enqueue(prisma, 'none', {}).catch((err: unknown) => err))).toBe('42P01')
-  expect(sqlState(await penstock.publish(prisma, 'none', {}).catch((err: unknown) => err))).toBe('42P01')
+  expect(sqlState(await penstock.enqueue(prisma, 'none', { payload: '' }).catch((err: unknown) => err))).toBe('42P01')
+  expect(sqlState(await penstock.publish(prisma, 'none', { payload: '' }).catch((err: unknown) => err))).toBe('42P01')
 })
 
 test('workTx commits what the handler writes and the end of its job', async () => {

@@ -1,0 +1,41 @@
+// What the database's answers mean.
+import { sqlState } from './database.js'
+
+/** The version of the schema that this client is written for. */
+export const schemaVersion = 220
+
+/** VersionError: the database is not migrated, or its version does not fit this client's. */
+export class VersionError extends Error {
+  override name = 'VersionError'
+}
+
+/** NotFoundError: there is no such queue, outbox or inbox. */
+export class NotFoundError extends Error {
+  override name = 'NotFoundError'
+}
+
+/** explained says what to do about what is missing. */
+export async function explained<T>(call: Promise<T>): Promise<T> {
+  try {
+    return await call
+  } catch (err: any) {
+    const { message, hint } = told(err)
+    switch (sqlState(err)) {
+      case 'PS002':
+        throw new VersionError([message, hint].filter(Boolean).join(': '), { cause: err })
+      case '3F000': case '42883':
+        throw new VersionError(`the database has no Penstock schema of version ${schemaVersion} or later: run penstock migrate`, { cause: err })
+      case '42P01':
+        throw new NotFoundError(`${message} (create it with: penstock queue create, outbox create or inbox create; penstock migrate comes first)`, { cause: err })
+    }
+    throw err
+  }
+}
+
+/** told is what the database said, without what its driver says around it. */
+function told(err: any): { message: string, hint?: string } {
+  for (let e = err, depth = 0; e && typeof e === 'object' && depth < 6; e = e.cause ?? e.meta?.driverAdapterError, depth++) {
+    if (typeof e.code === 'string' && e.code === sqlState(err) && typeof e.message === 'string') return e
+  }
+  return err
+}
