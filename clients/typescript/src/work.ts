@@ -237,7 +237,7 @@ class Worker {
     } while (!this.over.signal.aborted)
   }
 
-  async tell(task: Task, { how, after, reason }: Outcome): Promise<End> {
+  async tell(task: Task, { how, after, reason, cause }: Outcome): Promise<End> {
     const { lease } = task.job
     if (how === 'deadLetter') {
       await this.queue.deadLetter(lease, reason)
@@ -250,7 +250,7 @@ class Worker {
       return held.length === 0 ? 'lost' : how === 'snooze' ? 'snoozed' : 'released'
     }
     const again = await this.queue.retry(lease, after, reason)
-    this.warn(task, `${again ? 'failed' : 'failed for the last time'}: ${reason}`)
+    this.warn(task, `${again ? 'failed' : 'failed for the last time'}: ${typeof cause === 'string' ? cause : reason}`)
     return again ? 'failed' : 'dead'
   }
 
@@ -406,7 +406,10 @@ class Worker {
 /** failureOf is what a handler has thrown, read once: what it is made of is the handler's, and may throw, too. */
 function failureOf(thrown: unknown): Outcome {
   try {
-    return isOutcome(thrown) ? thrown : new Outcome('retry', undefined, thrown instanceof Error ? thrown.stack ?? String(thrown) : String(thrown))
+    if (isOutcome(thrown)) return thrown
+    const outcome = new Outcome('retry', undefined, String(thrown))
+    if (thrown instanceof Error && thrown.stack) outcome.cause = String(thrown.stack) // for the log
+    return outcome
   } catch {
     return new Outcome('retry', undefined, 'what the handler threw cannot be read')
   }
