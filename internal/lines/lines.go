@@ -152,6 +152,9 @@ func (w *Words) Decode(line []byte, fields any) error {
 	if err := decoder.Decode(fields); err != nil {
 		return w.problem(err)
 	}
+	if bytes.HasPrefix(bytes.TrimLeft(line, " \t\r\n"), []byte("null")) { // which the decoder takes for an empty object
+		return fmt.Errorf("is a JSON null: write an object such as %s", w.Sample)
+	}
 	if decoder.InputOffset() < int64(len(bytes.TrimRight(line, " \t\r\n"))) {
 		return errors.New("has more than one JSON value: write one object per line")
 	}

@@ -51,6 +51,7 @@ func TestParseLineRefuses(t *testing.T) {
 		{`{} {}`, "more than one JSON value"},
 		{`[]`, "is a JSON array"},
 		{`"text"`, "is a JSON string"},
+		{" null\n", "is a JSON null"},
 		{`nonsense`, "is no message"},
 		{"{\"topic\":\"\xff\"}", "is not valid UTF-8"},
 		{`{"key":"a\u0000"}`, "key has a NUL at byte 1"},
