@@ -36,6 +36,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 // transaction. goose looks up what is missing before it begins, so of two
 // processes one finds its work done by the other and fails; it then looks again.
 func (s *Store) migrate(ctx context.Context) error {
+	private(s.path)
 	db, err := sql.Open(driverName, dsn(s.path, "rwc", []string{
 		fmt.Sprintf("busy_timeout(%d)", s.busy.Milliseconds()),
 		"auto_vacuum(incremental)", // heeded only in a file without tables

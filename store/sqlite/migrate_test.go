@@ -1,12 +1,15 @@
 package sqlite_test
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,5 +204,58 @@ func TestFileFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	if n := scan[int](t, app, `select max(version_id) from penstock_schema`); n != 7 {
 		t.Errorf("the file is version %d now", n)
+	}
+}
+
+// A new file is this user's alone, whoever makes it, and one that is there keeps its mode.
+func TestFileMode(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("it has no such modes")
+	}
+	modes := func(file string) (modes []os.FileMode) {
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			info, err := os.Stat(file + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			modes = append(modes, info.Mode())
+		}
+		return modes
+	}
+	for name, first := range map[string]os.FileMode{"new.db": 0, "there.db": 0o640} {
+		for _, by := range []string{"Migrate", "OpenDB"} {
+			file := filepath.Join(t.TempDir(), name)
+			want := cmp.Or(first, 0o600)
+			if first != 0 {
+				if err := os.WriteFile(file, nil, first); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if by == "Migrate" {
+				s, err := sqlite.Open(t.Context(), file, sqlite.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = s.Close() })
+				if err := s.Migrate(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Status(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			db, err := sqlite.OpenDB(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = db.Close() })
+			if _, err := db.ExecContext(t.Context(), "create table app (n)"); err != nil {
+				t.Fatal(err)
+			}
+			if got := modes(file); !slices.Equal(got, []os.FileMode{want, want, want}) {
+				t.Errorf("%s by %s: %v, want %v", name, by, got, want)
+			}
+		}
 	}
 }

@@ -134,7 +134,7 @@ const driverName = "sqlite"
 // OpenDB opens a pool for the application's own transactions, with what
 // Penstock's promise rests on: WAL, synchronous=FULL (a commit survives a power
 // cut, and so nothing is relayed that the database then forgets), BEGIN
-// IMMEDIATE. It makes the file if there is none.
+// IMMEDIATE. It makes the file if there is none, for this user alone.
 //
 // The pool has one connection, because SQLite has one writer: taking turns in
 // the pool is cheaper and fairer than polling for the file's lock. Raise
@@ -145,12 +145,21 @@ func OpenDB(path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	private(file)
 	db, err := sql.Open(driverName, dsn(file, "rwc", []string{"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(1)"}))
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
 	return db, nil
+}
+
+// private makes the file if there is none, for this user alone: SQLite would let others read it. Its -wal and -shm get the same mode.
+// What goes wrong SQLite finds, too. A file that is there must not be opened: closing it would end the locks of this process.
+func private(file string) {
+	if f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		_ = f.Close()
+	}
 }
 
 // exists tells whether there is a file. An error says why there cannot be one.
