@@ -46,6 +46,25 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		}
 		p.healthy(doctor.CheckHorizon)
 	})
+	t.Run("an advisory lock of ours", func(t *testing.T) {
+		p, db := on(t)
+		waits := db.Connect()
+		waited := make(chan error, 1)
+		for _, lock := range []string{"1885695596, 1", "'penstock._queue'::regclass::oid::int, 1"} {
+			db.Exec("select pg_advisory_lock(" + lock + "), pg_advisory_lock(42, 1)")
+			go func() {
+				_, err := waits.Exec(t.Context(), "select pg_advisory_xact_lock("+lock+")")
+				waited <- err
+			}()
+			f := p.finds(doctor.CheckAdvisory, doctor.Warning, "", "and 1 wait for them")
+			clitest.Contains(t, f.Found+f.Next, fmt.Sprintf("session %d", db.Conn.PgConn().PID()), "has had 1 of Penstock's advisory locks for ", "pg_terminate_backend")
+			db.Exec("select pg_advisory_unlock(" + lock + ")")
+			if err := <-waited; err != nil {
+				t.Fatal(err)
+			}
+			p.healthy(doctor.CheckAdvisory) // 42 is not ours
+		}
+	})
 	t.Run("a prepared transaction", func(t *testing.T) {
 		p, db := on(t)
 		for _, sql := range []string{"create table t (n int)", "begin", "insert into t values (1)", "prepare transaction 'forgotten'"} {

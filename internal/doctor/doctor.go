@@ -50,6 +50,7 @@ const (
 	CheckIsolation      = "isolation"
 	CheckListen         = "listen"
 	CheckLocks          = "row-locks"
+	CheckAdvisory       = "advisory-locks"
 	CheckClock          = "clock"
 	CheckHorizon        = "vacuum-horizon"
 	CheckSegments       = "segments"

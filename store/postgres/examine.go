@@ -38,6 +38,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 		return e.Examined, nil
 	}
 	e.permissions()
+	e.advisoryLocks(ctx, one)
 	e.segments(ctx)
 	e.disk(ctx, one)
 	return e.Examined, nil
@@ -114,6 +115,30 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 	}
 	e.settings(set, sessions)
 	return nil
+}
+
+// advisoryLocks finds who has locks of ours for long: whoever may connect can take them.
+func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
+	rows, err := conn.Query(ctx, statement("advisory_locks", e.store.schema, ""), pgx.QueryExecModeExec, e.o.Old)
+	if err != nil {
+		e.notSeen("advisory locks", err)
+		return
+	}
+	var (
+		pid, locks, waiting int64
+		role, application   string
+		seconds             float64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&pid, &role, &application, &seconds, &locks, &waiting}, func() error {
+		held := time.Duration(seconds * float64(time.Second))
+		e.add(doctor.CheckAdvisory, doctor.Warning, fmt.Sprintf("session %d of role %s (%q) has had %d of Penstock's advisory locks for %v, and %d wait for them", pid, role, application, locks, held.Round(time.Second), waiting),
+			"a relay that takes its lease, migrate, housekeeping and jobs of the same keys wait for it; any role that may connect to the database can take them",
+			fmt.Sprintf("find out what it does; select pg_terminate_backend(%d) ends it, and revoke connect on the database keeps a role out", pid), doctor.Figure{Name: "held", Value: seconds, Unit: "s"})
+		return nil
+	})
+	if err != nil {
+		e.notSeen("advisory locks", err)
+	}
 }
 
 // permissions says what the role may do here.
