@@ -169,6 +169,8 @@ type SubscriptionStatus struct {
 	Parked     int64 `json:"parked"`
 	ParkedKeys int64 `json:"parked_keys"`
 	HeldKeys   int64 `json:"held_keys"`
+	// ParkedAge is the age of the oldest message that is parked, 0 without one; of an adopted table, for how long that has been refused.
+	ParkedAge time.Duration `json:"parked_age_ns"`
 	// Replaying is true while a replay is not delivered whole.
 	Replaying bool `json:"replaying,omitempty"`
 	// Holder of the lease, empty if nobody has it now.

@@ -203,6 +203,28 @@ func TestWorker(t *testing.T) {
 	})
 }
 
+// A handler that hangs is seen while it runs, though its lease is extended and the job is running like any other.
+func TestLongestRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, job := metrics.New(metrics.Options{}), func(id int64) penstock.Job { return penstock.Job{ID: id, Attempt: 1} }
+		o, other := m.Worker("mails"), m.Worker("mails") // two workers of a queue
+		runs := func(want float64) {
+			t.Helper()
+			wants(t, ask(t, m.Handler()), map[string]float64{`penstock_worker_longest_running_seconds{queue="mails"}`: want})
+		}
+		runs(0)
+		o.Started(job(1), time.Now())
+		time.Sleep(time.Minute)
+		other.Started(job(2), time.Now())
+		time.Sleep(time.Hour)
+		runs(3660)
+		o.Ended(job(1), work.Done, time.Hour)
+		runs(3600)
+		other.Ended(job(2), work.Lost, time.Hour)
+		runs(0)
+	})
+}
+
 // database is one whose status the test says.
 type database struct {
 	reads    atomic.Int64

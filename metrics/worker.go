@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,29 @@ import (
 type workerMetrics struct {
 	claimed, ended *prometheus.CounterVec
 	start, run     *prometheus.HistogramVec
+	running        *running
+}
+
+// running are the jobs whose handlers run.
+type running struct {
+	mu    sync.Mutex
+	since map[string]map[int64]time.Time // by queue and id
+	desc  *prometheus.Desc
+}
+
+func (r *running) Describe(to chan<- *prometheus.Desc) { to <- r.desc }
+
+func (r *running) Collect(to chan<- prometheus.Metric) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for queue, jobs := range r.since {
+		longest := 0.0
+		for _, at := range jobs {
+			longest = max(longest, waited(now, at))
+		}
+		to <- constant(r.desc, prometheus.GaugeValue, longest, queue)
+	}
 }
 
 func newWorkerMetrics() workerMetrics {
@@ -21,11 +45,13 @@ func newWorkerMetrics() workerMetrics {
 		ended:   counter("penstock_worker_ended_jobs_total", "Attempts at jobs by how they ended: done, failed (to be tried again), dead, lost (its lease), settled (by the handler), released (not begun), snoozed, cancelled.", "queue", "result"),
 		start:   histogram("penstock_worker_enqueue_to_start_seconds", "From when a job was enqueued, by the database's clock, to the start of its first attempt, by this machine's; a delayed job's delay is part of it.", ofWaits, "queue"),
 		run:     histogram("penstock_worker_job_duration_seconds", "How long handlers run.", ofWaits, "queue"),
+		running: &running{since: map[string]map[int64]time.Time{},
+			desc: desc("worker_longest_running_seconds", "For how long the handler runs that has run longest of those that run now in this process; 0 without one. The lease of one that hangs is extended all the same.", "queue")},
 	}
 }
 
 func (w *workerMetrics) each(f func(prometheus.Collector)) {
-	for _, c := range []prometheus.Collector{w.claimed, w.ended, w.start, w.run} {
+	for _, c := range []prometheus.Collector{w.claimed, w.ended, w.start, w.run, w.running} {
 		f(c)
 	}
 }
@@ -34,11 +60,19 @@ type workerObserver struct {
 	claimed    prometheus.Counter
 	ends       map[work.End]prometheus.Counter
 	start, run prometheus.Observer
+	running    *running
+	since      map[int64]time.Time // of running
 }
 
 func (w *workerMetrics) observer(queue string) *workerObserver {
 	o := &workerObserver{claimed: w.claimed.WithLabelValues(queue), ends: map[work.End]prometheus.Counter{},
 		start: w.start.WithLabelValues(queue), run: w.run.WithLabelValues(queue)}
+	w.running.mu.Lock()
+	defer w.running.mu.Unlock()
+	if w.running.since[queue] == nil {
+		w.running.since[queue] = map[int64]time.Time{}
+	}
+	o.running, o.since = w.running, w.running.since[queue]
 	for _, end := range []work.End{work.Done, work.Failed, work.Dead, work.Lost, work.Settled, work.Released, work.Snoozed, work.Cancelled} {
 		o.ends[end] = w.ended.WithLabelValues(queue, string(end))
 	}
@@ -48,13 +82,19 @@ func (w *workerMetrics) observer(queue string) *workerObserver {
 func (o *workerObserver) Claimed(jobs int) { o.claimed.Add(float64(jobs)) }
 
 func (o *workerObserver) Started(job penstock.Job, at time.Time) {
+	o.running.mu.Lock()
+	o.since[job.ID] = at
+	o.running.mu.Unlock()
 	if job.Attempt == 1 {
 		o.start.Observe(waited(at, job.CreatedAt))
 	}
 }
 
-func (o *workerObserver) Ended(_ penstock.Job, how work.End, took time.Duration) {
+func (o *workerObserver) Ended(job penstock.Job, how work.End, took time.Duration) {
 	o.ends[how].Inc()
+	o.running.mu.Lock()
+	delete(o.since, job.ID)
+	o.running.mu.Unlock()
 	if took > 0 { // the handler began
 		o.run.Observe(took.Seconds())
 	}

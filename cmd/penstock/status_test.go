@@ -36,7 +36,7 @@ func TestStatusJSONHasEveryField(t *testing.T) {
 			t.Errorf("retention is %v", status.Outboxes[0].Retention)
 		}
 		s := status.Outboxes[0].Subscriptions[0]
-		for _, field := range []string{"subscription", "backlog", "oldest_age_ns", "settled", "rate_per_second", "dead_letters", "parked", "parked_keys", "held_keys", "holder", "holder_since", "epoch", "lease_until", "sink_down_since", "sink_error"} {
+		for _, field := range []string{"subscription", "backlog", "oldest_age_ns", "settled", "rate_per_second", "dead_letters", "parked", "parked_keys", "held_keys", "parked_age_ns", "holder", "holder_since", "epoch", "lease_until", "sink_down_since", "sink_error"} {
 			if s[field] == nil {
 				t.Errorf("%s is missing in %v", field, s)
 			}

@@ -199,14 +199,14 @@ func (s *Outboxes) status(ctx context.Context, name string) (penstock.OutboxStat
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
 		var (
-			sub                 penstock.SubscriptionStatus
-			leased              bool
-			since, down, oldest *time.Time
-			until, now          time.Time
-			why                 string
+			sub                         penstock.SubscriptionStatus
+			leased                      bool
+			since, down, oldest, parked *time.Time
+			until, now                  time.Time
+			why                         string
 		)
 		err := scan(new(int64), &sub.Subscription, &sub.Settled, &sub.Rate, &leased, &sub.Holder, &since, &sub.Epoch, &until, &down, &why,
-			&sub.DeadLetters, &sub.Parked, &sub.ParkedKeys, &sub.HeldKeys, &sub.Replaying, &sub.Backlog, &oldest, &now)
+			&sub.DeadLetters, &sub.Parked, &sub.ParkedKeys, &sub.HeldKeys, &parked, &sub.Replaying, &sub.Backlog, &oldest, &now)
 		if leased {
 			sub.HolderSince, sub.LeaseUntil = timeOf(since), until.UTC()
 			if down != nil {
@@ -217,6 +217,9 @@ func (s *Outboxes) status(ctx context.Context, name string) (penstock.OutboxStat
 		}
 		if oldest != nil {
 			sub.OldestAge = max(now.Sub(*oldest), 1)
+		}
+		if parked != nil {
+			sub.ParkedAge = max(now.Sub(*parked), 1)
 		}
 		st.Subscriptions = append(st.Subscriptions, sub)
 		return err

@@ -72,6 +72,9 @@ func (sub *subscription) status(name string, o *outbox, now time.Time) penstock.
 	}
 	for _, l := range sub.parked {
 		st.Parked += int64(len(l.msgs))
+		if len(l.msgs) > 0 {
+			st.ParkedAge = max(st.ParkedAge, now.Sub(l.msgs[0].msg.CreatedAt))
+		}
 		if len(l.holds) > 0 {
 			st.HeldKeys++
 		}

@@ -51,7 +51,7 @@ func (s onTables) Words(outbox string) map[string]tables.SQL {
 }
 
 // messageWords are how an outbox's messages are read, and what is known of them: by number.
-var messageWords = map[string]tables.SQL{"beyond": "t.ts > {low}", "oldest": "t.ts", "entry": "e.seq = t.seq", "entries": "primary", "landed": "(t.seq not in ({in_flight}) or t.ts not in ({times}))",
+var messageWords = map[string]tables.SQL{"beyond": "t.ts > {low}", "oldest": "t.ts", "parked_since": "e.ts", "entry": "e.seq = t.seq", "entries": "primary", "landed": "(t.seq not in ({in_flight}) or t.ts not in ({times}))",
 	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "",
 	"same_p": "t.seq = p.seq", "same_e": "t.seq = e.seq", "same_d": "t.seq = d.seq and t.ts = d.ts",
 }

@@ -44,7 +44,7 @@ var messageWords = map[string]tables.SQL{
 	"beyond": "t.ts > $3", "entry": "e.seq = t.seq", "landed": "(t.seq <> all ($4::bigint[]) or t.ts <> all ($9::timestamptz[]))",
 	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_p": "p.ts, p.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "", "more_p": "",
 	"same_p": "t.bucket = any (array[p.bucket]) and t.ts = p.ts and t.seq = p.seq", "same_e": "t.bucket = any (array[e.bucket]) and t.ts = e.ts and t.seq = e.seq", "same_d": "t.bucket = any (array[d.bucket]) and t.ts = d.ts and t.seq = d.seq",
-	"rows": "unnest({buckets}::smallint[], {times}::timestamptz[], {seqs}::bigint[]) d(bucket, ts, seq)", "oldest": "t.ts",
+	"rows": "unnest({buckets}::smallint[], {times}::timestamptz[], {seqs}::bigint[]) d(bucket, ts, seq)", "oldest": "t.ts", "parked_since": "e.ts",
 }
 
 // messages is the table with an outbox's messages.

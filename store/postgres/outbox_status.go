@@ -159,9 +159,10 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64,
 			"(select count(*) from (select from "+s.table("_dead_letter")+" where subscription = $1 and retry limit $2) n)", id, upTo).Scan(&status.DeadLetters, &retries); err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, statement("parked_status", s.schema, outbox), id, upTo).Scan(&status.Parked, &status.ParkedKeys, &status.HeldKeys); err != nil {
+		if err := tx.QueryRow(ctx, statement("parked_status", s.schema, outbox), id, upTo).Scan(&status.Parked, &status.ParkedKeys, &status.HeldKeys, &age); err != nil {
 			return err
 		}
+		status.ParkedAge = time.Duration(age * float64(time.Second))
 		// A dead letter that was sent back is parked by itself.
 		status.Parked += retries
 		status.ParkedKeys += retries

@@ -120,11 +120,11 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx, most int) ([]pens
 	now := time.Now()
 	for rows.Next() {
 		var st penstock.SubscriptionStatus
-		var id, position, rateAt, since, until, down int64
+		var id, position, rateAt, since, until, down, parked int64
 		var rate float64
 		var text, why string
 		if err := rows.Scan(&id, &st.Subscription, &position, &text, &st.Settled, &rate, &rateAt, &st.Holder, &since, &st.Epoch, &until,
-			&st.DeadLetters, &st.Parked, &st.ParkedKeys, &st.HeldKeys, &st.Replaying, &down, &why); err != nil {
+			&st.DeadLetters, &st.Parked, &st.ParkedKeys, &st.HeldKeys, &parked, &st.Replaying, &down, &why); err != nil {
 			return nil, err
 		}
 		st.Rate = decayed(rate, rateAt, now)
@@ -135,6 +135,9 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx, most int) ([]pens
 			}
 		} else {
 			st.Holder = ""
+		}
+		if parked != 0 {
+			st.ParkedAge = max(now.Sub(time.UnixMilli(parked)), 1)
 		}
 		ahead, err := readRanges(text, nil)
 		if err != nil {

@@ -134,6 +134,9 @@ func (e *env) wantParked(r *reader, parked, keys, held int64) {
 	if s.Parked != parked || s.ParkedKeys != keys || s.HeldKeys != held {
 		e.Fatalf("status: %d parked in %d keys, %d of them held; want %d, %d, %d", s.Parked, s.ParkedKeys, s.HeldKeys, parked, keys, held)
 	}
+	if held == 0 && (s.ParkedAge > 0) != (parked > 0) || s.ParkedAge < 0 || s.ParkedAge > 2*time.Hour {
+		e.Fatalf("status: %d are parked, the oldest for %s", parked, s.ParkedAge)
+	}
 	if n := len(e.parkedKeys(r)); int64(n) != keys {
 		e.Fatalf("ParkedKeys lists %d keys, want %d", n, keys)
 	}

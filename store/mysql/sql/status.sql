@@ -7,6 +7,7 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
        (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1 and e.parked_key is null)
        + (select count(distinct coalesce(e.parked_key, e.hold)) from {schema}.entries e where e.subscription_id = s.id and (e.parked_key is not null or e.hold is not null)),
        (select count(distinct e.hold) from {schema}.entries e where e.subscription_id = s.id and e.hold is not null),
+       (select min({parked_since}) from {schema}.entries e where e.subscription_id = s.id and e.state = 1),
        exists (select 1 from {schema}.entries e where e.subscription_id = s.id and e.state = 3),
        (select count(*) from {table} t where not exists (select 1 from {schema}.entries e where e.subscription_id = s.id and {entry})),
        (select min({oldest}) from {table} t where not exists (select 1 from {schema}.entries e where e.subscription_id = s.id and {entry})),

@@ -8,6 +8,7 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
        + (select count(*) from (select e.parked_key from {schema}.entries e where e.subscription_id - 0 = s.id and e.parked_key is not null
                                 union select e.hold from {schema}.entries e where e.subscription_id - 0 = s.id and e.hold is not null) k),
        (select count(distinct e.hold) from {schema}.entries e where e.subscription_id - 0 = s.id and e.hold is not null),
+       (select min({parked_since}) from {schema}.entries e where e.subscription_id * 4 + e.state = s.id * 4 + 1),
        exists (select from {schema}.entries e where e.subscription_id * 4 + e.state = s.id * 4 + 3),
        b.backlog, b.oldest, clock_timestamp()
   from {schema}.subscriptions s

@@ -257,9 +257,11 @@ func (t *Table) Status(ctx context.Context) (penstock.SubscriptionStatus, error)
 
 // remembered fills in what Penstock's own tables tell.
 func (t *Table) remembered(ctx context.Context, id int64, status *penstock.SubscriptionStatus) error {
-	if err := t.pool.QueryRow(ctx, t.own("status"), id).Scan(&status.DeadLetters, &status.Parked, &status.ParkedKeys, &status.HeldKeys, &status.Rate); err != nil {
+	var parked float64
+	if err := t.pool.QueryRow(ctx, t.own("status"), id).Scan(&status.DeadLetters, &status.Parked, &status.ParkedKeys, &status.HeldKeys, &parked, &status.Rate); err != nil {
 		return err
 	}
+	status.ParkedAge = time.Duration(parked * float64(time.Second))
 	return t.holder(ctx, id, status)
 }
 

@@ -1,4 +1,4 @@
--- How many messages are parked, in how many parked keys, and how many of these are held.
+-- How many messages are parked, in how many parked keys, how many of these are held, and the age of the oldest of their first messages.
 --   $1 subscription, $2 count up to so many of each, or null
 with parked_key as materialized (
     select l.parked_key, l.head, l.held from {schema}._parked_key l
@@ -8,5 +8,7 @@ with parked_key as materialized (
 select (select count(*) from (
             select from parked_key l cross join lateral (select from {schema}._parked m where m.subscription = $1 and m.parked_key = l.parked_key and m.p >= l.head) m
              limit $2::bigint) m),
-       count(*), count(*) filter (where l.held is not null)
+       count(*), count(*) filter (where l.held is not null),
+       coalesce(greatest(extract(epoch from clock_timestamp() - min(h.created_at)), 0), 0)::float8
   from parked_key l
+  left join lateral (select m.created_at from {schema}._parked m where m.subscription = $1 and m.parked_key = l.parked_key and m.p >= l.head order by m.p limit 1) h on true
