@@ -31,6 +31,10 @@ fi
 first=$(jars .)
 "${maven[@]}" clean package -DskipTests
 [[ $first == "$(jars .)" ]] || { printf 'two builds differ:\n%s\n%s\n' "$first" "$(jars .)"; exit 1; }
+for jar in {penstock,*-starter}/target/*-0.1.0.jar; do
+	pom=$(unzip -p "$jar" 'META-INF/maven/*/pom.xml')
+	[[ $pom != *'<parent>'* && $pom != *'${'* && $pom == *'<license>'* ]] || { echo "$jar: its POM is not complete"; exit 1; }
+done
 for jar in {penstock,*-starter}/target/*.jar; do
 	jar tf "$jar" | grep -qx META-INF/LICENSE || { echo "$jar lacks its licence"; exit 1; }
 done
