@@ -28,6 +28,7 @@ final class Desk {
         boolean begun;
         boolean ended; // the handler has returned
         boolean lost;
+        boolean left; // nobody waits for the handler any more
         Thread thread; // while the handler runs
         long done;
         End end = End.DONE; // once it is to be acked
@@ -198,6 +199,9 @@ final class Desk {
 
     /** Notes how a handler ended, and returns what its thread does next. */
     Task ended(Task task, Throwable how, long start) {
+        if (task.left) {
+            return null;
+        }
         task.thread = null;
         task.ended = true;
         task.done = System.nanoTime();
@@ -310,6 +314,18 @@ final class Desk {
     /** The time to drain is over. */
     void interrupt() {
         held.values().stream().filter(t -> t.begun && !t.ended).forEach(t -> t.abort(Job.Aborted.STOPPING));
+    }
+
+    /** Gives up the handlers that still run, and says how many: their jobs are nobody's once their leases end, and what they return is not written. */
+    int leave() {
+        List<Task> running = held.values().stream().filter(t -> t.begun && !t.ended).toList();
+        for (Task t : running) {
+            t.ended = true;
+            t.left = true;
+            held.remove(t.job.lease());
+        }
+        busy -= running.size();
+        return running.size();
     }
 
     static List<Long> leases(Collection<Task> tasks) {

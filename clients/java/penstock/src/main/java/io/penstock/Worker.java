@@ -25,6 +25,9 @@ public final class Worker implements AutoCloseable {
     static final Logger LOG = System.getLogger("io.penstock");
     private static final long MS = Desk.MS;
     private static final long MAINTAIN_EVERY = 500 * MS;
+    private static final String WRITING = "cannot claim or end jobs";
+    private static final String EXTENDING = "cannot extend leases";
+    private static final String MAINTAINING = "cannot do the housekeeping";
 
     private final Penstock penstock;
     private final DataSource dataSource;
@@ -33,6 +36,7 @@ public final class Worker implements AutoCloseable {
     private final WorkOptions o;
     private final long lease;
 
+    private final Outage outage;
     private final AtomicBoolean begun = new AtomicBoolean();
     private final CountDownLatch halt = new CountDownLatch(1); // it is to stop
     private final CountDownLatch over = new CountDownLatch(1); // all is written, or given up
@@ -43,6 +47,7 @@ public final class Worker implements AutoCloseable {
     private final Condition changed = lock.newCondition();
     private final Desk desk;
     private ExecutorService threads;
+    private volatile boolean working;
 
     Worker(Penstock penstock, DataSource dataSource, String queue, Handler handler, WorkOptions options) {
         this.penstock = penstock;
@@ -52,6 +57,7 @@ public final class Worker implements AutoCloseable {
         this.o = options;
         this.lease = nanos(options.lease);
         this.desk = new Desk(queue, options);
+        this.outage = new Outage(queue);
     }
 
     // Starting and stopping
@@ -66,6 +72,34 @@ public final class Worker implements AutoCloseable {
             }
         });
         return this;
+    }
+
+    /** Throws what run would before its first claim: that the database cannot be reached, does not fit, or has no such queue. */
+    public void check() {
+        Line line = new Line(penstock, dataSource, queue);
+        try {
+            check(line);
+        } finally {
+            line.close();
+        }
+    }
+
+    private static void check(Line line) {
+        line.callPenstock(Penstock::check);
+        line.call(q -> {
+            q.maintain();
+            return null;
+        });
+    }
+
+    /** Whether it has found the database fit, and has not ended. */
+    public boolean isWorking() {
+        return working && ended.getCount() > 0;
+    }
+
+    /** Why its calls of the database fail at present, null while they work. It goes on through that. */
+    public RuntimeException trouble() {
+        return outage.trouble();
     }
 
     /** Has it claim no more, and give back what has not begun. */
@@ -111,7 +145,9 @@ public final class Worker implements AutoCloseable {
 
     private void runOnce() {
         Line line = new Line(penstock, dataSource, queue);
-        line.callPenstock(Penstock::check); // and a database that cannot be reached is told at once
+        check(line); // and a database that cannot be reached is told at once
+        working = true;
+        LOG.log(Level.INFO, "a worker of queue {0} has started: {1}, concurrency {2}", queue, o.worker, o.concurrency);
         threads = handlerThreads();
         Thread writer = thread("penstock claim", () -> write(line));
         thread("penstock extend", this::extend);
@@ -122,12 +158,19 @@ public final class Worker implements AutoCloseable {
         giveBack(locked(this::unbegun));
         waitForHandlers(failed == null ? nanos(o.drain) : 0);
         lockedRun(desk::interrupt);
-        waitForHandlers(Long.MAX_VALUE);
+        waitForHandlers(Math.max(nanos(o.drain), 1_000 * MS)); // one that does not heed the interrupt cannot be ended
+        int busy = locked(() -> {
+            changed.signalAll();
+            return desk.leave();
+        });
         join(writer, nanos(o.drain) + 1_000 * MS);
         over.countDown();
         threads.shutdown();
         if (failed != null) {
             throw failed;
+        }
+        if (busy > 0) {
+            throw new PenstockException(busy + " handlers went on after the drain time, and were left; their jobs run again when their leases end", null);
         }
         int left = locked(desk.held::size);
         if (left > 0) {
@@ -199,12 +242,15 @@ public final class Worker implements AutoCloseable {
                     case FAIL -> fail(line);
                     default -> { }
                 }
-                failed = due.action() == Action.WAIT ? failed : 0;
+                if (due.action() != Action.WAIT) {
+                    failed = 0;
+                    outage.worked(WRITING);
+                }
             } catch (RuntimeException e) {
                 if (permanent(e)) {
                     break;
                 }
-                backOff(failed++, Long.MAX_VALUE, "cannot " + due.action().name().toLowerCase() + " jobs", e, halt.getCount() > 0 ? halt : over);
+                backOff(failed++, Long.MAX_VALUE, WRITING, e, halt.getCount() > 0 ? halt : over);
             }
         }
         line.close();
@@ -326,12 +372,13 @@ public final class Worker implements AutoCloseable {
                     changed.signalAll();
                 });
                 failed = 0;
+                outage.worked(EXTENDING);
                 wait = lease / 3;
             } catch (RuntimeException e) {
                 if (permanent(e)) {
                     break;
                 }
-                backOff(failed++, lease / 10, "cannot extend the leases of jobs", e, over);
+                backOff(failed++, lease / 10, EXTENDING, e, over);
                 wait = 0;
             }
         }
@@ -348,11 +395,12 @@ public final class Worker implements AutoCloseable {
                     return null;
                 });
                 failed = 0;
+                outage.worked(MAINTAINING);
             } catch (RuntimeException e) {
                 if (permanent(e)) {
                     break;
                 }
-                backOff(failed++, Long.MAX_VALUE, "the queue's housekeeping failed", e, halt);
+                backOff(failed++, Long.MAX_VALUE, MAINTAINING, e, halt);
             }
         } while (!awaitUninterrupted(halt, MAINTAIN_EVERY));
         line.close();
@@ -374,7 +422,7 @@ public final class Worker implements AutoCloseable {
     private void backOff(int failures, long most, String what, RuntimeException e, CountDownLatch until) {
         long full = Math.min(Math.min((50 * MS) << Math.min(failures, 7), 5_000 * MS), most);
         long pause = ThreadLocalRandom.current().nextLong(full / 2, full + 1);
-        LOG.log(Level.WARNING, "queue {0}: {1}; trying again in {2} ms: {3}", queue, what, pause / MS, e);
+        outage.failed(what, e);
         awaitUninterrupted(until, pause);
     }
 

@@ -236,4 +236,33 @@ class WorkTest {
         assertEquals(2L, database.value("select count(*) from penstock.jobs"));
         assertTrue(penstock.queue("jobs").claim(9, Duration.ofMinutes(1), "", "", List.of()).jobs().stream().allMatch(j -> j.attempt() == 1));
     }
+
+    @Test
+    void oneThatDoesNotHeedTheInterruptIsLeft() throws Exception {
+        enqueue("deaf");
+        CountDownLatch begun = new CountDownLatch(1);
+        CountDownLatch goOn = new CountDownLatch(1);
+        Worker worker = penstock.worker("jobs", job -> {
+            begun.countDown();
+            while (true) {
+                try {
+                    goOn.await();
+                    return null;
+                } catch (InterruptedException e) { // deaf
+                }
+            }
+        }, options.drain(Duration.ofMillis(10)));
+        new Thread(() -> {
+            try {
+                begun.await();
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+            worker.stop();
+        }).start();
+        var e = assertThrows(PenstockException.class, worker::run);
+        assertTrue(e.getMessage().contains("1 handlers"), e.getMessage());
+        goOn.countDown();
+        assertEquals(1L, database.value("select running from penstock.queue_status('jobs')"));
+    }
 }

@@ -4,20 +4,32 @@ import io.penstock.Handler;
 import io.penstock.Outcome;
 import io.penstock.Penstock;
 import io.penstock.Worker;
+import java.lang.System.Logger.Level;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.springframework.context.SmartLifecycle;
 import org.springframework.transaction.PlatformTransactionManager;
 import org.springframework.transaction.TransactionStatus;
 import org.springframework.transaction.support.DefaultTransactionDefinition;
 
-/** Starts the workers with the application, and drains them before the beans that they use are gone. */
+/**
+ * Starts the workers with the application, and drains them before the beans that they use are gone. One that ends before, because the
+ * database cannot be reached, is not migrated or lacks the queue, is started again, with growing pauses.
+ */
 class PenstockWorkers implements SmartLifecycle {
+    private static final System.Logger LOG = System.getLogger("io.penstock");
+
     private final Penstock penstock;
     private final List<PenstockWorker> workers;
     private final PlatformTransactionManager transactions;
-    private List<Worker> running = List.of();
+    private final boolean failFast;
+    private volatile List<Running> running = List.of();
 
-    PenstockWorkers(Penstock penstock, List<PenstockWorker> workers, PlatformTransactionManager transactions) {
+    PenstockWorkers(Penstock penstock, List<PenstockWorker> workers, PlatformTransactionManager transactions, boolean failFast) {
+        this.failFast = failFast;
         this.penstock = penstock;
         this.workers = workers;
         this.transactions = transactions;
@@ -25,14 +37,108 @@ class PenstockWorkers implements SmartLifecycle {
 
     @Override
     public synchronized void start() {
-        running = workers.stream().map(w -> penstock.worker(w.queue(), w.transactional() ? inTransaction(w) : w.handler(), w.options()).start()).toList();
+        List<Running> all = workers.stream().map(Running::new).toList();
+        if (failFast) {
+            all.forEach(Running::check);
+        }
+        all.forEach(r -> r.thread.start());
+        running = all;
     }
 
     @Override
     public synchronized void stop() {
-        running.forEach(Worker::stop);
-        running.forEach(Worker::close);
+        running.forEach(Running::stop);
+        running.forEach(Running::join);
         running = List.of();
+    }
+
+    /** Why a queue's worker does not work at present, for each whose does not. */
+    Map<String, RuntimeException> troubles() {
+        Map<String, RuntimeException> troubles = new LinkedHashMap<>();
+        for (Running r : running) {
+            RuntimeException trouble = r.trouble();
+            if (trouble != null) {
+                troubles.put(r.of.queue(), trouble);
+            }
+        }
+        return troubles;
+    }
+
+    /** One of the workers, and those that follow it when it ends. */
+    private final class Running {
+        private final PenstockWorker of;
+        private final Handler handler;
+        private final CountDownLatch stopped = new CountDownLatch(1);
+        private final Thread thread;
+        private Worker worker;
+        private RuntimeException ended;
+
+        Running(PenstockWorker of) {
+            this.of = of;
+            this.handler = of.transactional() ? inTransaction(of) : of.handler();
+            this.thread = new Thread(this::run, "penstock worker of " + of.queue());
+            this.thread.setDaemon(true);
+            next();
+        }
+
+        private synchronized Worker next() {
+            worker = penstock.worker(of.queue(), handler, of.options());
+            if (stopped.getCount() == 0) {
+                worker.stop();
+            }
+            return worker;
+        }
+
+        void check() {
+            worker.check();
+        }
+
+        private void run() {
+            Worker current = worker;
+            for (long pause = 1; ; pause = Math.min(2 * pause, 30), current = next()) {
+                try {
+                    current.run();
+                    return;
+                } catch (RuntimeException e) {
+                    if (stopped.getCount() == 0) {
+                        LOG.log(Level.WARNING, "the worker of queue " + of.queue() + " has stopped: " + e.getMessage());
+                        return;
+                    }
+                    LOG.log(Level.ERROR, "the worker of queue " + of.queue() + " has ended, and is started again in " + pause + " s: " + e.getMessage());
+                    ended(current, e);
+                }
+                try {
+                    if (stopped.await(pause, TimeUnit.SECONDS)) {
+                        return;
+                    }
+                } catch (InterruptedException e) {
+                    return;
+                }
+            }
+        }
+
+        private synchronized void ended(Worker of, RuntimeException e) {
+            if (of == worker) {
+                ended = e;
+            }
+        }
+
+        synchronized RuntimeException trouble() {
+            return worker.isWorking() ? worker.trouble() : ended;
+        }
+
+        synchronized void stop() {
+            stopped.countDown();
+            worker.stop();
+        }
+
+        void join() {
+            try {
+                thread.join();
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     @Override

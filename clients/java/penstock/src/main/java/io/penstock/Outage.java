@@ -1,0 +1,38 @@
+package io.penstock;
+
+import java.lang.System.Logger.Level;
+import java.util.HashSet;
+import java.util.Set;
+
+/** What a worker's calls of the database have come to: one line when the first one fails, and one when all of them work again. */
+final class Outage {
+    private final String queue;
+    private final Set<String> failing = new HashSet<>();
+    private long since;
+    private volatile RuntimeException trouble;
+
+    Outage(String queue) {
+        this.queue = queue;
+    }
+
+    /** Why calls fail at present, null while they work. */
+    RuntimeException trouble() {
+        return trouble;
+    }
+
+    synchronized void failed(String what, RuntimeException e) {
+        if (failing.isEmpty()) {
+            since = System.nanoTime();
+            Worker.LOG.log(Level.WARNING, "the worker of queue {0} {1}, and tries until it can: {2}", queue, what, e);
+        }
+        failing.add(what);
+        trouble = e;
+    }
+
+    synchronized void worked(String what) {
+        if (failing.remove(what) && failing.isEmpty()) {
+            trouble = null;
+            Worker.LOG.log(Level.INFO, "the worker of queue {0} goes on, {1} s later", queue, (System.nanoTime() - since) / 1_000_000_000);
+        }
+    }
+}
