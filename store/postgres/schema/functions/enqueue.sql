@@ -38,6 +38,7 @@ declare
     many constant int := coalesce(cardinality(payloads), 0);
     made bigint;
     found boolean[] = '{}';
+    job record;
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(group_keys), many) <> many or coalesce(cardinality(priorities), many) <> many
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
@@ -48,28 +49,31 @@ begin
     end if;
     if array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' then
         {readable many}
-        perform {schema}._refuse_job(payloads[x], keys[x], group_keys[x], priorities[x], headers[x], dedup_keys[x]) from generate_series(1, many) x;
+        perform {schema}._refuse_job(u.payload, u.key, u.group_key, u.priority, u.headers, u.dedup_key)
+           from unnest(payloads, keys, group_keys, priorities, headers, dedup_keys) u(payload, key, group_key, priority, headers, dedup_key);
         if array_remove(dedup_keys, null) <> '{}' then
             perform {schema}._hold_keys({id}, dedup_keys); -- all before the first, so that two calls do not wait for each other
         end if;
-        for i in 1 .. many loop
-            made := case when dedup_keys[i] is not null then {schema}._first_of({id}, dedup_keys[i]) end;
-            found[i] := made is not null;
+        -- Never by subscripts: to find an element of texts goes over all before it.
+        for job in select * from unnest(payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers) with ordinality
+                            u(payload, key, group_key, priority, not_before, dedup_key, headers, i) order by i loop
+            made := case when job.dedup_key is not null then {schema}._first_of({id}, job.dedup_key) end;
+            found[job.i] := made is not null;
             if made is not null then
                 null; -- it is there
-            elsif not_befores[i] > clock_timestamp() then
-                if not_befores[i] = 'infinity' then -- in _scheduled that means something else
+            elsif job.not_before > clock_timestamp() then
+                if job.not_before = 'infinity' then -- in _scheduled that means something else
                     raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
                 end if;
                 made := nextval({seq});
                 insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
-                values (made, {id}, 0, not_befores[i], clock_timestamp(), coalesce(priorities[i], 0), coalesce(group_keys[i], ''), keys[i], headers[i], payloads[i]);
+                values (made, {id}, 0, job.not_before, clock_timestamp(), coalesce(job.priority, 0), coalesce(job.group_key, ''), job.key, job.headers, job.payload);
             else
                 insert into {queue} (key, group_key, priority, headers, payload)
-                values (keys[i], coalesce(group_keys[i], ''), coalesce(priorities[i], 0), headers[i], payloads[i]) returning seq into made;
+                values (job.key, coalesce(job.group_key, ''), coalesce(job.priority, 0), job.headers, job.payload) returning seq into made;
             end if;
-            if dedup_keys[i] is not null and not found[i] then
-                insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, dedup_keys[i]);
+            if job.dedup_key is not null and not found[job.i] then
+                insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, job.dedup_key);
             end if;
             return next made;
         end loop;

@@ -234,15 +234,15 @@ begin
 {leaf of lease}
                 return query
                 with m as materialized (
-                    select a & -511 as lease, bit_or(set_bit({nobody}, (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1),
+                    select a & -511 as lease, bit_or(set_bit({nobody}, (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized (
-                    select l.lease, l.done{if kept}, l.claimed_at, l.worker, l.group_key, l.priority, l.key, l.jobs{end if}, (select m.places from m where m.lease = l.lease) & ~l.done as ended
-                      from {leaf} l where l.lease = any (array(select m.lease from m)) and l.queue + 0 = {id} and l.jobs is not null order by l.lease for update),
+                    select l.lease, l.done{if kept}, l.claimed_at, l.worker, l.group_key, l.priority, l.key, l.jobs{end if}, m.places & ~l.done as ended
+                      from m cross join lateral (select * from {leaf} l where l.lease = m.lease and l.queue + 0 = {id} and l.jobs is not null for update) l),
                 whole as (
                     delete from {leaf} l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~{nobody}))),
                 part as (
-                    update {leaf} l set done = l.done | (select o.ended from o where o.lease = l.lease)
-                     where l.lease = any (array(select o.lease from o where o.done | o.ended <> ~{nobody} and o.ended <> {nobody}))){if kept},
+                    update {leaf} l set done = l.done | o.ended from o -- not by =, for which the table might be joined as a whole
+                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~{nobody} and o.ended <> {nobody}){if kept},
                 kept as (
                     {done} select {done row}, d.* from o l cross join lateral (
                         {done jobs} from unnest(l.jobs) j where get_bit(l.ended, (j.lease >> 1 & 255)::int) = 1) d

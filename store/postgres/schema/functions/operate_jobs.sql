@@ -74,8 +74,9 @@ begin
         done := done || segment;
         group_keys := _groups_in(segment, queue, 1000);
         if cardinality(group_keys) * cardinality(priorities) * cardinality(ids) <= 1000 then -- so group_keys is the whole list
-            execute format('with d as (delete from %s t using (select * from unnest($1) g(group_key), unnest($2) p(priority), unnest($3) i(seq) offset 0) x
-                                        where t.group_key = x.group_key and t.priority = x.priority and t.seq = x.seq and t.id is null returning t.key)
+            execute format('with d as (delete from %1$s t where t.ctid = any (array(
+                                select x.ctid from unnest($1) g(group_key) cross join unnest($2) p(priority) cross join unnest($3) i(seq) cross join lateral (
+                                    select t.ctid from %1$s t where t.group_key = g.group_key and t.priority = p.priority and t.seq = i.seq and t.id is null for update) x)) returning t.key)
                             select array_agg(d.key) from d', segment) into more using group_keys, priorities, ids;
             keys := keys || more;
             execute format('with d as (delete from %s t where t.id = any ($1) returning t.key) select array_agg(d.key) from d', segment) into more using ids;

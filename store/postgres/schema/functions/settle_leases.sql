@@ -27,13 +27,13 @@ begin
         if (select bool_or(l & 1 = 1) from unnest(leases) l) then -- of a claim of several, all that are left
             whole := $sql$
                 with m as materialized (
-                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a where a & 1 = 1 group by 1),
+                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a where a & 1 = 1 group by 1 order by 1),
                 o as materialized ( -- others are parted, which locks them in between
-                    select l.lease, l.done from _lease_%1$s l
-                     where l.lease = any (array(select m.lease from m)) and l.queue + 0 = $2 and l.jobs is not null order by l.lease for update),
+                    select l.lease, l.done | m.places as named
+                      from m cross join lateral (select * from _lease_%1$s l where l.lease = m.lease and l.queue + 0 = $2 and l.jobs is not null for update) l),
                 u as (
                     update _lease_%1$s l set lease_until = clock_timestamp() + $3
-                     where l.lease = any (array(select o.lease from o join m on m.lease = o.lease where o.done | m.places = ~repeat('0', 256)::bit(256)))
+                     where l.lease = any (array(select o.lease from o where o.named = ~repeat('0', 256)::bit(256)))
                     returning l.*)
                 select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$;
         end if;
@@ -98,11 +98,11 @@ begin
         foreach leaf in array case when segment is null then _listed('_lease_slot') else array[segment] end loop
             execute format($sql$
                 with m as materialized (
-                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a group by 1),
+                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a group by 1 order by 1),
                 d as (
-                    delete from _lease_%s l
-                     where l.lease = any (array(select m.lease from m)) and l.queue + 0 = $2 and l.jobs is not null
-                       and (select m.places from m where m.lease = l.lease) & ~l.done <> repeat('0', 256)::bit(256)
+                    delete from _lease_%s l using m -- not by =, see {ack}
+                     where l.lease >= m.lease and l.lease <= m.lease and l.queue + 0 = $2 and l.jobs is not null
+                       and m.places & ~l.done <> repeat('0', 256)::bit(256)
                     returning l.*)
                 insert into _lease (lease, queue, attempt, lease_until, claimed_at, id, created_at, priority, worker, group_key, headers, payload, failures)
                 select j.lease, d.queue, j.attempt, d.lease_until, d.claimed_at, j.id, j.created_at, d.priority, d.worker, d.group_key, j.headers, j.payload, j.failures
