@@ -57,12 +57,13 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 				waited <- err
 			}()
 			f := p.finds(doctor.CheckAdvisory, doctor.Warning, "", "and 1 wait for them")
+			// 42 is not ours
 			clitest.Contains(t, f.Found+f.Next, fmt.Sprintf("session %d", db.Conn.PgConn().PID()), "has had 1 of Penstock's advisory locks for ", "pg_terminate_backend")
 			db.Exec("select pg_advisory_unlock(" + lock + ")")
 			if err := <-waited; err != nil {
 				t.Fatal(err)
 			}
-			p.healthy(doctor.CheckAdvisory) // 42 is not ours
+			p.healthy(doctor.CheckAdvisory)
 		}
 	})
 	t.Run("a prepared transaction", func(t *testing.T) {
