@@ -11,42 +11,108 @@ import (
 const reclaimed = 2000
 
 // Maintain implements penstock.Store: it deletes what every subscription has settled and is not retained, in
-// batches, and adds up what Settle has counted.
+// batches, and adds up what Settle has counted. It looks first, and only if there is something has who settles or renews wait: a look may walk
+// over all that one subscription has settled and another one, which is stopped, has not.
 func (s *Outboxes) Maintain(ctx context.Context, outbox string) error {
 	for {
-		n := 0
-		err := s.on.Within(ctx, func(tx Tx) (err error) {
-			n, err = s.maintain(ctx, tx, outbox)
+		var l upkeep
+		if err := s.on.Within(ctx, func(tx Tx) (err error) {
+			l, err = s.look(ctx, tx, outbox)
 			return err
-		})
-		if err != nil || n < reclaimed {
+		}); err != nil {
 			return err
+		}
+		if l.folds || l.messages > 0 {
+			if err := s.on.Within(ctx, func(tx Tx) error { return s.maintain(ctx, tx, outbox, &l) }); err != nil {
+				return err
+			}
+		}
+		if l.messages < reclaimed {
+			return nil
 		}
 	}
 }
 
-func (s *Outboxes) maintain(ctx context.Context, tx Tx, name string) (n int, err error) {
+// upkeep is what there is for Maintain to do.
+type upkeep struct {
+	messages int
+	before   time.Time // the first of them, by a moment
+	since    *Since
+	folds    bool
+}
+
+// look takes no lock.
+func (s *Outboxes) look(ctx context.Context, tx Tx, name string) (l upkeep, err error) {
 	box, err := s.find(ctx, tx, name, "")
 	if err != nil {
-		return 0, err
+		return l, err
+	}
+	passed, _ := s.reclaimed.LoadOrStore(box.ID, &Passed{})
+	l.since = passed.(*Passed).Since(s.on.Looks().Sweep)
+	var subs []int64
+	m := messages{}
+	b := &Batch{}
+	b.Rows(All(&subs), "select id from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
+	s.reclaimable(b, &box, &m, l.since.Time, reclaimed)
+	if err := tx.Run(ctx, b); err != nil {
+		return l, err
+	}
+	b = &Batch{}
+	for _, sub := range subs {
+		s.progress(b, sub, func(_, _, _ int64) { l.folds = true })
+	}
+	if l.messages = len(m.seqs); l.messages == 0 {
+		return l, s.passed(ctx, tx, b, &box, l.since)
+	}
+	l.before = m.times[0].Add(-time.Microsecond)
+	return l, tx.Finish(ctx, b)
+}
+
+// reclaimable asks for what every subscription has settled and is not retained.
+func (s *Outboxes) reclaimable(b *Batch, box *Outbox, m *messages, since time.Time, most int) {
+	b.Rows(m.read, "reclaimable", box.Args(Args{"age": box.Retention.Age.Microseconds(), "bytes": box.Retention.Bytes, "most": most, "since": since.UTC()}))
+}
+
+// passed ends a transaction with noting before what nothing is left.
+func (s *Outboxes) passed(ctx context.Context, tx Tx, b *Batch, box *Outbox, since *Since) error {
+	var kept *time.Time
+	var now time.Time
+	b.Row(new(bool), "kept", box.Args(Args{"since": since.UTC()}), &kept, &now)
+	if err := tx.Finish(ctx, b); err != nil {
+		return err
+	}
+	before := now.Add(-s.on.Looks().Margin)
+	if kept != nil && kept.Before(before) {
+		before = kept.Add(-time.Microsecond)
+	}
+	since.Found(false, before)
+	return nil
+}
+
+// maintain does what was seen to do, as far as it still is.
+func (s *Outboxes) maintain(ctx context.Context, tx Tx, name string, l *upkeep) error {
+	box, err := s.find(ctx, tx, name, "")
+	if err != nil {
+		return err
 	}
 	b := &Batch{}
 	subs := lockSubscriptions(b, &box)
 	if err := tx.Run(ctx, b); err != nil {
-		return 0, err
+		return err
 	}
 	for _, sub := range *subs {
 		if err := s.fold(ctx, tx, sub); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	passed, _ := s.reclaimed.LoadOrStore(box.ID, &Passed{})
-	since := passed.(*Passed).Since(s.on.Looks().Sweep)
+	if l.messages == 0 {
+		return tx.Finish(ctx, &Batch{})
+	}
 	m := messages{}
 	b = &Batch{}
-	b.Rows(m.read, "reclaimable", box.Args(Args{"age": box.Retention.Age.Microseconds(), "bytes": box.Retention.Bytes, "most": reclaimed, "since": since.UTC()}))
+	s.reclaimable(b, &box, &m, l.before, l.messages)
 	if err := tx.Run(ctx, b); err != nil {
-		return 0, err
+		return err
 	}
 	b = &Batch{}
 	if len(m.seqs) > 0 {
@@ -54,18 +120,7 @@ func (s *Outboxes) maintain(ctx context.Context, tx Tx, name string) (n int, err
 			b.Do(statement, box.Args(m.args()).With(Args{"subs": *subs}))
 		}
 	}
-	var kept *time.Time
-	var now time.Time
-	b.Row(new(bool), "kept", box.Args(Args{"since": since.UTC()}), &kept, &now)
-	if err := tx.Finish(ctx, b); err != nil {
-		return 0, err
-	}
-	before := now.Add(-s.on.Looks().Margin)
-	if kept != nil && kept.Before(before) {
-		before = kept.Add(-time.Microsecond)
-	}
-	since.Found(false, before)
-	return len(m.seqs), nil
+	return s.passed(ctx, tx, b, &box, l.since)
 }
 
 // messages are places of messages.
@@ -97,24 +152,32 @@ func (m *messages) args() Args {
 // stays, and counts all the same.
 type folded struct{ epoch, attempt int64 }
 
+// progress asks for rows of progress that are too old to be asked for.
+func (s *Outboxes) progress(b *Batch, sub int64, each func(attempt, epoch, settled int64)) {
+	var last folded
+	if f, ok := s.folded.Load(sub); ok {
+		last = f.(folded)
+	}
+	b.Rows(func(scan Scan) error {
+		var attempt, epoch, settled int64
+		err := scan(&attempt, &epoch, &settled)
+		each(attempt, epoch, settled)
+		return err
+	}, "fold", Args{"sub": sub, "epoch": last.epoch, "attempt": last.attempt})
+}
+
 // fold adds up rows of progress that are too old to be asked for.
 func (s *Outboxes) fold(ctx context.Context, tx Tx, sub int64) error {
 	var attempts, epochs []int64
 	var pairs []string
 	var sum int64
 	var last folded
-	if f, ok := s.folded.Load(sub); ok {
-		last = f.(folded)
-	}
 	b := &Batch{}
-	b.Rows(func(scan Scan) error {
-		var attempt, epoch, settled int64
-		err := scan(&attempt, &epoch, &settled)
+	s.progress(b, sub, func(attempt, epoch, settled int64) {
 		last = folded{epoch, attempt}
 		attempts, epochs, sum = append(attempts, attempt), append(epochs, epoch), sum+settled
 		pairs = append(pairs, fmt.Sprintf("(%d,%d)", epoch, attempt))
-		return err
-	}, "fold", Args{"sub": sub, "epoch": last.epoch, "attempt": last.attempt})
+	})
 	if err := tx.Run(ctx, b); err != nil || len(attempts) == 0 {
 		return err
 	}
