@@ -19,6 +19,7 @@ var keyCases = []testCase{
 	{name: "ExpiredJobStaysTheHead", run: keyExpired},
 	{name: "DeadLetterFreesTheKey", run: keyDead},
 	{name: "CancelFreesTheKey", run: keyCancel},
+	{name: "EarlierJobComesBack", run: keyEarlier},
 	{name: "OrderBeforePriority", run: keyPriority},
 	{name: "DelayedJobHoldsNobodyUp", run: keyDelayed},
 	{name: "AcrossProcesses", run: keyProcesses},
@@ -158,6 +159,42 @@ func keyCancel(e *env) {
 	e.ack(e.collect("k3")...)
 	if held, err := e.q.Ack(e.ctx, k1[0].Lease); err != nil || len(held) != 0 {
 		e.Errorf("Ack of a cancelled job: got %d, %v, want no lease", held, err)
+	}
+}
+
+// A job that comes back while a later one of its key runs, and was passed over for that, runs however that attempt ends.
+func keyEarlier(e *env) {
+	ends := map[string]func(penstock.Job){
+		"retried": func(j penstock.Job) { e.retry(j, 0, "at once") },
+		"expired": func(j penstock.Job) {
+			_, err := e.q.Extend(e.ctx, time.Millisecond, j.Lease)
+			e.must(err, "Extend")
+		},
+	}
+	if r, ok := e.q.(penstock.Releaser); ok {
+		ends["released"] = func(j penstock.Job) {
+			_, err := r.Release(e.ctx, 0, j.Lease)
+			e.must(err, "Release")
+		}
+	}
+	for name, end := range ends {
+		first, second := name+" 0", name+" 1"
+		e.enqueue(keyed(name, first), keyed(name, second))
+		e.must(e.q.DeadLetter(e.ctx, e.want(first)[0].Lease, "no"), "DeadLetter")
+		running := e.collect(second)
+		if n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, Key: name}); n != 1 || err != nil {
+			e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
+		}
+		e.want()
+		end(running[0])
+		left := map[string]bool{first: true, second: true}
+		e.eventually("both have run", func() bool {
+			for _, j := range e.claim(10) {
+				delete(left, string(j.Payload))
+				e.ack(j)
+			}
+			return len(left) == 0
+		})
 	}
 }
 

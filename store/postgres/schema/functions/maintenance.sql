@@ -104,7 +104,7 @@ begin
             dead as (
                 insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
                 select $1, f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= $4)
-            select count(*), array_agg(distinct f.key) filter (where f.key is not null and f.attempt >= $4) from noted f$sql$, _q(queue.name))
+            select count(*), array_agg(distinct f.key) filter (where f.key is not null) from noted f$sql$, _q(queue.name))
            into got, keys using queue.id, since, upto, queue.max_attempts;
         if keys is not null then
             perform _promote(queue.id, keys);

@@ -9,6 +9,8 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
 declare
     statement text;
     held      bigint[] := '{}';
+    keys      text[] := '{}';
+    k         text;
     whole     text;
     turn      bigint;
     leaf      int;
@@ -23,7 +25,7 @@ begin
             raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
             using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
         end if;
-        statement := 'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until';
+        statement := 'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text';
         if (select bool_or(l & 1 = 1) from unnest(leases) l) then -- of a claim of several, all that are left
             whole := $sql$
                 with m as materialized (
@@ -41,14 +43,14 @@ begin
         if octet_length(error) > 65536 then
             raise exception 'the report has % bytes, the limit is 65536', octet_length(error) using errcode = '23514', hint = 'store it elsewhere and report a reference';
         end if;
-        statement := 'update _lease_%s l set report = $4::jsonb where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until';
+        statement := 'update _lease_%s l set report = $4::jsonb where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text';
     when 'release' then -- as if they had not been claimed: the attempt does not count. By its id a job keeps its place among those of its key
         statement := format($sql$
             with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
             back as (
                 insert into %s attempt, id, created_at, priority, group_key, key, headers, payload, failures)
                 select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
-            select d.lease, d.lease_until from d$sql$,
+            select d.lease, d.lease_until, d.key from d$sql$,
             case when by > interval '0' then '_scheduled (due, queue,' else '%s (' end,
             -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
             case when by > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end);
@@ -70,14 +72,19 @@ begin
             end if;
             -- What is in this segment only: whoever holds several leases locks them in {ack}'s order. What is parted goes to the last one listed.
             perform _part(queue, array(select unnest(leases) except select unnest(held)), leaf);
-            for lease, until in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by, error loop
+            for lease, until, k in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by, error loop
                 held := held || lease;
+                keys := keys || k;
                 return next;
             end loop;
         end loop;
         leases := array(select unnest(leases) except select unnest(held));
         exit when leases = '{}' or turn = pg_sequence_last_value('_lease_slot');
     end loop;
+    keys := array(select distinct x from unnest(keys) x where x is not null);
+    if keys <> '{}' then -- a job with a smaller id may have come meanwhile, and waits for these
+        perform _promote(queue, keys);
+    end if;
     if leases <> '{}' then
         perform _not_moved(queue, leases);
     end if;
@@ -151,6 +158,9 @@ begin
     else
         insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
         values (l.id, q.id, l.attempt, due, l.created_at, l.priority, l.group_key, l.key, l.headers, l.payload, l.failures);
+    end if;
+    if l.key is not null then -- a job with a smaller id may have come meanwhile, and waits for this one
+        perform _promote(q.id, array[l.key]);
     end if;
     return due;
 end $$;
