@@ -30,7 +30,7 @@ fi
 # a time than there are processors, and those that take longest begin first.
 processors=$(getconf _NPROCESSORS_ONLN)
 status=0
-bin/withservers -- go run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-icons text --hide-summary skipped,output -- \
+bin/withservers -- go run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary skipped,output -- \
 	"${test[@]}" -p $((processors + 1)) -parallel $((2 * processors)) \
 	./store/postgres ./systemtest ./clients/conformance ./store/mysql ./store/portable ./store/sqlite ./... || status=$?
 printf 'make test took %d min %d s with PENSTOCK_SEED=%s and ended with %d\n' $((SECONDS / 60)) $((SECONDS % 60)) "$PENSTOCK_SEED" $status
