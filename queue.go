@@ -220,8 +220,8 @@ type QueueStore interface {
 	// Schedules lists those of a queue, by name.
 	Schedules(ctx context.Context, queue string) ([]Schedule, error)
 
-	// QueueStatus describes every queue, ordered by the bytes of its name.
-	QueueStatus(ctx context.Context) ([]QueueStatus, error)
+	// QueueStatus describes every queue, or those of these names that are there, ordered by the bytes of its name.
+	QueueStatus(ctx context.Context, names ...string) ([]QueueStatus, error)
 	// QueueGroups describes up to most groups of a queue that have jobs or dead letters, ordered by
 	// their bytes: those after the given one, or if that is empty, from the first.
 	QueueGroups(ctx context.Context, queue, after string, most int) ([]GroupStatus, error)

@@ -240,7 +240,7 @@ func (d *database) Status(ctx context.Context) ([]penstock.OutboxStatus, error) 
 	return d.outboxes, d.err
 }
 
-func (d *database) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
+func (d *database) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
 	return d.queues, nil
 }
 

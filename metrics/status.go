@@ -24,7 +24,7 @@ type (
 	StatusOfTable func(ctx context.Context) (penstock.SubscriptionStatus, error)
 
 	queueReader interface {
-		QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
+		QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error)
 		QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
 	}
 	inboxReader interface {
@@ -238,14 +238,15 @@ func (m *Metrics) readTables(ctx context.Context, r *reading) error {
 }
 
 func (m *Metrics) readQueues(ctx context.Context, store queueReader) (queues []penstock.QueueStatus, err error) {
-	all, err := store.QueueStatus(ctx)
+	var only []string
+	if m.o.Queue != "" {
+		only = []string{m.o.Queue}
+	}
+	all, err := store.QueueStatus(ctx, only...)
 	if err != nil {
 		return nil, err
 	}
 	for _, q := range all {
-		if m.o.Queue != "" && q.Queue != m.o.Queue {
-			continue
-		}
 		if m.o.Groups > 0 {
 			q.Groups, err = store.QueueGroups(ctx, q.Queue, "", m.o.Groups+1)
 			if err != nil && !errors.Is(err, penstock.ErrNoQueue) { // dropped meanwhile

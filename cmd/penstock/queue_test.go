@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/store/memory"
 )
 
 // queues is the desk's store as the verbs about queues see it.
@@ -130,6 +131,52 @@ func TestQueueSetAndPause(t *testing.T) {
 			d.cli(append([]string{"queue"}, strings.Fields(verb)...)...).wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
 		}
 	})
+}
+
+// uncounted is a store whose jobs nobody may count: with as many as there are that would take longer than a verb waits.
+type uncounted struct {
+	*memory.Store
+	settings bool // may be read
+}
+
+func (uncounted) QueueStatus(context.Context, ...string) ([]penstock.QueueStatus, error) {
+	return nil, context.DeadlineExceeded
+}
+
+func (u uncounted) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error) {
+	if most >= 0 || !u.settings {
+		return nil, context.DeadlineExceeded
+	}
+	return u.Store.QueueStatus(ctx, names...)
+}
+
+// What is done to a queue's settings counts no jobs, and has succeeded if they cannot be read afterwards.
+func TestSettingUpAQueueCountsNothing(t *testing.T) {
+	t.Parallel()
+	for _, readable := range []bool{true, false} {
+		store := memory.New(memory.Options{})
+		d := newDesk(t, uncounted{store, readable}, func() penstock.Store { return uncounted{store.Another(), readable} })
+		if err := store.CreateQueue(t.Context(), "mails", penstock.FIFO); err != nil {
+			t.Fatal(err)
+		}
+		for verb, want := range map[string][2]string{
+			"pause mails":                  {"paused", "paused"},
+			"set mails --max-attempts 5":   {"5 attempts, any number at a time, deduplication for 1h", "5 attempts"},
+			"set mails --max-running 3":    {"3 at a time, deduplication for 1h", "3 at a time"},
+			"set mails --dedup-window 60m": {"deduplication for 1h", "deduplication for 1h"},
+		} {
+			out := d.must(append([]string{"queue"}, strings.Fields(verb)...)...)
+			if clitest.Contains(t, out, want[map[bool]int{true: 0, false: 1}[readable]]); !readable {
+				clitest.Same(t, verb, out, "Queue mails: "+want[1]+".\n")
+			}
+		}
+		if out := d.must("queue", "resume", "mails"); !readable {
+			clitest.Same(t, "resume", out, "Queue mails: not paused.\n")
+		}
+		if readable {
+			d.must("queue", "create", "mails", "--if-missing")
+		}
+	}
 }
 
 func TestStatusShowsQueues(t *testing.T) {

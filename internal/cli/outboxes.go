@@ -70,14 +70,14 @@ func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]penstock.O
 	return store.Status(ctx)
 }
 
-// QueueStatusUpTo is StatusUpTo of queues.
-func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int) ([]penstock.QueueStatus, error) {
+// QueueStatusUpTo is StatusUpTo of queues, of those named or all. With a most below 0 it counts nothing.
+func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int, names ...string) ([]penstock.QueueStatus, error) {
 	if counter, ok := store.(interface {
-		QueueStatusUpTo(ctx context.Context, most int) ([]penstock.QueueStatus, error)
+		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error)
 	}); ok {
-		return counter.QueueStatusUpTo(ctx, most)
+		return counter.QueueStatusUpTo(ctx, most, names...)
 	}
-	return store.QueueStatus(ctx)
+	return store.QueueStatus(ctx, names...)
 }
 
 // CountOf is a figure of a status; with a plus if it was not counted to its end.

@@ -25,7 +25,7 @@ func (a *App) OpenQueues(ctx context.Context) (QueueStore, error) {
 
 // QueueStatusReader is what looking at queues needs of a store.
 type QueueStatusReader interface {
-	QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
+	QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error)
 }
 
 // DeadJobStore is what dead letters of a queue need of a store.

@@ -37,7 +37,7 @@ type (
 		Replay(ctx context.Context, r penstock.Replay) (int64, error)
 	}
 	queues interface {
-		QueueStatusUpTo(ctx context.Context, most int) ([]penstock.QueueStatus, error)
+		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error)
 		QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
 		DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error)
 		DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadCause, error)

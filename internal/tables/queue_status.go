@@ -4,20 +4,32 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
 )
 
+// leastScanned is how many jobs of a queue are looked at, at least, where counts are bounded.
+const leastScanned = 10_000
+
 // QueueStatus implements penstock.QueueStore. It counts jobs one by one.
-func (s *Queues) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
-	names, err := s.on.Names(ctx, "queues")
-	if err != nil {
-		return nil, err
+func (s *Queues) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
+	return s.QueueStatusUpTo(ctx, 0, names...)
+}
+
+// QueueStatusUpTo is QueueStatus that looks at no more than some jobs of a queue, and tells no figure beyond most, unless it is 0:
+// QueueStatus.AtLeast names what was not counted to its end. With a most below 0 it counts nothing, and tells the settings.
+func (s *Queues) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error) {
+	if names = slices.Sorted(slices.Values(names)); len(names) == 0 {
+		var err error
+		if names, err = s.on.Names(ctx, "queues"); err != nil {
+			return nil, err
+		}
 	}
 	all := []penstock.QueueStatus{}
 	for _, name := range names {
-		st, err := s.queueStatus(ctx, name)
+		st, err := s.queueStatus(ctx, name, most)
 		switch {
 		case errors.Is(err, penstock.ErrNoQueue): // dropped meanwhile
 		case err != nil:
@@ -29,7 +41,7 @@ func (s *Queues) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error
 	return all, nil
 }
 
-func (s *Queues) queueStatus(ctx context.Context, name string) (penstock.QueueStatus, error) {
+func (s *Queues) queueStatus(ctx context.Context, name string, most int) (penstock.QueueStatus, error) {
 	st := penstock.QueueStatus{Queue: name, Order: penstock.FIFO}
 	q := &QueueRow{Name: name, Table: s.on.JobsTable(name)}
 	var there, lifo, paused bool
@@ -49,14 +61,25 @@ func (s *Queues) queueStatus(ctx context.Context, name string) (penstock.QueueSt
 	}
 	q.Seen = NewSeen(lifo)
 	st.QueueSettings = penstock.QueueSettings{Paused: &paused, MaxAttempts: &attempts, MaxRunning: &running, DedupWindow: &window}
+	if most < 0 {
+		return st, nil
+	}
+	scan := int64(math.MaxInt64)
+	if most > 0 {
+		scan = max(leastScanned, 2*int64(most))
+	}
 	var err error
 	if st.Bytes, err = s.on.JobsBytes(ctx, name); err != nil {
 		return st, s.orNoQueue(err, name)
 	}
-	groups, err := s.groups(ctx, q, "", 0)
+	groups, err := s.groups(ctx, q, "", 0, scan)
 	for _, g := range groups {
 		st.Ready, st.Running, st.Delayed, st.Waiting = st.Ready+g.Ready, st.Running+g.Running, st.Delayed+g.Delayed, st.Waiting+g.Waiting
 		st.DeadLetters, st.OldestAge = st.DeadLetters+g.DeadLetters, max(st.OldestAge, g.OldestAge)
+	}
+	capped := st.Ready+st.Running+st.Delayed+st.Waiting+st.DeadLetters >= scan
+	if st.Cap(int64(most), capped); capped {
+		st.AtLeast = append(st.AtLeast, slices.DeleteFunc([]string{"running", "delayed", "dead_letters"}, func(name string) bool { return slices.Contains(st.AtLeast, name) })...)
 	}
 	return st, err
 }
@@ -67,11 +90,11 @@ func (s *Queues) QueueGroups(ctx context.Context, name, after string, most int) 
 	if err != nil {
 		return nil, err
 	}
-	return s.groups(ctx, q, after, most)
+	return s.groups(ctx, q, after, most, math.MaxInt64)
 }
 
-// groups are those after one, or all; most is 0 for any number.
-func (s *Queues) groups(ctx context.Context, q *QueueRow, after string, most int) (all []penstock.GroupStatus, err error) {
+// groups are those after one, or all; most is 0 for any number. It looks at no more jobs than scan.
+func (s *Queues) groups(ctx context.Context, q *QueueRow, after string, most int, scan int64) (all []penstock.GroupStatus, err error) {
 	if most <= 0 {
 		most = math.MaxInt64
 	}
@@ -86,6 +109,6 @@ func (s *Queues) groups(ctx context.Context, q *QueueRow, after string, most int
 		}
 		all = append(all, g)
 		return err
-	}, "queue_groups", q.Args(Args{"all": after == "", "after": after, "most": most}))
+	}, "queue_groups", q.Args(Args{"all": after == "", "after": after, "most": most, "scan": scan}))
 	return all, s.orNoQueue(s.on.Run(ctx, b), q.Name)
 }

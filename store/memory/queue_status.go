@@ -59,7 +59,7 @@ func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) (
 }
 
 // QueueStatus implements penstock.QueueStore.
-func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
+func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -69,6 +69,9 @@ func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
 	}
 	all := []penstock.QueueStatus{}
 	for name, q := range s.db.queues {
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
 		set := q.settings
 		st := penstock.QueueStatus{
 			Queue: name, Order: q.order, Bytes: q.size(),

@@ -14,22 +14,26 @@ const countedAtOnce = 50
 
 // QueueStatus implements penstock.QueueStore: of an operator's queues, if the role is
 // no more than that. It counts jobs by reading them: about a second for some millions.
-func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
-	return s.QueueStatusUpTo(ctx, 0)
+func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
+	return s.QueueStatusUpTo(ctx, 0, names...)
 }
 
 // QueueStatusUpTo is QueueStatus that counts nothing beyond most, unless it is 0: QueueStatus.AtLeast names what it did not count to its end.
-func (s *Store) QueueStatusUpTo(ctx context.Context, most int) ([]penstock.QueueStatus, error) {
+// With a most below 0 it counts nothing, and tells the settings.
+func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, statement("queues", s.schema, ""))
+	rows, err := s.pool.Query(ctx, statement("queues", s.schema, ""), orNullSlice(names))
 	if err != nil {
 		return nil, s.explain(err)
 	}
 	all, err := pgx.CollectRows(rows, scanQueue)
 	if err != nil {
 		return nil, s.explain(err)
+	}
+	if most < 0 {
+		return all, nil
 	}
 	there := make([]penstock.QueueStatus, 0, len(all))
 	for len(all) > 0 {

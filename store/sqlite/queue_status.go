@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -12,20 +13,25 @@ import (
 // QueueStatus implements penstock.QueueStore. It counts jobs one by one. Bytes is
 // what the table of the jobs takes in the file with its index; the small rows
 // about jobs, and dead letters, are in tables that queues share.
-func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
-	return s.QueueStatusUpTo(ctx, 0)
+func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
+	return s.QueueStatusUpTo(ctx, 0, names...)
 }
 
 // QueueStatusUpTo is QueueStatus that counts nothing beyond most, unless it is 0: QueueStatus.AtLeast names what it did not count to its end.
-func (s *Store) QueueStatusUpTo(ctx context.Context, most int) ([]penstock.QueueStatus, error) {
+// With a most below 0 it counts nothing, and tells the settings.
+func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error) {
 	all := []penstock.QueueStatus{}
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := time.Now()
-		queues, err := readQueues(ctx, tx, now, most)
+		queues, err := readQueues(ctx, tx, now, most, names)
 		if err != nil {
 			return err
 		}
 		for _, q := range queues {
+			if most < 0 {
+				all = append(all, q.QueueStatus)
+				continue
+			}
 			if q.Bytes, err = s.size(ctx, tx, queueRow{id: q.id, name: q.Queue}.pages()); err != nil {
 				return err
 			}
@@ -54,8 +60,20 @@ func (q queueRow) pages() pages {
 	return pages{"queue:" + strconv.FormatInt(q.id, 10), []string{unquoted(QueueTable(q.name)), unquoted(quotedName("penstock_ids_of_", q.name))}}
 }
 
-func readQueues(ctx context.Context, tx *sql.Tx, now time.Time, most int) ([]queueStatus, error) {
-	rows, err := tx.QueryContext(ctx, queueStatusSQL, sql.Named("now", now.UnixMicro()), sql.Named("most", orAll(most)))
+func readQueues(ctx context.Context, tx *sql.Tx, now time.Time, most int, names []string) ([]queueStatus, error) {
+	limit := max(most, 0)
+	if most == 0 {
+		limit = -1
+	}
+	var of any // all
+	if len(names) > 0 {
+		text, err := json.Marshal(names)
+		if err != nil {
+			return nil, err
+		}
+		of = string(text)
+	}
+	rows, err := tx.QueryContext(ctx, queueStatusSQL, sql.Named("now", now.UnixMicro()), sql.Named("most", limit), sql.Named("names", of))
 	if err != nil {
 		return nil, err
 	}

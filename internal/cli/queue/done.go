@@ -106,7 +106,7 @@ payloads it does not keep.
 
 // nothingDone says why there is nothing to list.
 func nothingDone(a *cli.App, cmd *cobra.Command, store cli.QueueStatusReader, name string, narrowed bool) error {
-	q, err := findQueue(cmd.Context(), store, name)
+	q, err := findQueue(cmd.Context(), store, name, uncounted)
 	if err != nil {
 		return err
 	}

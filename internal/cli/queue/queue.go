@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,8 +29,12 @@ in the transaction of the business, and workers run each job until it is done.
 	return cli.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
 }
 
-func findQueue(ctx context.Context, store cli.QueueStatusReader, name string) (*penstock.QueueStatus, error) {
-	queues, err := store.QueueStatus(ctx)
+// uncounted asks for the settings of a queue alone: to count its jobs may take longer than what is to be done with it.
+const uncounted = -1
+
+// findQueue describes one queue, counted up to most.
+func findQueue(ctx context.Context, store cli.QueueStatusReader, name string, most int) (*penstock.QueueStatus, error) {
+	queues, err := cli.QueueStatusUpTo(ctx, store, most, name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the status of queues: %w", err)
 	}
@@ -98,7 +103,7 @@ penstock queue set explains and changes.`,
 
 // alreadyThere checks that the queue of that name is of the order that was asked for.
 func alreadyThere(ctx context.Context, a *cli.App, store cli.QueueStatusReader, name string, order penstock.QueueOrder) error {
-	q, err := findQueue(ctx, store, name)
+	q, err := findQueue(ctx, store, name, uncounted)
 	if err == nil && q.Order != order {
 		return cli.Usage(fmt.Errorf("it exists with the order %s, which cannot be changed: pass --order %s, or choose another name", q.Order, q.Order))
 	}
@@ -120,17 +125,21 @@ func dropCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return cli.Drop{}, err
 		}
-		q, err := findQueue(ctx, store, name)
+		q, err := findQueue(ctx, store, name, cli.CountedUpTo)
 		if err != nil {
 			return cli.Drop{}, err
 		}
-		lost := fmt.Sprintf("%s, %s", cli.Plural(jobsLeft(q), "job"), cli.Plural(q.DeadLetters, "dead letter"))
+		lost := fmt.Sprintf("%s, %s", cli.PluralOf(jobsLeft(q), "jobs", anyMore(q), "job"), cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"))
+		fields := map[string]any{"queue": name, "jobs": jobsLeft(q), "dead_letters": q.DeadLetters}
+		if more := slices.DeleteFunc(append(anyMore(q), q.AtLeast...), func(name string) bool { return name != "jobs" && name != "dead_letters" }); len(more) > 0 {
+			fields["at_least"] = more
+		}
 		return cli.Drop{
 			Warning: fmt.Sprintf("This deletes queue %s with everything in it: %s.", cli.Visible(name), lost),
 			Do: func() error {
 				return about.Queue(store.DropQueue(ctx, name), fmt.Sprintf("dropping queue %q", name), name)
 			},
-			Fields: map[string]any{"queue": name, "jobs": jobsLeft(q), "dead_letters": q.DeadLetters},
+			Fields: fields,
 			Gone:   fmt.Sprintf("Queue %s is gone (%s).", cli.Visible(name), lost),
 		}, nil
 	})
@@ -141,6 +150,16 @@ terminal to ask on it refuses unless --yes is given.`
 	cmd.Example = `  penstock queue drop thumbnails
   penstock queue drop thumbnails --yes`
 	return cmd
+}
+
+// anyMore says that there are more jobs than were counted, if so.
+func anyMore(q *penstock.QueueStatus) []string {
+	for _, name := range q.AtLeast {
+		if name != "dead_letters" {
+			return []string{"jobs"}
+		}
+	}
+	return nil
 }
 
 // jobsLeft counts the jobs that are neither done nor dead.

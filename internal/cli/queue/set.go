@@ -161,15 +161,14 @@ func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, w
 	if err := store.SetQueue(ctx, name, wanted); err != nil {
 		return about.Queue(err, fmt.Sprintf("setting up queue %q", name), name)
 	}
-	q, err := findQueue(ctx, store, name)
-	if err != nil {
-		return err
-	}
 	set := struct {
 		Queue string `json:"queue"`
 		penstock.QueueSettings
-	}{name, q.QueueSettings}
-	return a.Tell(asJSON, set, "Queue %s: %s.\n", cli.Visible(name), settingsText(q.QueueSettings))
+	}{name, wanted} // it is set: what cannot be read now is left out
+	if q, err := findQueue(ctx, store, name, uncounted); err == nil {
+		set.QueueSettings = q.QueueSettings
+	}
+	return a.Tell(asJSON, set, "Queue %s: %s.\n", cli.Visible(name), settingsText(set.QueueSettings))
 }
 
 // settingsText says them for people; a store fills in all of them.
@@ -177,11 +176,15 @@ func settingsText(s penstock.QueueSettings) string {
 	var parts []string
 	if cli.IsPaused(s) {
 		parts = append(parts, "paused")
+	} else if s == (penstock.QueueSettings{Paused: s.Paused}) {
+		parts = append(parts, "not paused")
 	}
 	if s.MaxAttempts != nil {
 		parts = append(parts, cli.Plural(int64(*s.MaxAttempts), "attempt"))
 	}
-	parts = append(parts, cli.RunningLimit(s)+" at a time")
+	if s.MaxRunning != nil {
+		parts = append(parts, cli.RunningLimit(s)+" at a time")
+	}
 	if s.DedupWindow != nil {
 		parts = append(parts, "deduplication for "+cli.SpanText(*s.DedupWindow))
 	}

@@ -167,7 +167,7 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 	readQueues := func() ([]penstock.QueueStatus, error) { return nil, nil }
 	if hasQueues {
 		readQueues = begin(ctx, func(ctx context.Context) ([]penstock.QueueStatus, error) {
-			return cli.QueueStatusUpTo(ctx, queues, most)
+			return cli.QueueStatusUpTo(ctx, queues, most, only...)
 		})
 	}
 	if s.Outboxes, err = readKind(readOutboxes, "outboxes", &s, &refused); err != nil {

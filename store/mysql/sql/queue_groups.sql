@@ -8,7 +8,7 @@ select o.group_key, sum(o.state = 'ready'), sum(o.state = 'running'), sum(o.stat
                     when coalesce(a.due, t.ts) > utc_timestamp(6) then 'delayed'
                     when {blocked} then 'waiting'
                     else 'ready' end as state
-          from {jobs} t
+          from (select j.group_key, j.created_at, j.ts, j.seq, j.`key`, j.place from {jobs} j limit {scan}) t
           left join {schema}.leases l on l.queue_id = {queue} and l.seq = t.seq
           left join {schema}.tries a on a.queue_id = {queue} and a.seq = t.seq) o
  where {all} or o.group_key > {after}

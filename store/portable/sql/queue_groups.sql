@@ -7,12 +7,12 @@ select o.group_key, count(*) filter (where o.state = 'ready'), count(*) filter (
                     when coalesce(a.due, t.ts) > c.now then 'delayed'
                     when {blocked} then 'waiting'
                     else 'ready' end as state
-          from {jobs} t
+          from (select j.group_key, j.created_at, j.ts, j.seq, j.key from {jobs} j limit {scan}) t
          cross join (select clock_timestamp() as now) c
           left join {schema}.leases l on l.seq = t.seq
           left join {schema}.tries a on a.seq = t.seq
         union all
-        select d.group_key, d.died_at, 'dead' from {schema}.dead_jobs d where d.queue_id = {queue}) o
+        select d.group_key, d.died_at, 'dead' from (select d.group_key, d.died_at from {schema}.dead_jobs d where d.queue_id = {queue} limit {scan}) d) o
  where {all} or o.group_key > {after}
  group by o.group_key
  order by o.group_key

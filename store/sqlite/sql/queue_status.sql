@@ -1,4 +1,4 @@
--- All queues, counted up to :most of each kind of rows; -1: all. Of the keyed jobs the first of each key that is not busy is ready,
+-- The queues of these :names, an array, or all, counted up to :most of each kind of rows; -1: all. Of the keyed jobs the first of each key that is not busy is ready,
 -- the others wait. A job whose lease has ended is ready, too: the next claim finds it.
 select q.id, q.name, q.lifo, q.paused, q.max_attempts, q.max_running, q.dedup_window,
        (select count(*) from (select 1 from penstock_ready r where r.queue_id = q.id limit :most))
@@ -12,4 +12,5 @@ select q.id, q.name, q.lifo, q.paused, q.max_attempts, q.max_running, q.dedup_wi
        (select count(*) from (select 1 from penstock_dead_jobs d where d.queue_id = q.id limit :most)),
        (select count(*) from (select 1 from penstock_keyed k where k.queue_id = q.id limit :most)) = :most
   from penstock_queues q
+ where :names is null or q.name in (select value from json_each(:names))
  order by q.name
