@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -55,6 +56,43 @@ func everythingArrives(e *env) {
 			if got, ok := r.Headers[name]; !ok || got != want {
 				e.Errorf("%s: header %q is %q (there: %v), want %q", m.ID, name, got, ok, want)
 			}
+		}
+	}
+}
+
+// awkward are characters that mean something in the formats, headers and URLs on the way.
+var awkward = []string{",", ";", `"`, `\`, "\n", "%", "{", "}", "é", "𝒳", " ", "=", "'", "/", "?", "#", "&", "+", ":", "%2C", "\r\n", "\t"}
+
+// awkwardCharacters: ids, keys and headers arrive as they are, with such a character at the beginning, within and at the end. What
+// ends a line or is space at an end a sink may refuse, for good; it never changes it.
+func awkwardCharacters(e *env) {
+	var msgs []penstock.Message
+	for _, c := range awkward {
+		for _, form := range []string{"%sx", "x%sx", "x%s"} {
+			text := fmt.Sprintf(form, c)
+			m := e.message(text)
+			m.ID += text
+			m.Headers = map[string]string{"note": text}
+			msgs = append(msgs, m)
+		}
+	}
+	errs := e.check(msgs, e.open().Send(e.patient(), msgs))
+	for i, err := range errs {
+		if err != nil && (!penstock.IsPermanent(err) || strings.TrimSpace(msgs[i].Key) == msgs[i].Key && !strings.ContainsAny(msgs[i].Key, "\r\n\t")) {
+			e.Errorf("%q: %v", msgs[i].Key, err)
+		}
+	}
+	sent := confirmed(msgs, errs)
+	byID := map[string]Received{}
+	for _, r := range e.drainAll(sent, false) {
+		byID[r.ID] = r
+	}
+	for _, m := range sent {
+		switch r, ok := byID[m.ID]; {
+		case !ok:
+			e.Errorf("the id %q has not arrived", m.ID)
+		case r.Key != m.Key || r.Headers["note"] != m.Headers["note"]:
+			e.Errorf("key and header %q arrived as %q and %q", m.Key, r.Key, r.Headers["note"])
 		}
 	}
 }

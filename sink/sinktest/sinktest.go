@@ -161,6 +161,7 @@ type testCase struct {
 var cases = []testCase{
 	{"nothing to send", nil, nothingToSend},
 	{"everything arrives", readBack, everythingArrives},
+	{"awkward characters", readBack, awkwardCharacters},
 	{"bytes survive", readBack, bytesSurvive},
 	{"a large batch", readBack, largeBatch},
 	{"a second delivery is accepted", readBack, secondDelivery},
