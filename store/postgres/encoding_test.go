@@ -74,6 +74,7 @@ func TestEncodings(t *testing.T) {
 		{"UTF8", "LATIN1", []string{"'Zo' || chr(235)", "'Zo' || chr(8364)"}, []string{"Zoë", "Zo€"}},
 		{"LATIN1", "UTF8", []string{"'Zo' || chr(235)", "'Zo' || chr(233)"}, []string{"Zoë", "Zoé"}},
 		{"LATIN1", "LATIN1", []string{"'Zo' || chr(235)", "'Zo' || chr(233)"}, []string{"Zoë", "Zoé"}},
+		{"WIN1252", "UTF8", []string{"'Zo' || chr(235)", "'Zo' || chr(128)"}, []string{"Zoë", "Zo€"}},
 		{"SQL_ASCII", "UTF8", []string{`convert_from('\x5a6feb', 'SQL_ASCII')`, `convert_from('\x5a6fe9', 'SQL_ASCII')`}, []string{"Zo\xeb", "Zo\xe9"}},
 	} {
 		t.Run(c.encoding+" "+c.client, func(t *testing.T) {
@@ -122,7 +123,32 @@ func TestEncodings(t *testing.T) {
 			}
 			_, err = queue.Retry(f.Ctx, jobs[0].Lease, time.Hour, "東京")
 			f.Must(err)
-			f.Must(queue.DeadLetter(f.Ctx, jobs[1].Lease, "東京"))
+			f.Must(queue.DeadLetter(f.Ctx, jobs[1].Lease, "no: 東京"))
+			dead, err := f.store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs", Key: c.want[1], Limit: 10})
+			f.Must(err)
+			if len(dead) != 1 || dead[0].Job.Key != c.want[1] || !strings.HasPrefix(dead[0].Err(), "no: ") {
+				t.Errorf("dead jobs are %+v, want one of %q", dead, c.want[1])
+			}
+
+			// What is sent back is the same.
+			n, err := f.store.RetryDeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Key: c.want[0]})
+			f.Must(err)
+			jobsBack, err := f.store.RetryDeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs", Key: c.want[1]})
+			f.Must(err)
+			if n != 1 || jobsBack != 1 {
+				t.Fatalf("%d messages and %d jobs were sent back, want one each", n, jobsBack)
+			}
+			again := f.subscribe()
+			f.Eventually("the dead letter came again", func() bool {
+				b, err = again.Fetch(f.Ctx, plenty)
+				f.Must(err)
+				return len(b.Messages) > 0
+			})
+			jobs, err = queue.Claim(f.Ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+			f.Must(err)
+			if len(b.Messages) != 1 || b.Messages[0].Key != c.want[0] || len(jobs) != 1 || jobs[0].Key != c.want[1] {
+				t.Errorf("came again: %+v and %+v, want %q and %q", b.Messages, jobs, c.want[0], c.want[1])
+			}
 		})
 	}
 }
