@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -180,6 +181,37 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.finds(doctor.CheckDead, doctor.Warning, "poisoned/billing", "1 dead letter waits")
 			p.must("outbox", "drop", "poisoned", "--yes")
 			p.healthy(doctor.CheckParked, doctor.CheckDead)
+		})
+		t.Run("a subscription with another name", func(t *testing.T) {
+			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
+			p.outbox("renamed", numbered(2)...)
+			p.relay("renamed", "billing", func(m penstock.Message) penstock.Verdict {
+				if m.ID == "m1" {
+					return dies(m)
+				}
+				return penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}
+			})
+			file := filepath.Join(t.TempDir(), "penstock.yaml")
+			with := func(name string) string {
+				t.Helper()
+				if err := os.WriteFile(file, fmt.Appendf(nil, "database_url: %q\nsubscriptions: [{name: %s, outbox: renamed, sink: {discard: {}}}]\n", p.url, name), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				var stdout, stderr bytes.Buffer
+				run(t.Context(), []string{"doctor", "--json", "--config", file, "--measure", "20ms"}, strings.NewReader(""), &stdout, &stderr)
+				var report struct{ Findings []doctor.Finding }
+				if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {
+					t.Fatalf("%v: %s", err, stderr.String())
+				}
+				return told(slices.DeleteFunc(report.Findings, func(f doctor.Finding) bool {
+					return f.About != "renamed/billing" || f.Check != doctor.CheckParked && f.Check != doctor.CheckDead
+				}))
+			}
+			const not = "the configuration has no such subscription"
+			if was, is := with("billing"), with("invoices"); strings.Contains(was, not) || strings.Count(is, not) != 2 {
+				t.Errorf("with its name: %s\nwith another one: %s", was, is)
+			}
+			p.must("outbox", "drop", "renamed", "--yes")
 		})
 		t.Run("jobs that nobody runs", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}

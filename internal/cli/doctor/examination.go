@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -70,6 +71,7 @@ func (e *examination) database(ctx context.Context) error {
 	e.add(compare(before, now, seen.Free, e.o)...)
 	e.parkedKeys(ctx, &now)
 	e.missing(&now)
+	e.unnamed(&now)
 	e.plans(ctx, &now)
 	return e.adopted(ctx, seen)
 }
@@ -172,6 +174,30 @@ func (e *examination) missing(now *look) {
 			continue
 		}
 		e.add(f)
+	}
+}
+
+// unnamed says of what is found about a subscription that the configuration does not have, though it has others of the outbox: one that was
+// renamed has left what is parked, and its dead letters, behind.
+func (e *examination) unnamed(now *look) {
+	if e.cfg == nil {
+		return
+	}
+	for _, o := range now.outboxes {
+		has := func(name string) bool {
+			return slices.ContainsFunc(e.cfg.Subscriptions, func(s config.Subscription) bool { return s.Outbox == o.Outbox && (name == "" || s.Name == name) })
+		}
+		for _, s := range o.Subscriptions {
+			if !has("") || has(s.Subscription) {
+				continue
+			}
+			for i := range e.found {
+				f := &e.found[i]
+				if f.About == o.Outbox+"/"+s.Subscription && f.Severity != doctor.OK {
+					f.Found += "; the configuration has no such subscription: it has another name now, or its relay another configuration"
+				}
+			}
+		}
 	}
 }
 
