@@ -43,12 +43,15 @@ func (h History) JSON() string {
 	return string(text)
 }
 
-// Parse reads the failures that JSON wrote; of no text there are none.
-func (h *History) Parse(text []byte) error {
+// Parse reads the failures that JSON wrote; of no text there are none. What somebody has written by hand and cannot
+// be read is a failure that says so: it is not to hide the others, nor stop who reads them.
+func (h *History) Parse(text []byte) {
 	if len(text) == 0 {
-		return nil
+		return
 	}
-	return json.Unmarshal(text, &h.Failures)
+	if err := json.Unmarshal(text, &h.Failures); err != nil {
+		h.Failures = []penstock.Failure{{Attempt: h.Attempt, Err: "what failed before cannot be read: " + err.Error()}}
+	}
 }
 
 // LastError is the latest failure's text, as a column takes it.

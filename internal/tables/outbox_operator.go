@@ -91,10 +91,10 @@ func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit in
 			return err
 		}
 		var h pg.History
-		err := h.Parse(failures)
+		h.Parse(failures)
 		k.Err, k.Since, k.Retry = h.LastError(), timeOf(since), timeOf(due)
 		keys = append(keys, k)
-		return err
+		return nil
 	}, "parked_keys", sub.args(Args{"most": max(limit, 0)}))
 	return keys, s.on.Run(ctx, b)
 }
@@ -143,9 +143,7 @@ func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription
 			return err
 		}
 		var h pg.History
-		if err := h.Parse(failures); err != nil {
-			return err
-		}
+		h.Parse(failures)
 		m, err := r.Message(&sub.box)
 		if len(q.IDs) > 0 && !slices.Contains(q.IDs, m.ID) { // it has the number of one and the time of another
 			return err

@@ -228,9 +228,7 @@ func (w *Writes) judge(p *Part, before *Entry) error {
 		if before.Since != nil {
 			h.Since = *before.Since
 		}
-		if err := h.Parse(before.Failures); err != nil {
-			return err
-		}
+		h.Parse(before.Failures)
 		if before.ParkedKey != nil {
 			w.look(*before.ParkedKey)
 		}

@@ -38,10 +38,10 @@ func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q penst
 			return err
 		}
 		j.Headers, j.CreatedAt, d.At = Headers(headers), j.CreatedAt.UTC(), d.At.UTC()
-		err := h.Parse(failures)
+		h.Parse(failures)
 		d.Failures = h.Failures
 		dead = append(dead, d)
-		return err
+		return nil
 	}, "dead_jobs", row.Args(Args{"all": len(q.IDs) == 0, "ids": q.IDs, "key": q.Key, "group": q.Group, "error": q.Error,
 		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "from": q.AfterID, "most": most, "lock": lock}))
 	return dead, now, on.Run(ctx, b)

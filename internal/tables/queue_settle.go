@@ -105,7 +105,8 @@ func (q Queue) settle(ctx context.Context, statement string, args Args, judge fu
 			}
 			j.History.Since = timeOf(since)
 			jobs, seqs = append(jobs, j), append(seqs, j.Seq)
-			return j.History.Parse(failures)
+			j.History.Parse(failures)
+			return nil
 		}, statement, row.Args(args))
 		if err := tx.Run(ctx, b); err != nil {
 			return err

@@ -37,6 +37,11 @@ func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 				},
 				Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, opts) },
 				Pin:     func(t testing.TB) func() { return pin(t, db) },
+				Spoil: func(t testing.TB, id int64) {
+					if _, err := db.Exec(`update dead_jobs set attempts = 2147483647, failures = '{"a": 1}' where seq = ?`, id); err != nil {
+						t.Fatal(err)
+					}
+				},
 				Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
 					if _, err := db.Exec("update schedules set next = ? where name = ? and queue_id = (select id from queues where name = ?)",
 						time.Now().UTC().Add(-by), schedule, queue); err != nil {

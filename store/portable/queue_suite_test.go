@@ -30,6 +30,9 @@ func queues(through func(t testing.TB, direct string) (url string)) queuetest.Ha
 				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return beginOn(ctx, pool) },
 				Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, atOnce) },
 				Pin:     func(t testing.TB) func() { return pin(t, url) },
+				Spoil: func(t testing.TB, id int64) {
+					exec(t, url, `update penstock_portable.dead_jobs set attempts = 2147483647, failures = '{"a": 1}' where seq = $1`, id)
+				},
 				Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
 					exec(t, url, "update penstock_portable.schedules set next = $1 where name = $2 and queue_id = (select id from penstock_portable.queues where name = $3)",
 						time.Now().Add(-by), schedule, queue)

@@ -106,7 +106,8 @@ func scanFound(row pgx.CollectableRow) (f penstock.Found, err error) {
 		m.ID = *id
 	}
 	w.Until, w.DiedAt = utc(until), utc(died)
-	return f, rest.fill(&f, w)
+	rest.fill(&f, w)
+	return f, nil
 }
 
 // kept is what messages and jobs have alike, as it is stored.
@@ -115,21 +116,19 @@ type kept struct {
 	headers, failures []byte
 }
 
-func (k *kept) fill(f *penstock.Found, w penstock.Whereabouts) (err error) {
+func (k *kept) fill(f *penstock.Found, w penstock.Whereabouts) {
+	var unread error
 	f.Message.CreatedAt = f.Message.CreatedAt.UTC()
 	if k.key != nil {
 		f.Message.Key = *k.key
 	}
 	if len(k.headers) > 0 {
-		if f.Message.Headers, err = decodeHeaders(k.headers); err != nil {
-			return err
-		}
+		f.Message.Headers, unread = decodeHeaders(k.headers)
 	}
 	var h pg.History
-	err = h.Parse(k.failures)
-	w.Failures = append([]penstock.Failure{}, h.Failures...)
+	h.Parse(k.failures)
+	w.Failures = withUnread(append([]penstock.Failure{}, h.Failures...), w.Attempts, unread)
 	f.Where = []penstock.Whereabouts{w}
-	return err
 }
 
 // FindJobs looks for jobs of a queue.
@@ -167,7 +166,8 @@ func (s *Store) FindJobs(ctx context.Context, f penstock.Find) (all []penstock.F
 			if w.Until = utc(until); w.State == "dead" {
 				w.DiedAt, w.Until = w.Until, time.Time{}
 			}
-			return f, rest.fill(&f, w)
+			rest.fill(&f, w)
+			return f, nil
 		})
 		return err
 	})

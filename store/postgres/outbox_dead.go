@@ -138,13 +138,11 @@ func (s *Store) queryDeadLetters(ctx context.Context, q querier, sql string, arg
 		}
 		m.CreatedAt, m.FailedSince, l.At = m.CreatedAt.UTC(), utc(since), l.At.UTC()
 		if len(headers) > 0 {
-			if m.Headers, err = decodeHeaders(headers); err != nil {
-				return l, err
-			}
+			m.Headers, err = decodeHeaders(headers)
 		}
-		err = h.Parse(failures)
-		l.Failures = h.Failures
-		return l, err
+		h.Parse(failures)
+		l.Failures = withUnread(h.Failures, m.Attempt, err)
+		return l, nil
 	})
 }
 

@@ -164,9 +164,7 @@ func (p *pending) addParked(sess *session, row [][]byte) error {
 		if out.history.Attempt, err = strconv.Atoi(string(row[dueAttempt])); err != nil {
 			return err
 		}
-		if err := out.history.Parse(row[dueFailures]); err != nil {
-			return err
-		}
+		out.history.Parse(row[dueFailures])
 		if since := row[dueSince]; since != nil {
 			us, err := strconv.ParseInt(string(since), 10, 64)
 			if err != nil {

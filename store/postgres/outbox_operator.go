@@ -65,9 +65,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, &since, &retry, &k.Held); err != nil {
 			return k, err
 		}
-		if err := h.Parse(failures); err != nil {
-			return k, err
-		}
+		h.Parse(failures)
 		k.Err, k.Since, k.Retry = h.LastError(), utc(since), utc(retry)
 		return k, nil
 	})

@@ -15,7 +15,7 @@ import (
 // What dead_jobs.sql does with the dead letters that it has chosen. The functions
 // raise an error if there is no such queue.
 const (
-	listDeadJobs = `select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.headers, d.payload, d.failures, d.died_at
+	listDeadJobs = `select d.id, d.key, d.group_key, d.priority, d.attempt, least(greatest(d.created_at, '0001-01-01Z'), '9999-12-31Z'), d.headers, d.payload, d.failures, least(greatest(d.died_at, '0001-01-01Z'), '9999-12-31Z')
 		from (select d.*, sum(octet_length(d.payload)) over (order by d.id) - octet_length(d.payload) as bytes from chosen join {schema}._dead_job d using (queue, id)) d
 		where d.bytes < coalesce(nullif({bytes}, 0), d.bytes + 1) order by d.id`
 	retryDeadJobs   = `select {schema}.retry_dead_jobs($1, array(select id from chosen order by id))`
@@ -75,15 +75,21 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 		}
 		j.CreatedAt, d.At = j.CreatedAt.UTC(), d.At.UTC()
 		if len(headers) > 0 {
-			if j.Headers, err = decodeHeaders(headers); err != nil {
-				return d, err
-			}
+			j.Headers, err = decodeHeaders(headers)
 		}
-		err = h.Parse(failures)
-		d.Failures = h.Failures
-		return d, err
+		h.Parse(failures)
+		d.Failures = withUnread(h.Failures, j.Attempt, err)
+		return d, nil
 	})
 	return dead, s.queueError(ctx, q.Queue, err)
+}
+
+// withUnread adds to the failures of a dead letter why its headers cannot be read, which were written by hand.
+func withUnread(failures []penstock.Failure, attempt int, err error) []penstock.Failure {
+	if err == nil {
+		return failures
+	}
+	return append(failures, penstock.Failure{Attempt: attempt, Err: "the headers cannot be read: " + err.Error()})
 }
 
 // DeadJobCauses counts the dead letters that q describes by their last errors, the most frequent first.

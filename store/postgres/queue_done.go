@@ -44,9 +44,7 @@ func (s *Store) DoneJobs(ctx context.Context, q penstock.DoneJobQuery) (jobs []p
 	for _, j := range page.Jobs {
 		var h pg.History
 		if text := string(j.Failures); text != "" && text != "null" {
-			if err := h.Parse(j.Failures); err != nil {
-				return nil, "", err
-			}
+			h.Parse(j.Failures)
 		}
 		if string(j.Report) == "null" {
 			j.Report = nil

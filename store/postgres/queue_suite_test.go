@@ -49,6 +49,10 @@ func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.
 		},
 		Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, opts) },
 		Pin:     func(t testing.TB) func() { return pin(t, url) },
+		Spoil: func(t testing.TB, id int64) {
+			schema := pgx.Identifier{cmp.Or(opts.Schema, postgres.DefaultSchema)}.Sanitize()
+			exec(t, url, "update "+schema+`._dead_job set attempt = 2147483647, failures = '{"a": 1}' where id = $1`, id)
+		},
 		Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
 			schema := pgx.Identifier{cmp.Or(opts.Schema, postgres.DefaultSchema)}.Sanitize()
 			exec(t, url, "update "+schema+"._schedule s set next = now() - $3::interval from "+schema+"._queue q where q.id = s.queue and q.name = $1 and s.name = $2", queue, schedule, by)

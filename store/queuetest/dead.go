@@ -3,6 +3,7 @@ package queuetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -13,6 +14,7 @@ var deadCases = []testCase{
 	{name: "Retry", run: deadRetry},
 	{name: "Query", run: deadQuery},
 	{name: "NothingChosen", run: deadNothing},
+	{name: "WrittenByHand", run: deadSpoilt},
 }
 
 // deadLetter enqueues jobs and makes dead letters of them, one after another.
@@ -161,5 +163,38 @@ func deadNothing(e *env) {
 	}
 	if len(e.deadJobs(penstock.DeadJobQuery{})) != 1 {
 		e.Error(fmt.Sprint("the dead letter of the queue ", queue, " is gone"))
+	}
+}
+
+// A dead letter that somebody has written by hand, so that it cannot be read, says so. It hides no other, and can be tried again, though no number
+// is left for its next attempt; and what fails then is kept.
+func deadSpoilt(e *env) {
+	if e.Spoil == nil {
+		e.Skip("nobody can write into this store by hand")
+	}
+	ids := e.deadLetter("no", jobs("d", 3)...)
+	e.Spoil(e, ids[1])
+	dead := e.deadJobs(penstock.DeadJobQuery{})
+	if !slices.Equal(deadNames(dead), []string{"d0", "d1", "d2"}) || dead[0].Err() != "no" || !strings.Contains(dead[1].Err(), "cannot be read") {
+		e.Fatalf("the dead letters are %+v, want three, of which the second cannot be read", dead)
+	}
+	if shown := e.deadJobs(penstock.DeadJobQuery{IDs: ids[1:2]}); len(shown) != 1 {
+		e.Errorf("shown are %+v, want the one that cannot be read", shown)
+	}
+	if found := e.deadJobs(penstock.DeadJobQuery{Error: "no"}); len(found) < 2 {
+		e.Errorf("found by their error are %+v, want d0 and d2", found)
+	}
+	n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	if n != 3 || err != nil {
+		e.Fatalf("RetryDeadJobs: got %d, %v, want 3", n, err)
+	}
+	claimed := e.collect("d0", "d1", "d2")
+	for _, j := range claimed {
+		e.must(e.q.DeadLetter(e.ctx, j.Lease, "again"), "DeadLetter")
+	}
+	for _, d := range e.deadJobs(penstock.DeadJobQuery{}) {
+		if d.Err() != "again" {
+			e.Errorf("the dead letter says %+v, want what failed last", d.Failures)
+		}
 	}
 }

@@ -86,6 +86,9 @@ type Instance struct {
 	// Backdate moves the next time of a periodic job into the past by the given
 	// time from now, as if nobody had looked since.
 	Backdate func(t testing.TB, queue, schedule string, by time.Duration)
+
+	// Spoil, if given, writes into a dead letter of the suite's queue, by hand, the attempt 2^31-1 and a history that is none.
+	Spoil func(t testing.TB, id int64)
 }
 
 // Tx is a business transaction of the store's database at its default

@@ -16,13 +16,20 @@ type history struct {
 	Failures []penstock.Failure `json:"failures,omitempty"`
 }
 
-// readHistory reads the column; "" is a message that was never refused.
-func readHistory(column string) (h history, err error) {
+// mostAttempts is more than anything is tried: what somebody has written by hand is counted on from there.
+const mostAttempts = 1_000_000_000
+
+// readHistory reads the column; "" is a message that was never refused. What somebody has written by hand and cannot be
+// read is a failure that says so: it is not to hide the others, nor stop who reads them.
+func readHistory(column string) (h history) {
 	if column == "" {
-		return h, nil
+		return h
 	}
-	err = json.Unmarshal([]byte(column), &h)
-	return h, err
+	if err := json.Unmarshal([]byte(column), &h); err != nil {
+		h = history{Attempts: 1, Failures: []penstock.Failure{{Err: "what failed before cannot be read: " + err.Error()}}}
+	}
+	h.Attempts = min(max(h.Attempts, 0), mostAttempts)
+	return h
 }
 
 // after is the history once these failures have come to it.

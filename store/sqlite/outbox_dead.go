@@ -33,10 +33,7 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 			if err := rows.Scan(dest...); err != nil {
 				return err
 			}
-			h, err := readHistory(past)
-			if err != nil {
-				return err
-			}
+			h := readHistory(past)
 			letter := h.deadLetter(r.message(sub.box.ids), at, held)
 			found = append(found, letter)
 			if bytes += len(letter.Message.Payload); q.Bytes > 0 && bytes >= q.Bytes {

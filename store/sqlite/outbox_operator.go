@@ -85,10 +85,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 			if err := rows.Scan(&k.Key, &k.Messages, &k.FirstSeq, &due, &past); err != nil {
 				return err
 			}
-			h, err := readHistory(past)
-			if err != nil {
-				return err
-			}
+			h := readHistory(past)
 			k.Attempt, k.Since, k.Err = h.Attempts, h.Since, penstock.Verdict{Failures: h.Failures}.Err()
 			k.Retry, k.Held = fromMicros(due), due == 0
 			keys = append(keys, k)

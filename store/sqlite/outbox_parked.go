@@ -98,10 +98,7 @@ func (s *source) readHeads(ctx context.Context, p *page, now time.Time) (rests [
 			lastDue, lastKey = due, at.key
 			continue
 		}
-		h, err := readHistory(past)
-		if err != nil {
-			return nil, err
-		}
+		h := readHistory(past)
 		at.outOfOrder = outOfOrder != 0
 		if !p.addParked(&r, h, at) {
 			break
@@ -132,10 +129,7 @@ func (s *source) readRest(ctx context.Context, p *page, head follow) error {
 		if err := rows.Scan(dest...); err != nil {
 			return err
 		}
-		h, err := readHistory(past)
-		if err != nil {
-			return err
-		}
+		h := readHistory(past)
 		if h.refused() || !p.addParked(&r, h, at) {
 			break
 		}

@@ -189,9 +189,7 @@ func (t *settlement) histories(ctx context.Context, query string, args ...any) (
 		if err := rows.Scan(&id, &text); err != nil {
 			return nil, err
 		}
-		if all[id], err = readHistory(text); err != nil {
-			return nil, err
-		}
+		all[id] = readHistory(text)
 	}
 	return all, rows.Err()
 }

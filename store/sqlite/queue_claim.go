@@ -118,10 +118,7 @@ func readReady(ctx context.Context, tx *sql.Tx, at claimable, group string) (l u
 		if err := rows.Scan(&l.priority, &l.rank, &seq, &j.ID, &createdAt, &j.Key, &head, &body, &past); err != nil {
 			return l, err
 		}
-		h, err := readHistory(past)
-		if err != nil {
-			return l, err
-		}
+		h := readHistory(past)
 		j.Priority, j.Attempt = int(l.priority), h.Attempts+1
 		j.CreatedAt, j.Headers, j.Payload = time.UnixMilli(createdAt).UTC(), headers(head), notNull(body)
 		l.jobs = append(l.jobs, j)

@@ -31,10 +31,7 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 			if err := rows.Scan(&past, &at, &d.Job.ID, &d.Job.Group, &d.Job.Priority, &createdAt, &d.Job.Key, &head, &body); err != nil {
 				return err
 			}
-			h, err := readHistory(past)
-			if err != nil {
-				return err
-			}
+			h := readHistory(past)
 			d.Job.Attempt, d.Failures, d.At = h.Attempts, h.Failures, fromMicros(at)
 			d.Job.CreatedAt, d.Job.Headers, d.Job.Payload = time.UnixMilli(createdAt).UTC(), headers(head), notNull(body)
 			dead = append(dead, d)
@@ -48,7 +45,7 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 }
 
 // causesSQL counts dead letters by their last errors.
-const causesSQL = `select coalesce(json_extract(history, '$.failures[#-1].error'), ''), count(*), min(at), max(at) from {table}
+const causesSQL = `select coalesce(case when json_valid(history) then json_extract(history, '$.failures[#-1].error') end, ''), count(*), min(at), max(at) from {table}
  where {owner} and {number} in ({chosen}) group by 1 order by 2 desc`
 
 func readCauses(ctx context.Context, tx *sql.Tx, statement string, args []any) (found []penstock.DeadCause, err error) {

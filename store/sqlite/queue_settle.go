@@ -170,8 +170,8 @@ func (j *tried) scan(row interface{ Scan(...any) error }) (err error) {
 	if err := row.Scan(&j.seq, &j.attempt, &j.worker, &past); err != nil {
 		return err
 	}
-	j.history, err = readHistory(past)
-	return err
+	j.history = readHistory(past)
+	return nil
 }
 
 // heldJob finds the job of a lease.

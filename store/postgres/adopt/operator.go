@@ -55,9 +55,9 @@ func (t *Table) deadLetters(ctx context.Context, q querier, id int64, query pens
 		}
 		l.At = l.At.UTC()
 		var h pg.History
-		err = h.Parse(failures)
+		h.Parse(failures)
 		l.Failures = h.Failures
-		return l, err
+		return l, nil
 	})
 }
 
@@ -180,9 +180,7 @@ func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey
 			return k, err
 		}
 		var h pg.History
-		if err := h.Parse(failures); err != nil {
-			return k, err
-		}
+		h.Parse(failures)
 		k.Err = h.LastError()
 		if since != nil {
 			k.Since = since.UTC()

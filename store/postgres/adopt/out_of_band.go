@@ -61,7 +61,8 @@ func scanOutOfBand(rows pgx.Rows, err error) ([]outOfBandRow, error) {
 			r.Since = since.UTC()
 		}
 		r.outOfBand = true
-		return r, r.Parse(failures)
+		r.Parse(failures)
+		return r, nil
 	})
 }
 

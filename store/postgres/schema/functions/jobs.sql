@@ -13,7 +13,7 @@
 create or replace function _failed(failures jsonb, attempt int, error text) returns jsonb
 language sql volatile set search_path from current as $$
     select jsonb_agg(e order by i)
-      from (select e, i from jsonb_array_elements(coalesce(failures, '[]') || jsonb_build_object(
+      from (select e, i from jsonb_array_elements(case jsonb_typeof(failures) when 'array' then failures else '[]' end || jsonb_build_object(
                 'attempt', attempt, 'error', coalesce(error, ''),
                 'at', to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) with ordinality x(e, i)
              order by i desc limit 10) latest

@@ -12,13 +12,7 @@ begin
         perform _watch(queue);
         return null;
     when 'retry' then
-        execute format($sql$
-            with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
-            insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-            select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id$sql$,
-            (select _q(q.name) from _queue q where q.id = queue)) using queue, ids;
-        get diagnostics many = row_count;
-        return to_jsonb(many);
+        return to_jsonb(_retry_dead_jobs(queue, ids));
     when 'discard' then
         delete from _dead_job d where d.queue = _operate.queue and d.id = any (ids);
         get diagnostics many = row_count;
@@ -38,6 +32,38 @@ begin
     else
         raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard, cancel, count, count_groups or done';
     end case;
+end $$;
+
+-- _retry_dead_jobs has dead letters run again. One that the queue refuses, written by hand, say, stays what it is, and
+-- the others run; if it refuses all the error is raised.
+create or replace function _retry_dead_jobs(queue int, ids bigint[]) returns bigint
+language plpgsql volatile set search_path from current as $$
+declare
+    half constant int := cardinality(ids) / 2;
+    many bigint;
+begin
+    execute format($sql$
+        with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
+        insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+        select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id$sql$,
+        (select _q(q.name) from _queue q where q.id = queue)) using queue, ids;
+    get diagnostics many = row_count;
+    return many;
+exception when check_violation or invalid_parameter_value or untranslatable_character then
+    many := 0;
+    if half > 0 then
+        for n in 1 .. 2 loop
+            begin
+                many := many + _retry_dead_jobs(queue, case n when 1 then ids[:half] else ids[half + 1:] end);
+            exception when check_violation or invalid_parameter_value or untranslatable_character then
+                null;
+            end;
+        end loop;
+    end if;
+    if many = 0 then
+        raise;
+    end if;
+    return many;
 end $$;
 
 -- _used_segment is the first segment of a queue, from the oldest on, that has ever held a job since it was

@@ -17,7 +17,7 @@ declare
 begin
     {readable}
     if new.priority operator(pg_catalog.=) 0::smallint and new.key is null and new.headers is null
-       and pg_catalog.octet_length(new.group_key) operator(pg_catalog.<=) 256
+       and pg_catalog.octet_length(new.group_key) operator(pg_catalog.<=) 256 and new.attempt operator(pg_catalog.<=) 1000000000
        and pg_catalog.octet_length(new.payload) operator(pg_catalog.<=) 67108864 then
         return new;
     end if;
@@ -25,6 +25,9 @@ begin
         raise exception 'the group is null' using errcode = '22023', hint = $h$leave the column out, or use '' for the jobs without one$h$;
     elsif new.priority is null then
         raise exception 'the priority is null' using errcode = '22023', hint = 'leave the column out, or use 0, the default';
+    end if;
+    if new.attempt operator(pg_catalog.>) 1000000000 then -- by hand: one more is to be a number
+        new.attempt := 1000000000;
     end if;
     perform {schema}._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
