@@ -132,7 +132,7 @@ func (w *worker) ack(ctx context.Context) {
 			return
 		}
 		wait := retry.next()
-		w.log.Warn("cannot write down that jobs are done; trying again", "err", err, "jobs", len(tasks), "in", wait)
+		w.fails(acking, err, "jobs", len(tasks))
 		if !sleep(ctx, wait) {
 			return
 		}
@@ -148,6 +148,7 @@ func (w *worker) acked(tasks []*task, leases []int64) {
 			held[l] = true
 		}
 	}
+	w.works(acking)
 	w.mu.Lock()
 	w.writing -= len(tasks)
 	for _, t := range tasks {
@@ -173,12 +174,14 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 		cancel()
 		switch {
 		case err == nil:
+			w.works(failing)
 			if how == Failed || how == Dead {
 				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure, traced(t.job))
 			}
 			w.finish(t, how)
 			return
 		case errors.Is(err, penstock.ErrLeaseLost):
+			w.works(failing)
 			w.log.Warn("a job failed, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", retry.failures > 0, "err", failure)
 			w.finish(t, Lost)
 			return
@@ -186,7 +189,7 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 			return
 		}
 		wait := retry.next()
-		w.log.Warn("cannot write down that a job failed; trying again", "err", err, "job", t.job.ID, "in", wait)
+		w.fails(failing, err, "job", t.job.ID)
 		if !sleep(ctx, wait) {
 			return
 		}

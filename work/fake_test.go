@@ -1,6 +1,7 @@
 package work_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -243,7 +244,7 @@ func (o *observed) count(how work.End) int {
 func begin(t *testing.T, q work.Queue, h work.Handler, o work.Options) (o2 *observed, stop func() error) {
 	t.Helper()
 	seen := &observed{}
-	o.Observer, o.Logger = seen, slog.New(slog.DiscardHandler)
+	o.Observer, o.Logger = seen, cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- work.Run(ctx, q, h, o) }()

@@ -19,9 +19,10 @@ func (w *worker) beatLoop(ctx context.Context) {
 				return
 			}
 			wait = min(retry.next(), max(w.Lease/10, time.Millisecond))
-			w.log.Warn("cannot extend the leases of jobs; trying again", "err", err, "in", wait)
+			w.fails(extending, err)
 			continue
 		}
+		w.works(extending)
 		retry, wait = growing{}, w.Lease/3
 	}
 }
@@ -107,9 +108,10 @@ func (w *worker) maintainLoop(ctx context.Context) {
 				return
 			}
 			wait = max(retry.next(), maintainEvery)
-			w.log.Warn("the queue's housekeeping failed; trying again", "err", err, "in", wait)
+			w.fails(maintaining, err)
 			continue
 		}
+		w.works(maintaining)
 		retry, wait = growing{}, maintainEvery
 	}
 }

@@ -43,6 +43,7 @@ type worker struct {
 	pace     time.Duration // how long a handler takes, about; 0 is not known
 	stopping bool          // no handler begins any more
 	failed   error         // what another attempt cannot cure
+	outage   outage
 	stop     context.CancelCauseFunc
 }
 
@@ -193,12 +194,13 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 				return
 			}
 			wait := retry.next()
-			w.log.Warn("cannot claim jobs; trying again", "err", err, "in", wait)
+			w.fails(claiming, err)
 			if !sleep(ctx, wait) {
 				return
 			}
 			continue
 		}
+		w.works(claiming)
 		retry, none = growing{}, len(jobs) == 0
 		if !none {
 			last = time.Now()

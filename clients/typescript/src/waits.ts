@@ -1,14 +1,47 @@
 // What a worker waits for.
 
+export interface Logger {
+  warn(message: string): void
+  /** What is no trouble: a start, the end of an outage. Left out, the latter is a warning. */
+  info?(message: string): void
+}
+
+/** Outage is what the calls of the database have come to: one line when the first fails, one when all work again. */
+export class Outage {
+  #calls = new Set<Backoff>() // that fail
+  #since = 0
+  constructor(readonly queue: string, readonly logger: Logger) {}
+
+  fails(call: Backoff, what: string, err: unknown) {
+    if (!this.#calls.size) {
+      this.#since = performance.now()
+      this.logger.warn(`penstock: queue ${this.queue}: ${what}; trying until it works: ${err instanceof Error ? err.message || err.name : err}`)
+    }
+    this.#calls.add(call)
+  }
+
+  works(call: Backoff) {
+    if (!this.#calls.delete(call) || this.#calls.size) return
+    const line = `penstock: queue ${this.queue}: the database answers again, ${((performance.now() - this.#since) / 1000).toFixed(1)} s later`
+    this.logger.info ? this.logger.info(line) : this.logger.warn(line)
+  }
+}
+
 /** Backoff is the pause after failures in a row: doubling from 50 ms to 5 s, and up to half of it less. */
 export class Backoff {
   failures = 0
-  constructor(readonly over: AbortSignal) {}
+  constructor(readonly outage: Outage, readonly over: AbortSignal) {}
 
-  async wait(what: string, err: unknown, logger: { warn(message: string): void }, signal = this.over, most = 5000) {
+  async wait(what: string, err: unknown, signal = this.over, most = 5000) {
     const pause = Math.min(50 * 2 ** Math.min(this.failures++, 7), most) * (1 - Math.random() / 2)
-    logger.warn(`penstock: ${what}; trying again: ${err instanceof Error ? err.message : err}`)
+    this.outage.fails(this, what, err)
     await sleep(pause, signal)
+  }
+
+  /** The call has worked. */
+  worked() {
+    this.failures = 0
+    this.outage.works(this)
   }
 }
 

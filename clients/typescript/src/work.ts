@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { sqlState } from './database.js'
 import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome } from './job.js'
 import { FieldError, textOf } from './values.js'
-import { Backoff, Notice, sleep, timely } from './waits.js'
+import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
 
 /** Verdict is what a handler returns: nothing if the job is done. 'settled': it has ended the job itself, with the lease. */
 export type Verdict = void | undefined | Outcome | 'settled'
@@ -43,7 +43,7 @@ export interface WorkOptions {
   /** Told of the durable end of every attempt; ms is how long the handler ran. */
   onEnd?: (job: Job, end: End, ms: number) => void
   /** Default console. */
-  logger?: { warn(message: string): void }
+  logger?: Logger
 }
 
 const callTimeout = 30_000 // ends a call that hangs
@@ -92,6 +92,7 @@ class Worker {
   running = new Set<Promise<void>>()
   pace = 0 // how long a handler takes, about; 0 is not known
   settles = false // handlers end their jobs in transactions of their own
+  readonly outage: Outage
   failure: unknown // what another attempt cannot cure
 
   constructor(readonly queue: Queue, readonly handler: Handler, options: WorkOptions, readonly stop: AbortController) {
@@ -104,10 +105,12 @@ class Worker {
     }
     textOf('groupKey', this.o.groupKey, 256)
     textOf('worker', this.o.worker, 256)
+    this.outage = new Outage(queue.name, this.o.logger)
     if (this.o.batch > 10_000) throw new FieldError('batch', `is ${this.o.batch}, expected 10,000 or fewer`)
   }
 
   async run(): Promise<void> {
+    this.o.logger.info?.(`penstock: a worker of queue ${this.queue.name} has started: ${this.o.worker}, concurrency ${this.o.concurrency}`)
     const loops = [this.beatLoop(), this.maintainLoop(), this.ackLoop()]
     await this.claimLoop()
     const released = this.release(this.queued.splice(0))
@@ -127,7 +130,7 @@ class Worker {
 
   /** Claims jobs and has them begun until the worker stops. */
   async claimLoop() {
-    const backoff = new Backoff(this.over.signal)
+    const backoff = new Backoff(this.outage, this.over.signal)
     let pause = 0 // 0: the last claim brought jobs
     while (!this.stop.signal.aborted) {
       const n = this.wanted()
@@ -147,10 +150,10 @@ class Worker {
       } catch (err) {
         this.returnAcks(acks)
         if (this.permanent(err)) return
-        await backoff.wait('cannot claim jobs', err, this.o.logger, this.stop.signal)
+        await backoff.wait('cannot claim jobs', err, this.stop.signal)
         continue
       }
-      backoff.failures = 0
+      backoff.worked()
       for (const job of jobs) {
         const task: Task = { job, until: start + this.o.lease, abort: new AbortController(), begun: false, ended: false, lost: false, end: 'done', done: 0, took: 0 }
         this.held.set(job.lease, task)
@@ -222,17 +225,20 @@ class Worker {
 
   /** Writes down how an attempt ended that is not done, and tries until it is written. The slot stays in use, so that no more is claimed than can be ended. */
   async fail(task: Task, outcome: Outcome) {
-    const backoff = new Backoff(this.over.signal)
+    const backoff = new Backoff(this.outage, this.over.signal)
     do {
       try {
-        return this.finish(task, await timely(this.tell(task, outcome), callTimeout))
+        const end = await timely(this.tell(task, outcome), callTimeout)
+        backoff.worked()
+        return this.finish(task, end)
       } catch (err) {
         if (sqlState(err) === 'PS001') {
+          backoff.worked()
           this.warn(task, 'it failed, but its lease was gone; unless an earlier call wrote that, it runs again')
           return this.finish(task, 'lost')
         }
         if (this.permanent(err)) return
-        await backoff.wait('cannot write down that a job failed', err, this.o.logger)
+        await backoff.wait('cannot write down that a job failed', err)
       }
     } while (!this.over.signal.aborted)
   }
@@ -311,33 +317,34 @@ class Worker {
   }
 
   async ack() {
-    const backoff = new Backoff(this.over.signal)
+    const backoff = new Backoff(this.outage, this.over.signal)
     for (let tasks = this.takeAcks(); tasks.length; tasks = this.takeAcks()) {
       try {
         this.acked(tasks, await timely(this.queue.ack(tasks.map(leaseOf)), callTimeout))
       } catch (err) {
         this.returnAcks(tasks)
         if (this.permanent(err) || this.over.signal.aborted) return
-        await backoff.wait('cannot write down that jobs are done', err, this.o.logger)
+        await backoff.wait('cannot write down that jobs are done', err)
       }
     }
+    backoff.worked() // or claims have taken them along
   }
 
   /** Extends the leases of all that is held at every third of a lease, with one call. */
   async beatLoop() {
-    const backoff = new Backoff(this.over.signal)
+    const backoff = new Backoff(this.outage, this.over.signal)
     await sleep(this.o.lease / 3, this.over.signal)
     while (!this.over.signal.aborted) {
       const tasks = [...this.held.values()].filter(task => !task.lost)
       const until = now() + this.o.lease
       try {
         this.prolong(tasks, await timely(this.queue.extend(tasks.map(leaseOf), this.o.lease), this.o.lease / 3), until)
-        backoff.failures = 0
+        backoff.worked()
         await sleep(this.o.lease / 3, this.over.signal)
       } catch (err) {
         this.prolong(tasks, undefined, until)
         if (this.permanent(err)) return
-        await backoff.wait('cannot extend the leases of jobs', err, this.o.logger, this.over.signal, this.o.lease / 10)
+        await backoff.wait('cannot extend the leases of jobs', err, this.over.signal, this.o.lease / 10)
       }
     }
   }
@@ -361,15 +368,15 @@ class Worker {
   }
 
   async maintainLoop() {
-    const backoff = new Backoff(this.stop.signal)
+    const backoff = new Backoff(this.outage, this.stop.signal)
     while (!this.stop.signal.aborted) {
       try {
         await timely(this.queue.maintain(), callTimeout)
-        backoff.failures = 0
+        backoff.worked()
         await sleep(maintainEvery, this.stop.signal)
       } catch (err) {
         if (this.permanent(err)) return
-        await backoff.wait("the queue's housekeeping failed", err, this.o.logger)
+        await backoff.wait("the queue's housekeeping failed", err)
       }
     }
   }
@@ -377,15 +384,16 @@ class Worker {
   /** Gives back jobs that have not begun. */
   async release(tasks: Task[]) {
     for (const task of tasks) this.held.delete(task.job.lease)
-    const backoff = new Backoff(this.over.signal)
+    const backoff = new Backoff(this.outage, this.over.signal)
     while (tasks.length && !this.over.signal.aborted) {
       try {
         await timely(this.queue.release(tasks.map(leaseOf)), callTimeout)
+        backoff.worked()
         for (const task of tasks) this.ended(task, 'released', 0)
         return
       } catch (err) {
         if (this.permanent(err)) return
-        await backoff.wait('cannot give back jobs that have not begun', err, this.o.logger)
+        await backoff.wait('cannot give back jobs that have not begun', err)
       }
     }
   }

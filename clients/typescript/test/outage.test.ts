@@ -48,3 +48,36 @@ test('a worker lives through connections that are cut, at rest and in a handlerâ
     await own.end()
   }
 })
+
+test('an outage is a line when it begins, and one when it is over', async () => {
+  const queue = await newQueue()
+  let away = false
+  let calls = 0
+  const db = { penstock: async (text: string, values: readonly (string | null)[]) => {
+    if (away) {
+      calls++
+      throw new Error('away')
+    }
+    return (await pool.query({ text, values: [...values], rowMode: 'array' })).rows
+  } }
+  const lines: string[] = []
+  const stop = new AbortController()
+  const ends: End[] = []
+  const worker = penstock.work(db, queue, async job => {
+    if (job.text() === 'last') return
+    [away, calls] = [true, 0]
+    await until('calls have failed', () => calls > 3)
+    away = false
+    if (job.text() === 'error') throw new Error('no')
+  }, { signal: stop.signal, concurrency: 1, logger: { warn: line => { if (!line.includes('failed:')) lines.push(`warn ${line}`) }, info: line => { lines.push(`info ${line}`) } }, onEnd: (_, end) => ends.push(end) })
+  for (const payload of ['done', 'error', 'last']) {
+    await penstock.enqueue(pool, queue, { payload })
+    await until('it has ended', () => ends.includes(payload === 'error' ? 'failed' : 'done'))
+    ends.length = 0
+    await until('calls work again', () => lines.length === { done: 3, error: 5, last: 5 }[payload])
+  }
+  stop.abort()
+  await worker
+  expect(lines).toEqual([expect.stringMatching(/^info .*has started: .*, concurrency 1$/), ...[1, 2].flatMap(() => [
+    expect.stringMatching(/^warn .*away$/), expect.stringMatching(/^info .*answers again, \d+\.\d s later$/)])])
+})

@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -74,7 +75,7 @@ class Task:
 
 class Desk:
     def __init__(self, queue: str, options: Options):
-        self.queue, self.o, self.sql = queue, options, Postgres(options.schema)
+        self.queue, self.o, self.sql, self.outage = queue, options, Postgres(options.schema), Outage(queue)
         self.held: dict[int, Task] = {}
         self.queued: deque[Task] = deque()
         self.acks: list[Task] = []
@@ -85,6 +86,9 @@ class Desk:
         self.pause, self.next_claim = POLL_MIN, 0.0
         self.stopping = self.interrupted = False
         self.settles = False  # handlers end their jobs in transactions of their own
+
+    def starts(self) -> None:
+        log.info("a worker of queue %s has started: %s, concurrency %d", self.queue, self.o.worker, self.o.concurrency)
 
     # What is done with the database: each the statements of one step, and what becomes of their rows
 
@@ -309,6 +313,28 @@ class Desk:
             del self.held[t.job.lease]
             self.busy -= 1
         return len(running)
+
+
+class Outage:
+    """What the calls of the database have come to: one line when the first fails, one when all work again."""
+
+    def __init__(self, queue: str):
+        self.queue, self.calls, self.since, self.lock = queue, set[str](), 0.0, threading.Lock()
+
+    def fails(self, call: str, e: BaseException) -> None:
+        with self.lock:
+            if not self.calls:
+                self.since = monotonic()
+                log.warning("the worker of queue %s cannot %s, and tries until it can: %s", self.queue, call, e)
+            self.calls.add(call)
+
+    def works(self, call: str) -> None:
+        if not self.calls:
+            return
+        with self.lock:
+            self.calls.discard(call)
+            if not self.calls:
+                log.warning("the worker of queue %s goes on, %.1f s later", self.queue, monotonic() - self.since)
 
 
 def reason_of(how: object) -> str:

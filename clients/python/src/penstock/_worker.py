@@ -73,6 +73,7 @@ class Worker:
         """Returns once everything is drained. Raises what another attempt cannot cure, or says how many ends of jobs could not be written."""
         writer_line, *others = self.lines = [Line(self.db, self.changes) for _ in range(3)]
         writer_line.call(self.desk.sql.check())  # and a database that cannot be reached is told at once
+        self.desk.starts()
         writer = threading.Thread(target=self._write, args=(writer_line,), daemon=True, name="penstock claim")
         loops = [
             threading.Thread(target=target, args=(line,), daemon=True, name=f"penstock{target.__name__}")
@@ -166,6 +167,7 @@ class Worker:
                 break
             try:
                 line.call(self.desk.step(what, n))
+                self.desk.outage.works("claim or end jobs")
                 failures = 0
                 with self.changes:
                     late = self.desk.stop() if self.desk.stopping else []
@@ -178,7 +180,7 @@ class Worker:
                     break
                 pause = growing(failures)
                 failures += 1
-                log.warning("cannot %s jobs; trying again in %.2f s: %s", what, pause, e)
+                self.desk.outage.fails("claim or end jobs", e)
                 (self.over if self.halt.is_set() else self.halt).wait(pause)
         line.close()
 
@@ -186,14 +188,16 @@ class Worker:
         wait, failures = self.o.lease / 3, 0
         while not self.over.wait(wait):
             if not self.desk.held:
+                self.desk.outage.works("extend leases")
                 continue
             try:
                 tasks = line.call(self.desk.extend())
             except Exception as e:
                 wait = min(growing(failures), self.o.lease / 10)
                 failures += 1
-                log.warning("cannot extend the leases of jobs; trying again in %.2f s: %s", wait, e)
+                self.desk.outage.fails("extend leases", e)
                 continue
+            self.desk.outage.works("extend leases")
             wait, failures = self.o.lease / 3, 0
             with self.changes:
                 self.changes.notify_all()
@@ -206,11 +210,12 @@ class Worker:
         while not self.halt.wait(wait):
             try:
                 line.call(self.desk.sql.maintain(self.desk.queue))
+                self.desk.outage.works("do the housekeeping")
                 wait, failures = MAINTAIN_EVERY, 0
             except Exception as e:
                 wait = max(growing(failures), MAINTAIN_EVERY)
                 failures += 1
-                log.warning("the queue's housekeeping failed; trying again in %.2f s: %s", wait, e)
+                self.desk.outage.fails("do the housekeeping", e)
         line.close()
 
     def _handle(self) -> None:

@@ -163,6 +163,7 @@ class Worker:
     async def _run(self) -> None:
         line = Line(self.db)
         await line.call(self.desk.sql.check())  # and a database that cannot be reached is told at once
+        self.desk.starts()
         writer = asyncio.ensure_future(self._write(line))
         others = [self._start(loop()) for loop in (self._extend, self._maintain, self._expire)]
         await self.halt.wait()
@@ -238,6 +239,7 @@ class Worker:
                 return
             try:
                 await line.call(self.desk.step(what, n))
+                self.desk.outage.works("claim or end jobs")
                 failures = 0
                 if self.desk.stopping:
                     await self._give_back(self.desk.stop())
@@ -249,7 +251,7 @@ class Worker:
                     return
                 pause = growing(failures)
                 failures += 1
-                log.warning("cannot %s jobs; trying again in %.2f s: %s", what, pause, e)
+                self.desk.outage.fails("claim or end jobs", e)
                 await self._until(self.over if self.halt.is_set() else self.halt, pause)
 
     async def _extend(self) -> None:
@@ -257,14 +259,16 @@ class Worker:
         try:
             while not await self._until(self.over, wait):
                 if not self.desk.held:
+                    self.desk.outage.works("extend leases")
                     continue
                 try:
                     tasks = await line.call(self.desk.extend())
                 except Exception as e:
                     wait = min(growing(failures), self.o.lease / 10)
                     failures += 1
-                    log.warning("cannot extend the leases of jobs; trying again in %.2f s: %s", wait, e)
+                    self.desk.outage.fails("extend leases", e)
                     continue
+                self.desk.outage.works("extend leases")
                 wait, failures = self.o.lease / 3, 0
                 self._abort(tasks, "lease_lost")
         finally:
@@ -276,11 +280,12 @@ class Worker:
             while not await self._until(self.halt, wait):
                 try:
                     await line.call(self.desk.sql.maintain(self.desk.queue))
+                    self.desk.outage.works("do the housekeeping")
                     wait, failures = MAINTAIN_EVERY, 0
                 except Exception as e:
                     wait = max(growing(failures), MAINTAIN_EVERY)
                     failures += 1
-                    log.warning("the queue's housekeeping failed; trying again in %.2f s: %s", wait, e)
+                    self.desk.outage.fails("do the housekeeping", e)
         finally:
             await line.close()
 

@@ -21,12 +21,12 @@ final class Outage {
     }
 
     synchronized void failed(String what, RuntimeException e) {
+        trouble = e;
         if (failing.isEmpty()) {
             since = System.nanoTime();
             Worker.LOG.log(Level.WARNING, "the worker of queue {0} {1}, and tries until it can: {2}", queue, what, e);
         }
         failing.add(what);
-        trouble = e;
     }
 
     synchronized void worked(String what) {

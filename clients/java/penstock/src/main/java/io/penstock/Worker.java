@@ -362,6 +362,7 @@ public final class Worker implements AutoCloseable {
         while (!awaitUninterrupted(over, wait)) {
             List<Task> tasks = locked(desk::kept);
             if (tasks.isEmpty()) {
+                outage.worked(EXTENDING);
                 continue;
             }
             long start = System.nanoTime();

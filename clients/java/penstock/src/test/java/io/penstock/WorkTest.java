@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.penstock.WorkOptions.End;
@@ -19,6 +20,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import javax.sql.DataSource;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -264,5 +266,58 @@ class WorkTest {
         assertTrue(e.getMessage().contains("1 handlers"), e.getMessage());
         goOn.countDown();
         assertEquals(1L, database.value("select running from penstock.queue_status('jobs')"));
+    }
+
+    @Test
+    void anOutageIsALineWhenItBeginsAndOneWhenItIsOver() throws Exception {
+        AtomicBoolean away = new AtomicBoolean();
+        AtomicInteger refused = new AtomicInteger();
+        Before gate = method -> {
+            if (away.get()) {
+                refused.incrementAndGet();
+                throw new SQLException("away", "08006");
+            }
+        };
+        DataSource failing = wrapped(DataSource.class, database.dataSource, gate, made -> wrapped(Connection.class, made, method -> {
+            if (!method.equals("close")) {
+                gate.call(method);
+            }
+        }, same -> same));
+        var lines = new LinkedBlockingQueue<String>();
+        java.util.logging.Logger logger = java.util.logging.Logger.getLogger("io.penstock");
+        var handler = new java.util.logging.Handler() {
+            @Override
+            public void publish(java.util.logging.LogRecord r) {
+                lines.add(r.getLevel() + " " + new java.util.logging.SimpleFormatter().formatMessage(r));
+            }
+
+            @Override
+            public void flush() {}
+
+            @Override
+            public void close() {}
+        };
+        logger.addHandler(handler);
+        try (Worker worker = Penstock.on(failing).worker("jobs", job -> null, options).start()) {
+            assertTrue(lines.take().contains("has started"));
+            for (int n = 0; n < 2; n++) {
+                away.set(true);
+                String begins = lines.take();
+                assertTrue(begins.startsWith("WARNING") && begins.contains("away"), begins);
+                assertNotNull(worker.trouble());
+                while (refused.get() < 8 * (n + 1)) {
+                    Thread.sleep(5);
+                }
+                away.set(false);
+                String ends = lines.take();
+                assertTrue(ends.startsWith("INFO") && ends.contains("goes on"), ends);
+                assertNull(worker.trouble());
+                enqueue("a");
+                ended(1);
+            }
+            assertTrue(lines.isEmpty());
+        } finally {
+            logger.removeHandler(handler);
+        }
     }
 }
