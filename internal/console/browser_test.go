@@ -91,7 +91,7 @@ func TestInABrowser(t *testing.T) {
 		look(name, path)
 	}
 	b.Open(d.url + "/")
-	b.Await("document.querySelector('#looked')?.innerText.startsWith('Looked at ')")
+	b.Await("document.querySelector('#looked')?.innerText.startsWith('as of ')")
 	if got := text("#dead-mails"); got != "30" {
 		t.Errorf("the overview says that %s jobs are dead", got)
 	}

@@ -86,7 +86,7 @@ const (
 // Options of New.
 type Options struct {
 	Store Store
-	// Findings are what penstock doctor says; they are asked for at most twice a minute.
+	// Findings are what penstock doctor says. While somebody looks they are half a minute old at most, unless they take longer.
 	Findings func(ctx context.Context) ([]doctor.Finding, error)
 	// BasePath is where this is behind a proxy, as in /penstock; empty for the root.
 	BasePath string
@@ -249,13 +249,23 @@ func (c *Console) lookForFindings() ([]doctor.Finding, error) {
 	return orEmpty(c.o.Findings(ctx))
 }
 
+// oftenEnough has findings be no older than half a minute when the next are there, for a page that asks every two seconds.
+func oftenEnough(took time.Duration) time.Duration {
+	return min(max(readEvery, seldomEvery-took-3*time.Second), seldomEvery/2) // the next look may take longer
+}
+
+// awaitFindings waits for those that are not there yet, or old, but not as long as a page may take.
+func (c *Console) awaitFindings(ctx context.Context) {
+	c.findings.await(ctx, seldomEvery, patience/2, c.lookForFindings, oftenEnough)
+}
+
 // readFindings waits for what the doctor says, lastFindings does not: a page would take too long.
 func (c *Console) readFindings(ctx context.Context) ([]doctor.Finding, error) {
-	return c.findings.get(ctx, c.lookForFindings, seldom)
+	return c.findings.get(ctx, c.lookForFindings, oftenEnough)
 }
 
 func (c *Console) lastFindings() ([]doctor.Finding, time.Time, error) {
-	return c.findings.last(c.lookForFindings, seldom)
+	return c.findings.last(c.lookForFindings, oftenEnough)
 }
 
 // did notes who did what: the audit.
@@ -263,6 +273,7 @@ func (c *Console) did(r *http.Request, what string, args ...any) {
 	user, _, _ := r.BasicAuth()
 	c.o.Logger.Info("console: "+what, append([]any{"role", cmp.Or(web.From(r), "local"), "user", user, "from", r.RemoteAddr}, args...)...)
 	c.status.forget()
+	c.findings.forget()
 	c.answers.forget()
 }
 

@@ -22,7 +22,12 @@ import (
 var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"count": count, "size": size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "until": func(t time.Time) string { return age(time.Until(t)) },
+	"count": count, "size": size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "ago": func(t time.Time) string {
+		if d := time.Since(t); d >= time.Second {
+			return age(d) + " ago"
+		}
+		return "now"
+	}, "until": func(t time.Time) string { return age(time.Until(t)) },
 	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": grouped, "keeps": func(s penstock.QueueSettings) bool { return s.KeepDone != nil && *s.KeepDone > 0 }, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
 	"limit": func(n *int) string {
 		if n == nil || *n == 0 {
@@ -54,7 +59,16 @@ type page struct {
 func (c *Console) pages() {
 	static, _ := fs.Sub(files, "static")
 	c.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
-	c.page("GET /{$}", "overview", true, c.overview)
+	overview := c.shows("overview", true, c.overview)
+	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		c.awaitFindings(r.Context())
+		overview(w, r)
+	})
+	c.mux.HandleFunc("POST /check", func(w http.ResponseWriter, r *http.Request) {
+		c.findings.again()
+		c.answers.forget()
+		http.Redirect(w, r, c.o.BasePath+"/", http.StatusSeeOther)
+	})
 	c.page("GET /outboxes/{outbox}", "outbox", true, c.outbox)
 	c.page("GET /queues/{queue}", "queue", true, c.queue)
 	c.page("GET "+ofQueue+"/done", "done", false, c.donePage)
@@ -73,7 +87,12 @@ func (c *Console) pages() {
 
 // page serves a template with what read returns, and a title.
 func (c *Console) page(pattern, name string, live bool, read func(ctx context.Context, r *call) (title string, data any, err error)) {
-	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	c.mux.HandleFunc(pattern, c.shows(name, live, read))
+}
+
+// shows is the handler of such a page.
+func (c *Console) shows(name string, live bool, read func(ctx context.Context, r *call) (title string, data any, err error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		found, err := c.shown(r, func(ctx context.Context, r *call) (a answer, err error) {
 			a.title, a.data, err = read(ctx, r)
 			return a, err
@@ -83,7 +102,7 @@ func (c *Console) page(pattern, name string, live bool, read func(ctx context.Co
 			return
 		}
 		c.show(w, r, http.StatusOK, name, page{Title: found.title, Live: live, Data: found.data, Did: r.URL.Query().Get("did")})
-	})
+	}
 }
 
 func (c *Console) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
@@ -115,9 +134,10 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 type overviewData struct {
 	*Status
 	Findings []doctor.Finding
-	Looked   time.Time // when they were found
-	Looking  bool      // there are no findings yet
-	Unknown  string    // why there are none
+	Looked   time.Time         // when they were found
+	Looking  bool              // there are no findings yet
+	Links    map[string]string // of what findings are about
+	Unknown  string            // why there are none
 	History  map[string][]float64
 }
 
@@ -126,7 +146,7 @@ func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d := overviewData{Status: s, History: c.history.all()}
+	d := overviewData{Status: s, History: c.history.all(), Links: s.links()}
 	findings, looked, err := c.lastFindings()
 	if d.Looked, d.Looking = looked, looked.IsZero(); err != nil {
 		d.Unknown = err.Error()
@@ -137,6 +157,24 @@ func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
 		}
 	}
 	return "Overview", d, nil
+}
+
+// links lead to what findings are about.
+func (s *Status) links() map[string]string {
+	links := map[string]string{}
+	for _, b := range s.Inboxes {
+		links[b.Consumer] = "/inboxes/" + url.PathEscape(b.Consumer)
+	}
+	for _, q := range s.Queues {
+		links[q.Queue] = jobsURL(q.Queue)
+	}
+	for _, o := range s.Outboxes {
+		links[o.Outbox] = outboxURL(o.Outbox)
+		for _, sub := range o.Subscriptions {
+			links[o.Outbox+"/"+sub.Subscription] = outboxURL(o.Outbox)
+		}
+	}
+	return links
 }
 
 type outboxData struct {

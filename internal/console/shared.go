@@ -85,6 +85,35 @@ func (s *shared[T]) begin(read func() (T, error), pause func(took time.Duration)
 	}()
 }
 
+// await waits until it is not older than age, for as long as wait at most.
+func (s *shared[T]) await(ctx context.Context, age, wait time.Duration, read func() (T, error), pause func(took time.Duration) time.Duration) {
+	s.mu.Lock()
+	now := time.Now()
+	if !now.Before(s.next) {
+		s.begin(read, pause)
+	}
+	reading, young := s.reading, !s.at.IsZero() && now.Sub(s.at) < age && !s.next.IsZero()
+	s.mu.Unlock()
+	if reading == nil || young {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	select {
+	case <-reading:
+	case <-ctx.Done():
+	}
+}
+
+// again has it read anew by who asks next, unless it is being read or has just been.
+func (s *shared[T]) again() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading == nil && time.Since(s.at) > readEvery {
+		s.next = time.Time{}
+	}
+}
+
 // last is what was read last, and when, zero if it never was. It has it read anew when it is time, and waits for nothing.
 func (s *shared[T]) last(read func() (T, error), pause func(took time.Duration) time.Duration) (have T, at time.Time, err error) {
 	s.mu.Lock()
