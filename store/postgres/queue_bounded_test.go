@@ -130,3 +130,36 @@ func TestMaintenanceIsRecentFromItsEnd(t *testing.T) {
 	}
 	f.wantClaim(9, 1)
 }
+
+// Of tens of thousands of groups with skip maps the ring of these takes a piece at a time, and does not turn again and again.
+func TestSkipMapsOfManyGroupsTurnInPieces(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	const lanes = 25000
+	fill := `insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+		select q.id, $2, 0, pg_current_xact_id(), -1, 0, 'group ' || i, '{0}', '{9223372036854775806}', '{}', '{0}' from penstock._queue q, generate_series(1, $1::int) i where q.name = 'q'`
+	f.Exec(fill, lanes, 1)
+	f.Exec(fill, lanes, 2)
+	f.Exec("insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots) select 0, 0, 0, '0', 0, 0, 'of a queue that is gone', '{0}', '{1}', '{}', '{}'")
+	slot := func() int64 { return f.Number("select pg_sequence_last_value('penstock._skip_map_slot')") }
+	maintain := func() {
+		f.Helper()
+		f.Exec(`select setval('penstock."_q.maintained"', 0)`)
+		if n := f.reads("select penstock.maintain_queue('q')"); n > 10000 {
+			t.Fatalf("maintenance reads %d entries", n)
+		}
+	}
+	for calls := 0; slot() == 0; calls++ {
+		if calls > lanes/1000+5 {
+			t.Fatalf("it has not turned after %d calls", calls)
+		}
+		maintain()
+	}
+	f.wantText(fmt.Sprint(lanes), "select count(*)::text from penstock._skip_map_1 where base = 2")
+	f.wantText("0", "select count(*)::text from penstock._skip_map_1 where queue = 0")
+	maintain() // the other segment is truncated
+	for range 5 {
+		maintain()
+		f.wantText("0", "select pg_relation_size('penstock._skip_map_0')::text")
+	}
+}

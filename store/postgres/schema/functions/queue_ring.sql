@@ -325,9 +325,9 @@ begin
 end $$;
 
 -- _reclaim_skip_maps turns the ring of skip maps once the current segment is large: it copies the
--- newest of each group and priority to the other one, points there with the next call, and truncates
+-- newest of each group and priority to the other one, a thousand with each call, points there with the one after, and truncates
 -- the old one as soon as its lock is free. A skip map that is lost meanwhile costs a scan and nothing
--- else: an older one stays valid for ever.
+-- else: an older one stays valid for ever. Where the newest ones alone are as large it does so once a minute.
 create or replace function _reclaim_skip_maps() returns void
 language plpgsql volatile security definer set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -336,7 +336,7 @@ declare
     current constant int := pg_sequence_last_value('_skip_map_slot');
     here    constant text := _q('_skip_map_' || current);
     there   constant text := _q('_skip_map_' || (1 - current));
-    copied  boolean;
+    last    _skip_map;
     many    int;
 begin
     if not pg_try_advisory_xact_lock('_skip_map'::regclass::oid::int, 0) then
@@ -347,26 +347,31 @@ begin
         if _not_yet(p.again) then
             return;
         elsif _truncate(there, 'false') then
-            update _pair x set retired = null, again = null where x.name = p.name;
+            update _pair x set retired = null, again = case when pg_relation_size(here) >= 4194304 then clock_timestamp() + interval '1 min' end where x.name = p.name;
         else
             update _pair x set again = _lock_again(p.retired) where x.name = p.name;
         end if;
         return;
     end if;
-    execute format('select exists (select from %s)', there) into copied;
-    if not copied then
-        if pg_relation_size(here) < 4194304 then
-            return;
-        end if;
-        execute format($sql$
-            insert into %2$s (queue, n, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots, slot)
-            select l.queue, l.n, l.base, l.seen, l.xid, l.turn, l.priority, l.group_key, l.lo, l.hi, l.pending, l.slots, %3$s
-              from (select distinct queue, group_key, priority from %1$s) d
-             cross join lateral (select * from %1$s m where m.queue = d.queue and m.group_key = d.group_key and m.priority = d.priority order by m.n desc limit 1) l
-             where exists (select from _queue q where q.id = d.queue)$sql$, here, there, 1 - current);
-        get diagnostics many = row_count;
+    execute format('select * from %s m order by m.queue desc, m.group_key desc, m.priority desc limit 1', there) into last;
+    if last.n is null and (pg_relation_size(here) < 4194304 or _not_yet(p.again)) then
+        return;
     end if;
-    if copied or many = 0 then
+    execute format($sql$
+        with recursive lane(queue, group_key, priority) as (
+            select $1, $2 collate "C", $3
+            union all
+            select n.* from lane l cross join lateral (
+                select m.queue, m.group_key, m.priority from %1$s m
+                 where (m.queue, m.group_key, m.priority) > (l.queue, l.group_key, l.priority) and exists (select from _queue q where q.id = m.queue)
+                 order by m.queue, m.group_key, m.priority limit 1) n)
+        insert into %2$s (queue, n, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots, slot)
+        select l.queue, l.n, l.base, l.seen, l.xid, l.turn, l.priority, l.group_key, l.lo, l.hi, l.pending, l.slots, %3$s
+          from (select * from lane offset 1 limit 1000) d
+         cross join lateral (select * from %1$s m where m.queue = d.queue and m.group_key = d.group_key and m.priority = d.priority order by m.n desc limit 1) l$sql$,
+        here, there, 1 - current) using coalesce(last.queue, -1), coalesce(last.group_key, ''), coalesce(last.priority, '0');
+    get diagnostics many = row_count;
+    if many < 1000 and (last.n is not null or many = 0) then
         perform setval('_skip_map_slot', 1 - current);
         update _pair x set retired = clock_timestamp() where x.name = p.name;
     end if;
