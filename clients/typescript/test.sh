@@ -14,5 +14,7 @@ fast=
 [[ node_modules/.package-lock.json -nt package-lock.json ]] || npm ci --silent
 node build.mjs
 npx tsc -p tsconfig.test.json
+node test/readme.mjs > test/readme.generated.ts
+npx tsc --strict --noEmit --skipLibCheck --target es2023 --lib es2023,es2024.string --module nodenext --types node test/readme.generated.ts
 npx vitest run "$@"
 [[ -n $fast || -n $* ]] || for more in test/*/test.sh; do "$more"; done

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,21 @@ def test_python(url: str, db: psycopg.Connection) -> None:
         job = penstock.Job(row[0], row[1], row[2], row[3], row[4], row[5], {}, b'{"to": "ann"}', 1, row[5])
         names["send"](job)
         names["book"](db, job)
+
+
+def test_types(tmp_path: Path) -> None:
+    """All of it passes mypy --strict, beside Django's and FastAPI's, which are not installed with their types."""
+    code = "".join(code for language, code in BLOCKS if language == "python" and not code.startswith(("# settings.py", "# views.py", "# FastAPI")))
+    names = 'url = ""\n\n\ndef night() -> bool:\n    return False\n\n\ntoo_many_mails = night\n\n\n'
+    (tmp_path / "readme.py").write_text(names + code)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent", "readme.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
 
 
 @pytest.mark.skipif(not list(HERE.glob("dist/*.whl")), reason="there is no wheel: test.sh builds one")

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 MAX_PAYLOAD = 64 << 20
 MAX_HEADERS = 64 << 10
@@ -102,7 +103,7 @@ class Job:
     def text(self) -> str:
         return self.payload.decode()
 
-    def json(self) -> object:
+    def json(self) -> Any:
         return json.loads(self.payload)
 
     def raise_if_aborted(self) -> None:
