@@ -26,7 +26,7 @@ func TestAdoptGrants(t *testing.T) {
 	table := quote(shop) + "." + quote("let`ters; --")
 	exec(t, root, "create database "+quote(shop))
 	t.Cleanup(func() { _, _ = root.Exec("drop database " + quote(shop)) })
-	exec(t, root, "create table "+table+" (`i\"d` varchar(40) collate utf8mb4_swedish_ci primary key, `or``der` datetime(6) not null default utc_timestamp(6), `select` varchar(40), body text, `done at` datetime(6), error varchar(10), key (`or``der`), key (`done at`, `or``der`))")
+	exec(t, root, "create table "+table+" (`i\"d` varchar(40) collate utf8mb4_swedish_ci primary key, `or``der` datetime(6) not null default (utc_timestamp(6)), `select` varchar(40), body text, `done at` datetime(6), error varchar(10), key (`or``der`), key (`done at`, `or``der`))")
 	open := func(delivered adopted.Delivered, part string, grants string) (*mysql.Adopted, error) {
 		user := schema[len(schema)-16:] + part
 		exec(t, root, "create user '"+user+"'@'%' identified by 'secret'", "grant select, insert, update, delete on "+schema+".* to '"+user+"'@'%'")

@@ -108,7 +108,7 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 // What a transaction sees may be older than what it has waited for, unless it is READ COMMITTED: then InOrder refuses it.
 func TestInboxRefusesAnOldSnapshot(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"InnoDB", "RocksDB"} {
+	for _, engine := range engines(t) {
 		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
 			url := testserver.MariaDBDatabase(t)
 			schema, _ := databaseOf(t, url)

@@ -12,7 +12,7 @@ import (
 // What a plain INSERT has as headers is refused, or it is read: none keeps others from being read.
 func TestPlainInserts(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"InnoDB", "RocksDB"} {
+	for _, engine := range engines(t) {
 		url := testserver.MariaDBDatabase(t)
 		schema, _ := databaseOf(t, url)
 		s := openStore(t, url, mysql.Options{Schema: schema, Engine: engine})
@@ -29,8 +29,8 @@ func TestPlainInserts(t *testing.T) {
 				}
 			}
 			must(t, insert(`{"text": "a", "number": 1}`))
-			_, err := app.Exec("set statement check_constraint_checks = 0 for insert into " + table + " (payload, headers) values ('', '[1]')") // as a table of an earlier version takes it
-			must(t, err)
+			dropCheck(t, app, table, "headers_") // as a table of an earlier version takes it
+			must(t, insert("[1]"))
 		}
 		b := fetch(t, src, 10)
 		jobs, err := s.Queue("jobs").Claim(t.Context(), penstock.Claim{Jobs: 10, Lease: time.Hour})

@@ -16,7 +16,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 4
+const version = 5
 
 // collided are what statements say that make the same thing at the same time: 1213 and 1205 while another one has it
 // locked, 1050 where it has won.
@@ -40,6 +40,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	if err := s.alter(ctx); err != nil {
+		return err
+	}
+	if err := s.alterChecks(ctx); err != nil {
 		return err
 	}
 	for _, statement := range strings.Split(s.sql(uncommented("schema.sql"), "", words{"version": version, "engine": engine}), ";\n\n") {
@@ -80,9 +83,38 @@ func (s *Store) alter(ctx context.Context) error {
 	}, func(err error) bool { return slices.Contains(altered, number(err)) }))
 }
 
+// alterChecks gives the tables of outboxes and queues a check of headers that holds in MySQL, too: the one before version 5 refused all there. In MariaDB both say the same,
+// and whoever changes one copies the table.
+func (s *Store) alterChecks(ctx context.Context) error {
+	rows, err := s.ddl.QueryContext(ctx, `select t.table_name, t.constraint_name from information_schema.table_constraints t join information_schema.check_constraints c
+		on c.constraint_schema = t.constraint_schema and c.constraint_name = t.constraint_name
+		where t.constraint_schema = ? and t.constraint_type = 'CHECK' and c.check_clause like '%json_valid(`+"`headers`"+`)%' and version() not like '%MariaDB%'`, s.opts.Schema)
+	if err != nil {
+		return s.explain(err)
+	}
+	defer rows.Close()
+	var statements []string
+	for rows.Next() {
+		var table, check string
+		if err := rows.Scan(&table, &check); err != nil {
+			return err
+		}
+		statements = append(statements, s.sql("alter table {schema}."+quoted(table)+" drop check "+quoted(check)+", add constraint headers_{unique} {valid_headers}", "", words{"unique": unique(table)}))
+	}
+	if err := rows.Err(); err != nil {
+		return s.explain(err)
+	}
+	for _, statement := range statements {
+		if err := s.define(ctx, statement); err != nil && !slices.Contains(altered, number(err)) {
+			return err
+		}
+	}
+	return nil
+}
+
 // altered are what statements say that change a table which another one has changed meanwhile: the column is there, or is not there any more, or
-// the key is not.
-var altered = append([]uint16{1054, 1060, 1091}, collided...)
+// the key or the check is not.
+var altered = append([]uint16{1054, 1060, 1091, 3821}, collided...)
 
 // define runs a statement that defines something, until nobody else is doing the same.
 func (s *Store) define(ctx context.Context, statement string) error {

@@ -17,7 +17,7 @@ import (
 // is held still.
 func TestOlderTables(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"InnoDB", "RocksDB"} {
+	for _, engine := range engines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			url := testserver.MariaDBDatabase(t)
@@ -33,6 +33,8 @@ func TestOlderTables(t *testing.T) {
 				"create table leases (lease bigint not null primary key, queue_id bigint not null, seq bigint not null, group_key varbinary(256) not null, `key` varbinary(1024) not null, attempt int not null, "+
 					"until datetime(6) not null, worker varbinary(256) not null, unique key leases_job (queue_id, seq), key leases_until (queue_id, until), key leases_key (queue_id, `key`, seq)) engine = "+engine,
 				"insert into leases select 77, q.id, j.seq, '', '', 1, utc_timestamp(6) + interval 1 hour, 'w' from queues q, queue_jobs j where j.seq = (select min(seq) from queue_jobs)")
+			dropCheck(t, app, "queue_jobs", "headers_")
+			exec(t, app, "alter table queue_jobs add constraint queue_jobs_chk_1 check (json_valid(headers) and json_type(headers) = 'OBJECT')")
 			var all sync.WaitGroup
 			for range 10 {
 				s := openStore(t, url, opts)
@@ -70,6 +72,9 @@ func TestOlderTables(t *testing.T) {
 				var more []penstock.Job
 				more, err = q.Claim(t.Context(), penstock.Claim{Jobs: 5, Lease: time.Hour})
 				jobs = append(jobs, more...)
+			}
+			if _, err := q.Enqueue(t.Context(), penstock.NewJob{Headers: map[string]string{"a": "b"}}); err != nil {
+				t.Error(err)
 			}
 			if err != nil || len(jobs) != 2 || jobs[1].Attempt != 2 {
 				t.Errorf("claimed %+v, %v, want the job whose lease has ended", jobs, err)

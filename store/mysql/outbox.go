@@ -34,7 +34,7 @@ func (s onTables) MakeMessages(ctx context.Context, outbox string) error {
 	if err != nil {
 		return err
 	}
-	return s.define(ctx, s.sql("create_outbox", outbox, words{"buckets": s.opts.Buckets, "engine": engine}))
+	return s.define(ctx, s.sql("create_outbox", outbox, words{"buckets": s.opts.Buckets, "engine": engine, "unique": unique(tableName("outbox", outbox))}))
 }
 
 // DropMessages implements tables.OutboxDB.

@@ -35,6 +35,31 @@ func suite(t *testing.T, engine string, only storetest.Cases) {
 	})
 }
 
+// engines are those of the server that all tests share. MySQL has no MyRocks.
+func engines(t testing.TB) []string {
+	if ofMySQL(t) {
+		return []string{"InnoDB"}
+	}
+	return []string{"InnoDB", "RocksDB"}
+}
+
+func ofMySQL(t testing.TB) (is bool) {
+	if err := application(t, testserver.MariaDBURL(t)).QueryRow("select version() not like '%MariaDB%'").Scan(&is); err != nil {
+		t.Fatal(err)
+	}
+	return is
+}
+
+// dropCheck drops a check of a table by how its name begins.
+func dropCheck(t testing.TB, db *sql.DB, table, name string) {
+	if err := db.QueryRow("select constraint_name from information_schema.table_constraints where table_schema = database() and table_name = ? and constraint_name like concat(?, '%')", table, name).Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("alter table " + table + " drop constraint " + name); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // databaseOf is the database that a test has for itself.
 func databaseOf(t testing.TB, of string) (schema, host string) {
 	u, err := url.Parse(of)

@@ -15,7 +15,7 @@ import (
 // a batch says beside them, and what is parked of a key does, too.
 func TestNumbersThatFall(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"InnoDB", "RocksDB"} {
+	for _, engine := range engines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			url := testserver.MariaDBDatabase(t)

@@ -44,7 +44,7 @@ func (s onTables) MakeJobs(ctx context.Context, q *queueRow) error {
 		return err
 	}
 	text, _ := s.rendered("create_queue", q.Args(nil))
-	return s.define(ctx, s.sql(text, "", words{"engine": engine}))
+	return s.define(ctx, s.sql(text, "", words{"engine": engine, "unique": unique(tableName("queue", q.Name))}))
 }
 
 // DropJobs implements tables.QueueDB.

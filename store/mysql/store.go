@@ -4,8 +4,10 @@ package mysql
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -146,7 +148,7 @@ func (s *Store) sql(statement, outbox string, with words) string {
 	if text, ok := statements[statement]; ok {
 		statement = text
 	}
-	pairs := []string{"{may_settle}", statements["may_settle"], "{blocked}", "(" + statements["blocked"] + ")"}
+	pairs := []string{"{may_settle}", statements["may_settle"], "{valid_headers}", statements["valid_headers"], "{blocked}", "(" + statements["blocked"] + ")"}
 	for name, value := range with {
 		pairs = append(pairs, "{"+name+"}", fmt.Sprint(value))
 	}
@@ -176,6 +178,12 @@ func tableName(kind, name string) string {
 		}
 	}
 	return string(b)
+}
+
+// unique is what a table's checks have in their names: MySQL wants these to differ within a database, whatever their case, and not to be long.
+func unique(table string) string {
+	sum := sha256.Sum256([]byte(table))
+	return hex.EncodeToString(sum[:8])
 }
 
 func quoted(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }

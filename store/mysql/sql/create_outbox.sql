@@ -5,9 +5,10 @@ create table if not exists {table} (
   id varbinary(256),
   `key` varbinary(1024),
   topic varbinary(1024) not null default '',
-  headers mediumblob check (json_valid(headers) and json_type(headers) = 'OBJECT'),
+  headers mediumblob,
   payload longblob not null,
   ts datetime(6) not null default ({now}),
   bucket smallint not null default (case when `key` is null or `key` = '' then floor(rand() * {buckets}) else crc32(`key`) % {buckets} end),
-  key bucket (bucket, ts, seq)
+  key bucket (bucket, ts, seq),
+  constraint headers_{unique} {valid_headers}
 ) {engine}
