@@ -115,7 +115,6 @@ func settingsStay(e *env) {
 
 // No call that begins after a pause was set is given a job, however many claim at the time.
 func pauseHolds(e *env) {
-	e.enqueue(jobs("a", 2000)...)
 	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
 	const workers = 4
 	var paused atomic.Bool
@@ -143,9 +142,11 @@ func pauseHolds(e *env) {
 	}
 	for range 5 {
 		before := claimed.Load()
+		e.enqueue(jobs("a", 100)...)
 		e.eventually("jobs are claimed", func() bool { return claimed.Load() > before })
 		e.pause(true)
 		paused.Store(true)
+		e.enqueue(jobs("paused", 20)...)
 		var upto [workers]int64
 		for i := range workers {
 			upto[i] = calls[i].Load() + 5
