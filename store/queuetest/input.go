@@ -123,7 +123,7 @@ func queueNames(e *env) {
 		e.badField(fmt.Sprintf("CreateQueue %q", name), e.Store.CreateQueue(e.ctx, name, penstock.FIFO), "queue")
 	}
 	e.badField("CreateQueue in no order", e.Store.CreateQueue(e.ctx, "good", "sideways"), "order")
-	for _, name := range []string{`a "quoted" name; drop table x --`, "Grüße", "select", "a.b", "UPPER", "q", strings.Repeat("q", penstock.MaxNameBytes)} {
+	for _, name := range []string{`a "quoted" name; drop table x --`, "Grüße", "select", "a.b", "UPPER", "q", "two\nlines\r'", `$fn$ %s {id} \\`, strings.Repeat("q", penstock.MaxNameBytes)} {
 		e.must(e.Store.CreateQueue(e.ctx, name, ""), "CreateQueue "+name)
 		if s := e.statusOf(name); s.Order != penstock.FIFO {
 			e.Errorf("a queue made without an order is %q, want %q", s.Order, penstock.FIFO)

@@ -82,9 +82,7 @@ begin
         select coalesce(string_agg(format(E'\n    when %L then %s;', x.consumer,
                                           replace(public_functions[i + 1], '{' || word || '}', _inbox_name(x.id, word))), '' order by x.id), '')
           into branches from _inbox x;
-        execute format($ddl$
-create or replace function %s
-language plpgsql volatile as $fn$
+        execute format('create or replace function %s language plpgsql volatile as %L', public_functions[i], format($body$
 begin
     case consumer
     when null then null;%s
@@ -92,7 +90,7 @@ begin
         raise exception 'there is no inbox of %%', coalesce(quote_literal(consumer), 'null')
         using errcode = '42P01', hint = %L || coalesce(quote_literal(consumer), 'NAME') || ')';
     end case;
-end $fn$ $ddl$, public_functions[i], branches, format('its owner creates it with: select %I.create_inbox(', current_schema()));
+end $body$, branches, format('its owner creates it with: select %I.create_inbox(', current_schema())));
         names := names || split_part(public_functions[i], '(', 1);
     end loop;
     perform _keep_hashes(array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and p.proname = any (names)));

@@ -58,6 +58,9 @@ declare
     word     text;
     what     text;
 begin
+    if queue ~ '[\n\r]' then -- it would end a comment that it is put into
+        body := regexp_replace(body, '--[^\n]*', '', 'g');
+    end if;
     parts := string_to_array(body, '{if ');
     body := parts[1];
     foreach part in array parts[2:] loop
