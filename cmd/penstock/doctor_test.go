@@ -81,6 +81,16 @@ func (p *patient) healthy(checks ...string) {
 	}
 }
 
+// pasted runs the command that a next step of --json ends with, which means the same database, and more.
+func (p *patient) pasted(next string, more ...string) {
+	p.t.Helper()
+	_, command, there := strings.Cut(next, ": penstock ")
+	if !there {
+		p.t.Fatalf("there is no command in %q", next)
+	}
+	must(p.t, append(append(strings.Fields(strings.ReplaceAll(command, "'", "")), "--database-url", p.url), more...)...)
+}
+
 func told(all []doctor.Finding) string {
 	var out strings.Builder
 	for _, f := range all {
@@ -150,7 +160,8 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			if err := p.store.Publish(t.Context(), "left", numbered(1)...); err != nil {
 				t.Fatal(err)
 			}
-			p.finds(doctor.CheckSubscription, doctor.Critical, "left/billing", "no relay holds it, and 1 message waits")
+			f := p.finds(doctor.CheckSubscription, doctor.Critical, "left/billing", "no relay holds it, and 1 message waits")
+			p.pasted(f.Next, "--yes") // the drop
 			p.relayed("left")
 			p.healthy(doctor.CheckSubscription)
 		})
@@ -177,8 +188,8 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 				}
 				return penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "it is not JSON"}}}
 			})
-			p.finds(doctor.CheckParked, doctor.Warning, "poisoned/billing", "ann, attempt 1: it is not JSON")
-			p.finds(doctor.CheckDead, doctor.Warning, "poisoned/billing", "1 dead letter waits")
+			p.pasted(p.finds(doctor.CheckParked, doctor.Warning, "poisoned/billing", "ann, attempt 1: it is not JSON").Next)
+			p.pasted(p.finds(doctor.CheckDead, doctor.Warning, "poisoned/billing", "1 dead letter waits").Next)
 			p.must("outbox", "drop", "poisoned", "--yes")
 			p.healthy(doctor.CheckParked, doctor.CheckDead)
 		})

@@ -16,7 +16,7 @@ type AddressError struct {
 
 func (e *AddressError) Error() string { return fmt.Sprintf("%s is %s", e.Addr, e.Kind) }
 
-const allowHint = "if the endpoint is meant to be there, set allow_private: true, or list its range in allow_addresses"
+const allowHint = "if the endpoint is meant to be there, set allow_private: true, or list its range in allow_addresses; of a sink given as a URL, append #allow_private=true"
 
 // permitted is what may be connected to besides the public internet.
 type permitted struct {

@@ -306,7 +306,7 @@ func (e *examination) segments(ctx context.Context) {
 		if len(of) >= of[0].Of-1 {
 			f.Severity, f.Why = doctor.Critical, "no other segment is free: the current one grows until the disk is full"
 		}
-		f.Next = "run the relay of the subscription (penstock relay), or drop it if nobody needs it (penstock subscription drop); end a session with pg_terminate_backend"
+		f.Next = "run the relay of the subscription, or drop the subscription if nobody needs it; end a session with pg_terminate_backend"
 		f.Measured = []doctor.Figure{{Name: "segments held", Value: float64(n)}, {Name: "segments", Value: float64(of[0].Of)}, {Name: "held", Value: float64(bytes), Unit: "bytes"}}
 		e.Findings = append(e.Findings, f)
 	}

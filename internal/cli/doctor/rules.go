@@ -98,7 +98,7 @@ func (r *rules) subscription(of, argument string, s, before *penstock.Subscripti
 			f.Found += fmt.Sprintf("; the lease of %s ended %s ago", s.Holder, cli.Since(s.LeaseUntil, r.now.at))
 		}
 		f.Why = "nothing of it is delivered, and what it has not settled keeps its space"
-		f.Next = "start its relay (penstock relay), or drop it if nobody needs it (penstock subscription drop)"
+		f.Next = "start its relay, or drop it if nobody needs it: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
 		r.add(f)
 	case held && !s.SinkDown.IsZero():
 		f.Check = doctor.CheckRelay
