@@ -178,3 +178,32 @@ func TestRetainedBytes(t *testing.T) {
 		}
 	}
 }
+
+// What is made between the moment when Maintain looks what may go and the one when it deletes it loses nothing. Here a
+// trigger makes it, in the first of several chunks.
+func TestReclaimLooksAgain(t *testing.T) {
+	const total, kept = 1000, 300
+	for name, made := range map[string]string{
+		"a subscription": `insert into penstock_subscriptions (outbox_id, name, position) select id, 'audit', 700 from penstock_outboxes`,
+		"a replay":       `insert into penstock_replays (subscription_id, position, last, created_from, created_to) select id, 700, 1000, 0, 0 from penstock_subscriptions`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, s, app := newFile(t, sqlite.Options{})
+			src := subscribe(t, s, "billing")
+			if err := s.Publish(t.Context(), "orders", numbered(total)...); err != nil {
+				t.Fatal(err)
+			}
+			_, batches := fetchAll(t, src)
+			if err := src.Settle(t.Context(), batches...); err != nil {
+				t.Fatal(err)
+			}
+			mustExec(t, app, `create trigger meanwhile after delete on penstock_outbox_orders when old.seq = 1 begin `+made+`; end`)
+			if err := s.Maintain(t.Context(), "orders"); err != nil {
+				t.Fatal(err)
+			}
+			if n := scan[int](t, app, `select count(*) from penstock_outbox_orders`); n != kept {
+				t.Errorf("%d messages are left, want %d", n, kept)
+			}
+		})
+	}
+}

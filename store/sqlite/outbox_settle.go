@@ -314,12 +314,9 @@ func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []penstock.Settl
 		}
 	}
 	s.last = next
-	done, err := tx.ExecContext(ctx, settleSQL, position, ranges(next.ahead), next.settles, count,
-		decayed(now.rate, now.rateAt, at)+float64(count)/window.Seconds(), at.UnixMicro(), s.subID, s.epoch)
-	if err != nil {
-		return err
-	}
-	return s.mine(ctx, tx, done)
+	_, err = tx.ExecContext(ctx, settleSQL, position, ranges(next.ahead), next.settles, count,
+		decayed(now.rate, now.rateAt, at)+float64(count)/window.Seconds(), at.UnixMicro(), s.subID)
+	return err
 }
 
 // settleReplays moves on the replays that parts are of.
