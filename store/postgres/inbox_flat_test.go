@@ -10,7 +10,7 @@ import (
 func (f *inboxFixture) pages(call string, n int) (most int) {
 	f.Helper()
 	// Neither maintenance nor, which is once a second, the step that moves the bound of what is due: it goes over what was held for long.
-	const notDue = `select setval('penstock."__inbox.1.next"', ms + 3600000), setval('penstock."__inbox.1.low"', ms + 3600000) from (select (extract(epoch from clock_timestamp()) * 1000)::bigint) x(ms)`
+	const notDue = `select setval('penstock."__inbox.1.next"', ms + 5000), setval('penstock."__inbox.1.low"', ms + 4000) from (select (extract(epoch from clock_timestamp()) * 1000)::bigint) x(ms)`
 	for i := range 15 {
 		most = max(most, f.pagesOn(f.Conn, notDue, "select "+strings.ReplaceAll(call, "%d", strconv.Itoa(n+i))))
 	}
