@@ -1,13 +1,13 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -24,7 +24,6 @@ type QueueTx interface {
 type Queue struct {
 	store *Store
 	name  string
-	plain atomic.Bool // the server knows no INSERT … RETURNING: it is MySQL
 }
 
 // NewQueue names a queue in a database ("" for penstock); it does not look whether there is one.
@@ -37,9 +36,6 @@ func NewQueue(schema, name string) *Queue {
 
 // perInsert is how many jobs one INSERT has at most, of up to a MiB.
 const perInsert = 1000
-
-// syntax is the number of MySQL's error for what it does not know.
-const syntax = 1064
 
 // Enqueue writes jobs within tx, and says what became of each, in the order given: they run if tx commits, and never if it rolls
 // back. One statement for each 1,000 or MiB, and four more if any has a DedupKey. Errors: *penstock.FieldError for a job that cannot
@@ -116,24 +112,38 @@ func (q *Queue) insert(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, 
 	}
 	const one = "(?, ?, ?, ?, ?, ?)"
 	text := "insert into " + queueTable(q.store.opts.Schema, q.name) + " (group_key, priority, not_before, `key`, headers, payload) values " + strings.Repeat(one+", ", len(some)-1) + one
-	if !q.plain.Load() {
-		ids, err = numbers(ctx, tx, text+" returning seq", args...)
-		if number(err) != syntax {
-			return ids, err
-		}
-		q.plain.Store(true)
+	const few = "select last_insert_id(), @@auto_increment_increment"
+	text += " /*M!100500 returning seq */"
+	if own, is := tx.(*beginning); is && own.short(text, args) {
+		text += ";\n" + few
 	}
-	if _, err := tx.ExecContext(ctx, text, args...); err != nil {
-		return nil, err
+	if ids, err = drawn(ctx, tx, len(some), text, args...); err != nil || len(ids) > 0 {
+		return ids, err
 	}
-	first, err := numbers(ctx, tx, "select last_insert_id() union all select @@auto_increment_increment")
+	return drawn(ctx, tx, len(some), few)
+}
+
+// drawn are the numbers of jobs: MariaDB returns each, MySQL says the first and what it counts by, if it is asked.
+func drawn(ctx context.Context, tx QueueTx, n int, query string, args ...any) (ids []int64, err error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	for i := range some {
-		ids = append(ids, first[0]+int64(i)*first[1])
+	defer rows.Close()
+	columns, err := rows.Columns()
+	for err == nil && rows.Next() {
+		var id, by int64
+		if len(columns) == 1 {
+			err = rows.Scan(&id)
+			ids = append(ids, id)
+			continue
+		}
+		err = rows.Scan(&id, &by)
+		for i := range int64(n) {
+			ids = append(ids, id+i*by)
+		}
 	}
-	return ids, nil
+	return ids, cmp.Or(err, rows.Err())
 }
 
 func numbers(ctx context.Context, tx QueueTx, query string, args ...any) (all []int64, err error) {
@@ -271,16 +281,23 @@ func (t *beginning) with(ctx context.Context, query string, args []any) (string,
 	if t.first == nil {
 		return query, args, nil
 	}
-	var all, one batch
+	var all batch
 	all.add("begin")
 	all.add(t.first.text.String(), t.first.args...)
 	t.first = nil
-	if one.add(query, args...); one.size >= packet {
+	if !t.short(query, args) {
 		_, err := t.Conn.ExecContext(ctx, all.text.String(), all.args...)
 		return query, args, err
 	}
 	all.add(query, args...)
 	return all.text.String(), all.args, nil
+}
+
+// short says whether a statement may go with others.
+func (t *beginning) short(query string, args []any) bool {
+	var one batch
+	one.add(query, args...)
+	return one.size < packet
 }
 
 func (t *beginning) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
