@@ -196,13 +196,16 @@ const (
 	unknownEngine  = 1286
 )
 
+const grantMore = "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock; on an adopted table select, and update or delete"
+
 // hints by number, for what means the same whoever asks.
 var hints = map[uint16]string{
 	1040:           "raise max_connections or close other connections",
 	1044:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
 	1045:           "check user and password",
 	noSuchDatabase: "run: penstock migrate, or correct the URL",
-	1142:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock; on an adopted table select, and update or delete",
+	1142:           grantMore,
+	1143:           grantMore, // on a column
 	1114:           "the server's disk is full: free space and go on; nothing is lost",
 	tooLarge:       "raise max_allowed_packet on the server, or publish smaller messages",
 	1286:           "the server has no such storage engine: name another, or install its plugin",
