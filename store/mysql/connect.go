@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -38,7 +39,7 @@ func connectorOf(text string) (*connector, error) {
 	}
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
-	c.DBName = strings.TrimPrefix(u.Path, "/")
+	c.DBName = cmp.Or(strings.TrimPrefix(u.Path, "/"), "information_schema") // MySQL wants a session to have one where a join changes rows, whatever their names say
 	c.Timeout, c.Loc, c.ParseTime, c.Logger = 10*time.Second, time.UTC, true, &mysql.NopLogger{}
 	c.MultiStatements, c.InterpolateParams, c.MaxAllowedPacket = true, true, 0
 	c.ClientFoundRows = true                                                                                                                                   // a row that is changed to what it was counts
