@@ -66,8 +66,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What a process has locked that is paused or cut off in the middle of a transaction is free again before its leases end. MySQL knows no such setting.
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, "set session transaction isolation level read committed; set session autocommit = 1 /*M!100300 , session idle_transaction_timeout = 10 */", nil); err != nil {
+	// What a process has locked that is paused or cut off in the middle of a transaction is free again before its leases end. MySQL has one setting for that and
+	// for connections without a transaction, of which the pool then makes new ones.
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, "set session transaction isolation level read committed; set session autocommit = 1 /*M!100300 , session idle_transaction_timeout = 10 */ /*!80000 , session wait_timeout = 10 */", nil); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
