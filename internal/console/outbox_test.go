@@ -61,3 +61,22 @@ func TestWhoKeepsASegmentIsNotForAll(t *testing.T) {
 		t.Errorf("%d %s", code, page)
 	}
 }
+
+// Of the sink is said what is known: nothing if no relay runs, and not that all is well while a key is parked. A limit that is not there is left out.
+func TestWhatIsSaidOfTheSink(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		fill(t, s)
+		shows := func(path, what, not string) {
+			t.Helper()
+			if _, page := serve(t, s).ask("r", "GET", path, ""); !strings.Contains(string(page), what) || strings.Contains(string(page), not) {
+				t.Errorf("%s does not show %q, or shows %q:\n%s", path, what, not, page)
+			}
+		}
+		shows("/outboxes/orders", "not known: no relay runs", "no complaint")
+		shows("/queues/mails", "Running", "any number")
+		source, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
+		must(t, err)
+		shows("/outboxes/orders", "parked keys: 1", "no complaint")
+		must(t, source.Close(t.Context()))
+	})
+}

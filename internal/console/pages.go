@@ -27,11 +27,16 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 			return age(d) + " ago"
 		}
 		return "now"
+	}, "lease": func(t time.Time) string {
+		if time.Until(t) <= 0 {
+			return "its lease has ended"
+		}
+		return "lease for " + age(time.Until(t))
 	}, "until": func(t time.Time) string { return age(time.Until(t)) },
 	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": grouped, "keeps": func(s penstock.QueueSettings) bool { return s.KeepDone != nil && *s.KeepDone > 0 }, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
 	"limit": func(n *int) string {
 		if n == nil || *n == 0 {
-			return "any number"
+			return ""
 		}
 		return grouped(int64(*n))
 	},

@@ -109,13 +109,19 @@ func (r *rules) subscription(of, argument string, s, before *penstock.Subscripti
 	case held && before != nil && s.Backlog > 0 && s.Settled == before.Settled && s.Epoch == before.Epoch && s.OldestAge >= r.o.Old:
 		f.Check = doctor.CheckRelay
 		f.Found = fmt.Sprintf("%s holds it and has settled nothing for %s, though %s", s.Holder, cli.Age(r.over), waiting)
-		f.Why = "the relay renews its lease, so no other one takes over"
+		if f.Why = "the relay renews its lease, so no other one takes over"; s.Rate > 0 { // it did within the last minute: a sink may be slow
+			f.Severity = doctor.Warning
+		}
 		f.Next = "read the log of " + s.Holder + ", and restart it: what it has not settled is sent again"
 		r.add(f)
 	}
 	if s.ParkedKeys > 0 {
+		parked := fmt.Sprintf("%s with %s", cli.PluralVerb(s.ParkedKeys, "key", "is parked", "are parked"), cli.Plural(s.Parked, "message"))
+		if s.HeldKeys > 0 {
+			parked += ", " + cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast) + " of them until a dead letter is decided about"
+		}
 		r.add(doctor.Finding{Check: doctor.CheckParked, Severity: doctor.Warning, About: f.About,
-			Found: fmt.Sprintf("%s with %s, %s of them until a dead letter is decided about", cli.PluralVerb(s.ParkedKeys, "key", "is parked", "are parked"), cli.Plural(s.Parked, "message"), cli.Count(s.HeldKeys)),
+			Found: parked,
 			Why:   "the sink refuses the first message of each, and what follows of its key waits; other keys go on",
 			Next:  "see which keys, and why: penstock parked " + argument,
 			Measured: []doctor.Figure{{Name: "keys", Value: float64(s.ParkedKeys)}, {Name: "messages", Value: float64(s.Parked)},
@@ -182,7 +188,7 @@ func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, b
 		left := time.Duration(min(float64(r.free)/float64(bytes)*r.over.Seconds(), 1e9)) * time.Second
 		f.Found += "; at that rate the disk of the database is full in " + cli.Coarse(left)
 		f.Measured = append(f.Measured, doctor.Figure{Name: "until the disk is full", Value: left.Seconds(), Unit: "s"})
-		if left < time.Hour {
+		if left < time.Hour && r.over >= min(young, r.o.Old) { // no burst
 			f.Severity = doctor.Critical
 		}
 	}
@@ -224,6 +230,9 @@ func (r *rules) workers(q *penstock.QueueStatus) {
 	if was := r.was(q); len(held) > 0 && int64(len(held)) >= q.Running && was != nil && was.Running == q.Running && q.Ready > 0 && q.OldestAge >= r.o.Old {
 		f.Found = fmt.Sprintf("for %s no job has begun or ended: %s, held by %s, while %s, the oldest for %s", cli.Age(r.over), jobName(held), workersOf(held),
 			cli.PluralVerb(q.Ready, "job", "is ready", "are ready"), cli.Age(q.OldestAge))
+		if slices.ContainsFunc(held, func(job doctor.Running) bool { return job.Held > 0 && job.Held < r.o.Old }) { // jobs may take that long
+			f.Severity = doctor.Warning
+		}
 		add(held)
 	} else if len(long) > 0 {
 		f.Severity, f.Found = doctor.Warning, jobName(long)+", held by "+workersOf(long)

@@ -1,0 +1,57 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/doctor"
+)
+
+// What was seen for two seconds is critical only if more than that says so: a sink may be slow, jobs may take long, and a burst ends.
+func TestTwoSecondsAreNotEnough(t *testing.T) {
+	o := doctor.Options{Old: 5 * time.Minute}
+	at := time.Now()
+	compared := func(check string, s penstock.SubscriptionStatus, held time.Duration, over time.Duration) doctor.Finding {
+		t.Helper()
+		s.Subscription, s.Backlog, s.OldestAge, s.Holder, s.LeaseUntil = "billing", 100, time.Hour, "r1", at.Add(time.Hour)
+		q := penstock.QueueStatus{Queue: "mails", Ready: 10, Running: 1, OldestAge: time.Hour}
+		jobs := []doctor.Running{{Queue: "mails", ID: 1, Lease: 1, Worker: "w", Attempt: 1, Age: time.Hour, Expired: -time.Minute, Held: held}}
+		now := look{at, []penstock.OutboxStatus{{Outbox: "orders", Bytes: 2 << 20, Subscriptions: []penstock.SubscriptionStatus{s}}}, []penstock.QueueStatus{q}, jobs}
+		if check == doctor.CheckBacklog {
+			s.Backlog = 50
+		}
+		before := look{at.Add(-over), []penstock.OutboxStatus{{Outbox: "orders", Bytes: 1 << 20, Subscriptions: []penstock.SubscriptionStatus{s}}}, []penstock.QueueStatus{q}, jobs}
+		for _, f := range compare(before, now, 10<<20, o) {
+			if f.Check == check {
+				return f
+			}
+		}
+		t.Fatal("nothing is found for", check)
+		return doctor.Finding{}
+	}
+	const short, long = 2 * time.Second, time.Minute
+	for _, c := range []struct {
+		check string
+		rate  float64
+		held  time.Duration
+		over  time.Duration
+		want  doctor.Severity
+	}{
+		{doctor.CheckRelay, 0, 0, short, doctor.Critical},
+		{doctor.CheckRelay, 3, 0, short, doctor.Warning},
+		{doctor.CheckWorkers, 0, time.Hour, short, doctor.Critical},
+		{doctor.CheckWorkers, 0, time.Minute, short, doctor.Warning},
+		{doctor.CheckBacklog, 0, 0, long, doctor.Critical},
+		{doctor.CheckBacklog, 0, 0, short, doctor.Warning},
+	} {
+		if f := compared(c.check, penstock.SubscriptionStatus{Rate: c.rate}, c.held, c.over); f.Severity != c.want {
+			t.Errorf("%+v is %s: %s", c, f.Severity, f.Found)
+		}
+	}
+	parked := compared(doctor.CheckParked, penstock.SubscriptionStatus{ParkedKeys: 2, Parked: 3}, 0, short)
+	if strings.Contains(parked.Found, "0 of them") || parked.Found != "2 keys are parked with 3 messages" {
+		t.Errorf("of parked keys that none holds is said: %s", parked.Found)
+	}
+}
