@@ -194,12 +194,14 @@ const (
 	duplicate      = 1062
 	tooLarge       = 1153
 	unknownEngine  = 1286
+	changed        = 1020 // since the transaction's snapshot
 )
 
 const grantMore = "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock; on an adopted table select, and update or delete"
 
 // hints by number, for what means the same whoever asks.
 var hints = map[uint16]string{
+	changed:        "run the transaction again, and begin it with READ COMMITTED",
 	1040:           "raise max_connections or close other connections",
 	1044:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
 	1045:           "check user and password",

@@ -158,7 +158,7 @@ func (s onTables) Turn(b *tables.Batch, box *tables.InboxRow, turn int) {
 // Stale implements tables.InboxDialect.
 func (s onTables) Stale() error {
 	return penstock.WithHint(errors.New("another transaction has received messages of the key since this one's snapshot was taken"),
-		"run the transaction again, and begin it with READ COMMITTED")
+		"%s", hints[changed])
 }
 
 // See implements tables.InboxDialect: what is new has the token afterwards.
