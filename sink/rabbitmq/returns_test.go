@@ -84,11 +84,11 @@ func TestUnroutableTellsWhatToDo(t *testing.T) {
 	}
 }
 
-// A full queue that rejects answers with a nack, which says nothing about the message.
+// A full queue that rejects answers with a nack, which says nothing about the message. Classic, whatever the server's default: a quorum queue takes some more before it does.
 func TestNack(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	full := room.queue + "-full"
-	_, err := room.ch.QueueDeclare(full, true, false, false, false, amqp.Table{"x-max-length": 2, "x-overflow": "reject-publish"})
+	_, err := room.ch.QueueDeclare(full, true, false, false, false, amqp.Table{"x-queue-type": "classic", "x-max-length": 2, "x-overflow": "reject-publish"})
 	check(t, err)
 	t.Cleanup(func() {
 		_, err := room.ch.QueueDelete(full, false, false, false)
