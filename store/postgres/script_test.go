@@ -48,7 +48,11 @@ func TestMigrationSQLMakesTheSameCatalogue(t *testing.T) {
 			"psql":  inPsql,
 			"goose": inGoose,
 			"a transaction with settings of its own": func(db *postgrestest.DB, text string) {
-				db.Exec("create schema theirs; begin; set local search_path = theirs; set local standard_conforming_strings = off", pgx.QueryExecModeSimpleProtocol)
+				begin := "create schema theirs; begin; set local search_path = theirs"
+				if escapes(db) {
+					begin += "; set local standard_conforming_strings = off"
+				}
+				db.Exec(begin, pgx.QueryExecModeSimpleProtocol)
 				db.Must(runScript(db, text))
 				db.Exec("create table applied (version int); commit", pgx.QueryExecModeSimpleProtocol)
 				if db.Number("select count(*) from pg_class where oid = to_regclass('theirs.applied')") != 1 {
