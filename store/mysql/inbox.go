@@ -112,7 +112,7 @@ func (t textTime) Scan(src any) (err error) {
 // inbox's window, by a transaction that committed, or by tx itself. If another transaction that is still open has received
 // it, First waits for its end. Roll tx back and the id is new again.
 //
-// Errors: *penstock.FieldError (tx goes on), ErrNoInbox; those of the server that want the transaction to be run again (1213, 1205).
+// Errors: *penstock.FieldError (tx goes on), ErrNoInbox; those of the server that want the transaction to be run again (1213, 1205, 1020).
 func (i *Inbox) First(ctx context.Context, tx InboxTx, id string) (bool, error) {
 	fresh, err := i.FirstOf(ctx, tx, id)
 	return len(fresh) == 1, err

@@ -61,10 +61,11 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 			return func(ctx context.Context, tx *sql.Tx, m penstock.Released) error { return h(ctx, inboxTx{tx, box}, m) }
 		}
 		inboxes := map[string]*mysql.Inbox{"billing": mysql.NewInbox(schema, "billing"), "nobody": mysql.NewInbox(schema, "nobody")}
+		level := levelOf(t, app, engine)
 		return testinbox.Instance{
 			Store: s,
 			Begin: func(ctx context.Context, consumer string) (testinbox.Tx, error) {
-				tx, err := app.BeginTx(ctx, &sql.TxOptions{Isolation: levelOf(engine)})
+				tx, err := app.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 				return inboxTx{tx, inboxes[consumer]}, err
 			},
 			Process: func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h testinbox.Handler) error {

@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/url"
 	"strings"
 	"sync"
@@ -99,13 +100,13 @@ func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Insta
 		t.Fatal(err)
 	}
 	opts.Schema = schema
-	counter := &counters{db: db}
+	counter, level := &counters{db: db}, levelOf(t, db, opts.Engine)
 	proxy := tcpproxy.New(t, host)
 	return storetest.Instance{
 		Store:   openStore(t, "mysql://root@"+proxy.Addr()+"/", opts),
 		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
 		Begin: func(ctx context.Context) (storetest.Tx, error) {
-			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: levelOf(opts.Engine)})
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 			return &businessTx{tx, schema, counter}, err
 		},
 		Outage: func(t testing.TB) (down, up func()) {
@@ -122,9 +123,14 @@ func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Insta
 	}
 }
 
-// levelOf is the server's default but for MyRocks, which refuses to change what has changed since the snapshot then.
-func levelOf(engine string) sql.IsolationLevel {
-	if engine == "RocksDB" {
+// levelOf is the server's default but where that refuses to change what has changed since the snapshot: in MyRocks, and with innodb_snapshot_isolation.
+func levelOf(t testing.TB, db *sql.DB, engine string) sql.IsolationLevel {
+	var name, is string
+	err := db.QueryRow("show variables like 'innodb_snapshot_isolation'").Scan(&name, &is)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) { // MySQL has none
+		t.Fatal(err)
+	}
+	if engine == "RocksDB" || is == "ON" {
 		return sql.LevelReadCommitted
 	}
 	return sql.LevelDefault

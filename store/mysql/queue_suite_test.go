@@ -29,10 +29,11 @@ func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 			if err := s.Migrate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			level := levelOf(t, db, engine)
 			return queuetest.Instance{
 				Store: s,
 				Begin: func(ctx context.Context) (queuetest.Tx, error) {
-					tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: levelOf(engine)})
+					tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 					return &businessTx{tx, schema, nil}, err
 				},
 				Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, opts) },
