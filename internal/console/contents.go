@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -57,13 +59,13 @@ func (c *Console) shownOf(text []byte) []byte {
 	decoder.UseNumber() // as they were written
 	if utf8.Valid(text) && decoder.Decode(&member) == nil {
 		if _, err := decoder.Token(); err == io.EOF {
-			if c.redact(member) {
-				text, _ = json.Marshal(member)
+			if shown, hid := c.redact(member); hid {
+				text, _ = json.Marshal(shown)
 			}
 			return text
 		}
 	}
-	small := bytes.ToLower(text)
+	small := bytes.ToLower(unescaped(text))
 	if slices.ContainsFunc(c.o.Redact, func(hidden string) bool { return bytes.Contains(small, bytes.ToLower([]byte(hidden))) }) {
 		return []byte(redacted)
 	}
@@ -74,23 +76,36 @@ func (c *Console) hides(name string) bool {
 	return slices.ContainsFunc(c.o.Redact, func(hidden string) bool { return strings.EqualFold(hidden, name) })
 }
 
-// redact reports whether there was anything that it hid.
-func (c *Console) redact(member any) (hid bool) {
+// redact hides what a value has in it, also in texts, which may be JSON themselves, and reports whether there was anything.
+func (c *Console) redact(member any) (shown any, hid bool) {
 	switch v := member.(type) {
 	case map[string]any:
 		for name := range v {
-			if c.hides(name) {
-				v[name], hid = redacted, true
-			} else if c.redact(v[name]) {
-				hid = true
+			one, hides := any(redacted), true
+			if !c.hides(name) {
+				one, hides = c.redact(v[name])
 			}
+			v[name], hid = one, hid || hides
 		}
 	case []any:
 		for i := range v {
-			if c.redact(v[i]) {
-				hid = true
-			}
+			one, hides := c.redact(v[i])
+			v[i], hid = one, hid || hides
+		}
+	case string:
+		if text := string(c.shownOf([]byte(v))); text != v {
+			return text, true
 		}
 	}
-	return hid
+	return member, hid
+}
+
+var escaped = regexp.MustCompile(`\\+u[0-9a-fA-F]{4}`)
+
+// unescaped has the characters that JSON may write as \u0077, to find a name in what is not JSON as a whole.
+func unescaped(text []byte) []byte {
+	return escaped.ReplaceAllFunc(text, func(code []byte) []byte {
+		n, _ := strconv.ParseUint(string(code[len(code)-4:]), 16, 32)
+		return []byte(string(rune(n)))
+	})
 }

@@ -101,7 +101,8 @@ func TestRedactedInAnyForm(t *testing.T) {
 		must(t, s.CreateQueue(ctx, "mails", penstock.FIFO))
 		const secret = "hunter2"
 		for _, text := range []string{`{"a": [{"PassWord": "hunter2"}]}`, `{"password":"hunter2"} {"password":"hunter2"}`, `{"password":"hunter2"}]`, "password=hunter2&a=b", "{\"password\":\"hunter2\",\"a\":\"\xff\"}",
-			"\ufeff{\"password\":\"hunter2\"}", `{"password":"hunter2"`, strings.Repeat("[", 20_000) + `{"password":"hunter2"}`} {
+			"\ufeff{\"password\":\"hunter2\"}", `{"password":"hunter2"`, `"{\"password\":\"hunter2\"}"`, `{"body":"{\"a\":[{\"pass\\u0077ord\":\"hunter2\"}]}"}`, `{"body":["login password=hunter2"]}`,
+			`{"pass\u0077ord":"hunter2"} {}`, `{"body":"\"{\\\"password\\\":\\\"hunter2\\\"}\""}`, strings.Repeat("[", 20_000) + `{"password":"hunter2"}`} {
 			_, err := q.Enqueue(ctx, penstock.NewJob{Payload: []byte(text), Headers: map[string]string{"Password": secret}})
 			must(t, err)
 			jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 1, Lease: time.Minute, Worker: "w"})
