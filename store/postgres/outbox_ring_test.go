@@ -80,6 +80,7 @@ func TestOpenWriterHoldsOnlyItsSegment(t *testing.T) {
 		t.Error("the open writer's segment was truncated")
 	}
 	f.Must(tx.Commit(f.Ctx))
+	f.Exec(fmt.Sprintf("select penstock._reclaim('orders', %d)", held)) // the cursor has passed the message, and nobody has read it
 	f.wantDrain(src, "late")
 	f.Eventually("its segment is reclaimed", func() bool {
 		f.Must(f.store.Maintain(f.Ctx, "orders"))
@@ -120,6 +121,31 @@ func TestInsertBehindThePointer(t *testing.T) {
 	if f.Number("select penstock._reclaim('orders', 0)::int") != 1 {
 		t.Error("the settled row was not reclaimed")
 	}
+}
+
+// What commits between the look into a segment and its lock is seen, too. The lock waits as long as it takes here.
+func TestReclaimLooksAgainUnderItsLock(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	src := f.subscribe()
+	f.Exec("alter function penstock._reclaim(text, int) set lock_timeout = 0")
+	f.Exec("select penstock._rotate('orders', true)")
+	writer, maintenance := f.Connect(), f.Connect()
+	tx, err := writer.Begin(f.Ctx)
+	f.Must(err)
+	_, err = tx.Exec(f.Ctx, "insert into penstock.orders (slot, key, payload) values (0, 'k', 'behind')")
+	f.Must(err)
+	done := make(chan error, 1)
+	go func() {
+		_, err := maintenance.Exec(f.Ctx, "select penstock._reclaim('orders', 0)")
+		done <- err
+	}()
+	f.Eventually("it waits for the writer", func() bool {
+		return f.Number(`select count(*) from pg_locks where relation = 'penstock."_orders.0"'::regclass and mode = 'AccessExclusiveLock' and not granted`) == 1
+	})
+	f.Must(tx.Commit(f.Ctx))
+	f.Must(<-done)
+	f.wantDrain(src, "behind")
 }
 
 // The cursor log is a ring, too: rotated, it keeps every subscription's head.

@@ -10,6 +10,7 @@ var cancelCases = []testCase{
 	{name: "Waiting", run: cancelWaiting},
 	{name: "Delayed", run: cancelDelayed},
 	{name: "Running", run: cancelRunning},
+	{name: "BackFromTheDead", run: cancelRevived},
 	{name: "Context", run: cancelContext},
 }
 
@@ -56,6 +57,24 @@ func cancelRunning(e *env) {
 	_, err = e.q.Retry(e.ctx, claimed[0].Lease, 0, "x")
 	e.mustBe(err, penstock.ErrLeaseLost, "Retry of a cancelled job")
 	e.ack(claimed[1])
+	e.maintain()
+	e.want()
+}
+
+// A dead letter that was sent back is cancelled by the id that it has always had.
+func cancelRevived(e *env) {
+	ids := e.enqueue(jobs("a", 3)...)
+	for _, j := range e.want("a0", "a1", "a2") {
+		e.must(e.q.DeadLetter(e.ctx, j.Lease, "x"), "DeadLetter")
+	}
+	_, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	e.must(err, "RetryDeadJobs")
+	e.cancel(1, ids[0])
+	claimed := e.want("a1", "a2")
+	e.cancel(1, ids[1])
+	held, err := e.q.Ack(e.ctx, leases(claimed)...)
+	e.must(err, "Ack")
+	e.sameLeases("Ack after CancelJobs", held, claimed[1:])
 	e.maintain()
 	e.want()
 }

@@ -13,6 +13,7 @@ var reclaimCases = []testCase{
 	{name: "ReturnsToTheFloorUnderAPinnedSnapshot", run: func(e *env) { e.Pin(e); returnsToFloor(e) }, needs: Features{Reclaim: true, Snapshots: true}},
 	{name: "WaitsForEverySubscription", run: reclaimWaits, needs: Features{Reclaim: true}},
 	{name: "LosesNothing", run: reclaimLosesNothing},
+	{name: "LosesNothingParkedOrDead", run: reclaimLosesNoneParked},
 	{name: "LosesNoOpenTransaction", run: reclaimLosesNoTx, needs: Features{ConcurrentWriters: true}},
 	{name: "ByTwoProcessesAtOnce", run: reclaimTwice},
 }
@@ -127,6 +128,22 @@ func reclaimLosesNothing(e *env) {
 	e.wantPayloads(gotB, want...)
 	a.again().want()
 	b.again().want()
+}
+
+// One subscription has settled what another one has parked, or as a dead letter.
+func reclaimLosesNoneParked(e *env) {
+	first, other := e.subscribe(penstock.Subscribe{Subscription: "first"}), e.subscribe(penstock.Subscribe{Subscription: "other"})
+	e.publish(message("p", "parked"), message("d", "dead"), message("x", "delivered"))
+	b := other.fetch(plenty)
+	other.judge(verdicts{"parked": refused(b.Messages[0], soon), "dead": dead("no")}, b)
+	first.settle(first.drain(plenty)...)
+	for range 3 {
+		e.maintain()
+	}
+	other.settle(other.awaitOnly(penstock.InOrder, "parked"))
+	e.maintain()
+	e.retry(other, e.wantDeadLetters(other, 1)...)
+	other.settle(other.awaitOnly(penstock.OutOfOrder, "dead"))
 }
 
 // What a transaction has written and not committed is nobody's yet, but it is
