@@ -168,7 +168,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 	if len(all) < 2 {
 		t.Skip("there are not two languages")
 	}
-	const each, keys = 60, 5
+	const each, keys = 24, 5
 	var mu sync.Mutex
 	running, last, done := map[string]string{}, map[string]int64{}, map[int64]string{}
 	var stops []func() error

@@ -50,7 +50,7 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		app := application(t, url)
+		app := application(t, url, engine)
 		exec := func(statement string) {
 			if _, err := app.Exec(statement); err != nil {
 				t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,11 +80,15 @@ func openStore(t testing.TB, of string, opts mysql.Options) *mysql.Store {
 	return store
 }
 
-// application is the business's own pool, in which a transaction has the server's default isolation level.
-func application(t testing.TB, of string) *sql.DB {
+// application is the business's own pool, in which a transaction has the server's default isolation level. With MyRocks it waits
+// longer for a row than the second that is the default, which a busy machine takes.
+func application(t testing.TB, of string, engine ...string) *sql.DB {
 	schema, host := databaseOf(t, of)
 	config := driver.NewConfig()
 	config.User, config.Net, config.Addr, config.DBName = "root", "tcp", host, schema
+	if slices.Contains(engine, "RocksDB") {
+		config.Params = map[string]string{"rocksdb_lock_wait_timeout": "120"}
+	}
 	connector, err := driver.NewConnector(config)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +99,7 @@ func application(t testing.TB, of string) *sql.DB {
 }
 
 func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Instance {
-	db := application(t, direct)
+	db := application(t, direct, opts.Engine)
 	schema, host := databaseOf(t, direct)
 	if _, err := db.Exec("create table counter (name varbinary(100) primary key, n bigint not null) engine = " + opts.Engine); err != nil {
 		t.Fatal(err)

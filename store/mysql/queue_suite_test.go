@@ -22,7 +22,7 @@ func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
 			url := testserver.MariaDBDatabase(t)
-			db := application(t, url)
+			db := application(t, url, engine)
 			schema, _ := databaseOf(t, url)
 			opts := mysql.Options{Schema: schema, Engine: engine, Margin: time.Hour, LookAgain: time.Nanosecond}
 			s := openStore(t, url, opts)

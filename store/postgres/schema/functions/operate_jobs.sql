@@ -54,7 +54,7 @@ exception when check_violation or invalid_parameter_value or untranslatable_char
     if half > 0 then
         for n in 1 .. 2 loop
             begin
-                many := many + _retry_dead_jobs(queue, case n when 1 then ids[:half] else ids[half + 1:] end);
+                many := many + _retry_dead_jobs(queue, case n when 1 then ids[1:half] else ids[half + 1:] end);
             exception when check_violation or invalid_parameter_value or untranslatable_character then
                 null;
             end;
