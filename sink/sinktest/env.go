@@ -139,6 +139,7 @@ func (e *env) drainAll(msgs []penstock.Message, repeats bool) []Received {
 	for i := range msgs {
 		if count[msgs[i].ID] == 0 {
 			missing++
+			e.Logf("missing %q of %q", msgs[i].ID, msgs[i].Key)
 		} else if count[msgs[i].ID] > 1 && !repeats {
 			e.Errorf("message %q arrived %d times", msgs[i].ID, count[msgs[i].ID])
 		}
