@@ -159,15 +159,17 @@ func TestSettingUpAQueueCountsNothing(t *testing.T) {
 		if err := store.CreateQueue(t.Context(), "mails", penstock.FIFO); err != nil {
 			t.Fatal(err)
 		}
-		for verb, want := range map[string][2]string{
-			"pause mails":                  {"paused", "paused"},
-			"set mails --max-attempts 5":   {"5 attempts, any number at a time, deduplication for 1h", "5 attempts"},
-			"set mails --max-running 3":    {"3 at a time, deduplication for 1h", "3 at a time"},
-			"set mails --dedup-window 60m": {"deduplication for 1h", "deduplication for 1h"},
+		for _, set := range []struct{ verb, all, this string }{
+			{"pause mails", "paused", "paused"},
+			{"set mails --max-attempts 5", "5 attempts, any number at a time, deduplication for 1h", "5 attempts"},
+			{"set mails --max-running 3", "3 at a time, deduplication for 1h", "3 at a time"},
+			{"set mails --dedup-window 60m", "deduplication for 1h", "deduplication for 1h"},
 		} {
-			out := d.must(append([]string{"queue"}, strings.Fields(verb)...)...)
-			if clitest.Contains(t, out, want[map[bool]int{true: 0, false: 1}[readable]]); !readable {
-				clitest.Same(t, verb, out, "Queue mails: "+want[1]+".\n")
+			out := d.must(append([]string{"queue"}, strings.Fields(set.verb)...)...)
+			if readable {
+				clitest.Contains(t, out, set.all)
+			} else {
+				clitest.Same(t, set.verb, out, "Queue mails: "+set.this+".\n")
 			}
 		}
 		if out := d.must("queue", "resume", "mails"); !readable {
