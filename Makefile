@@ -28,7 +28,7 @@ build: ## build bin/penstock, one static binary
 demo: build ## see it run: SQLite and an embedded NATS server in one process, nothing to install
 	bin/penstock demo
 
-check: ## build, lint, unit and model tests: no servers, a minute
+check: ## build, lint, unit and model tests: no servers, a minute or two
 	script/check.sh
 
 test: ## everything a change must pass, on private servers (or TEST="-run X ./relay")
