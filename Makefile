@@ -52,7 +52,7 @@ test-engine: ## run the portable profile's suites on a server that speaks Postgr
 	@script/test-engine.sh "$(URL)" $(TEST)
 
 test-python: build ## build the Python client twice, install its wheel, run ruff, mypy and pytest on it (or PYTHON="python3.10 python3.13")
-	@go build -o bin/withservers ./internal/testserver/withservers
+	@go build -o bin/withservers ./internal/test/testserver/withservers
 	bin/withservers -only postgres clients/python/test.sh $(PYTHON)
 
 test-kafka: ## run the Kafka sink's tests on a private Apache Kafka, fetched with Maven (needs Java)
@@ -79,7 +79,7 @@ install-servers:
 
 servers: ## start private servers, print their URLs, stop them on Ctrl-C
 	@mkdir -p bin
-	@go build -o bin/withservers ./internal/testserver/withservers
+	@go build -o bin/withservers ./internal/test/testserver/withservers
 	@bin/withservers
 
 lint: ## check formatting, go vet, staticcheck

@@ -3,7 +3,7 @@ package penstock
 import "context"
 
 // Sink is where messages go. The relay calls it; a driver under sink/
-// implements it and passes sink/sinktest.
+// implements it and passes internal/test/sinktest.
 type Sink interface {
 	// Send delivers msgs and returns once the broker has confirmed each one or
 	// refused it. The relay calls it from several goroutines at once, but never

@@ -8,7 +8,7 @@ import (
 
 // Store is a database that holds outboxes. Callers that need less declare a
 // smaller interface. A driver under store/ implements it and passes
-// store/storetest.
+// internal/test/storetest.
 //
 // Publishing inside a business transaction is not part of it, because the
 // transaction's type is the driver's: see Publish in store/postgres and

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mkdir -p bin
-go build -o bin/withservers ./internal/testserver/withservers
+go build -o bin/withservers ./internal/test/testserver/withservers
 needed=$(bin/withservers -missing) extras=$(bin/withservers -missing-extras)
 [[ $needed$extras ]] || exit 0
 if [[ $needed ]]; then

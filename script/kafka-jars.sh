@@ -16,7 +16,7 @@ if [[ ! -d $dir ]]; then
 	mkdir -p "$cache"
 	work=$(mktemp -d "$cache/fetch.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
-	mvn -B -q -Dstyle.color=never -f internal/testserver/kafka/pom.xml -Dkafka.version="$version" \
+	mvn -B -q -Dstyle.color=never -f internal/test/testserver/kafka/pom.xml -Dkafka.version="$version" \
 		dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$work/jars" >&2
 	mv -T "$work/jars" "$dir" 2>/dev/null || [[ -d $dir ]] # or another run was first
 fi

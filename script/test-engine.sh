@@ -7,6 +7,6 @@ url=$1
 shift
 # PENSTOCK_TEST_COPIES=none: no database is made as a copy of another, which only PostgreSQL can.
 export PENSTOCK_TEST_POSTGRES="$url" PENSTOCK_TEST_COPIES=none CI=true
-go build -o bin/enginereport ./internal/testserver/enginereport || exit
+go build -o bin/enginereport ./internal/test/testserver/enginereport || exit
 (($#)) || set -- ./store/portable
 go test -count=1 -vet=off -json -timeout "${TEST_TIMEOUT:-60m}" "$@" 2>&1 | bin/enginereport

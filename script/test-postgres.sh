@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mkdir -p bin
-go build -o bin/withservers ./internal/testserver/withservers
+go build -o bin/withservers ./internal/test/testserver/withservers
 unset PENSTOCK_TEST_POSTGRES # the server is the point
 export PENSTOCK_TEST_DATA="${PENSTOCK_TEST_DATA-$(script/memory.sh)}"
 failed=()

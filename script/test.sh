@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh [go test arguments]: runs the tests on real servers and says what happens: a line for
 # each package as it ends, then how long it took, the seed, and how to repeat one test. The servers
-# are those that the environment names (internal/testserver), else private ones that live as
+# are those that the environment names (internal/test/testserver), else private ones that live as
 # long as the run. With arguments it is `go test` with these servers.
 set -euo pipefail
 cd "$(dirname "$0")/.."

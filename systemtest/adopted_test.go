@@ -16,9 +16,9 @@ import (
 
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/readback"
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // outboxMessages is the .NET table as its authors made it.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 // envBinary names a penstock that was built already.

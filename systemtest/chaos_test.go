@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // A part of what `make chaos` does for longer: see internal/lab/chaos.

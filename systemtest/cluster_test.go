@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/penstock/penstock/internal/tcpproxy"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // cluster is a PostgreSQL with an asynchronous standby. Clients are given two hosts

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/readback"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/sink/nats/embedded"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // natsStream is a stream of one subject, "orders", that drops the ids that it has seen.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 // A relay that is killed loses nothing and disturbs no order; what it had sent

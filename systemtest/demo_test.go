@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/sink/nats/embedded"
 )
 

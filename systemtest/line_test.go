@@ -15,10 +15,10 @@ import (
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/lab/demo"
 	"github.com/penstock/penstock/internal/readback"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/sink/nats/embedded"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // line is the main job with its parts apart: business transactions in this

@@ -26,8 +26,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/work"
 )

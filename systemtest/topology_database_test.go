@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // set gives a setting another value in a database.

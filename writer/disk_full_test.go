@@ -9,7 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/writer"
 )
 

@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
 
 if [[ -z ${PENSTOCK_TEST_POSTGRES-} ]]; then
-	(cd "$root" && go build -o bin/penstock ./cmd/penstock && go build -o bin/withservers ./internal/testserver/withservers)
+	(cd "$root" && go build -o bin/penstock ./cmd/penstock && go build -o bin/withservers ./internal/test/testserver/withservers)
 	exec "$root/bin/withservers" -only postgres "$PWD/test.sh" "$@"
 fi
 export PENSTOCK_BIN=${PENSTOCK_BIN:-$root/bin/penstock}

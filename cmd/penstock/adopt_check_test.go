@@ -9,7 +9,7 @@ import (
 
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // outboxMessages is the .NET table as its authors made it, with rows that wait.

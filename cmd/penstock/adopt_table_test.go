@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres/adopt"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // settleRows gives each waiting row of the .NET table the verdict for its type.

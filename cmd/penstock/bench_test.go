@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock/internal/cli"
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // benchCLI runs the command line on a database, "" for none.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 func TestDatabaseFromConfigAndEnvironment(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/doctor"
-	"github.com/penstock/penstock/internal/testserver"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // penstock explain tells what it measured as a table and as JSON, and with 3 that something reads too much.

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/memory"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // desk is a command line over a store that the test looks into.

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 // published are the payloads in an outbox, in order.

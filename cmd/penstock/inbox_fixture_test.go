@@ -12,11 +12,11 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli/clitest"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 

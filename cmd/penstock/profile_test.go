@@ -7,7 +7,7 @@ import (
 
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // The portable profile has tables of its own in the same database; the flag, or the file, says which are meant.

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 // TestMain is penstock itself in a process that a test has started.

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/doctor"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 // work runs the worker until the queue is as it is to become.

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/console"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/web"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 

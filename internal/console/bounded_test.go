@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // What is shown costs no more than docs/console.md promises, however many jobs, dead letters and messages there are.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/console"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // A message is found by its id or key wherever it is, and so is a job, with what it has been through.

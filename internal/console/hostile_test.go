@@ -12,9 +12,9 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/console"
-	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // Whoever names none does not mean all, and whoever goes on behind a number does not mean those before it.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // An outbox's page says who keeps each sealed segment, and how much is published.

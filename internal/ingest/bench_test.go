@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/internal/ingest"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 // BenchmarkIngest has 64 clients in this process send requests of one message, and of 500, to PostgreSQL:

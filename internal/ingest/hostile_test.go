@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 // Clients that mean harm are refused or cut off, the server's memory has bounds, nothing of theirs is published, and those beside them

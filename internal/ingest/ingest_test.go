@@ -17,8 +17,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/ingest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/writer"
 )

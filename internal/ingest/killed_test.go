@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock/internal/ingest"
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 // childEnv has the test binary serve: it is the database.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 func TestSet(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/internal/testcerts"
+	"github.com/penstock/penstock/internal/test/testcerts"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 

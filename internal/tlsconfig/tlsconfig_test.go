@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testcerts"
+	"github.com/penstock/penstock/internal/test/testcerts"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 

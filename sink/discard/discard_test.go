@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/sink/discard"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 func TestConformance(t *testing.T) {

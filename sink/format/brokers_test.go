@@ -23,13 +23,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tcpproxy"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
-	"github.com/penstock/penstock/sink/sinktest"
 	"github.com/penstock/penstock/sink/stdout"
 	"github.com/penstock/penstock/sink/webhook"
 )

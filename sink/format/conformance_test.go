@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/sink/format"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 // TestConformance runs the sinks' suite on sinks behind a format, with a reader

@@ -4,7 +4,7 @@ import (
 	"crypto/tls"
 	"testing"
 
-	"github.com/penstock/penstock/internal/testcerts"
+	"github.com/penstock/penstock/internal/test/testcerts"
 	"github.com/penstock/penstock/sink/kafka"
 )
 

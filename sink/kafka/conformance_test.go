@@ -12,9 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/sink/kafka"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 var everything = sinktest.Features{ReadBack: true, InOrder: true, Network: true, Durable: true, Routes: true, Refuses: true, Secrets: true}

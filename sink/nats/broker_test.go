@@ -12,8 +12,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/sink/nats"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 const (

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/nats/embedded"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 // The server inside the process: no network, and nobody restarts it without the

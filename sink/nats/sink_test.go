@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/sink/nats"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 func open(t testing.TB, cfg nats.Config) *nats.Sink {

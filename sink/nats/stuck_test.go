@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/sink/nats"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 // A network that takes nothing holds the client library's lock for as long as

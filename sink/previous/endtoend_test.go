@@ -16,8 +16,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/sink/previous"
 	"github.com/penstock/penstock/sink/rabbitmq"

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/sink/previous"
 )
 

@@ -12,10 +12,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testcerts"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/testcerts"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/sink/rabbitmq"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 // room is an exchange and a queue of a test's own, with a connection to look

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/sink/rabbitmq"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 // conformance kills the broker, too.

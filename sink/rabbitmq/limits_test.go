@@ -12,8 +12,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/sink/rabbitmq"
-	"github.com/penstock/penstock/sink/sinktest"
 )
 
 // refuses is about all that a broker refuses by closing the channel or by not

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/sink/sinktest"
+	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/sink/stdout"
 )
 

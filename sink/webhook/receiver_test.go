@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/sink/sinktest"
+	"github.com/penstock/penstock/internal/test/sinktest"
 )
 
 // receiver is an endpoint that keeps what it is sent. A message with the header

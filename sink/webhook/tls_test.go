@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testcerts"
-	"github.com/penstock/penstock/sink/sinktest"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/testcerts"
 	"github.com/penstock/penstock/sink/webhook"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/memory"
-	"github.com/penstock/penstock/store/storetest"
 )
 
 func TestStore(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/memory"
-	"github.com/penstock/penstock/store/queuetest"
 )
 
 func TestQueue(t *testing.T) {

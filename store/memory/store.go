@@ -1,5 +1,5 @@
 // Package memory is a store that keeps everything in the process: the smallest
-// program that passes store/storetest. Read it to see what a store has to do
+// program that passes internal/test/storetest. Read it to see what a store has to do
 // without the SQL; use it in tests. Nothing survives the process.
 //
 // An outbox is a log in commit order. A transaction draws sequence numbers when

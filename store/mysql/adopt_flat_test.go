@@ -6,9 +6,9 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/adopted"
-	"github.com/penstock/penstock/internal/testadopt"
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/adopttest"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
 
@@ -18,7 +18,7 @@ func adoptIsFlat(t *testing.T, m *testserver.MariaDB) {
 	r.db.SetMaxOpenConns(1) // which has penstock as its database
 	r.exec("use penstock")
 	s := r.store()
-	for _, name := range []string{testadopt.Letters, testadopt.Shop} {
+	for _, name := range []string{adopttest.Letters, adopttest.Shop} {
 		for _, statement := range others[name] {
 			r.exec(statement + " engine = RocksDB")
 		}

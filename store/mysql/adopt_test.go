@@ -10,30 +10,30 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/internal/driver"
-	"github.com/penstock/penstock/internal/testadopt"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/adopttest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
 
 // others are tables that somebody else made.
 var others = map[string][]string{
-	testadopt.Shop: {`create table shop (id bigint not null auto_increment primary key, part varchar(2000), kind varchar(100) not null default 't', body text not null,
+	adopttest.Shop: {`create table shop (id bigint not null auto_increment primary key, part varchar(2000), kind varchar(100) not null default 't', body text not null,
 		extra json, state varchar(20) not null default 'pending', done_at datetime(6), failure varchar(40), tries int not null default 0, at datetime(6) not null default (utc_timestamp(6)), key at (at, id), key waits (done_at, id))`},
-	testadopt.Letters:  {"create table letters (ts timestamp(6) not null default current_timestamp(6), id bigint not null auto_increment, message text, primary key (ts, id), key (id))"},
-	testadopt.Marked:   {"create table marked (id uuid primary key, at datetime(3) not null, body text, done_at datetime, key waits (done_at, at, id))"},
-	testadopt.Coded:    {"create table coded (id char(26) character set latin1 primary key, at datetime(6) not null default (utc_timestamp(6)), body text, sent boolean not null default false, key at (at, id))"},
-	testadopt.Long:     {"create table long_ids (id varchar(701) character set ascii primary key, at datetime(6) not null, body text, unique key (at, id))"},
-	testadopt.Bare:     {"create table bare (id bigint primary key, at datetime(6), body text)"},
-	testadopt.Counters: {"create table counters (name varchar(20) primary key, n bigint not null)"},
+	adopttest.Letters:  {"create table letters (ts timestamp(6) not null default current_timestamp(6), id bigint not null auto_increment, message text, primary key (ts, id), key (id))"},
+	adopttest.Marked:   {"create table marked (id uuid primary key, at datetime(3) not null, body text, done_at datetime, key waits (done_at, at, id))"},
+	adopttest.Coded:    {"create table coded (id char(26) character set latin1 primary key, at datetime(6) not null default (utc_timestamp(6)), body text, sent boolean not null default false, key at (at, id))"},
+	adopttest.Long:     {"create table long_ids (id varchar(701) character set ascii primary key, at datetime(6) not null, body text, unique key (at, id))"},
+	adopttest.Bare:     {"create table bare (id bigint primary key, at datetime(6), body text)"},
+	adopttest.Counters: {"create table counters (name varchar(20) primary key, n bigint not null)"},
 }
 
 func TestAdoptInnoDB(t *testing.T) { adoptSuite(t, "InnoDB") }
 
-func TestAdoptMyRocks(t *testing.T) { adoptSuite(t, "RocksDB", testadopt.Engine...) }
+func TestAdoptMyRocks(t *testing.T) { adoptSuite(t, "RocksDB", adopttest.Engine...) }
 
 func adoptSuite(t *testing.T, engine string, only ...string) {
 	t.Parallel()
-	testadopt.Run(t, func(t testing.TB) testadopt.Instance {
+	adopttest.Run(t, func(t testing.TB) adopttest.Instance {
 		of := testserver.MariaDBDatabase(t)
 		schema, _ := databaseOf(t, of)
 		db := application(t, of)
@@ -46,11 +46,11 @@ func adoptSuite(t *testing.T, engine string, only ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return testadopt.Instance{
+		return adopttest.Instance{
 			Open: func(subscription string, c mysql.AdoptConfig) (driver.Adopted, error) {
 				return mysql.Adopt(u.String(), opts, subscription, c)
 			},
-			Begin: func(ctx context.Context) (testadopt.Tx, error) {
+			Begin: func(ctx context.Context) (adopttest.Tx, error) {
 				tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 				return ownTx{tx}, err
 			},

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // A job that is cancelled while a claim of it is under way leaves nothing behind that its key would wait for.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // Nothing that relays and workers do again and again walks more than once over tombstones, which are there until RocksDB compacts.

@@ -15,7 +15,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/retry"
-	"github.com/penstock/penstock/internal/testinbox"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/inboxtest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
 
@@ -39,11 +39,11 @@ func (x inboxTx) Effect(ctx context.Context, key, place string) error {
 
 func TestInboxInnoDB(t *testing.T) { inboxSuite(t, "InnoDB") }
 
-func TestInboxMyRocks(t *testing.T) { inboxSuite(t, "RocksDB", testinbox.Engine...) }
+func TestInboxMyRocks(t *testing.T) { inboxSuite(t, "RocksDB", inboxtest.Engine...) }
 
 func inboxSuite(t *testing.T, engine string, only ...string) {
 	t.Parallel()
-	testinbox.Run(t, func(t testing.TB) testinbox.Instance {
+	inboxtest.Run(t, func(t testing.TB) inboxtest.Instance {
 		url := testserver.MariaDBDatabase(t)
 		schema, _ := databaseOf(t, url)
 		s := openStore(t, url, mysql.Options{Schema: schema, Engine: engine})
@@ -57,24 +57,24 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 			}
 		}
 		exec("create table effects (n bigint auto_increment primary key, `key` varbinary(100), place varbinary(100)) engine = " + engine)
-		handler := func(box *mysql.Inbox, h testinbox.Handler) mysql.ReceivedHandler {
+		handler := func(box *mysql.Inbox, h inboxtest.Handler) mysql.ReceivedHandler {
 			return func(ctx context.Context, tx *sql.Tx, m penstock.Released) error { return h(ctx, inboxTx{tx, box}, m) }
 		}
 		inboxes := map[string]*mysql.Inbox{"billing": mysql.NewInbox(schema, "billing"), "nobody": mysql.NewInbox(schema, "nobody")}
 		level := levelOf(t, app, engine)
-		return testinbox.Instance{
+		return inboxtest.Instance{
 			Store: s,
-			Begin: func(ctx context.Context, consumer string) (testinbox.Tx, error) {
+			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
 				tx, err := app.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 				return inboxTx{tx, inboxes[consumer]}, err
 			},
-			Process: func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h testinbox.Handler) error {
+			Process: func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h inboxtest.Handler) error {
 				// MyRocks waits for a lock for a second only: a message is delivered again then.
 				return retry.Few(ctx, func() error {
 					return inboxes[consumer].Process(ctx, app, m, wait, handler(inboxes[consumer], h))
 				})
 			},
-			ProcessDue: func(ctx context.Context, consumer string, h testinbox.Handler) (int, error) {
+			ProcessDue: func(ctx context.Context, consumer string, h inboxtest.Handler) (int, error) {
 				return inboxes[consumer].ProcessDue(ctx, app, handler(inboxes[consumer], h))
 			},
 			Age: func(testing.TB) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // A reader whose subscribing was lost, with a dump that was restored or a replica that was promoted, is fenced, though the epoch

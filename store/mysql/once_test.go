@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testended"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/endedtest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
 
@@ -245,17 +245,17 @@ func TestAttemptsOfTheDead(t *testing.T) {
 // What a worker ends, or whose lease it extends, is so once, and it learns what was, wherever its connection was lost.
 func TestEndingIsOnce(t *testing.T) {
 	t.Parallel()
-	testended.Run(t, func(call string) []testended.Trip {
+	endedtest.Run(t, func(call string) []endedtest.Trip {
 		if call == "Ack" || call == "Extend" {
-			return []testended.Trip{{Text: "commit"}}
+			return []endedtest.Trip{{Text: "commit"}}
 		}
-		return []testended.Trip{{Text: "begin"}, {Text: "commit", Under: true}}
-	}, func(t *testing.T, cut string) *testended.Fixture {
+		return []endedtest.Trip{{Text: "begin"}, {Text: "commit", Under: true}}
+	}, func(t *testing.T, cut string) *endedtest.Fixture {
 		l := newLosing(t)
 		let := sync.OnceFunc(func() { close(l.p.let) })
 		t.Cleanup(let)
-		return &testended.Fixture{Queue: l.q, Direct: l.direct, Name: "jobs",
-			Lose: func(trip testended.Trip) {
+		return &endedtest.Fixture{Queue: l.q, Direct: l.direct, Name: "jobs",
+			Lose: func(trip endedtest.Trip) {
 				l.once(cuts[cut], trip.Text, func([]byte) {
 					if cut == "late" && trip.Under {
 						let()

@@ -14,10 +14,10 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tcpproxy"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/storetest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
-	"github.com/penstock/penstock/store/storetest"
 )
 
 func TestInnoDB(t *testing.T) { suite(t, "InnoDB", nil) }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/queuetest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
-	"github.com/penstock/penstock/store/queuetest"
 )
 
 func TestQueueInnoDB(t *testing.T) { queueSuite(t, "InnoDB", nil) }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
-	"github.com/penstock/penstock/internal/testinbox"
+	"github.com/penstock/penstock/internal/test/inboxtest"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -44,7 +44,7 @@ func (x inboxTx) Rollback() error { return x.Tx.Rollback(context.Background()) }
 
 func TestInbox(t *testing.T) {
 	t.Parallel()
-	testinbox.Run(t, func(t testing.TB) testinbox.Instance {
+	inboxtest.Run(t, func(t testing.TB) inboxtest.Instance {
 		url := database(t)
 		app, err := pgxpool.New(t.Context(), url)
 		if err != nil {
@@ -52,20 +52,20 @@ func TestInbox(t *testing.T) {
 		}
 		t.Cleanup(app.Close)
 		exec(t, url, "create table effects (at timestamptz not null default clock_timestamp(), key text, place text)")
-		handler := func(box *portable.Inbox, h testinbox.Handler) portable.ReceivedHandler {
+		handler := func(box *portable.Inbox, h inboxtest.Handler) portable.ReceivedHandler {
 			return func(ctx context.Context, tx pgx.Tx, m penstock.Released) error { return h(ctx, inboxTx{tx, box}, m) }
 		}
 		inboxes := map[string]*portable.Inbox{"billing": portable.NewInbox("", "billing"), "nobody": portable.NewInbox("", "nobody")}
-		return testinbox.Instance{
+		return inboxtest.Instance{
 			Store: openStore(t, url, portable.Options{}),
-			Begin: func(ctx context.Context, consumer string) (testinbox.Tx, error) {
+			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
 				tx, err := app.Begin(ctx)
 				return inboxTx{tx, inboxes[consumer]}, err
 			},
-			Process: func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h testinbox.Handler) error {
+			Process: func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h inboxtest.Handler) error {
 				return inboxes[consumer].Process(ctx, app, m, wait, handler(inboxes[consumer], h))
 			},
-			ProcessDue: func(ctx context.Context, consumer string, h testinbox.Handler) (int, error) {
+			ProcessDue: func(ctx context.Context, consumer string, h inboxtest.Handler) (int, error) {
 				return inboxes[consumer].ProcessDue(ctx, app, handler(inboxes[consumer], h))
 			},
 			Age: func(t testing.TB) {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/internal/testserver"
-	"github.com/penstock/penstock/store/queuetest"
+	"github.com/penstock/penstock/internal/test/queuetest"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // Whatever isolation level sessions begin with, nothing is claimed twice and nothing fails.

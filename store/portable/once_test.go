@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testended"
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/endedtest"
+	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -359,20 +359,20 @@ func TestAttemptsOfTheDead(t *testing.T) {
 // What a worker ends, or whose lease it extends, is so once, and it learns what was, wherever its connection was lost.
 func TestEndingIsOnce(t *testing.T) {
 	t.Parallel()
-	testended.Run(t, func(call string) []testended.Trip {
+	endedtest.Run(t, func(call string) []endedtest.Trip {
 		switch call {
 		case "Ack", "AckClaim":
-			return []testended.Trip{{Text: `delete from "penstock_portable"."queue_jobs"`}}
+			return []endedtest.Trip{{Text: `delete from "penstock_portable"."queue_jobs"`}}
 		case "Extend":
-			return []testended.Trip{{Text: "set until"}}
+			return []endedtest.Trip{{Text: "set until"}}
 		}
-		return []testended.Trip{{Text: `delete from "penstock_portable".leases`, Under: true, IfHeld: true}, {Text: "commit", Under: true}}
-	}, func(t *testing.T, cut string) *testended.Fixture {
+		return []endedtest.Trip{{Text: `delete from "penstock_portable".leases`, Under: true, IfHeld: true}, {Text: "commit", Under: true}}
+	}, func(t *testing.T, cut string) *endedtest.Fixture {
 		l := newLosing(t)
 		let := sync.OnceFunc(func() { close(l.p.let) })
 		t.Cleanup(let)
-		return &testended.Fixture{Queue: l.q, Direct: l.store, Name: "jobs",
-			Lose: func(trip testended.Trip) {
+		return &endedtest.Fixture{Queue: l.q, Direct: l.store, Name: "jobs",
+			Lose: func(trip endedtest.Trip) {
 				l.once(cuts[cut], trip.Text, func([]byte) {
 					if cut == "late" && trip.Under {
 						let()

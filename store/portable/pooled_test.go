@@ -5,10 +5,10 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/penstock/penstock/internal/tcpproxy"
-	"github.com/penstock/penstock/internal/testserver"
-	"github.com/penstock/penstock/store/queuetest"
-	"github.com/penstock/penstock/store/storetest"
+	"github.com/penstock/penstock/internal/test/queuetest"
+	"github.com/penstock/penstock/internal/test/storetest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // Behind PgBouncer in transaction mode everything goes as it does without: no statement counts on what another one left in its session.

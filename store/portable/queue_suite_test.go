@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/portable"
-	"github.com/penstock/penstock/store/queuetest"
 )
 
 // atOnce: the suite's model wants the order of what committed late at once, however slow the machine.

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
 

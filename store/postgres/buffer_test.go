@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/queuetest"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/queuetest"
-	"github.com/penstock/penstock/store/storetest"
 )
 
 // little has every other message find the buffer full.

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/internal/testserver"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
-	"github.com/penstock/penstock/store/queuetest"
-	"github.com/penstock/penstock/store/storetest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/queuetest"
+	"github.com/penstock/penstock/internal/test/storetest"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 // restless is a server whose clock is set back, by up to two seconds, and on again, several times

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testinbox"
+	"github.com/penstock/penstock/internal/test/inboxtest"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -40,11 +40,11 @@ func (x inboxTx) Rollback() error { return x.Tx.Rollback(context.Background()) }
 
 func TestInboxGaps(t *testing.T) {
 	t.Parallel()
-	testinbox.RunGaps(t, func(t testing.TB) testinbox.Instance {
+	inboxtest.RunGaps(t, func(t testing.TB) inboxtest.Instance {
 		f := newFixture(t, postgres.Options{})
-		return testinbox.Instance{
+		return inboxtest.Instance{
 			Store: f.store,
-			Begin: func(ctx context.Context, consumer string) (testinbox.Tx, error) {
+			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
 				tx, err := f.Conn.Begin(ctx)
 				return inboxTx{tx, postgres.NewInbox("", consumer)}, err
 			},

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 func arrival(key, id, previous string) penstock.Message {

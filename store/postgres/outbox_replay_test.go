@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // A subscription that is dropped while a replay of it is counted has none: the request

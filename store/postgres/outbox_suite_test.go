@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tcpproxy"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/storetest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
-	"github.com/penstock/penstock/store/storetest"
 )
 
 func TestStore(t *testing.T) { runSuite(t, postgres.Options{}, nil, storetest.SmallPieces) }

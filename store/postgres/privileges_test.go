@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock/internal/pgerror"
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

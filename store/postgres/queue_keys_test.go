@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 // keyWatch is told when jobs begin and end and fails the test if two of a key overlap,

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
-	"github.com/penstock/penstock/store/queuetest"
 )
 
 func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}, nil, queuetest.SmallPieces) }

@@ -15,8 +15,8 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // oddSchema needs quotes wherever it stands.

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // The database of each version that was kept becomes what a new one is, nothing in it is lost, and all goes

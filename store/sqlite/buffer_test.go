@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
-	"github.com/penstock/penstock/store/queuetest"
+	"github.com/penstock/penstock/internal/test/queuetest"
+	"github.com/penstock/penstock/internal/test/storetest"
+	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
-	"github.com/penstock/penstock/store/storetest"
 )
 
 // little has every other message find the buffer full.

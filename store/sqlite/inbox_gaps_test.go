@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testinbox"
+	"github.com/penstock/penstock/internal/test/inboxtest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -35,11 +35,11 @@ func (x inboxTx) Effect(context.Context, string, string) error {
 
 func TestInboxGaps(t *testing.T) {
 	t.Parallel()
-	testinbox.RunGaps(t, func(t testing.TB) testinbox.Instance {
+	inboxtest.RunGaps(t, func(t testing.TB) inboxtest.Instance {
 		_, s, app := newFile(t, sqlite.Options{})
-		return testinbox.Instance{
+		return inboxtest.Instance{
 			Store: s,
-			Begin: func(ctx context.Context, consumer string) (testinbox.Tx, error) {
+			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
 				tx, err := app.BeginTx(ctx, nil)
 				return inboxTx{tx, sqlite.NewInbox(consumer)}, err
 			},

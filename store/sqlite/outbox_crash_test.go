@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
-	"github.com/penstock/penstock/store/storetest"
 )
 
 func TestStore(t *testing.T) {

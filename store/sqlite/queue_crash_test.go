@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/store/queuetest"
+	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 

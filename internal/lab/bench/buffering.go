@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/writer"

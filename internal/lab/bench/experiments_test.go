@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/nats"

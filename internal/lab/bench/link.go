@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 )
 
 // link is the way to a broker that can be cut: a TCP proxy on a local port.

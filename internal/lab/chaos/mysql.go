@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/internal/tcpproxy"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
+	"github.com/penstock/penstock/internal/test/testserver"
 )
 
 //go:embed setup.sql

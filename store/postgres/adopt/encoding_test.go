@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/adopt"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // inEncoding is a database of another encoding, migrated.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/postgres/adopt"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 var plenty = penstock.Limit{Messages: 1000, Bytes: 16 << 20}

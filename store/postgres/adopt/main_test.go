@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 func TestMain(m *testing.M) { os.Exit(postgrestest.Run(m)) }

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres/adopt"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 func TestMappingThatDoesNotFit(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )

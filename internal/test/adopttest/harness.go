@@ -1,0 +1,213 @@
+// Package adopttest is the suite of what adopts tables, whatever the dialect of its SQL.
+package adopttest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+// Instance is one migrated database with the tables that somebody else made.
+type Instance struct {
+	// Open prepares a subscription.
+	Open func(subscription string, c adopted.Config) (driver.Adopted, error)
+	// Begin opens a transaction of an application.
+	Begin func(ctx context.Context) (Tx, error)
+	// Define runs the dialect's own statement of a name, of which the suite says what it makes.
+	Define func(t testing.TB, name string)
+	// Adoptions are those that are remembered.
+	Adoptions func(ctx context.Context) ([]driver.Remembered, error)
+	// IDsGrow: whoever draws a number of a table later has a higher one, in whatever session.
+	IDsGrow bool
+	// Ago is a time so long ago, as SQL.
+	Ago func(d time.Duration) string
+}
+
+// Tx is a transaction. What it is told to execute every database understands.
+type Tx interface {
+	Exec(ctx context.Context, sql string) error
+	Number(ctx context.Context, sql string) (int, error)
+	Commit() error
+	Rollback() error
+}
+
+// The tables that Define makes.
+const (
+	// Shop has everything: id, a number, which the database gives; part, kind ('t'), body, extra (JSON), state ('pending'), done_at, failure (40 characters), tries (0), at (the time of the insert), with an index.
+	Shop = "shop"
+	// Letters is letters(ts, id, message), a time and a number, which the database gives, with the key (ts, id).
+	Letters = "letters"
+	// Marked is marked(id, at, body, done_at): a uuid and a time that are given, and an index on at, of what waits where there are such.
+	Marked = "marked"
+	// Long is long_ids(id, at, body): an id may have more than 700 characters.
+	Long = "long_ids"
+	// Bare is bare(id, at, body): at may be NULL and has no index.
+	Bare = "bare"
+	// Coded is coded(id, at, body, sent): char(26), in MySQL's dialect in latin1, which is given, the time of the insert, with an index, and a boolean (false).
+	Coded = "coded"
+	// Counters is counters(name, n).
+	Counters = "counters"
+)
+
+func shop() adopted.Config {
+	return adopted.Config{Table: "shop", Columns: adopted.Columns{ID: "id", Order: []string{"id"}, Key: "part", Topic: "kind", Payload: "body", Headers: "extra",
+		ProcessedAt: "done_at", Error: "failure", Attempts: "tries"}}
+}
+
+func letters() adopted.Config {
+	return adopted.Config{Table: "letters", Columns: adopted.Columns{ID: "id", Order: []string{"ts"}, Payload: "message"}, Delivered: adopted.Delete}
+}
+
+func marked() adopted.Config {
+	return adopted.Config{Table: "marked", Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Payload: "body", ProcessedAt: "done_at"}}
+}
+
+// Engine is what another engine of the same database can change: locks, what a snapshot sees, keys, and their order.
+var Engine = []string{"RolledBack", "Late", "FarAhead", "EachOnce", "Ties", "LowWaterMark", "ParkedInOrder", "Shares", "RandomUse"}
+
+// Run runs the whole suite.
+func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
+	for name, test := range map[string]func(f *fixture){
+		"Content": content, "RolledBack": rolledBack, "Late": late, "FarAhead": farAhead, "EachOnce": eachOnce, "Ties": ties, "Marked": markedRows, "Coded": coded, "Ways": ways, "Next": next,
+		"LowWaterMark": lowWaterMark, "ParkedInOrder": parkedInOrder, "ParkedSurvives": parkedSurvives, "DeadLetters": deadLetters, "TakenAway": takenAway, "Unfit": unfit,
+		"Refuses": refuses, "Shares": shares, "Drop": drop, "RandomUse": randomUse,
+	} {
+		if len(only) > 0 && !slices.Contains(only, name) && !testseed.Long() {
+			continue // in the long form
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(&fixture{t, open(t)})
+		})
+	}
+}
+
+// fixture is a database.
+type fixture struct {
+	*testing.T
+	Instance
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// open prepares a subscription that fits.
+func (f *fixture) open(c adopted.Config) driver.Adopted {
+	f.Helper()
+	table, err := f.Open("sub", c)
+	f.must(err)
+	f.Cleanup(func() { _ = table.Close() })
+	return table
+}
+
+func (f *fixture) subscribe(t driver.Adopted) penstock.Source {
+	f.Helper()
+	src, err := t.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
+	f.must(err)
+	f.Cleanup(func() { _ = src.Close(context.Background()) })
+	return src
+}
+
+// exec runs statements, each a transaction.
+func (f *fixture) exec(statements ...string) {
+	f.Helper()
+	for _, s := range statements {
+		tx, err := f.Begin(f.Context())
+		f.must(err)
+		if err := tx.Exec(f.Context(), s); err != nil {
+			f.Fatalf("%s: %v", s, err)
+		}
+		f.must(tx.Commit())
+	}
+}
+
+func (f *fixture) number(sql string) int {
+	f.Helper()
+	tx, err := f.Begin(f.Context())
+	f.must(err)
+	defer func() { _ = tx.Rollback() }()
+	n, err := tx.Number(f.Context(), sql)
+	if err != nil {
+		f.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// eventually waits for a condition.
+func (f *fixture) eventually(what string, condition func() bool) {
+	f.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.Fatalf("it does not come true that %s", what)
+		}
+	}
+}
+
+// fetch returns the next batch that is not empty.
+func (f *fixture) fetch(src penstock.Source) (b penstock.Batch) {
+	f.Helper()
+	return f.fetchUpTo(src, 1000)
+}
+
+func (f *fixture) fetchUpTo(src penstock.Source, n int) (b penstock.Batch) {
+	f.Helper()
+	f.eventually("a batch is fetched", func() bool {
+		var err error
+		b, err = src.Fetch(f.Context(), penstock.Limit{Messages: n, Bytes: 16 << 20})
+		f.must(err)
+		return len(b.Messages) > 0
+	})
+	return b
+}
+
+func (f *fixture) settle(src penstock.Source, b penstock.Batch, verdicts ...penstock.Verdict) {
+	f.Helper()
+	f.must(src.Settle(f.Context(), penstock.Settled{Batch: b, Verdicts: verdicts}))
+}
+
+func payloads(b penstock.Batch) (all []string) {
+	for _, m := range b.Messages {
+		all = append(all, string(m.Payload))
+	}
+	return all
+}
+
+func (f *fixture) want(b penstock.Batch, want ...string) {
+	f.Helper()
+	if got := payloads(b); !slices.Equal(got, want) {
+		f.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+// misfit is the field of the error, which says what to do.
+func (f *fixture) misfit(err error, field string) {
+	f.Helper()
+	var e *penstock.FieldError
+	if !errors.As(err, &e) || e.Field != field || e.Hint == "" {
+		f.Errorf("the error is %v, want one about %s", err, field)
+	}
+}
+
+func failed(attempt int) []penstock.Failure {
+	return []penstock.Failure{{Attempt: attempt, At: time.Now().UTC(), Err: "refused, and this is a long story of why it was"}}
+}
+
+func parked(attempt int, in time.Duration) penstock.Verdict {
+	return penstock.Verdict{Outcome: penstock.Parked, Failures: failed(attempt), RetryIn: in}
+}
+
+var (
+	ok     = penstock.Verdict{}
+	behind = penstock.Verdict{Outcome: penstock.Parked}
+)

@@ -1,0 +1,291 @@
+package adopttest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
+)
+
+func (f *fixture) insert(bodies ...string) {
+	f.Helper()
+	for _, b := range bodies {
+		f.exec(fmt.Sprintf("insert into shop (part, body) values ('%s', '%s')", b[:1], b))
+	}
+}
+
+func parkedInOrder(f *fixture) {
+	f.Define(f, Shop)
+	f.insert("a1", "b1", "a2", "a3")
+	table := f.open(shop())
+	src := f.subscribe(table)
+	b := f.fetch(src)
+	f.want(b, "a1", "b1", "a2", "a3")
+	f.settle(src, b, parked(1, time.Hour), ok, behind, behind)
+	if n := f.number("select count(*) from shop where done_at is null and tries = 1 and failure = 'refused, and this is a long story of why'"); n != 1 {
+		f.Errorf("%d rows carry the error", n)
+	}
+	f.insert("a4", "b2")
+	b = f.fetch(src)
+	f.want(b, "a4", "b2")
+	if !slices.Equal(b.KeyOrder, []penstock.KeyOrder{penstock.BehindParked, penstock.InOrder}) {
+		f.Errorf("in the order of keys came %v", b.KeyOrder)
+	}
+	f.settle(src, b, behind, ok)
+	if n, err := table.RetryParked(f.Context(), "a"); err != nil || n != 1 {
+		f.Errorf("%d rows are to be tried at once, %v", n, err)
+	}
+	b = f.fetch(src)
+	f.want(b, "a1") // alone, since it has been refused
+	if m := b.Messages[0]; m.Attempt != 2 || m.FailedSince.IsZero() || m.ID != "shop-1" {
+		f.Errorf("got %+v", m)
+	}
+	f.settle(src, b)
+	b = f.fetch(src)
+	f.want(b, "a2", "a3", "a4")
+	f.settle(src, b, ok, parked(1, 0), behind)
+	for _, want := range []string{"a3", "a4"} {
+		b = f.fetch(src)
+		f.want(b, want)
+		f.settle(src, b)
+	}
+	f.insert("a5")
+	b = f.fetch(src)
+	if b.KeyOrder[0] != penstock.InOrder {
+		f.Errorf("nothing of the key is parked any more, and a5 comes %v", b.KeyOrder)
+	}
+	f.settle(src, b)
+	if n := f.number("select count(*) from shop where done_at is null or failure is not null"); n != 0 {
+		f.Errorf("%d rows are pending or carry an error", n)
+	}
+}
+
+func parkedSurvives(f *fixture) {
+	f.Define(f, Shop)
+	f.insert("k0", "k1", "k2")
+	table := f.open(shop())
+	src := f.subscribe(table)
+	b := f.fetch(src)
+	began := time.Now()
+	f.settle(src, b, parked(1, time.Hour), behind, behind)
+	f.must(src.Close(f.Context()))
+	src = f.subscribe(table)
+	f.insert("k3")
+	b = f.fetch(src)
+	f.want(b, "k3")
+	if b.KeyOrder[0] != penstock.BehindParked {
+		f.Errorf("in the order of keys came %v", b.KeyOrder)
+	}
+	keys, err := table.ParkedKeys(f.Context(), 10)
+	f.must(err)
+	if len(keys) != 1 || keys[0].Key != "k" || keys[0].Messages != 3 || keys[0].Attempt != 1 || keys[0].Held || keys[0].Err == "" || keys[0].Retry.Before(began.Add(time.Hour-time.Second)) {
+		f.Errorf("parked keys %+v", keys)
+	}
+	status, err := table.Status(f.Context())
+	f.must(err)
+	if status.Parked != 3 || status.ParkedKeys != 1 || status.Backlog != 1 || status.Holder != "test" || status.Epoch != 2 {
+		f.Errorf("status %+v", status)
+	}
+	if n, err := table.RetryParked(f.Context(), "other"); err != nil || n != 0 {
+		f.Errorf("%d rows of another key, %v", n, err)
+	}
+	if n, err := table.RetryParked(f.Context()); err != nil || n != 1 {
+		f.Errorf("%d rows, %v", n, err)
+	}
+	f.want(f.fetch(src), "k0")
+}
+
+func deadLetters(f *fixture) {
+	f.Define(f, Shop)
+	for _, discard := range []bool{false, true} {
+		f.exec("delete from shop")
+		f.insert("a1", "a2", "b1")
+		table := f.open(shop())
+		src := f.subscribe(table)
+		b := f.fetch(src)
+		dead := penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)}
+		hold := dead
+		hold.Hold = true
+		f.settle(src, b, hold, behind, dead)
+		found, err := table.DeadLetters(f.Context(), penstock.DeadLetterQuery{})
+		f.must(err)
+		if len(found) != 2 || string(found[0].Message.Payload) != "a1" || !found[0].Held || found[1].Held || found[0].Err() == "" || found[0].Message.Attempt != 1 {
+			f.Fatalf("found %+v", found)
+		}
+		byID, err := table.DeadLetters(f.Context(), penstock.DeadLetterQuery{IDs: []string{found[1].Message.ID}})
+		if err != nil || len(byID) != 1 || string(byID[0].Message.Payload) != "b1" {
+			f.Errorf("by its id: %+v, %v", byID, err)
+		}
+		if status, err := table.Status(f.Context()); err != nil || status.DeadLetters != 2 || status.HeldKeys != 1 || status.Backlog != 0 {
+			f.Errorf("status %+v, %v", status, err)
+		}
+		if n := f.number("select count(*) from shop where done_at is null and tries = 1"); n != 2 {
+			f.Errorf("%d rows of dead letters wait, want 2", n)
+		}
+		change, left := table.RetryDeadLetters, []string{"a1", "b1"}
+		if discard {
+			change, left = table.DiscardDeadLetters, nil
+		}
+		if n, err := change(f.Context(), penstock.DeadLetterQuery{}); err != nil || n != 2 {
+			f.Fatalf("%d were chosen, %v", n, err)
+		}
+		if discard {
+			if n := f.number("select count(*) from shop where done_at is not null and failure is not null"); n != 2 {
+				f.Errorf("%d rows are settled with their error, want 2", n)
+			}
+		}
+		var got []string
+		for len(got) < len(left)+1 {
+			b := f.fetch(src)
+			got = append(got, payloads(b)...)
+			f.settle(src, b)
+		}
+		slices.Sort(got)
+		if want := append(left, "a2"); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			f.Errorf("discard=%v: came %q", discard, got)
+		}
+		f.must(src.Close(f.Context()))
+	}
+}
+
+// takenAway: somebody deletes a row that is parked, and one that is a dead letter. What waits for them goes on.
+func takenAway(f *fixture) {
+	f.Define(f, Shop)
+	f.insert("a1", "a2", "b1", "b2")
+	c := shop()
+	c.Sweep = time.Millisecond
+	table := f.open(c)
+	src := f.subscribe(table)
+	b := f.fetch(src)
+	f.settle(src, b, parked(1, time.Hour), behind, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1), Hold: true}, behind)
+	f.exec("delete from shop where body = 'a1'", "update shop set done_at = "+f.Ago(0)+" where body = 'b1'")
+	var got []string
+	f.eventually("the others go on", func() bool {
+		f.must(src.Renew(f.Context()))
+		b, err := src.Fetch(f.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		f.must(err)
+		got = append(got, payloads(b)...)
+		return len(got) == 2
+	})
+	if slices.Sort(got); !slices.Equal(got, []string{"a2", "b2"}) {
+		f.Errorf("got %q", got)
+	}
+	if status, err := table.Status(f.Context()); err != nil || status.DeadLetters != 0 {
+		f.Errorf("status %+v, %v", status, err)
+	}
+}
+
+// unfit: a row that cannot be a message is a dead letter that says so, and nobody waits for it.
+func unfit(f *fixture) {
+	f.Define(f, Shop)
+	f.exec("insert into shop (part, body) values ('"+strings.Repeat("k", penstock.MaxKeyBytes+1)+"', 'too long')", "insert into shop (part, body) values ('k', 'good')")
+	table := f.open(shop())
+	src := f.subscribe(table)
+	f.want(f.fetch(src), "good")
+	found, err := table.DeadLetters(f.Context(), penstock.DeadLetterQuery{})
+	f.must(err)
+	if len(found) != 1 || string(found[0].Message.Payload) != "too long" || !strings.Contains(found[0].Err(), "key") {
+		f.Errorf("found %+v", found)
+	}
+}
+
+// refuses: what this database does not offer, and what does not fit the table, is an error that says what to do.
+func refuses(f *fixture) {
+	f.Define(f, Shop)
+	f.Define(f, Bare)
+	f.Define(f, Marked)
+	for field, change := range map[string]func(*adopted.Config){
+		"workers":         func(c *adopted.Config) { c.Workers = 2 },
+		"delivered":       func(c *adopted.Config) { c.Archive = "past" },
+		"table":           func(c *adopted.Config) { c.Table = "nowhere" },
+		"columns.payload": func(c *adopted.Config) { c.Columns.Payload = "text" },
+		"columns.order":   func(c *adopted.Config) { c.Columns.Order = []string{"body"} },
+		"columns.id":      func(c *adopted.Config) { c.Columns.ID = "tries"; c.Columns.Attempts = "" },
+		"topic":           func(c *adopted.Config) { c.Columns.Topic, c.Topic = "", "{nothing}" },
+		"start":           func(*adopted.Config) {},
+	} {
+		c := shop()
+		change(&c)
+		table, err := f.Open("sub", c)
+		if err == nil {
+			start := penstock.FromBeginning
+			if field == "start" {
+				start = penstock.FromNow
+			}
+			_, err = table.Subscribe(f.Context(), penstock.Subscribe{Holder: "test", Start: start})
+			f.must(table.Close())
+		}
+		f.misfit(err, field)
+	}
+	for _, c := range []adopted.Config{
+		{Table: "bare", Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Payload: "body"}, Delivered: adopted.Delete},
+		{Table: "marked", Columns: adopted.Columns{ID: "id", Payload: "body"}, Delivered: adopted.Delete},
+	} {
+		table := f.open(c)
+		_, err := table.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
+		f.misfit(err, "columns.order")
+	}
+	f.Define(f, Long)
+	table := f.open(adopted.Config{Table: "long_ids", Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Payload: "body"}, Delivered: adopted.Delete})
+	_, err := table.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
+	f.misfit(err, "columns.id")
+	all, err := f.Adoptions(f.Context())
+	if err != nil || len(all) != 0 {
+		f.Errorf("what was refused is remembered: %+v, %v", all, err)
+	}
+}
+
+// shares: two subscriptions of one table mark columns of their own.
+func shares(f *fixture) {
+	f.Define(f, Shop)
+	f.insert("a1")
+	f.subscribe(f.open(shop()))
+	for _, change := range []func(*adopted.Config){func(*adopted.Config) {}, func(c *adopted.Config) { c.Delivered = adopted.Delete }} {
+		c := shop()
+		change(&c)
+		other, err := f.Open("other", c)
+		f.must(err)
+		_, err = other.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
+		f.misfit(err, "delivered")
+		f.must(other.Close())
+	}
+	c := shop()
+	c.Columns.ProcessedAt, c.Columns.Status = "", "state"
+	other, err := f.Open("other", c)
+	f.must(err)
+	defer func() { _ = other.Close() }()
+	b := f.fetch(f.subscribe(other))
+	f.want(b, "a1")
+}
+
+func drop(f *fixture) {
+	f.Define(f, Shop)
+	f.insert("a1", "a2")
+	table := f.open(shop())
+	if status, err := table.Status(f.Context()); err != nil || status.Backlog != 2 || status.Epoch != 0 {
+		f.Errorf("before it has run: %+v, %v", status, err)
+	}
+	if _, err := table.ParkedKeys(f.Context(), 1); !errors.Is(err, penstock.ErrNoSubscription) {
+		f.Errorf("before it has run: %v", err)
+	}
+	src := f.subscribe(table)
+	b := f.fetch(src)
+	f.settle(src, b, parked(1, time.Hour), behind)
+	all, err := f.Adoptions(f.Context())
+	f.must(err)
+	if len(all) != 1 || all[0].Status.Subscription != "sub" || all[0].Status.Parked != 2 || all[0].Status.Holder != "test" || !strings.Contains(all[0].Table, "shop") {
+		f.Errorf("remembered are %+v", all)
+	}
+	f.must(table.Drop(f.Context()))
+	if err := src.Renew(f.Context()); !errors.Is(err, penstock.ErrFenced) {
+		f.Errorf("the reader of what was dropped could renew: %v", err)
+	}
+	if err := table.Drop(f.Context()); !errors.Is(err, penstock.ErrNoSubscription) {
+		f.Errorf("dropped twice: %v", err)
+	}
+	f.want(f.fetch(f.subscribe(table)), "a1", "a2") // as if nobody had read them
+}

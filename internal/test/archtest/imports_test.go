@@ -1,0 +1,317 @@
+// Package archtest holds the direction of imports: drivers know the domain and
+// nothing of each other, the relay and worker know only the domain, the domain knows
+// nobody.
+package archtest
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/penstock/penstock"
+
+// row says what the packages of a room import of this module. A room is a folder,
+// relative to the module, with what is under it, or several: "store/*" is each folder under
+// store. "." is the root package alone.
+type row struct {
+	room  string
+	may   []string // in any file: other rooms, or folders in them
+	tests []string // in test files, besides may
+	named bool     // only a row that has this very room may import it: internal/* does not stand for internal/test
+}
+
+// self is the folder of the room that a file is in: store/sqlite for store/sqlite/driver.
+const self = "self"
+
+// helpers are what any test may use.
+var helpers = []string{self, "internal/*", "internal/test"}
+
+// wiring is everything that parts are put together from.
+var wiring = []string{self, ".", "internal/*", "relay", "work", "writer", "metrics", "trace", "store/*", "sink/*", "config"}
+
+// rooms in the order in which they are tried; a folder that is in none has to be given one.
+var rooms = []row{
+	{room: ".", tests: helpers},
+	{room: "relay", may: []string{"."}, tests: with(helpers, "store/memory")},
+	{room: "work", may: []string{"."}, tests: with(helpers, "store/memory")},
+
+	{room: "writer", may: []string{"."}, tests: with(helpers, "store/*")},
+	{room: "trace", may: []string{self, ".", "relay", "work"}, tests: with(helpers, "store/*", "run", "config")},
+	{room: "metrics", may: []string{".", "relay", "work", "internal/*"}, tests: with(helpers, "store/*", "run", "config")},
+
+	{room: "store/postgres/adopt", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/*")},
+	{room: "store/*", may: []string{self, ".", "work", "internal/*"}, tests: helpers},
+
+	{room: "sink/format", may: []string{self, ".", "internal/*"}, tests: with(helpers, "sink/*")},
+	{room: "sink/previous", may: []string{self, "."}, tests: with(helpers, "relay", "store/*", "sink/*")}, // end to end
+	{room: "sink/*", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/memory")},
+
+	// What tests stand on: suites, models, servers, certificates.
+	{room: "internal/test", named: true, may: []string{self, ".", "work", "internal/*", "store/postgres"}, tests: with(helpers, "store/memory", "sink/discard")},
+	// What measures and proves is put together from everything, and nobody below knows it.
+	{room: "internal/lab", named: true, may: with(wiring, "internal/test")},
+	{room: "internal/cli/clitest", named: true, may: with(wiring, "internal/cli", "internal/test")},
+	{room: "internal/cli", named: true, may: with(wiring, "internal/lab", "run"), tests: with(helpers, "internal/cli/clitest")},
+	{room: "internal/ingest", may: []string{".", "writer", "internal/*"}, tests: with(helpers, "store/*")},
+	{room: "internal/console", may: []string{".", "internal/*"}, tests: with(helpers, "store/*")},
+	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
+
+	// Where the parts are put together.
+	{room: "config", may: []string{self, ".", "internal/*", "relay", "store/*", "sink/*"}, tests: helpers},
+	{room: "run", may: []string{self, ".", "internal/*", "relay", "work", "writer", "store/*", "sink/*", "config", "metrics", "trace"}, tests: helpers},
+	{room: "cmd/penstock", may: with(wiring, "internal/lab", "internal/cli"), tests: with(helpers, "internal/cli/clitest")},
+	{room: "penstocktest", named: true, may: []string{".", "work", "store/postgres"}, tests: with(helpers, "store/*")},
+	{room: "clients", named: true, may: wiring, tests: helpers},
+	{room: "systemtest", may: with(wiring, "internal/lab"), tests: helpers},
+	{room: "examples", may: wiring, tests: helpers},
+}
+
+func with(list []string, more ...string) []string { return slices.Concat(list, more) }
+
+// roomOf returns the row of a folder.
+func roomOf(folder string) (row, bool) {
+	i := slices.IndexFunc(rooms, func(r row) bool { return within(folder, r.room) })
+	if i < 0 {
+		return row{}, false
+	}
+	return rooms[i], true
+}
+
+// objection says why a file of folder must not import the folder target, both
+// of this module; empty if it may.
+func objection(folder string, isTest bool, target string) string {
+	from, known := roomOf(folder)
+	if !known {
+		return "no room for the folder " + folder + ": add one to internal/test/archtest"
+	}
+	allowed := from.may
+	if isTest {
+		allowed = with(from.may, from.tests...)
+	}
+	to, _ := roomOf(target)
+	for _, a := range allowed {
+		if a == self {
+			a = matched(folder, from.room)
+		}
+		if within(target, a) && (!to.named || a == to.room) {
+			return ""
+		}
+	}
+	if isTest || !to.named {
+		return folder + " must not import " + target
+	}
+	return folder + " must not import " + target + " but in tests, if at all"
+}
+
+// within reports whether folder is pattern or lies under it.
+func within(folder, pattern string) bool { return matched(folder, pattern) != "" }
+
+// matched returns the part of folder that pattern stands for: "store/sqlite"
+// for store/sqlite/driver and "store/*". Only the root itself is in ".".
+func matched(folder, pattern string) string {
+	f, p := strings.Split(folder, "/"), strings.Split(pattern, "/")
+	if len(f) < len(p) {
+		return ""
+	}
+	for i := range p {
+		if ok, _ := path.Match(p[i], f[i]); !ok {
+			return ""
+		}
+	}
+	return path.Join(f[:len(p)]...)
+}
+
+func TestImports(t *testing.T) {
+	root := moduleRoot(t)
+	files := 0
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "bin" || hasModule(file)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(file, ".go") {
+			return nil
+		}
+		files++
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		for _, imported := range imports(t, file) {
+			target, ours := strings.CutPrefix(imported+"/", module+"/")
+			if !ours {
+				if path.Dir(rel) == "." && !strings.HasSuffix(rel, "_test.go") && doesIO(imported) {
+					t.Errorf("%s imports %s: the domain is plain Go and does no I/O", rel, imported)
+				}
+				continue
+			}
+			if why := objection(path.Dir(rel), strings.HasSuffix(rel, "_test.go"), path.Clean(target)); why != "" {
+				t.Errorf("%s: %s", rel, why)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 10 {
+		t.Fatalf("only %d Go files under %s: is it the module?", files, root)
+	}
+}
+
+// doesIO reports whether a package is outside the standard library or made for
+// files, networks, processes or databases.
+func doesIO(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return strings.Contains(first, ".") || slices.Contains([]string{"os", "net", "database", "syscall", "embed"}, first)
+}
+
+func hasModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !hasModule(dir) {
+		up := filepath.Dir(dir)
+		if up == dir {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = up
+	}
+	return dir
+}
+
+func imports(t *testing.T, file string) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, spec := range f.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// The rules themselves: what they let pass and what they stop.
+func TestObjection(t *testing.T) {
+	for _, c := range []struct {
+		folder string
+		test   bool
+		target string
+		ok     bool
+	}{
+		{"store/sqlite", false, ".", true},
+		{"store/sqlite", false, "internal/template", true},
+		{"store/sqlite", false, "store/postgres", false},
+		{"store/sqlite", false, "internal/test/storetest", false},
+		{"store/sqlite", true, "internal/test/storetest", true},
+		{"store/sqlite", false, "internal/test/queuetest", false},
+		{"store/sqlite", true, "internal/test/queuetest", true},
+		{"internal/test/queuetest", false, "store/memory", false},
+		{"store/sqlite", true, "store/sqlite", true},
+		{"store/sqlite", true, "store/postgres", false},
+		{"store/sqlite", false, "relay", false},
+		{"sink/nats", false, "sink/nats/embedded", true},
+		{"sink/nats/embedded", false, ".", true},
+		{"sink/nats", false, "sink/rabbitmq", false},
+		{"sink/nats", false, "store/memory", false},
+		{"sink/nats", true, "internal/test/sinktest", true},
+		{"relay", false, ".", true},
+		{"relay", false, "internal/template", false},
+		{"relay", false, "store/memory", false},
+		{"relay", true, "store/memory", true},
+		{"relay", true, "store/postgres", false},
+		{"sink/format", false, "sink/nats", false},
+		{"sink/format", true, "sink/nats", true},
+		{"store/postgres", false, "internal/test/postgrestest", false},
+		{"store/postgres/adopt", true, "internal/test/postgrestest", true},
+		{"store/postgres/adopt", false, "store/postgres", false},
+		{"internal/lab/chaos", false, "internal/test/testserver", true},
+		{"work", false, ".", true},
+		{"work", false, "store/memory", false},
+		{".", false, "work", false},
+		{".", false, "internal/template", false},
+		{"internal/template", false, ".", true},
+		{"internal/template", false, "relay", false},
+		{"internal/template", false, "internal/lab/bench", false},
+		{"internal/lab/bench", false, "sink/nats", true},
+		{"cmd/penstock", false, "internal/lab/bench", true},
+		{"config", false, "sink/nats", true},
+		{"config", false, "cmd/penstock", false},
+		{"cmd/penstock", false, "relay", true},
+		{"cmd/penstock", false, "internal/test/testserver", false},
+		{"cmd/penstock", true, "internal/test/testserver", true},
+		{"internal/test/testserver/withservers", false, "internal/test/testserver", true},
+		{"somewhere/new", false, ".", false},
+	} {
+		if why := objection(c.folder, c.test, c.target); (why == "") != c.ok {
+			t.Errorf("%s (test: %v) importing %s: %q, want allowed = %v", c.folder, c.test, c.target, why, c.ok)
+		}
+	}
+}
+
+// A package that a program may import, and has something to call, shows how: a suite, too.
+func TestEachPublicPackageHasAnExample(t *testing.T) {
+	root := moduleRoot(t)
+	shown := map[string]bool{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, file)
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "examples", "systemtest", "testdata", "node_modules", "bin"}, name)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		folder := path.Dir(rel)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		shown[folder] = shown[folder] || strings.HasSuffix(rel, "_test.go") && strings.Contains(string(text), "\nfunc Example")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, has := range shown {
+		if !has {
+			t.Errorf("%s has no Example", folder)
+		}
+	}
+	if len(shown) < 15 {
+		t.Errorf("only %d packages under %s", len(shown), root)
+	}
+}

@@ -1,0 +1,275 @@
+// Package endedtest has the cases of a worker whose connection is lost while it ends jobs, or extends their leases, for the tests of stores.
+package endedtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Fixture is a queue with nothing in it.
+type Fixture struct {
+	Queue  penstock.Queue      // whose connection is lost
+	Direct penstock.QueueStore // the same store over others
+	Name   string
+	Lose   func(Trip) // the next round trip of this kind
+	Arrive func()     // has what is late arrive
+	Looked func() int64
+}
+
+// Trip is a round trip with a text in it.
+type Trip struct {
+	Text   string
+	Under  bool // it is within a transaction that has the leases locked: what is late arrives while the next attempt waits for them
+	IfHeld bool // there is none if no lease is held
+}
+
+// call ends or extends leases, and says which were held.
+type call struct {
+	one     bool // it takes one lease
+	last    bool // it is the job's last attempt
+	becomes string
+	do      func(ctx context.Context, q penstock.Queue, leases []int64) (held []int64, err error)
+}
+
+var calls = map[string]call{
+	"Ack": {becomes: "gone", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+		return q.Ack(ctx, leases...)
+	}},
+	"AckClaim": {becomes: "gone", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+		held, jobs, err := q.(penstock.AckClaimer).AckClaim(ctx, leases, penstock.Claim{Group: "others", Jobs: 1, Lease: time.Hour})
+		if err == nil && (len(jobs) != 1 || jobs[0].Attempt != 1) {
+			err = fmt.Errorf("claimed %+v, want a job that nobody had", jobs)
+		}
+		return held, err
+	}},
+	"Extend": {becomes: "leased", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+		return q.Extend(ctx, time.Hour, leases...)
+	}},
+	"Release": {becomes: "attempt 1", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+		return q.(penstock.Releaser).Release(ctx, 0, leases...)
+	}},
+	"Retry": {one: true, becomes: "attempt 2", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+		return retry(ctx, q, leases, false)
+	}},
+	"LastRetry": {one: true, last: true, becomes: "dead", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+		return retry(ctx, q, leases, true)
+	}},
+	"DeadLetter": {one: true, becomes: "dead", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+		return single(leases, q.DeadLetter(ctx, leases[0], "broken"))
+	}},
+}
+
+func retry(ctx context.Context, q penstock.Queue, leases []int64, last bool) ([]int64, error) {
+	dead, err := q.Retry(ctx, leases[0], 0, "broken")
+	if err == nil && dead != last {
+		err = fmt.Errorf("dead: %v, want %v", dead, last)
+	}
+	return single(leases, err)
+}
+
+// single is what a call says that has an error where others leave a lease out.
+func single(leases []int64, err error) ([]int64, error) {
+	if errors.Is(err, penstock.ErrLeaseLost) {
+		return nil, nil
+	}
+	return leases, err
+}
+
+// Run loses each round trip of each call: before the server saw it, after it had done it, or before it did it after all.
+func Run(t *testing.T, trips func(call string) []Trip, open func(t *testing.T, cut string) *Fixture) {
+	for name, c := range calls {
+		for i, trip := range trips(name) {
+			for _, cut := range []string{"before", "after", "late"} {
+				t.Run(fmt.Sprint(name, "/", i, "/", cut), func(t *testing.T) {
+					t.Parallel()
+					r := &run{t, open(t, cut), c}
+					r.known()
+					r.held(trip)
+					if cut != "late" && !trip.IfHeld {
+						r.lost(trip)
+					}
+				})
+			}
+		}
+	}
+}
+
+type run struct {
+	*testing.T
+	*Fixture
+	call
+}
+
+func (r *run) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// claim enqueues jobs and claims them. Each call finds one of another group, too.
+func (r *run) claim(n int) (jobs []penstock.Job) {
+	r.Helper()
+	_, err := r.Queue.Enqueue(r.Context(), slices.Repeat([]penstock.NewJob{{}}, n)...)
+	r.must(err)
+	_, err = r.Queue.Enqueue(r.Context(), penstock.NewJob{Group: "others"})
+	r.must(err)
+	jobs, err = r.Queue.Claim(r.Context(), penstock.Claim{Jobs: n, Lease: time.Hour})
+	r.must(err)
+	if len(jobs) != n {
+		r.Fatalf("claimed %d jobs, want %d", len(jobs), n)
+	}
+	return jobs
+}
+
+// calls makes the call, which loses a round trip if there is one to lose.
+func (r *run) calls(trip *Trip, jobs ...penstock.Job) (held []int64) {
+	r.Helper()
+	looked := r.Looked()
+	if trip != nil {
+		r.Lose(*trip)
+		looked++
+	}
+	var leases []int64
+	for _, j := range jobs {
+		leases = append(leases, j.Lease)
+	}
+	if r.last {
+		r.must(r.Direct.SetQueue(r.Context(), r.Name, penstock.QueueSettings{MaxAttempts: new(1)}))
+	}
+	held, err := r.do(r.Context(), r.Queue, leases)
+	r.must(err)
+	r.must(r.Direct.SetQueue(r.Context(), r.Name, penstock.QueueSettings{MaxAttempts: new(25)}))
+	if n := r.Looked(); n != looked {
+		r.Errorf("looked up %d times, want %d", n, looked)
+	}
+	return held
+}
+
+// known has the driver know the statements, and nothing left of the jobs.
+func (r *run) known() {
+	r.Helper()
+	r.calls(nil, r.claim(1)...)
+	r.cancelAll()
+}
+
+func (r *run) cancelAll() {
+	r.Helper()
+	_, err := r.Direct.DiscardDeadJobs(r.Context(), penstock.DeadJobQuery{Queue: r.Name})
+	r.must(err)
+	var ids []int64
+	for id := range int64(100) { // each has a queue of its own, whose ids are below
+		ids = append(ids, id)
+	}
+	_, err = r.Direct.CancelJobs(r.Context(), r.Name, ids...)
+	r.must(err)
+}
+
+// gone is a job whose lease has ended, and which another worker has done.
+func (r *run) gone() penstock.Job {
+	r.Helper()
+	j := r.claim(1)[0]
+	other := r.Direct.Queue(r.Name)
+	_, err := other.Extend(r.Context(), time.Microsecond, j.Lease)
+	r.must(err)
+	for {
+		r.must(other.Maintain(r.Context()))
+		again, err := other.Claim(r.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+		r.must(err)
+		for _, a := range again {
+			if a.ID != j.ID {
+				r.Fatalf("claimed %+v, want the job %d again", a, j.ID)
+			}
+			_, err := other.Ack(r.Context(), a.Lease)
+			r.must(err)
+			return j
+		}
+	}
+}
+
+// held: of those that are held and one that is not any more it is known which.
+func (r *run) held(trip Trip) {
+	r.Helper()
+	gone := r.gone()
+	jobs := r.claim(2)
+	if r.one {
+		jobs = jobs[:1]
+	}
+	all := jobs
+	if !r.one {
+		all = append([]penstock.Job{gone}, jobs...)
+	}
+	held := r.calls(&trip, all...)
+	r.Arrive()
+	var want []int64
+	for _, j := range jobs {
+		want = append(want, j.Lease)
+	}
+	slices.Sort(want)
+	slices.Sort(held)
+	if !slices.Equal(held, want) {
+		r.Errorf("held %v, want %v", held, want)
+	}
+	for _, j := range jobs {
+		if b := r.became(j); b != r.becomes {
+			r.Errorf("a job became %s, want %s", b, r.becomes)
+		}
+	}
+}
+
+// became is where a job is.
+func (r *run) became(j penstock.Job) string {
+	r.Helper()
+	q := r.Direct.Queue(r.Name)
+	held, err := q.Extend(r.Context(), time.Hour, j.Lease)
+	r.must(err)
+	dead, err := r.Direct.DeadJobs(r.Context(), penstock.DeadJobQuery{Queue: r.Name, IDs: []int64{j.ID}})
+	r.must(err)
+	var found []string
+	if len(held) > 0 {
+		found = append(found, "leased")
+	}
+	for _, d := range dead {
+		found = append(found, "dead")
+		if len(d.Failures) != 1 {
+			r.Errorf("a dead letter has the failures %+v", d.Failures)
+		}
+	}
+	again, err := q.Claim(r.Context(), penstock.Claim{Jobs: 100, Lease: time.Hour})
+	r.must(err)
+	var others []int64
+	for _, a := range again {
+		if a.ID == j.ID {
+			found = append(found, fmt.Sprint("attempt ", a.Attempt))
+		} else {
+			others = append(others, a.Lease)
+		}
+	}
+	_, err = q.(penstock.Releaser).Release(r.Context(), 0, others...)
+	r.must(err)
+	if len(found) == 0 {
+		return "gone"
+	}
+	return strings.Join(found, ", ")
+}
+
+// lost: what is not held any more is not taken for ended by the attempt that was lost.
+func (r *run) lost(trip Trip) {
+	r.Helper()
+	gone, cancelled := r.gone(), r.claim(1)[0]
+	if n, err := r.Direct.CancelJobs(r.Context(), r.Name, cancelled.ID); err != nil || n != 1 {
+		r.Fatalf("%d were cancelled, %v", n, err)
+	}
+	for what, j := range map[string]penstock.Job{"its lease has ended": gone, "it was cancelled": cancelled} {
+		if held := r.calls(&trip, j); len(held) > 0 {
+			r.Errorf("a job is taken for held, but %s", what)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package inboxtest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// fixture is a database with one inbox.
+type fixture struct {
+	testing.TB
+	Instance
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) begin() Tx {
+	f.Helper()
+	tx, err := f.Begin(f.Context(), consumer)
+	f.must(err)
+	f.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// in runs fn in a transaction that commits.
+func (f *fixture) in(fn func(tx Tx)) {
+	f.Helper()
+	tx := f.begin()
+	fn(tx)
+	f.must(tx.Commit())
+}
+
+func (f *fixture) wantFresh(tx Tx, ids []string, want ...string) {
+	f.Helper()
+	fresh, err := tx.FirstOf(f.Context(), ids...)
+	f.must(err)
+	if !slices.Equal(fresh, want) {
+		f.Fatalf("new are %q of %q, want %q", fresh, ids, want)
+	}
+}
+
+func (f *fixture) receive(tx Tx, id, previous string, wait time.Duration, want ...string) {
+	f.Helper()
+	got, err := tx.InOrder(f.Context(), received("k", id, previous), wait)
+	f.must(err)
+	f.wantReleased(got, want...)
+}
+
+func (f *fixture) due(tx Tx, want ...string) {
+	f.Helper()
+	got, err := tx.Due(f.Context(), 10)
+	f.must(err)
+	f.wantReleased(got, want...)
+}
+
+func received(key, id, previous string) penstock.Message {
+	m := penstock.Message{ID: id, Key: key, Payload: []byte(id)}
+	if previous != "" {
+		m.Headers = map[string]string{penstock.HeaderPrevious: previous}
+	}
+	return m
+}
+
+func (f *fixture) wantReleased(got []penstock.Released, want ...string) {
+	f.Helper()
+	texts := []string{}
+	for _, r := range got {
+		text := r.ID
+		if r.Gap {
+			text += " after the gap " + r.Missing
+		}
+		if r.Late {
+			text += " late"
+		}
+		texts = append(texts, text)
+		if string(r.Payload) != r.ID || r.Key != "k" {
+			f.Errorf("%s came with key %q and payload %q", r.ID, r.Key, r.Payload)
+		}
+	}
+	if len(texts)+len(want) > 0 && !slices.Equal(texts, want) {
+		f.Fatalf("released %q, want %q", texts, want)
+	}
+}

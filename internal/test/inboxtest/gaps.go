@@ -1,0 +1,127 @@
+package inboxtest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+// written is the id of the nth message of an outbox.
+func written(n int) string {
+	return messageid.Outbox{UID: "3f2a9c0b1d4e"}.ID(int64(n), time.Date(2026, 11, 22, 12, 0, n, 0, time.UTC))
+}
+
+// What comes behind a second gap, and was written before what was handed over past the first, is late, and so is what follows
+// it; the key goes on where it was. What was written later is not.
+func secondGap(f *fixture) {
+	receive := func(n, previous int, want ...string) {
+		f.Helper()
+		f.in(func(tx Tx) { f.receive(tx, written(n), written(previous), 0, want...) })
+	}
+	due := func(want ...string) {
+		f.Helper()
+		f.in(func(tx Tx) { f.due(tx, want...) })
+	}
+	f.in(func(tx Tx) { f.receive(tx, written(1), "", 0, written(1)) })
+	receive(12, 11)
+	receive(3, 2)
+	receive(4, 3)
+	due(written(12)+" after the gap "+written(11), written(3)+" after the gap "+written(2)+" late", written(4)+" late")
+	receive(13, 12, written(13))
+	receive(7, 2, written(7)+" after the gap "+written(2)+" late") // that was waited for already
+	receive(11, 10, written(11)+" late")
+	receive(14, 13, written(14))
+	receive(17, 16)
+	due(written(17) + " after the gap " + written(16))
+	receive(18, 17, written(18))
+	receive(9, 8)
+	due(written(9) + " after the gap " + written(8) + " late")
+	receive(19, 18, written(19))
+	f.in(func(tx Tx) { // of such ids nothing is known
+		f.receive(tx, "b", "a", 0)
+		f.due(tx, "b after the gap a")
+		f.receive(tx, "c", "b", 0, "c")
+	})
+}
+
+// Messages of several keys come in any order and again, some never, and transactions roll back. Each is handed over once,
+// and is late if one of its key is before it that was sent later, and only then.
+func randomGaps(f *fixture) {
+	f.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	const keys = 3
+	r := testseed.New(f.Name(), 0)
+	var todo []int // message n is of key n % keys, and follows n - keys
+	coming := map[string]int{}
+	for n := range keys * testseed.Steps(160) {
+		if n < keys || r.IntN(12) > 0 {
+			coming[written(n)] = n
+			todo = append(todo, n)
+		}
+	}
+	came, last := map[int]bool{}, map[int]int{}
+	take := func(released []penstock.Released) {
+		f.Helper()
+		for _, m := range released {
+			n, ok := coming[m.ID]
+			if !ok || came[n] {
+				f.Fatalf("%d, %s, was handed over again, or never came", n, m.ID)
+			}
+			came[n] = true
+			key := n % keys
+			if late := n < last[key]; m.Late != late {
+				f.Fatalf("%d comes after %d: late is %v, gap is %v", n, last[key], m.Late, m.Gap)
+			}
+			if m.Gap != (m.Missing != "") || !m.Gap && n >= keys && !came[n-keys] && !m.Late {
+				f.Fatalf("%d comes before %d: gap is %v, missing %q", n, n-keys, m.Gap, m.Missing)
+			}
+			last[key] = max(last[key], n)
+		}
+	}
+	call := func(fn func(tx Tx) ([]penstock.Released, error)) (done bool) {
+		tx := f.begin()
+		released, err := fn(tx)
+		f.must(err)
+		if r.IntN(8) == 0 {
+			f.must(tx.Rollback())
+			return false
+		}
+		f.must(tx.Commit())
+		take(released)
+		return true
+	}
+	due := func() bool {
+		return call(func(tx Tx) ([]penstock.Released, error) { return tx.Due(f.Context(), 1+r.IntN(3)) })
+	}
+	for begun := 0; len(todo) > 0; {
+		at := r.IntN(min(len(todo), 30))
+		if begun < keys { // what has no predecessor is handed over at once, and never late
+			at = 0
+		}
+		n := todo[at]
+		m := received(fmt.Sprint(n%keys), written(n), "")
+		if n >= keys {
+			m.Headers = map[string]string{penstock.HeaderPrevious: written(n - keys)}
+		}
+		wait := []time.Duration{0, time.Hour}[r.IntN(2)]
+		if call(func(tx Tx) ([]penstock.Released, error) { return tx.InOrder(f.Context(), m, wait) }) && (n < keys || r.IntN(4) > 0) {
+			begun++
+			todo = append(todo[:at], todo[at+1:]...) // else it comes again
+		}
+		if r.IntN(12) == 0 {
+			due()
+		}
+	}
+	_, err := f.Store.ReleaseHeld(f.Context(), penstock.HeldQuery{Consumer: consumer})
+	f.must(err)
+	for before := -1; before != len(came); {
+		before = len(came)
+		for !due() {
+		}
+	}
+	if len(came) != len(coming) {
+		f.Errorf("%d messages were handed over of %d", len(came), len(coming))
+	}
+}

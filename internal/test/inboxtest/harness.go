@@ -1,0 +1,79 @@
+// Package inboxtest is the suite of the inboxes on plain tables, whatever the dialect of their SQL.
+package inboxtest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+// Instance is one migrated database without inboxes.
+type Instance struct {
+	Store penstock.InboxStore
+
+	// Begin opens a transaction of an application, with an inbox that receives in it.
+	Begin func(ctx context.Context, consumer string) (Tx, error)
+
+	// Process and ProcessDue are those of an inbox.
+	Process    func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h Handler) error
+	ProcessDue func(ctx context.Context, consumer string, h Handler) (int, error)
+
+	// Age makes what is known by a time an hour older.
+	Age func(t testing.TB)
+
+	// Count counts rows, of "received where id like 'a%'", say.
+	Count func(t testing.TB, of string) int
+
+	// Effects are the places that Effect has noted for a key, in the order of the commits.
+	Effects func(t testing.TB, key string) []string
+}
+
+// Handler does the work of a message in a transaction.
+type Handler func(ctx context.Context, tx Tx, m penstock.Released) error
+
+// Tx is a transaction with an inbox.
+type Tx interface {
+	FirstOf(ctx context.Context, ids ...string) ([]string, error)
+	InOrder(ctx context.Context, m penstock.Message, wait time.Duration) ([]penstock.Released, error)
+	Due(ctx context.Context, n int) ([]penstock.Released, error)
+
+	// Effect writes a row of the application's.
+	Effect(ctx context.Context, key, place string) error
+
+	Commit() error
+	Rollback() error
+}
+
+// Engine is what another engine of the same database can change: locks, what a snapshot sees, and keys.
+var Engine = []string{"Once", "WaitsForAnOpenOne", "PastAFailure", "RandomUse"}
+
+// Run runs the whole suite.
+func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
+	for name, test := range map[string]func(f *fixture){
+		"Once": once, "Window": window, "PastAFailure": pastAFailure, "InOrder": inOrder, "Refuses": refuses, "RandomUse": randomUse, "WaitsForAnOpenOne": waits, "Operate": operate,
+		"SecondGap": secondGap, "RandomGaps": randomGaps,
+	} {
+		if len(only) == 0 || slices.Contains(only, name) || testseed.Long() { // else with PENSTOCK_ROUNDS=1
+			run(t, name, open, test)
+		}
+	}
+}
+
+// RunGaps runs what any inbox passes, on plain tables or not. It needs no more than Store and Begin.
+func RunGaps(t *testing.T, open func(t testing.TB) Instance) {
+	run(t, "SecondGap", open, secondGap)
+	run(t, "RandomGaps", open, randomGaps)
+}
+
+func run(t *testing.T, name string, open func(t testing.TB) Instance, test func(f *fixture)) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		f := &fixture{t, open(t)}
+		f.must(f.Store.CreateInbox(t.Context(), consumer, 0))
+		test(f)
+	})
+}

@@ -1,0 +1,322 @@
+package inboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+const consumer = "billing"
+
+// An id is new once, and again after a rollback.
+func once(f *fixture) {
+	tx := f.begin()
+	f.wantFresh(tx, []string{"a", "b", "a"}, "a", "b")
+	f.must(tx.Rollback())
+	f.in(func(tx Tx) {
+		f.wantFresh(tx, []string{"b", "a", "é"}, "b", "a", "é")
+		f.wantFresh(tx, []string{"c", "a"}, "c")
+		f.wantFresh(tx, nil)
+	})
+	f.in(func(tx Tx) {
+		f.wantFresh(tx, []string{"a"})
+		f.wantFresh(tx, []string{"d", "A", "a "}, "d", "A", "a ")
+	})
+}
+
+// Who receives what another one has received waits for its end.
+func waits(f *fixture) {
+	for _, commits := range []bool{true, false} {
+		id := fmt.Sprint("commits: ", commits)
+		first := f.begin()
+		f.wantFresh(first, []string{id}, id)
+		var waiting sync.WaitGroup
+		var fresh []string
+		var err error
+		waiting.Go(func() {
+			var tx Tx
+			if tx, err = f.Begin(f.Context(), consumer); err != nil {
+				return
+			}
+			fresh, err = tx.FirstOf(f.Context(), id)
+			err = errors.Join(err, tx.Commit())
+		})
+		time.Sleep(50 * time.Millisecond) // for the other to wait: without that the test passes all the same
+		if commits {
+			f.must(first.Commit())
+		} else {
+			f.must(first.Rollback())
+		}
+		waiting.Wait()
+		f.must(err)
+		if isNew := len(fresh) == 1; isNew == commits {
+			f.Errorf("%s: new is %v", id, isNew)
+		}
+	}
+}
+
+func window(f *fixture) {
+	ids := make([]string, 500)
+	for i := range ids {
+		ids[i] = fmt.Sprint("old-", i)
+	}
+	f.in(func(tx Tx) {
+		f.wantFresh(tx, ids, ids...)
+		f.receive(tx, "held", "never", 0)
+	})
+	f.Age(f)
+	f.in(func(tx Tx) { f.wantFresh(tx, ids[:1]) })
+	f.must(f.Store.SetInbox(f.Context(), consumer, time.Hour))
+	for i := range 300 {
+		f.in(func(tx Tx) { f.receive(tx, fmt.Sprint("young-", i), "", 0, fmt.Sprint("young-", i)) })
+	}
+	if left := f.Count(f, "received where id like 'old-%'"); left != 0 {
+		f.Errorf("%d ids are left after the window", left)
+	}
+	f.in(func(tx Tx) {
+		f.receive(tx, "held", "never", 0) // it is not forgotten as long as it is held
+		f.due(tx, "held after the gap never")
+		f.wantFresh(tx, []string{"young-0", "old-0"}, "old-0")
+	})
+	f.Age(f)
+	f.in(func(tx Tx) {
+		f.receive(tx, "last", "", 0, "last")
+		f.receive(tx, "l", "last", 0, "l")
+	})
+	if heads := f.Count(f, "key_heads"); heads != 1 {
+		f.Errorf("%d heads, want that of k", heads)
+	}
+}
+
+// A held message whose handler fails every time stops no other key.
+func pastAFailure(f *fixture) {
+	var done []string
+	fail := errors.New("no")
+	h := func(_ context.Context, _ Tx, m penstock.Released) error {
+		if m.Key == "bad" {
+			return fail
+		}
+		done = append(done, m.ID)
+		return nil
+	}
+	for _, key := range []string{"bad", "a", "b"} {
+		f.must(f.Process(f.Context(), consumer, received(key, key+"2", key+"1"), 0, h))
+	}
+	for range 2 {
+		if _, err := f.ProcessDue(f.Context(), consumer, h); !errors.Is(err, fail) {
+			f.Errorf("got %v, want the handler's error", err)
+		}
+		if slices.Sort(done); !slices.Equal(done, []string{"a2", "b2"}) {
+			f.Errorf("processed %q, want a2 and b2", done)
+		}
+	}
+	f.in(func(tx Tx) {
+		due, err := tx.Due(f.Context(), 10)
+		f.must(err)
+		if len(due) != 1 || due[0].ID != "bad2" || due[0].Missing != "bad1" {
+			f.Errorf("due are %v, want bad2 after bad1", due)
+		}
+	})
+}
+
+func inOrder(f *fixture) {
+	f.in(func(tx Tx) {
+		f.receive(tx, "1", "", time.Hour, "1")
+		f.receive(tx, "4", "3", time.Hour)
+		f.receive(tx, "3", "2", time.Hour)
+		f.receive(tx, "4", "3", time.Hour)
+		f.due(tx)
+		f.receive(tx, "2", "1", time.Hour, "2", "3", "4")
+		f.receive(tx, "2", "1", time.Hour)
+	})
+	f.in(func(tx Tx) {
+		f.receive(tx, "8", "7", 0)
+		f.receive(tx, "7", "6", time.Hour)
+		f.due(tx, "7 after the gap 6", "8")
+		f.receive(tx, "9", "8", time.Hour, "9")
+		f.receive(tx, "x", "6", time.Hour, "x after the gap 6")
+		f.receive(tx, "5", "4", time.Hour, "5 late")
+		f.receive(tx, "6", "5", time.Hour, "6 late")
+		f.receive(tx, "10", "x", time.Hour, "10")
+	})
+	f.in(func(tx Tx) { // a circle, which only a broken producer makes
+		for _, m := range [][2]string{{"a", "c"}, {"b", "a"}, {"c", "b"}} {
+			f.receive(tx, m[0], m[1], 0)
+		}
+		got, err := tx.Due(f.Context(), 10)
+		f.must(err)
+		if len(got) != 3 {
+			f.Errorf("%d were released of a circle, want all three", len(got))
+		}
+	})
+	f.in(func(tx Tx) {
+		m := received("", "no key", "")
+		m.Headers = map[string]string{"h": "é"}
+		got, err := tx.InOrder(f.Context(), m, 0)
+		f.must(err)
+		if len(got) != 1 || got[0].Headers["h"] != "é" {
+			f.Errorf("got %+v, want the message without a key", got)
+		}
+	})
+}
+
+func refuses(f *fixture) {
+	var field *penstock.FieldError
+	f.in(func(tx Tx) {
+		for _, id := range []string{"", strings.Repeat("x", 257), "a\x00"} {
+			if _, err := tx.FirstOf(f.Context(), id); !errors.As(err, &field) {
+				f.Errorf("FirstOf(%q): %v, want a FieldError", id, err)
+			}
+		}
+		for _, wait := range []time.Duration{-1, 5 * 24 * time.Hour} {
+			if _, err := tx.InOrder(f.Context(), received("k", "a", ""), wait); !errors.As(err, &field) {
+				f.Errorf("a wait of %s: %v, want a FieldError", wait, err)
+			}
+		}
+		if _, err := tx.InOrder(f.Context(), received("k", "a", "a"), 0); !errors.As(err, &field) {
+			f.Errorf("its own predecessor: %v, want a FieldError", err)
+		}
+		if _, err := tx.Due(f.Context(), 0); !errors.As(err, &field) {
+			f.Errorf("Due(0): %v, want a FieldError", err)
+		}
+	})
+	nobody, err := f.Begin(f.Context(), "nobody")
+	f.must(err)
+	if _, err := nobody.FirstOf(f.Context(), "a"); !errors.Is(err, penstock.ErrNoInbox) {
+		f.Errorf("without an inbox: %v, want ErrNoInbox", err)
+	}
+	f.must(nobody.Rollback())
+	for name, got := range map[string]error{
+		"no name":  f.Store.CreateInbox(f.Context(), "", 0),
+		"too long": f.Store.CreateInbox(f.Context(), strings.Repeat("x", 49), 0),
+		"a second": f.Store.CreateInbox(f.Context(), "x", time.Second),
+	} {
+		if !errors.As(got, &field) {
+			f.Errorf("%s: %v, want a FieldError", name, got)
+		}
+	}
+	if err := f.Store.CreateInbox(f.Context(), consumer, 0); !errors.Is(err, penstock.ErrInboxExists) {
+		f.Errorf("CreateInbox: %v, want ErrInboxExists", err)
+	}
+	f.must(f.Store.DropInbox(f.Context(), consumer))
+	for _, err := range []error{f.Store.DropInbox(f.Context(), consumer), f.Store.SetInbox(f.Context(), consumer, time.Hour)} {
+		if !errors.Is(err, penstock.ErrNoInbox) {
+			f.Errorf("%v, want ErrNoInbox", err)
+		}
+	}
+}
+
+// What is held can be seen, released and discarded, and what was missed is listed.
+func operate(f *fixture) {
+	f.in(func(tx Tx) {
+		f.receive(tx, "2", "1", time.Hour)
+		f.receive(tx, "3", "2", time.Hour)
+		f.receive(tx, "5", "4", time.Hour)
+	})
+	held, err := f.Store.HeldMessages(f.Context(), penstock.HeldQuery{Consumer: consumer})
+	f.must(err)
+	if len(held) != 3 || held[0].ID != "2" || held[0].Previous != "1" || held[0].PreviousHeld || !held[1].PreviousHeld || held[0].Payload != nil {
+		f.Fatalf("held: %+v", held)
+	}
+	one, err := f.Store.HeldMessages(f.Context(), penstock.HeldQuery{Consumer: consumer, ID: "5"})
+	f.must(err)
+	if len(one) != 1 || string(one[0].Payload) != "5" || one[0].PayloadBytes != 1 || one[0].Headers[penstock.HeaderPrevious] != "4" {
+		f.Fatalf("held by its id: %+v", one)
+	}
+	gone, err := f.Store.DiscardHeld(f.Context(), consumer, "2", "no such")
+	f.must(err)
+	if !slices.Equal(gone, []string{"2"}) {
+		f.Errorf("discarded %q, want 2", gone)
+	}
+	f.in(func(tx Tx) { f.due(tx, "3 after the gap 2") })
+	if n, err := f.Store.ReleaseHeld(f.Context(), penstock.HeldQuery{Consumer: consumer, Previous: "4"}); n != 1 || err != nil {
+		f.Errorf("released %d, %v, want one", n, err)
+	}
+	f.in(func(tx Tx) { f.due(tx, "5 after the gap 4") })
+	gaps, err := f.Store.InboxGaps(f.Context(), consumer, 10)
+	f.must(err)
+	if len(gaps) != 2 || gaps[0].Missing != "4" || gaps[0].Next != "5" || gaps[1].Missing != "2" || !gaps[1].Discarded {
+		f.Errorf("gaps: %+v", gaps)
+	}
+	all, err := f.Store.Inboxes(f.Context())
+	f.must(err)
+	if len(all) != 1 || all[0].Consumer != consumer || all[0].Keep != penstock.DefaultInboxKeep || all[0].Held != 0 || all[0].Gaps != 2 {
+		f.Errorf("inboxes: %+v", all)
+	}
+}
+
+// Consumers in parallel get the messages of several keys shuffled and more than once, and
+// fail at random. Each is processed once, and in its key's order.
+func randomUse(f *fixture) {
+	f.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	const keys, each = 6, 25
+	r := testseed.New(f.Name(), 0)
+	var todo []penstock.Message
+	for k := range keys {
+		for n := range each {
+			m := received(fmt.Sprint(k), fmt.Sprintf("%d-%d", k, n), "")
+			if n > 0 {
+				m.Headers = map[string]string{penstock.HeaderPrevious: fmt.Sprintf("%d-%d", k, n-1)}
+			}
+			todo = append(todo, m)
+			if r.IntN(3) == 0 {
+				todo = append(todo, m)
+			}
+		}
+	}
+	r.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
+	queue := make(chan penstock.Message, 2*len(todo))
+	var open, consumers sync.WaitGroup
+	open.Add(len(todo))
+	for _, m := range todo {
+		queue <- m
+	}
+	errFails := errors.New("the consumer fails")
+	for w := range 4 {
+		r := testseed.New(f.Name(), w+1)
+		handle := func(ctx context.Context, tx Tx, m penstock.Released) error {
+			err := tx.Effect(ctx, m.Key, strings.TrimPrefix(m.ID, m.Key+"-"))
+			if m.Gap || m.Late {
+				f.Errorf("%s: gap %v, late %v", m.ID, m.Gap, m.Late)
+			}
+			if err == nil && r.IntN(8) == 0 {
+				return errFails
+			}
+			return err
+		}
+		consumers.Go(func() {
+			for m := range queue {
+				switch err := f.Process(f.Context(), consumer, m, time.Hour, handle); {
+				case errors.Is(err, errFails):
+					queue <- m
+					continue
+				case err != nil:
+					f.Error(err)
+				}
+				open.Done()
+			}
+		})
+	}
+	open.Wait()
+	close(queue)
+	consumers.Wait()
+	for k := range keys {
+		want := make([]string, each)
+		for n := range want {
+			want[n] = fmt.Sprint(n)
+		}
+		if got := f.Effects(f, fmt.Sprint(k)); !slices.Equal(got, want) {
+			f.Errorf("key %d was processed in the order %s", k, got)
+		}
+	}
+	if n, err := f.ProcessDue(f.Context(), consumer, nil); n != 0 || err != nil {
+		f.Errorf("ProcessDue: got %d and %v, want nothing", n, err)
+	}
+}

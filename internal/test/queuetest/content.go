@@ -1,0 +1,96 @@
+package queuetest
+
+import (
+	"bytes"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var contentCases = []testCase{
+	{name: "BytesSurvive", run: bytesSurvive},
+	{name: "TextSurvives", run: textSurvives},
+	{name: "NothingIsShared", run: nothingShared},
+}
+
+func bytesSurvive(e *env) {
+	rnd := e.random(0)
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	payloads := [][]byte{nil, {}, {0}, all, []byte("\xff\xfe invalid UTF-8 \xc3"), []byte(`\x41`), []byte(`{"json": "\u0000"}`), testseed.Bytes(rnd, 1<<20)}
+	var batch []penstock.NewJob
+	for _, p := range payloads {
+		batch = append(batch, penstock.NewJob{Payload: p})
+	}
+	e.enqueue(batch...)
+	check := func(jobs []penstock.Job) {
+		e.Helper()
+		if len(jobs) != len(payloads) {
+			e.Fatalf("claimed %d jobs, want %d", len(jobs), len(payloads))
+		}
+		for i, j := range jobs {
+			if !bytes.Equal(j.Payload, payloads[i]) {
+				e.Errorf("payload %d of %d bytes came back as %d other bytes", i, len(payloads[i]), len(j.Payload))
+			}
+		}
+	}
+	claimed := e.claim(len(payloads))
+	check(claimed)
+	for _, j := range claimed {
+		e.must(e.q.DeadLetter(e.ctx, j.Lease, "\"x\"\nü"), "DeadLetter")
+	}
+	dead := e.deadJobs(penstock.DeadJobQuery{})
+	var again []penstock.Job
+	for _, d := range dead {
+		again = append(again, d.Job)
+	}
+	check(again)
+	if dead[0].Err() != "\"x\"\nü" {
+		e.Errorf("the error came back as %q", dead[0].Err())
+	}
+}
+
+func textSurvives(e *env) {
+	texts := []string{"", "a b", "Ünïcödé 😀", `quote " ' \ %s {} [] null`, "line\nbreak\ttab", "{\"a\":1}"}
+	for _, text := range texts {
+		j := penstock.NewJob{Key: text, Group: text, DedupKey: text, Headers: map[string]string{"h" + text: text}, Payload: []byte("p")}
+		if text == "" {
+			j.Headers = nil
+		}
+		e.enqueue(j)
+		claimed := e.claimAs(penstock.Claim{Group: text, Jobs: 2, Worker: text})
+		e.same(claimed, "p")
+		if c := claimed[0]; c.Key != text || c.Group != text || !maps.Equal(c.Headers, j.Headers) {
+			e.Errorf("a job with the text %q came back as %+v", text, c)
+		}
+		e.ack(claimed...)
+	}
+	j := penstock.NewJob{Key: strings.Repeat("k", penstock.MaxKeyBytes), Group: strings.Repeat("g", penstock.MaxGroupBytes),
+		DedupKey: strings.Repeat("d", penstock.MaxDedupBytes), NotBefore: time.Now().Add(-time.Second), Payload: []byte("longest")}
+	e.enqueue(j)
+	e.eventually("the longest texts come back", func() bool {
+		claimed := e.claimAs(penstock.Claim{Group: j.Group, Jobs: 1})
+		return len(claimed) == 1 && claimed[0].Key == j.Key && claimed[0].Group == j.Group
+	})
+}
+
+// Callers may change what they passed and what they got.
+func nothingShared(e *env) {
+	payload, headers := []byte("a"), map[string]string{"h": "1"}
+	e.enqueue(penstock.NewJob{Payload: payload, Headers: headers})
+	payload[0], headers["h"] = 'x', "x"
+	first := e.want("a")[0]
+	if first.Headers["h"] != "1" {
+		e.Errorf("the header came back as %q", first.Headers["h"])
+	}
+	first.Payload[0], first.Headers["h"] = 'y', "y"
+	e.retry(first, 0, "")
+	if again := e.collect("a")[0]; again.Headers["h"] != "1" {
+		e.Errorf("the header came back as %q the second time", again.Headers["h"])
+	}
+}

@@ -1,0 +1,300 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+const (
+	// deadline ends a test whose condition never came. It is far longer than
+	// any condition takes, so that a slow machine fails nothing.
+	deadline = 5 * time.Minute
+	// longLease outlives every test; shortLease is one that a test lets expire.
+	longLease  = time.Hour
+	shortLease = 100 * time.Millisecond
+	// queue is the name that tests use when the name does not matter.
+	queue = "jobs"
+)
+
+// env is one test: a database, and helpers that fail the test instead of
+// returning errors.
+type env struct {
+	testing.TB
+	Instance
+	features Features
+	ctx      context.Context // ends with the test, or at its deadline
+	q        penstock.Queue  // the one called queue
+
+	seedShown sync.Once
+}
+
+func newEnv(t *testing.T, h Harness, order penstock.QueueOrder) *env {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline*time.Duration(testseed.Rounds()))
+	t.Cleanup(cancel)
+	e := &env{TB: t, Instance: h.open(t, order), features: h.Features, ctx: ctx}
+	switch {
+	case e.Store == nil || e.Begin == nil || e.Another == nil || e.Backdate == nil:
+		t.Fatal("queuetest: Instance needs Store, Begin, Another and Backdate")
+	case h.Features.Snapshots && e.Pin == nil:
+		t.Fatal("queuetest: the feature Snapshots is declared but Instance.Pin is missing")
+	}
+	e.q = e.Store.Queue(queue)
+	return e
+}
+
+func (e *env) must(err error, what string) {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("%s: %v", what, err)
+	}
+}
+
+// mustBe fails the test unless err is, or wraps, want.
+func (e *env) mustBe(err, want error, what string) {
+	e.Helper()
+	if !errors.Is(err, want) {
+		e.Fatalf("%s: got error %v, want one that is %q", what, err, want)
+	}
+}
+
+// eventually asks cond again and again until it is true, and does the queue's
+// housekeeping in between.
+func (e *env) eventually(what string, cond func() bool) {
+	e.Helper()
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		e.maintain()
+		if cond() {
+			return
+		}
+		select {
+		case <-e.ctx.Done():
+			e.Fatalf("it never came to be that %s", what)
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (e *env) maintain() {
+	e.Helper()
+	e.must(e.q.Maintain(e.ctx), "Maintain")
+}
+
+// enqueue returns the ids.
+func (e *env) enqueue(jobs ...penstock.NewJob) []int64 {
+	e.Helper()
+	made, err := e.q.Enqueue(e.ctx, jobs...)
+	e.must(err, "Enqueue")
+	if len(made) != len(jobs) {
+		e.Fatalf("Enqueue of %d jobs returned %d ids", len(jobs), len(made))
+	}
+	return idsOf(made)
+}
+
+func idsOf(made []penstock.Enqueued) []int64 {
+	ids := make([]int64, len(made))
+	for i := range made {
+		ids[i] = made[i].ID
+	}
+	return ids
+}
+
+// claim leases up to n jobs of the group ” for longer than the test takes.
+func (e *env) claim(n int) []penstock.Job {
+	e.Helper()
+	return e.claimAs(penstock.Claim{Jobs: n})
+}
+
+func (e *env) claimAs(c penstock.Claim) []penstock.Job {
+	e.Helper()
+	if c.Lease == 0 {
+		c.Lease = longLease
+	}
+	jobs, err := e.q.Claim(e.ctx, c)
+	e.must(err, "Claim")
+	if len(jobs) > c.Jobs {
+		e.Fatalf("a Claim of %d jobs returned %d", c.Jobs, len(jobs))
+	}
+	return jobs
+}
+
+// want claims more jobs than there are and fails unless it gets those with
+// these payloads, in this order.
+func (e *env) want(payloads ...string) []penstock.Job {
+	e.Helper()
+	jobs := e.claim(len(payloads) + 1)
+	e.same(jobs, payloads...)
+	return jobs
+}
+
+func (e *env) same(jobs []penstock.Job, want ...string) {
+	e.Helper()
+	if got := names(jobs); !slices.Equal(got, want) {
+		e.Fatalf("claimed %q, want %q", got, want)
+	}
+}
+
+// collect claims until it has as many jobs as payloads, and fails unless they
+// are these, in any order.
+func (e *env) collect(payloads ...string) []penstock.Job {
+	e.Helper()
+	var jobs []penstock.Job
+	e.eventually(fmt.Sprintf("%q are claimed", payloads), func() bool {
+		jobs = append(jobs, e.claim(len(payloads)-len(jobs)+1)...)
+		return len(jobs) >= len(payloads)
+	})
+	got := names(jobs)
+	slices.Sort(got)
+	slices.Sort(payloads)
+	if !slices.Equal(got, payloads) {
+		e.Fatalf("claimed %q, want %q", got, payloads)
+	}
+	return jobs
+}
+
+func (e *env) ack(jobs ...penstock.Job) {
+	e.Helper()
+	held, err := e.q.Ack(e.ctx, leases(jobs)...)
+	e.must(err, "Ack")
+	e.sameLeases("Ack", held, jobs)
+}
+
+func (e *env) sameLeases(what string, held []int64, jobs []penstock.Job) {
+	e.Helper()
+	want := leases(jobs)
+	slices.Sort(want)
+	held = slices.Sorted(slices.Values(held))
+	if !slices.Equal(held, want) {
+		e.Fatalf("%s returned the leases %d, want %d", what, held, want)
+	}
+}
+
+// retry gives a job back and fails the test unless it will run again.
+func (e *env) retry(job penstock.Job, after time.Duration, reason string) {
+	e.Helper()
+	dead, err := e.q.Retry(e.ctx, job.Lease, after, reason)
+	e.must(err, "Retry")
+	if dead {
+		e.Fatalf("Retry of attempt %d made a dead letter", job.Attempt)
+	}
+}
+
+func (e *env) set(s penstock.QueueSettings) {
+	e.Helper()
+	e.must(e.Store.SetQueue(e.ctx, queue, s), "SetQueue")
+}
+
+func (e *env) status() penstock.QueueStatus {
+	e.Helper()
+	return e.statusOf(queue)
+}
+
+func (e *env) statusOf(name string) penstock.QueueStatus {
+	e.Helper()
+	all, err := e.Store.QueueStatus(e.ctx)
+	e.must(err, "QueueStatus")
+	i := slices.IndexFunc(all, func(s penstock.QueueStatus) bool { return s.Queue == name })
+	if i < 0 {
+		e.Fatalf("QueueStatus does not have the queue %q", name)
+	}
+	return all[i]
+}
+
+func (e *env) deadJobs(q penstock.DeadJobQuery) []penstock.DeadJob {
+	e.Helper()
+	q.Queue = queue
+	dead, err := e.Store.DeadJobs(e.ctx, q)
+	e.must(err, "DeadJobs")
+	return dead
+}
+
+// tx is a Tx that fails the test.
+type tx struct {
+	e *env
+	Tx
+}
+
+func (e *env) begin() tx {
+	e.Helper()
+	t, err := e.Begin(e.ctx)
+	e.must(err, "Begin")
+	e.Cleanup(func() { _ = t.Rollback(context.WithoutCancel(e.ctx)) })
+	return tx{e, t}
+}
+
+func (t tx) enqueue(jobs ...penstock.NewJob) []int64 {
+	t.e.Helper()
+	made, err := t.Tx.Enqueue(t.e.ctx, queue, jobs...)
+	t.e.must(err, "Enqueue in a transaction")
+	return idsOf(made)
+}
+
+func (t tx) commit() {
+	t.e.Helper()
+	t.e.must(t.Tx.Commit(t.e.ctx), "Commit")
+}
+
+func (t tx) rollback() {
+	t.e.Helper()
+	t.e.must(t.Tx.Rollback(t.e.ctx), "Rollback")
+}
+
+// job makes a job that is told apart by its payload.
+func job(payload string) penstock.NewJob { return penstock.NewJob{Payload: []byte(payload)} }
+
+func keyed(key, payload string) penstock.NewJob {
+	return penstock.NewJob{Key: key, Payload: []byte(payload)}
+}
+
+// jobs makes n jobs with the payloads prefix0, prefix1, …
+func jobs(prefix string, n int) []penstock.NewJob {
+	all := make([]penstock.NewJob, n)
+	for i := range all {
+		all[i] = job(fmt.Sprint(prefix, i))
+	}
+	return all
+}
+
+func names(jobs []penstock.Job) []string {
+	all := make([]string, len(jobs))
+	for i, j := range jobs {
+		all[i] = string(j.Payload)
+	}
+	return all
+}
+
+func leases(jobs []penstock.Job) []int64 {
+	all := make([]int64, len(jobs))
+	for i, j := range jobs {
+		all[i] = j.Lease
+	}
+	return all
+}
+
+// concurrently runs f(0) to f(n-1) at the same time and joins their errors.
+func concurrently(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// random returns a generator that PENSTOCK_SEED repeats; part tells several of
+// one test apart.
+func (e *env) random(part int) *rand.Rand {
+	e.Helper()
+	e.seedShown.Do(func() { e.Logf("PENSTOCK_SEED=%d", testseed.Seed()) })
+	return testseed.New(e.Name(), part)
+}

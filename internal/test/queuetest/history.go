@@ -1,0 +1,173 @@
+package queuetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var historyCases = []testCase{
+	{name: "KeptOrRefused", run: historyKept},
+	{name: "WhateverHappens", run: historyWalk},
+}
+
+// keepDone has the queue keep history, and is false where the store keeps none: then it says so.
+func (e *env) keepDone() bool {
+	e.Helper()
+	day := 24 * time.Hour
+	_, keeps := e.Store.(penstock.HistoryStore)
+	err := e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{KeepDone: &day})
+	if keeps {
+		e.must(err, "SetQueue")
+		return true
+	}
+	if field, ok := errors.AsType[*penstock.FieldError](err); !ok || field.Hint == "" {
+		e.Errorf("a store that keeps no history took KeepDone, or said %v", err)
+	}
+	if _, reports := e.q.(penstock.Reporter); reports {
+		e.Error("a store that keeps no history takes reports")
+	}
+	return false
+}
+
+// doneJobs reads all that is kept, a page of so many at a time; each job comes once.
+func (e *env) doneJobs(limit int, ids ...int64) map[int64]penstock.DoneJob {
+	e.Helper()
+	all := map[int64]penstock.DoneJob{}
+	for after := ""; ; {
+		page, next, err := e.Store.(penstock.HistoryStore).DoneJobs(e.ctx, penstock.DoneJobQuery{Queue: queue, IDs: ids, After: after, Limit: limit})
+		e.must(err, "DoneJobs")
+		if len(page) > limit {
+			e.Fatalf("a page of %d has %d", limit, len(page))
+		}
+		for _, j := range page {
+			if _, twice := all[j.ID]; twice {
+				e.Fatalf("job %d came twice", j.ID)
+			}
+			all[j.ID] = j
+		}
+		if after = next; after == "" {
+			return all
+		}
+	}
+}
+
+func historyKept(e *env) {
+	if !e.keepDone() {
+		return
+	}
+	e.enqueue(penstock.NewJob{Key: "k", Priority: 2, Payload: []byte("a")}, job("b"))
+	claimed := e.claimAs(penstock.Claim{Jobs: 2, Worker: "w"})
+	report := e.q.(penstock.Reporter).Report
+	e.must(report(e.ctx, claimed[0].Lease, []byte(`{"n": 1}`)), "Report")
+	e.must(report(e.ctx, claimed[0].Lease, []byte(`{"n": 2}`)), "Report")
+	for _, bad := range [][]byte{nil, []byte("no JSON"), []byte(`{"a": "` + string(make([]byte, 1)) + `"}`), slices.Concat([]byte(`"`), slices.Repeat([]byte("x"), penstock.MaxReportBytes), []byte(`"`))} {
+		if err := report(e.ctx, claimed[0].Lease, bad); err == nil {
+			e.Errorf("a report was taken that is %.20q of %d bytes", bad, len(bad))
+		}
+	}
+	e.ack(claimed[0])
+	e.mustBe(report(e.ctx, claimed[0].Lease, []byte("1")), penstock.ErrLeaseLost, "Report of a job that is done")
+	kept := e.doneJobs(10)
+	j, ok := kept[claimed[0].ID]
+	if !ok || len(kept) != 1 || j.Key != claimed[0].Key || j.Priority != claimed[0].Priority || j.Attempt != 1 || j.Worker != "w" || j.ClaimedAt.Before(j.CreatedAt) || j.FinishedAt.Before(j.ClaimedAt) || !sameJSON(j.Report, `{"n": 2}`) {
+		e.Errorf("%+v is kept as %+v with %s", claimed[0], kept, j.Report)
+	}
+	none := time.Duration(0)
+	e.set(penstock.QueueSettings{KeepDone: &none})
+	e.ack(claimed[1])
+	e.maintain()
+	if kept := e.doneJobs(10); len(kept) > 1 || kept[claimed[1].ID].ID != 0 {
+		e.Errorf("what was not to be kept is: %v", kept)
+	}
+}
+
+func sameJSON(a json.RawMessage, b string) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal([]byte(b), &y) == nil && fmt.Sprint(x) == fmt.Sprint(y)
+}
+
+// historyWalk does to jobs whatever can be done to them: what was acked is kept, once, with the attempt that succeeded and
+// what failed before, and nothing else is.
+func historyWalk(e *env) {
+	if !e.keepDone() {
+		return
+	}
+	random := e.random(0)
+	type want struct {
+		attempt, failures int
+		report            string
+	}
+	done, failures := map[int64]want{}, map[int64]int{}
+	var held []penstock.Job
+	reports := map[int64]string{}
+	for range testseed.Steps(400) {
+		some := held
+		if n := len(held); n > 0 {
+			random.Shuffle(n, func(i, k int) { held[i], held[k] = held[k], held[i] })
+			some = held[:1+random.IntN(n)]
+		}
+		took := true
+		switch what := random.IntN(12); {
+		case what < 2:
+			new := make([]penstock.NewJob, 1+random.IntN(30))
+			for i := range new {
+				new[i] = penstock.NewJob{Payload: []byte("x")}
+				if random.IntN(4) == 0 {
+					new[i].Key = fmt.Sprint("k", random.IntN(3))
+				}
+			}
+			e.enqueue(new...)
+			took = false
+		case what < 5:
+			held = append(held, e.claimAs(penstock.Claim{Jobs: 1 + random.IntN(40), Worker: "w"})...)
+			took = false
+		case len(some) == 0:
+			took = false
+		case what < 8:
+			e.ack(some...)
+			for _, j := range some {
+				done[j.ID] = want{j.Attempt, failures[j.ID], reports[j.Lease]}
+			}
+		case what == 8:
+			some = some[:1]
+			_, err := e.q.Retry(e.ctx, some[0].Lease, 0, "no")
+			e.must(err, "Retry")
+			failures[some[0].ID]++
+		case what == 9:
+			some = some[:1]
+			e.must(e.q.DeadLetter(e.ctx, some[0].Lease, "never"), "DeadLetter")
+			if failures[some[0].ID]++; random.IntN(2) == 0 {
+				_, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, IDs: []int64{some[0].ID}})
+				e.must(err, "RetryDeadJobs")
+			}
+		case what == 10:
+			some = some[:1]
+			e.cancel(1, some[0].ID)
+		default:
+			some = some[:1]
+			text := fmt.Sprintf(`{"n":%d}`, random.IntN(100))
+			e.must(e.q.(penstock.Reporter).Report(e.ctx, some[0].Lease, []byte(text)), "Report")
+			reports[some[0].Lease] = text
+			took = false
+		}
+		if took {
+			held = held[len(some):]
+		}
+	}
+	kept := e.doneJobs(1 + random.IntN(50))
+	for id, w := range done {
+		j, ok := kept[id]
+		if !ok || j.Attempt != w.attempt || len(j.Failures) != min(w.failures, penstock.MaxFailures) || (w.report == "") != (len(j.Report) == 0) || w.report != "" && !sameJSON(j.Report, w.report) {
+			e.Errorf("job %d is kept as %+v with %s, want %+v", id, j, j.Report, w)
+		}
+	}
+	if len(kept) != len(done) {
+		e.Errorf("%d are kept, %d were done", len(kept), len(done))
+	}
+}

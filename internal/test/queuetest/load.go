@@ -1,0 +1,224 @@
+package queuetest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var loadCases = []testCase{
+	{name: "ManyWorkers", run: manyWorkers},
+	{name: "ManyWorkersLIFO", run: manyWorkers, lifo: true},
+	{name: "WorkersThatDie", run: workersThatDie},
+}
+
+// runLog notes what runs, and that nothing runs twice at a time.
+type runLog struct {
+	ended atomic.Int64
+
+	mu      sync.Mutex
+	running map[int64]bool
+	keys    map[string]bool
+	done    map[int64]int
+	last    map[string]int64 // by key: the turn of the last that ended
+	wrong   []string
+}
+
+func newRunLog() *runLog {
+	return &runLog{running: map[int64]bool{}, keys: map[string]bool{}, done: map[int64]int{}, last: map[string]int64{}}
+}
+
+// turn is which job of its producer this is: the last number of its payload. Ids need not grow.
+func turn(j penstock.Job) int64 {
+	payload := string(j.Payload)
+	n, _ := strconv.ParseInt(payload[strings.LastIndex(payload, "-")+1:], 10, 64)
+	return n
+}
+
+func (l *runLog) start(j penstock.Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.running[j.ID]:
+		l.wrong = append(l.wrong, fmt.Sprintf("job %d runs twice at a time", j.ID))
+	case l.done[j.ID] > 0:
+		l.wrong = append(l.wrong, fmt.Sprintf("job %d runs after it was acked", j.ID))
+	case j.Key != "" && l.keys[j.Key]:
+		l.wrong = append(l.wrong, fmt.Sprintf("job %d runs beside another of the key %s", j.ID, j.Key))
+	case j.Key != "" && turn(j) < l.last[j.Key]:
+		l.wrong = append(l.wrong, fmt.Sprintf("job %d of the key %s runs after %d", turn(j), j.Key, l.last[j.Key]))
+	}
+	l.running[j.ID], l.keys[j.Key] = true, true
+}
+
+// end has to be called before the queue learns of it, because the next job of
+// the key may start at once.
+func (l *runLog) end(j penstock.Job, done bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.running, j.ID)
+	delete(l.keys, j.Key)
+	if done {
+		l.done[j.ID]++
+		l.last[j.Key] = max(l.last[j.Key], turn(j))
+	}
+}
+
+// work claims up to n jobs and ends them.
+func (l *runLog) work(e *env, q penstock.Queue, n int) error {
+	jobs, err := q.Claim(e.ctx, penstock.Claim{Jobs: n, Lease: longLease})
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		l.start(j)
+	}
+	for _, j := range jobs {
+		l.end(j, true)
+		if held, err := q.Ack(e.ctx, j.Lease); err != nil || len(held) != 1 {
+			return fmt.Errorf("ack of job %d: got %d, %w", j.ID, held, err)
+		}
+		l.ended.Add(1)
+	}
+	if len(jobs) == 0 {
+		return q.Maintain(e.ctx)
+	}
+	return nil
+}
+
+func (l *runLog) check(e *env, jobs int) {
+	e.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.wrong {
+		e.Error(w)
+	}
+	if len(l.done) != jobs {
+		e.Errorf("%d jobs were done, want %d", len(l.done), jobs)
+	}
+	for id, n := range l.done {
+		if n != 1 {
+			e.Errorf("job %d was done %d times", id, n)
+		}
+	}
+}
+
+// Workers and producers all at once: every job is done once.
+func manyWorkers(e *env) {
+	const producers, workers = 4, 8
+	each := testseed.Steps(150)
+	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
+	log := newRunLog()
+	e.must(concurrently(producers+workers, func(i int) error {
+		q := qs[i%2]
+		if i < producers {
+			rnd := e.random(i)
+			for n := 0; n < each; {
+				batch := make([]penstock.NewJob, min(1+rnd.IntN(5), each-n))
+				for b := range batch {
+					batch[b] = keyed([]string{"", "", "", fmt.Sprint("k", i), "all"}[rnd.IntN(5)], fmt.Sprint(i, "-", n+b))
+				}
+				if _, err := q.Enqueue(e.ctx, batch...); err != nil {
+					return err
+				}
+				n += len(batch)
+			}
+			return nil
+		}
+		for int(log.ended.Load()) < producers*each {
+			if err := e.ctx.Err(); err != nil {
+				return err
+			}
+			if err := log.work(e, q, 1+i%7); err != nil {
+				return err
+			}
+		}
+		return nil
+	}), "working")
+	// Producers run beside each other: of the key that they share, any may
+	// come first.
+	log.mu.Lock()
+	var wrong []string
+	for _, w := range log.wrong {
+		var turn, last int64
+		var key string
+		if n, _ := fmt.Sscanf(w, "job %d of the key %s runs after %d", &turn, &key, &last); n != 3 || key != "all" {
+			wrong = append(wrong, w)
+		}
+	}
+	log.wrong = wrong
+	log.mu.Unlock()
+	log.check(e, producers*each)
+	e.want()
+}
+
+// Workers forget some of what they claim: it comes back when the lease ends,
+// and everything is done in the end.
+func workersThatDie(e *env) {
+	n := testseed.Steps(200)
+	for i := range n {
+		e.enqueue(keyed([]string{"", "a", "b"}[i%3], fmt.Sprint(i)))
+	}
+	var mu sync.Mutex
+	done := map[int64]int{}
+	e.must(concurrently(6, func(i int) error {
+		rnd := e.random(i)
+		lease := 20 * time.Millisecond
+		for {
+			mu.Lock()
+			left := n - len(done)
+			mu.Unlock()
+			if left == 0 || e.ctx.Err() != nil {
+				return e.ctx.Err()
+			}
+			jobs, err := e.q.Claim(e.ctx, penstock.Claim{Jobs: 1 + rnd.IntN(4), Lease: lease})
+			if err != nil {
+				return err
+			}
+			for _, j := range jobs {
+				switch rnd.IntN(5) {
+				case 0: // dies
+				case 1:
+					if _, err := e.q.Retry(e.ctx, j.Lease, 0, "again"); err != nil && !errors.Is(err, penstock.ErrLeaseLost) {
+						return err
+					}
+				default:
+					held, err := e.q.Ack(e.ctx, j.Lease)
+					if err != nil {
+						return err
+					}
+					if len(held) == 0 {
+						lease += 20 * time.Millisecond // this machine is slow: too short a lease ends nothing
+						continue
+					}
+					mu.Lock()
+					done[j.ID]++
+					mu.Unlock()
+				}
+			}
+			if err := e.q.Maintain(e.ctx); err != nil {
+				return err
+			}
+			dead, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue}) // an unlucky one
+			if err != nil || dead < 0 {
+				return err
+			}
+		}
+	}), "working")
+	for id, times := range done {
+		if times != 1 {
+			e.Errorf("job %d was acked %d times", id, times)
+		}
+	}
+	e.eventually("nothing is left", func() bool {
+		s := e.status()
+		return s.Ready+s.Running+s.Delayed+s.Waiting+s.DeadLetters == 0
+	})
+}

@@ -1,0 +1,119 @@
+package queuetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var reclaimCases = []testCase{
+	{name: "FallsToTheFloor", run: reclaim, needs: Features{Reclaim: true}},
+	{name: "FallsToTheFloorLIFO", run: reclaim, needs: Features{Reclaim: true}, lifo: true},
+	{name: "FallsToTheFloorWhilePinned", run: reclaimPinned, needs: Features{Reclaim: true, Snapshots: true}},
+	{name: "KeepsWhatIsLeft", run: reclaimKeeps},
+}
+
+// churn runs a few megabytes through the queue, in all the ways in which a job
+// can end.
+func (e *env) churn() {
+	e.Helper()
+	rnd := e.random(0)
+	const n = 1500
+	for i := 0; i < n; i += 50 {
+		batch := make([]penstock.NewJob, 50)
+		for b := range batch {
+			batch[b] = penstock.NewJob{Key: []string{"", "", fmt.Sprint("k", b)}[rnd.IntN(3)], Payload: testseed.Bytes(rnd, 2000)}
+			if rnd.IntN(10) == 0 {
+				batch[b].NotBefore = time.Now().Add(time.Duration(rnd.IntN(50)) * time.Millisecond)
+			}
+		}
+		e.enqueue(batch...)
+		for range 2 {
+			claimed := e.claim(30)
+			if len(claimed) > 20 {
+				if claimed[0].Attempt < 5 { // the same job may come first again and again
+					e.retry(claimed[0], 0, "x")
+					claimed = claimed[1:]
+				}
+				e.must(e.q.DeadLetter(e.ctx, claimed[0].Lease, "x"), "DeadLetter")
+				claimed = claimed[1:]
+			}
+			e.ack(claimed...)
+		}
+	}
+	e.eventually("the queue is empty", func() bool {
+		claimed := e.claim(200)
+		e.ack(claimed...)
+		s := e.status()
+		return len(claimed) == 0 && s.Ready+s.Running+s.Delayed+s.Waiting == 0
+	})
+	_, err := e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	e.must(err, "DiscardDeadJobs")
+}
+
+func (e *env) floor() int64 {
+	e.Helper()
+	// What a store makes when a queue is first used counts to its floor.
+	e.enqueue(job("a"))
+	e.ack(e.collect("a")...)
+	return e.status().Bytes
+}
+
+func reclaim(e *env) {
+	floor := e.floor()
+	e.churn()
+	e.wantFloor(floor)
+}
+
+func reclaimPinned(e *env) {
+	floor := e.floor()
+	release := e.Pin(e)
+	e.churn()
+	e.wantFloor(floor)
+	release()
+	e.enqueue(job("b"))
+	e.ack(e.collect("b")...)
+}
+
+// wantFloor waits until the queue takes about what it took when it was new.
+func (e *env) wantFloor(floor int64) {
+	e.Helper()
+	const slack = 512 << 10
+	bytes := int64(0)
+	e.eventually("the bytes fall to the floor", func() bool {
+		bytes = e.status().Bytes
+		if e.ctx.Err() != nil {
+			e.Fatalf("the queue still takes %d bytes, want at most %d more than %d", bytes, slack, floor)
+		}
+		return bytes <= floor+slack
+	})
+}
+
+// Reclaiming loses nothing of what still waits, runs or is delayed.
+func reclaimKeeps(e *env) {
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("running"), job("retried"), job("dead"))
+	running := e.want("k0", "running", "retried", "dead")
+	e.enqueue(after(300*time.Millisecond, "delayed"))
+	e.retry(running[2], 300*time.Millisecond, "x")
+	e.must(e.q.DeadLetter(e.ctx, running[3].Lease, "x"), "DeadLetter")
+	rnd := e.random(1)
+	for range 20 {
+		batch := make([]penstock.NewJob, 50)
+		for b := range batch {
+			batch[b] = penstock.NewJob{Group: "filler", Payload: testseed.Bytes(rnd, 2000)}
+		}
+		e.enqueue(batch...)
+		for claimed := e.claimAs(penstock.Claim{Group: "filler", Jobs: 50}); len(claimed) > 0; claimed = e.claimAs(penstock.Claim{Group: "filler", Jobs: 50}) {
+			e.ack(claimed...)
+		}
+		e.maintain()
+	}
+	if dead := deadNames(e.deadJobs(penstock.DeadJobQuery{})); len(dead) != 1 || dead[0] != "dead" {
+		e.Errorf("the dead letters are %q, want one", dead)
+	}
+	e.ack(e.collect("delayed", "retried")...)
+	e.ack(running[0], running[1])
+	e.ack(e.collect("k1")...)
+}

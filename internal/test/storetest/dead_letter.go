@@ -1,0 +1,375 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var deadLetterCases = []testCase{
+	{name: "Listed", run: deadLettersListed},
+	{name: "RetryAndDeliver", run: retryAndDeliver},
+	{name: "RetryAndDieAgain", run: retryAndDieAgain},
+	{name: "RetrySurvivesACrash", run: retrySurvivesCrash},
+	{name: "RetryWhileNobodyReads", run: retryWhileNobodyReads},
+	{name: "RetryPassesOverOthers", run: retryPassesOver},
+	{name: "SurviveReclaim", run: deadLettersSurviveReclaim},
+	{name: "Discard", run: discardDeadLetters},
+	{name: "OnTheirWayBack", run: deadLettersOnTheirWay},
+	{name: "ComeBackOutOfOrder", run: deadLetterOutOfOrder},
+	{name: "PassParkedOnesOfTheirKey", run: deadLetterPassesParked},
+	{name: "HistoryGoesOn", run: deadLetterHistory},
+}
+
+// deadLetters lists those of r's subscription.
+func (e *env) deadLetters(r *reader) []penstock.DeadLetter {
+	e.Helper()
+	deadLetters, err := e.Store.DeadLetters(e.ctx, query(r.req))
+	e.must(err, "DeadLetters")
+	return deadLetters
+}
+
+// wantDeadLetters lists n of them.
+func (e *env) wantDeadLetters(r *reader, n int) []penstock.DeadLetter {
+	e.Helper()
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != n {
+		e.Fatalf("there are %d dead letters, want %d", len(deadLetters), n)
+	}
+	return deadLetters
+}
+
+// retryDead sends back n dead letters of those that q asks for, discardDead deletes n.
+func (e *env) retryDead(q penstock.DeadLetterQuery, n int) {
+	e.Helper()
+	got, err := e.Store.RetryDeadLetters(e.ctx, q)
+	e.must(err, "RetryDeadLetters")
+	if got != n {
+		e.Fatalf("RetryDeadLetters of %+v sent %d back, want %d", q, got, n)
+	}
+}
+
+func (e *env) discardDead(q penstock.DeadLetterQuery, n int) {
+	e.Helper()
+	got, err := e.Store.DiscardDeadLetters(e.ctx, q)
+	e.must(err, "DiscardDeadLetters")
+	if got != n {
+		e.Fatalf("DiscardDeadLetters of %+v deleted %d, want %d", q, got, n)
+	}
+}
+
+// retry sends dead letters back, and expects that all of them were some.
+func (e *env) retry(r *reader, deadLetters ...penstock.DeadLetter) {
+	e.Helper()
+	q := query(r.req)
+	for _, l := range deadLetters {
+		q.Seqs = append(q.Seqs, l.Message.Seq)
+	}
+	e.retryDead(q, len(deadLetters))
+}
+
+// query asks for all dead letters of a subscription.
+func query(req penstock.Subscribe) penstock.DeadLetterQuery {
+	return penstock.DeadLetterQuery{Outbox: req.Outbox, Subscription: req.Subscription}
+}
+
+// deadLetter settles batches with every message dead.
+func (r *reader) deadLetter(reason string, batches ...penstock.Batch) {
+	r.e.Helper()
+	settled := delivered(batches...)
+	for i, b := range batches {
+		settled[i].Verdicts = slices.Repeat([]penstock.Verdict{dead(reason)}, len(b.Messages))
+	}
+	r.e.must(r.Settle(r.e.ctx, settled...), "Settle with everything dead")
+}
+
+func deadMessages(deadLetters []penstock.DeadLetter) []penstock.Message {
+	msgs := make([]penstock.Message, len(deadLetters))
+	for i, l := range deadLetters {
+		msgs[i] = l.Message
+	}
+	return msgs
+}
+
+func deadLettersListed(e *env) {
+	r := e.read()
+	var sent []penstock.Message
+	for i := range 3 {
+		m := message(fmt.Sprint("key", i), fmt.Sprint("m", i))
+		m.Headers = map[string]string{"trace": fmt.Sprint(i)}
+		e.publish(m)
+		b := r.fetch(plenty)
+		sent = append(sent, b.Messages...)
+		r.deadLetter(fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i), b)
+	}
+	deadLetters := e.wantDeadLetters(r, 3)
+	for i, l := range deadLetters {
+		e.sameMessage(l.Message, sent[i])
+		if want := fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i); l.Err() != want {
+			e.Errorf("dead letter %d says %q, want %q", i, l.Err(), want)
+		}
+		if age := time.Since(l.At); age < -time.Hour || age > time.Hour {
+			e.Errorf("dead letter %d is from %s", i, l.At)
+		}
+	}
+	q := query(r.req)
+	q.Limit = 2
+	some, err := e.Store.DeadLetters(e.ctx, q)
+	e.must(err, "DeadLetters")
+	if len(some) != 2 || some[0].Message.ID != deadLetters[0].Message.ID || some[1].Message.ID != deadLetters[1].Message.ID {
+		e.Errorf("with a limit of 2 there are %d, want the two oldest", len(some))
+	}
+}
+
+func retryAndDeliver(e *env) {
+	r := e.read()
+	m := message("key", "m")
+	m.Headers = map[string]string{"a": "b"}
+	e.publish(m)
+	b := r.fetch(plenty)
+	r.deadLetter("no", b)
+	r.want()
+	e.retry(r, e.deadLetters(r)...)
+	again := r.fetch(plenty)
+	if len(again.Messages) != 1 || again.Messages[0].Attempt != 2 {
+		e.Fatalf("after the retry came %+v, want one message with Attempt 2", again.Messages)
+	}
+	want := b.Messages[0]
+	want.Attempt, want.Seq = 2, again.Messages[0].Seq
+	e.sameMessage(again.Messages[0], want)
+	r.want() // once for each source
+	r.settle(again)
+	r = r.again()
+	r.want()
+	e.wantDeadLetters(r, 0)
+}
+
+func retryAndDieAgain(e *env) {
+	r := e.read()
+	e.publish(message("key", "m"))
+	for attempt := 1; attempt <= 4; attempt++ {
+		b := r.fetch(plenty)
+		if len(b.Messages) != 1 || b.Messages[0].Attempt != attempt {
+			e.Fatalf("there came %+v, want one message with Attempt %d", b.Messages, attempt)
+		}
+		r.deadLetter(fmt.Sprint("attempt ", attempt), b)
+		deadLetters := e.deadLetters(r)
+		if len(deadLetters) != 1 || deadLetters[0].Message.Attempt != attempt || deadLetters[0].Err() != fmt.Sprint("attempt ", attempt) {
+			e.Fatalf("the dead letters are %+v, want one of attempt %d", deadLetters, attempt)
+		}
+		e.retry(r, deadLetters...)
+		if attempt == 2 {
+			r = r.again()
+		}
+	}
+	r.settle(r.want("m")...)
+	r = r.again()
+	r.want()
+	e.wantDeadLetters(r, 0)
+}
+
+func retrySurvivesCrash(e *env) {
+	r := e.read()
+	e.publish(messages("dead", 2)...)
+	r.deadLetter("no", r.drain(plenty)...)
+	e.publish(messages("live", 2)...)
+	e.retry(r, e.deadLetters(r)...)
+	for range 2 {
+		r.want("dead0", "dead1", "live0", "live1")
+		r = r.again() // nothing was settled
+		e.maintain()
+	}
+	for _, b := range r.drain(penstock.Limit{Messages: 1, Bytes: plenty.Bytes}) {
+		want := 1
+		if string(b.Messages[0].Payload[:4]) == "dead" {
+			want = 2
+		}
+		if got := b.Messages[0].Attempt; got != want {
+			e.Errorf("%s has Attempt %d, want %d", b.Messages[0].Payload, got, want)
+		}
+		r.settle(b)
+	}
+	r.again().want()
+}
+
+func retryWhileNobodyReads(e *env) {
+	r := e.read()
+	e.publish(messages("dead", 3)...)
+	r.deadLetter("no", r.drain(plenty)...)
+	r.close()
+	deadLetters := e.deadLetters(r)
+	e.retry(r, deadLetters[1])
+	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
+	r.settle(r.want(string(deadLetters[1].Message.Payload))...)
+	e.wantPayloads(deadMessages(e.deadLetters(r)), string(deadLetters[0].Message.Payload), string(deadLetters[2].Message.Payload))
+}
+
+func retryPassesOver(e *env) {
+	r := e.read()
+	e.publish(messages("m", 3)...)
+	b := r.fetch(plenty)
+	verdicts := []penstock.Verdict{{}, dead("no"), {}}
+	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}), "Settle")
+	died, alive := b.Messages[1], b.Messages[0]
+	q := query(r.req)
+	q.Seqs = []int64{alive.Seq, died.Seq, 1 << 40, died.Seq}
+	e.retryDead(q, 1)
+	r.settle(r.want(string(died.Payload))...)
+	e.retryDead(q, 0)
+	r.want()
+}
+
+func deadLettersSurviveReclaim(e *env) {
+	rnd := e.random(0)
+	r := e.read()
+	want := map[string]bool{}
+	for range 4 {
+		var msgs []penstock.Message
+		for range 8 {
+			msgs = append(msgs, message("", string(testseed.Bytes(rnd, 64<<10))))
+		}
+		e.publish(msgs...)
+		for i, b := range r.drain(two) {
+			if i > 0 {
+				r.settle(b)
+				continue
+			}
+			for _, m := range b.Messages {
+				want[string(m.Payload)] = true
+			}
+			r.deadLetter("no", b)
+		}
+		e.maintain()
+		e.maintain()
+	}
+	deadLetters := e.deadLetters(r)
+	e.wantPayloads(deadMessages(deadLetters), slices.Collect(maps.Keys(want))...)
+	e.retry(r, deadLetters...)
+	for range 3 {
+		e.maintain()
+	}
+	r = r.again()
+	r.settle(r.want(slices.Collect(maps.Keys(want))...)...)
+	r.again().want()
+}
+
+func discardDeadLetters(e *env) {
+	r := e.read()
+	e.publish(messages("m", 3)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"m0": dead("no"), "m2": dead("no")}, b)
+	q := query(r.req)
+	q.Seqs = []int64{b.Messages[0].Seq, b.Messages[1].Seq, 1 << 40}
+	e.discardDead(q, 1)
+	e.wantPayloads(deadMessages(e.deadLetters(r)), "m2")
+	e.retryDead(q, 0)
+	r.want()
+	r.again().want()
+}
+
+// What was sent back and is not settled is neither listed nor discarded, nor
+// sent back twice.
+func deadLettersOnTheirWay(e *env) {
+	r := e.read()
+	e.publish(messages("m", 2)...)
+	r.deadLetter("no", r.fetch(plenty))
+	e.retry(r, e.deadLetters(r)[0])
+	check := func() {
+		e.Helper()
+		e.wantPayloads(deadMessages(e.deadLetters(r)), "m1")
+		if n := e.subscriptionStatus(r.req).DeadLetters; n != 1 {
+			e.Errorf("status shows %d dead letters, want 1", n)
+		}
+	}
+	check()
+	b := r.await(plenty)
+	e.wantInOrder(b.Messages, "m0")
+	check()
+	q := query(r.req)
+	q.IDs = []string{b.Messages[0].ID}
+	e.discardDead(q, 0)
+	e.retryDead(q, 0)
+	r = r.again()
+	check()
+	b = r.await(plenty)
+	e.wantInOrder(b.Messages, "m0")
+	r.settle(b)
+	r.want()
+}
+
+// Nothing waits for a dead letter that was sent back, nor does it wait.
+func deadLetterOutOfOrder(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 3)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": dead("no")}, b)
+	since := e.deadLetters(r)[0].Failures[0].At
+	e.retry(r, e.deadLetters(r)...)
+	for attempt := 2; attempt <= 4; attempt++ {
+		back := r.awaitOnly(penstock.OutOfOrder, "k0")
+		if m := back.Messages[0]; m.Attempt != attempt || m.FailedSince.Sub(since).Truncate(time.Millisecond) != 0 {
+			e.Errorf("k0 came with attempt %d and failed since %s, want %d and %s", m.Attempt, m.FailedSince, attempt, since)
+		}
+		e.publish(keyed("k", attempt, attempt+1)...)
+		fresh := r.fetch(plenty)
+		e.wantOrder(fresh, penstock.InOrder, fmt.Sprint("k", attempt))
+		if attempt == 4 {
+			r.settle(back, fresh)
+			break
+		}
+		r.judge(verdicts{"k0": refused(back.Messages[0], soon)}, back, fresh)
+		if attempt == 2 {
+			r = r.again() // and neither does it after a crash
+		}
+	}
+	e.wantParked(r, 0, 0, 0)
+	e.publish(keyed("k", 5, 6)...)
+	e.wantOrder(r.again().fetch(plenty), penstock.InOrder, "k5")
+}
+
+func deadLetterPassesParked(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 3)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": dead("no"), "k1": refused(b.Messages[1], notInThisTest), "k2": behind}, b)
+	e.retry(r, e.deadLetters(r)...)
+	b = r.awaitOnly(penstock.OutOfOrder, "k0")
+	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
+	e.publish(keyed("k", 3, 4)...)
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(1)
+	c.wantKey("k", "k0")
+	e.wantParked(r, 3, 1, 0)
+	r.again().want()
+}
+
+// A dead letter that dies again is one dead letter, with all that it went through.
+func deadLetterHistory(e *env) {
+	r := e.read()
+	e.publish(message("k", "m"))
+	b := r.fetch(plenty)
+	var all []penstock.Failure
+	for round := range 4 {
+		fs := failures(b.Messages[0], 2, "parked")
+		r.judge(verdicts{"m": {Outcome: penstock.Parked, RetryIn: soon, Failures: fs}}, b)
+		b = r.await(plenty)
+		more := failures(b.Messages[0], 2, "dead")
+		r.judge(verdicts{"m": {Outcome: penstock.Dead, Failures: more}}, b)
+		all = slices.Concat(all, fs, more)
+		deadLetters := e.wantDeadLetters(r, 1)
+		e.wantHistory(deadLetters[0], all)
+		if m := deadLetters[0].Message; m.Attempt != len(all) || !m.FailedSince.Equal(all[0].At) {
+			e.Errorf("the dead letter has attempt %d since %s, want %d since %s", m.Attempt, m.FailedSince, len(all), all[0].At)
+		}
+		if round == 1 {
+			r = r.again()
+		}
+		e.retry(r, deadLetters...)
+		b = r.awaitOnly(penstock.OutOfOrder, "m")
+		e.wantNext(b.Messages[0], b.Messages[0], len(all)+1, all[0].At)
+	}
+}

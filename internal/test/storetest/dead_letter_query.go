@@ -1,0 +1,209 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var deadLetterQueryCases = []testCase{
+	{name: "EachFieldNarrows", run: queryFields},
+	{name: "AnyCombination", run: queryCombinations},
+	{name: "PageByPage", run: queryPages},
+	{name: "RetryByQuery", run: retryByQuery},
+	{name: "DiscardByQuery", run: discardByQuery},
+}
+
+// someDeadLetters are dead letters that differ in whatever a query asks for.
+func (e *env) someDeadLetters() (*reader, []penstock.DeadLetter) {
+	e.Helper()
+	r := e.read()
+	for i, reason := range []string{"timeout", "Timeout", "100% full", "100 full", `back\slash_`, "back/slashX", "über", "two\nlines", "'quoted'", ""} {
+		m := message([]string{"a", "b", "", "A"}[i%4], fmt.Sprint("m", i))
+		m.ID, m.Topic = fmt.Sprint("id", i), []string{"t.x", "t.y", "t"}[i%3]
+		e.publish(m, message("delivered", "d"))
+		b := r.fetch(plenty)
+		v := dead("an earlier reason: later")
+		if reason != "" {
+			v.Failures = append(v.Failures, dead(reason).Failures...)
+		} else {
+			v.Failures = nil
+		}
+		r.judge(verdicts{string(m.Payload): v}, b)
+	}
+	deadLetters := e.wantDeadLetters(r, 10)
+	return r, deadLetters
+}
+
+// describes is what a query promises.
+func describes(q penstock.DeadLetterQuery, l penstock.DeadLetter) bool {
+	m := l.Message
+	return (len(q.Seqs) == 0 || slices.Contains(q.Seqs, m.Seq)) &&
+		(len(q.IDs) == 0 || slices.Contains(q.IDs, m.ID)) &&
+		(q.Key == "" || q.Key == m.Key) &&
+		(q.Topic == "" || q.Topic == m.Topic) &&
+		strings.Contains(l.Err(), q.Error) &&
+		(q.DiedBefore.IsZero() || l.At.Before(q.DiedBefore)) &&
+		(q.DiedAfter.IsZero() || l.At.After(q.DiedAfter)) &&
+		m.Seq > q.AfterSeq
+}
+
+// ask compares an answer with those of all that q describes.
+func (e *env) ask(q penstock.DeadLetterQuery, all []penstock.DeadLetter) {
+	e.Helper()
+	var want []string
+	for _, l := range all {
+		if describes(q, l) && (q.Limit == 0 || len(want) < q.Limit) {
+			want = append(want, l.Message.ID)
+		}
+	}
+	got, err := e.Store.DeadLetters(e.ctx, q)
+	e.must(err, "DeadLetters")
+	var ids []string
+	for _, l := range got {
+		ids = append(ids, l.Message.ID)
+	}
+	if !slices.Equal(ids, want) {
+		e.Errorf("of %+v\n got %q, want %q", q, ids, want)
+	}
+}
+
+// narrowings each set one field.
+func narrowings(all []penstock.DeadLetter) []func(q *penstock.DeadLetterQuery) {
+	var fs []func(q *penstock.DeadLetterQuery)
+	add := func(f func(q *penstock.DeadLetterQuery)) { fs = append(fs, f) }
+	for _, k := range []string{"a", "A", "b", "c", "%", "_"} {
+		add(func(q *penstock.DeadLetterQuery) { q.Key = k })
+	}
+	for _, t := range []string{"t", "t.x", "t.", "T", "t%", "*", "t._"} {
+		add(func(q *penstock.DeadLetterQuery) { q.Topic = t })
+	}
+	for _, s := range []string{"timeout", "Time", "full", "100% ", "%", "_", `\`, "ü", "\n", "'", "earlier", "out", "X", "x"} {
+		add(func(q *penstock.DeadLetterQuery) { q.Error = s })
+	}
+	for i, l := range all {
+		next := all[(i+1)%len(all)].Message
+		add(func(q *penstock.DeadLetterQuery) { q.Seqs = []int64{next.Seq, 1 << 40, l.Message.Seq} })
+		add(func(q *penstock.DeadLetterQuery) { q.IDs = []string{"missing", l.Message.ID, next.ID, ""} })
+		add(func(q *penstock.DeadLetterQuery) { q.AfterSeq = l.Message.Seq })
+		add(func(q *penstock.DeadLetterQuery) { q.DiedBefore = l.At })
+		add(func(q *penstock.DeadLetterQuery) { q.DiedAfter = l.At })
+		add(func(q *penstock.DeadLetterQuery) { q.DiedBefore = l.At.Add(time.Hour) })
+		add(func(q *penstock.DeadLetterQuery) { q.DiedAfter = l.At.Add(-time.Hour) })
+		add(func(q *penstock.DeadLetterQuery) { q.Limit = i + 1 })
+	}
+	return fs
+}
+
+func queryFields(e *env) {
+	r, all := e.someDeadLetters()
+	e.ask(query(r.req), all)
+	for _, narrow := range narrowings(all) {
+		q := query(r.req)
+		narrow(&q)
+		e.ask(q, all)
+	}
+	other := e.subscribe(penstock.Subscribe{Subscription: "other"})
+	e.ask(query(other.req), nil)
+}
+
+func queryCombinations(e *env) {
+	rnd := e.random(0)
+	r, all := e.someDeadLetters()
+	for range testseed.Steps(100) {
+		e.ask(randomQuery(rnd, r, all), all)
+	}
+}
+
+func randomQuery(rnd *rand.Rand, r *reader, all []penstock.DeadLetter) penstock.DeadLetterQuery {
+	q := query(r.req)
+	fs := narrowings(all)
+	for range 1 + rnd.IntN(3) {
+		fs[rnd.IntN(len(fs))](&q)
+	}
+	return q
+}
+
+func queryPages(e *env) {
+	r, all := e.someDeadLetters()
+	q := query(r.req)
+	q.Limit = 3
+	var got []penstock.DeadLetter
+	for {
+		page, err := e.Store.DeadLetters(e.ctx, q)
+		e.must(err, "DeadLetters")
+		if len(page) == 0 {
+			break
+		}
+		got = append(got, page...)
+		q.AfterSeq = page[len(page)-1].Message.Seq
+	}
+	e.wantInOrder(deadMessages(got), payloads(deadMessages(all))...)
+}
+
+// retry and discard act on what the same query lists, and on nothing else.
+func retryByQuery(e *env) {
+	rnd := e.random(0)
+	r, all := e.someDeadLetters()
+	for len(all) > 0 {
+		q := randomQuery(rnd, r, all)
+		if rnd.IntN(4) == 0 {
+			q = query(r.req)
+			q.Limit = 2
+		}
+		chosen, err := e.Store.DeadLetters(e.ctx, q)
+		e.must(err, "DeadLetters")
+		e.retryDead(q, len(chosen))
+		all = e.without(r, all, chosen)
+		c := &carrier{e: e, r: r, limit: plenty}
+		c.until(len(chosen))
+		e.wantPayloads(c.sent, payloads(deadMessages(chosen))...)
+	}
+	r.again().want()
+}
+
+func discardByQuery(e *env) {
+	rnd := e.random(0)
+	r, all := e.someDeadLetters()
+	for len(all) > 0 {
+		q := randomQuery(rnd, r, all)
+		chosen, err := e.Store.DeadLetters(e.ctx, q)
+		e.must(err, "DeadLetters")
+		e.discardDead(q, len(chosen))
+		all = e.without(r, all, chosen)
+		if n := e.subscriptionStatus(r.req).DeadLetters; n != int64(len(all)) {
+			e.Errorf("status shows %d dead letters, want %d", n, len(all))
+		}
+		n, err := e.Store.DiscardDeadLetters(e.ctx, q)
+		e.must(err, "DiscardDeadLetters again")
+		if q.Limit == 0 && n != 0 {
+			e.Errorf("a second DiscardDeadLetters of %+v deleted %d", q, n)
+		}
+		all = e.deadLetters(r)
+		if rnd.IntN(3) == 0 && len(all) > 0 {
+			q := query(r.req)
+			q.Limit = 1
+			e.discardDead(q, 1)
+			all = e.without(r, all, all[:1])
+		}
+	}
+	r.again().want() // nothing of it comes back
+}
+
+// without expects that all but the chosen ones are left, and returns them.
+func (e *env) without(r *reader, all, chosen []penstock.DeadLetter) []penstock.DeadLetter {
+	e.Helper()
+	var left []penstock.DeadLetter
+	for _, l := range all {
+		if !slices.ContainsFunc(chosen, func(c penstock.DeadLetter) bool { return c.Message.ID == l.Message.ID }) {
+			left = append(left, l)
+		}
+	}
+	e.wantInOrder(deadMessages(e.deadLetters(r)), payloads(deadMessages(left))...)
+	return left
+}

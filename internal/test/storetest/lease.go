@@ -1,0 +1,278 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var leaseCases = []testCase{
+	{name: "OneHolderAtATime", run: oneHolder},
+	{name: "CloseGivesTheLeaseBack", run: closeGivesLeaseBack},
+	{name: "ExpiredLeaseIsRedelivered", run: expiredLease},
+	{name: "StaleCloseTakesNothing", run: staleClose},
+	{name: "RenewExtends", run: renewExtends},
+	{name: "ClosedSource", run: closedSource},
+	{name: "FirstSubscribersRace", run: firstSubscribersRace},
+	{name: "SettleRacesTakeover", run: settleRacesTakeover},
+	{name: "ContendersNeverBothSettle", run: contenders},
+}
+
+func oneHolder(e *env) {
+	r := e.subscribe(penstock.Subscribe{Holder: "first"})
+	until := e.subscriptionStatus(r.req).LeaseUntil
+	for _, s := range []penstock.Store{e.Store, e.Another(e)} {
+		_, err := s.Subscribe(e.ctx, e.request(penstock.Subscribe{Holder: "second"}))
+		var held *penstock.HeldError
+		if !errors.As(err, &held) || !errors.Is(err, penstock.ErrHeld) {
+			e.Fatalf("Subscribe to a held subscription: got error %v, want a *HeldError", err)
+		}
+		if held.Subscription != r.req.Subscription || held.Holder != "first" || !held.Until.Equal(until) {
+			e.Errorf("HeldError: got %+v, want subscription %q, holder %q and %v, as the status says", *held, r.req.Subscription, "first", until)
+		}
+	}
+	e.publish(messages("m", 2)...)
+	e.must(r.Renew(e.ctx), "Renew by the holder")
+	r.settle(r.want("m0", "m1")...)
+}
+
+func closeGivesLeaseBack(e *env) {
+	e.publish(messages("m", 2)...)
+	r := e.subscribeOn(e.Another(e), penstock.Subscribe{Holder: "first"})
+	r.want("m0", "m1")
+	r.close()
+	r.close()
+	e.read().want("m0", "m1") // at once; and Close has settled nothing
+}
+
+// The holder is paused for longer than its lease, another takes over, and then
+// the first one wakes up.
+func expiredLease(e *env) {
+	e.publish(messages("m", 6)...)
+	limit := penstock.Limit{Messages: 2, Bytes: plenty.Bytes}
+	var second penstock.Batch
+	old := e.mortalReader(func(r *reader) error {
+		first, err := r.Fetch(e.ctx, limit)
+		if err != nil {
+			return err
+		}
+		if second, err = r.Fetch(e.ctx, limit); err != nil {
+			return err
+		}
+		return r.Settle(e.ctx, delivered(first)...)
+	})
+
+	r := e.takeOver(e.Another(e), penstock.Subscribe{})
+	wantFenced := func() {
+		e.Helper()
+		e.mustBe(old.Settle(e.ctx, delivered(second)...), penstock.ErrFenced, "Settle by the old holder")
+		deadLettered := []penstock.Settled{{Batch: second, Verdicts: []penstock.Verdict{dead("x"), dead("x")}}}
+		e.mustBe(old.Settle(e.ctx, deadLettered...), penstock.ErrFenced, "Settle by the old holder")
+		e.mustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew by the old holder")
+	}
+	wantFenced()
+	again := r.want(payloads(messages("m", 6))[2:]...)
+	wantFenced()
+	e.wantDeadLetters(r, 0)
+	r = r.again()
+	again = r.want(payloads(flatten(again))...)
+	wantFenced()
+	r.settle(again...)
+	r = r.again()
+	r.want()
+	r.close() // and with nobody there the old holder is still fenced
+	wantFenced()
+	e.publish(message("", "new"))
+	e.read().want("new")
+}
+
+// An old holder that shuts down must not give away the lease of the new one.
+func staleClose(e *env) {
+	old := e.subscribe(penstock.Subscribe{Lease: shortLease})
+	r := e.takeOver(e.Store, penstock.Subscribe{})
+	_ = old.Close(e.ctx) // whether it says so or not
+	_, err := e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	e.mustBe(err, penstock.ErrHeld, "Subscribe after the old holder's Close")
+	e.publish(message("", "m"))
+	r.settle(r.want("m")...)
+}
+
+func renewExtends(e *env) {
+	r := e.read()
+	before := e.subscriptionStatus(r.req).LeaseUntil
+	e.eventually("Renew moved the end of the lease", func() bool {
+		e.must(r.Renew(e.ctx), "Renew")
+		return e.subscriptionStatus(r.req).LeaseUntil.After(before)
+	})
+}
+
+func closedSource(e *env) {
+	r := e.read()
+	r.close()
+	_, err := r.Fetch(e.ctx, plenty)
+	e.mustBe(err, penstock.ErrClosed, "Fetch after Close")
+	if err := r.Renew(e.ctx); err == nil {
+		e.Error("Renew after Close succeeded")
+	}
+	_, err = e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	e.must(err, "Subscribe after Renew by a closed source")
+}
+
+func firstSubscribersRace(e *env) {
+	const n = 4
+	stores := make([]penstock.Store, n)
+	reqs := make([]penstock.Subscribe, n)
+	for i := range n {
+		stores[i], reqs[i] = e.Another(e), e.request(penstock.Subscribe{})
+	}
+	var won atomic.Int32
+	e.must(concurrently(n, func(i int) error {
+		_, err := stores[i].Subscribe(e.ctx, reqs[i])
+		if err == nil {
+			won.Add(1)
+		} else if !errors.Is(err, penstock.ErrHeld) {
+			return err
+		}
+		return nil
+	}), "Subscribe by several at once")
+	if won.Load() != 1 {
+		e.Fatalf("%d of %d subscribers got the lease, want one", won.Load(), n)
+	}
+}
+
+// The old holder wakes up at the very moment when another takes over. If it is
+// told that a batch is settled, the new one must not get that batch; if it is
+// told ErrFenced, the new one must get it.
+func settleRacesTakeover(e *env) {
+	const lease = 10 * time.Millisecond
+	rnd := e.random(0)
+	other := e.Another(e)
+	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
+	for round := range testseed.Steps(20) {
+		e.publish(messages(fmt.Sprint(round, "-"), 10)...)
+		old := e.takeOver(e.Store, penstock.Subscribe{Lease: lease})
+		req := e.request(penstock.Subscribe{})
+		var src penstock.Source
+		var settled []penstock.Message
+		fenced := false
+		e.must(concurrently(2, func(i int) (err error) {
+			if i == 0 {
+				for src == nil && (err == nil || errors.Is(err, penstock.ErrHeld)) {
+					src, err = other.Subscribe(e.ctx, req)
+				}
+				return err
+			}
+			for !fenced {
+				b, err := old.Fetch(e.ctx, one)
+				if errors.Is(err, penstock.ErrFenced) || err == nil && len(b.Messages) == 0 {
+					return nil
+				} else if err != nil {
+					return fmt.Errorf("fetch: %w", err)
+				}
+				time.Sleep(lease + time.Duration(rnd.IntN(2000)-500)*time.Microsecond)
+				err = old.Settle(e.ctx, delivered(b)...)
+				if fenced = errors.Is(err, penstock.ErrFenced); fenced {
+					return nil
+				} else if err != nil {
+					return fmt.Errorf("settle: %w", err)
+				}
+				settled = append(settled, b.Messages...)
+			}
+			return nil
+		}), "racing")
+		r := e.reader(other, req, src)
+		rest := r.drain(plenty)
+		e.wantPayloads(slices.Concat(settled, flatten(rest)), payloads(messages(fmt.Sprint(round, "-"), 10))...)
+		r.settle(rest...)
+		r.close()
+	}
+}
+
+// Contenders with short leases read, fall asleep for longer than they may, and
+// settle when another has taken over. Whatever they do, no message is settled
+// by two, and none is left out.
+func contenders(e *env) {
+	const n = 4
+	total := testseed.Steps(120)
+	e.publish(messages("", total)...)
+	var mu sync.Mutex
+	settled := make([]int, total)
+	left := total
+	unsettled := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return left
+	}
+	stores := make([]penstock.Store, n)
+	for i := range stores {
+		stores[i] = e.Another(e)
+	}
+	contend := func(i int) error {
+		rnd := e.random(i)
+		req := penstock.Subscribe{Outbox: outbox, Subscription: "sub", Lease: shortLease / 2, Holder: fmt.Sprint("contender", i)}
+		src, err := stores[i].Subscribe(e.ctx, req)
+		if errors.Is(err, penstock.ErrHeld) {
+			time.Sleep(time.Millisecond)
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("subscribe: %w", err)
+		}
+		defer func() { _ = src.Close(e.ctx) }()
+		for unsettled() > 0 {
+			b, err := src.Fetch(e.ctx, penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
+			if errors.Is(err, penstock.ErrFenced) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("fetch: %w", err)
+			}
+			if len(b.Messages) == 0 {
+				return nil
+			}
+			if rnd.IntN(4) == 0 {
+				time.Sleep(time.Duration(rnd.Int64N(int64(2 * shortLease))))
+			}
+			err = src.Settle(e.ctx, penstock.Settled{Batch: b})
+			if errors.Is(err, penstock.ErrFenced) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("settle: %w", err)
+			}
+			mu.Lock()
+			for _, m := range b.Messages {
+				k, err := strconv.Atoi(string(m.Payload))
+				if err != nil {
+					return err
+				}
+				if settled[k]++; settled[k] == 1 {
+					left--
+				}
+			}
+			mu.Unlock()
+		}
+		return nil
+	}
+	e.must(concurrently(n, func(i int) error {
+		for unsettled() > 0 {
+			if err := contend(i); err != nil {
+				return err
+			}
+			if err := e.ctx.Err(); err != nil {
+				return fmt.Errorf("%d messages are still not settled: %w", unsettled(), err)
+			}
+		}
+		return nil
+	}), "a contender")
+	for k, times := range settled {
+		if times != 1 {
+			e.Fatalf("message %d was settled %d times, want once", k, times)
+		}
+	}
+	e.takeOver(e.Store, penstock.Subscribe{}).want()
+}

@@ -1,0 +1,142 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var pagingCases = []testCase{
+	{name: "ByMessages", run: pagingByMessages},
+	{name: "ByBytes", run: pagingByBytes},
+	{name: "OneMessageOverTheLimit", run: oneMessageOverLimit},
+	{name: "ResumeInTheMiddle", run: resumeInTheMiddle},
+	{name: "PublishingBetweenPages", run: publishingBetweenPages},
+	{name: "EveryPageByAnotherReader", run: everyPageAnotherReader},
+}
+
+func pagingByMessages(e *env) {
+	backlog := messages("m", 250)
+	for part := range slices.Chunk(backlog, 50) {
+		e.publish(part...)
+	}
+	r := e.read()
+	for _, n := range []int{1, 7, 1000} {
+		batches := r.drain(penstock.Limit{Messages: n, Bytes: plenty.Bytes})
+		e.wantPayloads(flatten(batches), payloads(backlog)...)
+		for _, b := range batches[:len(batches)-1] {
+			if len(b.Messages) < n {
+				e.Logf("a page of %d where %d were asked for and more was waiting", len(b.Messages), n)
+			}
+		}
+		r = r.again()
+	}
+	r.settle(r.drain(penstock.Limit{Messages: 100, Bytes: plenty.Bytes})...)
+	r.again().want()
+}
+
+// The backlog is many times what the reader allows in memory.
+func pagingByBytes(e *env) {
+	rnd := e.random(0)
+	const total = 60
+	var want []string
+	for i := range total {
+		m := message(fmt.Sprint("key", i%7), fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 20_000+rnd.IntN(40_000))))
+		want = append(want, string(m.Payload))
+		e.publish(m)
+	}
+	r := e.read()
+	batches := r.drain(penstock.Limit{Messages: 1000, Bytes: 100_000}) // fetch checks the limit
+	e.wantPayloads(flatten(batches), want...)
+	r.settle(batches...)
+	r.again().want()
+}
+
+func oneMessageOverLimit(e *env) {
+	rnd := e.random(0)
+	small := messages("small", 2)
+	big := message("", string(testseed.Bytes(rnd, 500_000)))
+	e.publish(small[0], big, small[1])
+	r := e.read()
+	got := flatten(r.drain(penstock.Limit{Messages: 10, Bytes: 1}))
+	e.wantPayloads(got, "small0", "small1", string(big.Payload))
+}
+
+func resumeInTheMiddle(e *env) {
+	backlog := messages("m", 30)
+	e.publish(backlog...)
+	limit := penstock.Limit{Messages: 4, Bytes: plenty.Bytes}
+	r := e.read()
+	var settled []penstock.Message
+	for range 3 {
+		first, second := r.fetch(limit), r.fetch(limit)
+		r.settle(first)
+		settled = append(settled, first.Messages...)
+		e.maintain()
+		r = r.again()
+		if again := r.fetch(limit); string(again.Messages[0].Payload) != string(second.Messages[0].Payload) {
+			e.Fatalf("the new reader began with %q, want %q", again.Messages[0].Payload, second.Messages[0].Payload)
+		}
+		r = r.again()
+	}
+	rest := r.drain(limit)
+	e.wantPayloads(append(settled, flatten(rest)...), payloads(backlog)...)
+	r.settle(rest...)
+	r.again().want()
+}
+
+func publishingBetweenPages(e *env) {
+	backlog := messages("m", 20)
+	e.publish(backlog...)
+	want := payloads(backlog)
+	r := e.read()
+	limit := penstock.Limit{Messages: 3, Bytes: plenty.Bytes}
+	var got []penstock.Message
+	var open []penstock.Batch
+	for i := 0; ; i++ {
+		b := r.fetch(limit)
+		if len(b.Messages) == 0 {
+			break
+		}
+		got = append(got, b.Messages...)
+		if open = append(open, b); i%3 == 2 {
+			r.settle(open...)
+			open = nil
+		}
+		if i < 10 {
+			m := message("new", fmt.Sprint("new", i))
+			e.publish(m)
+			want = append(want, string(m.Payload))
+		}
+	}
+	e.wantPayloads(got, want...)
+	r.settle(open...)
+	r.again().want()
+}
+
+// Cursors written in the middle of a backlog, one after another, with new
+// messages behind it: each must be exact.
+func everyPageAnotherReader(e *env) {
+	backlog := messages("m", 15)
+	e.publish(backlog...)
+	want := payloads(backlog)
+	var got []penstock.Message
+	r := e.read()
+	for i := 0; ; i++ {
+		b := r.fetch(two)
+		if len(b.Messages) == 0 {
+			break
+		}
+		got = append(got, b.Messages...)
+		r.settle(b)
+		if i < 5 {
+			m := message("", fmt.Sprint("new", i))
+			e.publish(m)
+			want = append(want, string(m.Payload))
+		}
+		r = r.again()
+	}
+	e.wantPayloads(got, want...)
+}

@@ -1,0 +1,181 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var parkedLoadCases = []testCase{
+	{name: "ManyLines", run: manyLines},
+	{name: "OneLongKey", run: oneLongKey},
+	{name: "StarvesNobody", run: starvesNobody},
+	{name: "SurvivesReclaim", run: parkedSurvivesReclaim},
+	{name: "BetweenHousekeeping", run: parkedBetweenHousekeeping},
+	{name: "FreesItsSpace", run: parkedFreesSpace, needs: Features{Reclaim: true}},
+}
+
+// A whole topic is refused: thousands of keys are parked at once.
+func manyLines(e *env) {
+	keys := testseed.Steps(2000)
+	r := e.read()
+	var msgs []penstock.Message
+	for i := range 2 * keys {
+		msgs = append(msgs, message(fmt.Sprint("key", i%keys), fmt.Sprint(i)))
+	}
+	e.publish(msgs...)
+	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 500, Bytes: plenty.Bytes}}
+	c.parkAll()
+	e.wantParked(r, int64(2*keys), int64(keys), 0)
+	e.publish(keyed("other", 0, 1)...)
+	c.limit.Messages = 150
+	c.until(2*keys + 1)
+	next := make([]int, keys)
+	for _, m := range c.sent {
+		var i int
+		if m.Key == "other" {
+			continue
+		}
+		_, err := fmt.Sscan(string(m.Payload), &i)
+		e.must(err, "a payload")
+		if i/keys != next[i%keys] {
+			e.Fatalf("%s came as number %d of %s", m.Payload, next[i%keys], m.Key)
+		}
+		next[i%keys]++
+	}
+	e.wantParked(r, 0, 0, 0)
+}
+
+func oneLongKey(e *env) {
+	total := testseed.Steps(3000)
+	r := e.read()
+	msgs := keyed("k", 0, total)
+	for part := range slices.Chunk(msgs, 500) {
+		e.publish(part...)
+	}
+	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 200, Bytes: plenty.Bytes}}
+	c.parkAll()
+	e.wantParked(r, int64(total), 1, 0)
+	e.maintain()
+	c.r = r.again()
+	c.limit.Messages = 70
+	c.until(total)
+	c.wantKey("k", payloads(msgs)...)
+	e.wantParked(c.r, 0, 0, 0)
+	c.r.again().want()
+}
+
+// Parked keys that are due all the time, refused again and again, leave room for what
+// is new.
+func starvesNobody(e *env) {
+	r := e.read()
+	var msgs []penstock.Message
+	for i := range 50 {
+		msgs = append(msgs, message(fmt.Sprint("key", i), "poison"))
+	}
+	e.publish(msgs...)
+	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 10, Bytes: plenty.Bytes}}
+	c.decide = func(m penstock.Message) penstock.Verdict {
+		if string(m.Payload) == "poison" {
+			return penstock.Verdict{Outcome: penstock.Parked, Failures: failures(m, 1, "poison")}
+		}
+		return penstock.Verdict{}
+	}
+	for i := range 20 {
+		e.publish(message("good", fmt.Sprint("good", i)))
+		e.eventually("the new message came", func() bool {
+			c.step()
+			return len(c.sent) == i+1
+		})
+	}
+	c.wantKey("good", payloads(keyed("good", 0, 20))...)
+}
+
+// What is parked is no longer the outbox's, which frees everything around it.
+func parkedSurvivesReclaim(e *env) {
+	rnd := e.random(0)
+	r := e.read()
+	var want []string
+	for i := range 5 {
+		want = append(want, fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10)))
+		e.publish(message("k", want[i]))
+	}
+	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 10, Bytes: plenty.Bytes}}
+	c.decide = func(m penstock.Message) penstock.Verdict {
+		if m.Key == "k" {
+			return holding(m)
+		}
+		return penstock.Verdict{}
+	}
+	for round := range 4 {
+		e.bulk(round, 1)
+		for c.step() {
+		}
+		e.maintain()
+		e.maintain()
+		c.r = c.r.again()
+	}
+	e.wantParked(c.r, 4, 1, 1)
+	e.discard(c.r, 1)
+	c.decide, c.sent = nil, nil
+	c.until(4)
+	c.wantKey("k", want[1:]...)
+}
+
+// Small pieces of storage come and go while keys are parked and drained.
+func parkedBetweenHousekeeping(e *env) {
+	rnd := e.random(0)
+	c := &carrier{e: e, r: e.read(), limit: penstock.Limit{Messages: 3, Bytes: plenty.Bytes}}
+	refusals := map[string]int{}
+	c.decide = func(m penstock.Message) penstock.Verdict {
+		if refusals[m.ID] > 0 {
+			refusals[m.ID]--
+			return refused(m, soon)
+		}
+		return penstock.Verdict{}
+	}
+	want := map[string][]string{}
+	total := testseed.Steps(80)
+	for i := range total {
+		key := fmt.Sprint("key", rnd.IntN(4))
+		m := penstock.Message{ID: fmt.Sprint(i), Key: key, Payload: fmt.Appendf(nil, "%d:%s", i, testseed.Bytes(rnd, 32<<10))}
+		refusals[m.ID] = max(0, rnd.IntN(6)-3)
+		want[key] = append(want[key], string(m.Payload))
+		e.publish(m)
+		e.maintain()
+		for range rnd.IntN(3) {
+			c.step()
+			e.maintain()
+		}
+		if rnd.IntN(10) == 0 {
+			c.r = c.r.again()
+		}
+	}
+	c.until(total)
+	for key := range want {
+		c.wantKey(key, want[key]...)
+	}
+	e.maintain()
+	e.wantParked(c.r, 0, 0, 0)
+	c.r.again().want()
+}
+
+// Wherever parked messages are, their space comes back.
+func parkedFreesSpace(e *env) {
+	r := e.read()
+	floor := e.outboxStatus(outbox).Bytes
+	for round := range 3 {
+		e.bulk(round, 4)
+		c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 20, Bytes: 1 << 20}}
+		c.decide = func(m penstock.Message) penstock.Verdict {
+			if m.Attempt == 1 {
+				return refused(m, soon)
+			}
+			return penstock.Verdict{}
+		}
+		c.until(128)
+		e.shrinks(floor)
+	}
+}

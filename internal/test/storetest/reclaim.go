@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var reclaimCases = []testCase{
+	{name: "ReturnsToTheFloor", run: func(e *env) { returnsToFloor(e) }, needs: Features{Reclaim: true}},
+	{name: "ReturnsToTheFloorUnderAPinnedSnapshot", run: func(e *env) { e.Pin(e); returnsToFloor(e) }, needs: Features{Reclaim: true, Snapshots: true}},
+	{name: "WaitsForEverySubscription", run: reclaimWaits, needs: Features{Reclaim: true}},
+	{name: "LosesNothing", run: reclaimLosesNothing},
+	{name: "LosesNothingParkedOrDead", run: reclaimLosesNoneParked},
+	{name: "LosesNoOpenTransaction", run: reclaimLosesNoTx, needs: Features{ConcurrentWriters: true}},
+	{name: "ByTwoProcessesAtOnce", run: reclaimTwice},
+}
+
+// bulk publishes about n MiB in messages of 32 KiB.
+func (e *env) bulk(part, n int) {
+	e.Helper()
+	rnd := e.random(part)
+	for range n * 4 {
+		msgs := make([]penstock.Message, 8)
+		for i := range msgs {
+			msgs[i] = penstock.Message{Key: fmt.Sprint("key", i), Payload: testseed.Bytes(rnd, 32<<10)}
+		}
+		e.publish(msgs...)
+	}
+}
+
+// shrinks maintains until the outbox takes no more than floor and a little:
+// what an empty one may take differs by a few pages.
+func (e *env) shrinks(floor int64) {
+	e.Helper()
+	const little = 512 << 10
+	e.eventually(fmt.Sprintf("the outbox fell back to about %d bytes", floor), func() bool {
+		e.maintain()
+		return e.outboxStatus(outbox).Bytes <= floor+little
+	})
+}
+
+// grows waits for a status that shows 3 MiB more than floor. It may come late:
+// what a store had to measure for long holds for a while.
+func (e *env) grows(floor int64) {
+	e.Helper()
+	e.eventually(fmt.Sprintf("the messages take 3 MiB beside %d bytes", floor), func() bool {
+		return e.outboxStatus(outbox).Bytes >= floor+3<<20
+	})
+}
+
+func returnsToFloor(e *env) {
+	r := e.read()
+	floor := e.outboxStatus(outbox).Bytes
+	for round := range 3 {
+		e.bulk(round, 4)
+		e.grows(floor)
+		for {
+			b := r.fetch(penstock.Limit{Messages: 20, Bytes: 1 << 20})
+			if len(b.Messages) == 0 {
+				break
+			}
+			r.settle(b)
+		}
+		e.shrinks(floor)
+	}
+	r = r.again()
+	r.want()
+	e.publish(message("", "after"))
+	r.want("after")
+}
+
+func reclaimWaits(e *env) {
+	fast := e.subscribe(penstock.Subscribe{Subscription: "fast"})
+	slow := e.subscribe(penstock.Subscribe{Subscription: "slow"})
+	floor := e.outboxStatus(outbox).Bytes
+	e.bulk(0, 2)
+	fast.settle(fast.drain(plenty)...)
+	slow.close() // a stopped subscription holds its messages too
+	for range 5 {
+		e.maintain()
+	}
+	slow = e.subscribe(slow.req)
+	batches := slow.drain(penstock.Limit{Messages: 10, Bytes: plenty.Bytes})
+	if n := len(flatten(batches)); n != 64 {
+		e.Fatalf("the slow subscription got %d messages, want 64", n)
+	}
+	slow.settle(batches...)
+	e.shrinks(floor)
+}
+
+// Housekeeping runs at every point of a subscription's life.
+func reclaimLosesNothing(e *env) {
+	rnd := e.random(0)
+	a := e.subscribe(penstock.Subscribe{Subscription: "a"})
+	b := e.subscribe(penstock.Subscribe{Subscription: "b"})
+	var want []string
+	var gotA, gotB []penstock.Message
+	var open []penstock.Batch
+	for i := range 24 { // three rounds of b
+		m := message(fmt.Sprint("key", i%3), fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10)))
+		want = append(want, string(m.Payload))
+		e.publish(m)
+		e.maintain()
+		batch := a.fetch(two)
+		e.maintain()
+		gotA = append(gotA, batch.Messages...)
+		a.settle(batch)
+		e.maintain()
+		if i%4 == 0 {
+			a = a.again()
+		}
+		// b keeps some in flight, and now and then begins again without having
+		// settled them.
+		open = append(open, b.drain(two)...)
+		switch i % 8 {
+		case 3:
+			b, open = b.again(), nil
+		case 7:
+			e.maintain()
+			b.settle(open...)
+			gotB, open = append(gotB, flatten(open)...), nil
+		}
+	}
+	e.wantPayloads(gotA, want...)
+	e.wantPayloads(gotB, want...)
+	a.again().want()
+	b.again().want()
+}
+
+// One subscription has settled what another one has parked, or as a dead letter.
+func reclaimLosesNoneParked(e *env) {
+	first, other := e.subscribe(penstock.Subscribe{Subscription: "first"}), e.subscribe(penstock.Subscribe{Subscription: "other"})
+	e.publish(message("p", "parked"), message("d", "dead"), message("x", "delivered"))
+	b := other.fetch(plenty)
+	other.judge(verdicts{"parked": refused(b.Messages[0], soon), "dead": dead("no")}, b)
+	first.settle(first.drain(plenty)...)
+	for range 3 {
+		e.maintain()
+	}
+	other.settle(other.awaitOnly(penstock.InOrder, "parked"))
+	e.maintain()
+	e.retry(other, e.wantDeadLetters(other, 1)...)
+	other.settle(other.awaitOnly(penstock.OutOfOrder, "dead"))
+}
+
+// What a transaction has written and not committed is nobody's yet, but it is
+// there: housekeeping must neither take it nor wait for it.
+func reclaimLosesNoTx(e *env) {
+	rnd := e.random(0)
+	r := e.read()
+	var want []string
+	var got []penstock.Message
+	drain := func() {
+		batches := r.drain(plenty)
+		got = append(got, flatten(batches)...)
+		r.settle(batches...)
+	}
+	for i := range 5 {
+		late := e.begin()
+		late.publish(message("", fmt.Sprint("late", i)))
+		for range 3 {
+			m := message("", string(testseed.Bytes(rnd, 128<<10)))
+			want = append(want, string(m.Payload))
+			e.publish(m)
+			drain()
+			e.maintain()
+			if rnd.IntN(3) == 0 {
+				r = r.again()
+			}
+		}
+		late.publish(message("", fmt.Sprint("later", i)))
+		want = append(want, fmt.Sprint("late", i), fmt.Sprint("later", i))
+		if i%2 == 0 {
+			late.commit()
+			e.maintain()
+			drain()
+		} else {
+			r.close()
+			late.commit() // while nobody reads
+			e.maintain()
+			r = e.read()
+		}
+		e.maintain()
+	}
+	drain()
+	e.wantPayloads(got, want...)
+	r.again().want()
+}
+
+func reclaimTwice(e *env) {
+	other := e.Another(e)
+	stop := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-time.After(time.Millisecond):
+			}
+			if err := other.Maintain(e.ctx, outbox); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	r := e.read()
+	rnd := e.random(0)
+	var got []penstock.Message
+	var want []string
+	for i := range 20 {
+		m := message("", fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 32<<10)))
+		want = append(want, string(m.Payload))
+		e.publish(m)
+		batches := r.drain(two)
+		got = append(got, flatten(batches)...)
+		r.settle(batches...)
+		e.maintain()
+	}
+	close(stop)
+	e.must(<-done, "Maintain by another process")
+	e.wantPayloads(got, want...)
+	r.again().want()
+}

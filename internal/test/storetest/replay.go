@@ -1,0 +1,373 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var replayCases = []testCase{
+	{name: "BySeq", run: replayBySeq},
+	{name: "ByTime", run: replayByTime},
+	{name: "OnlyWhatIsSettled", run: replayOnlySettled},
+	{name: "NothingToReplay", run: replayNothing},
+	{name: "NeitherParkedNorDead", run: replayNeitherParkedNorDead},
+	{name: "BetweenNewOnes", run: replayBetweenNew},
+	{name: "SurvivesACrash", run: replaySurvivesCrash},
+	{name: "OneAfterAnother", run: replayTwice},
+	{name: "BehindOneThatHasNothingLeft", run: replayBehindEnded},
+	{name: "OfOneSubscription", run: replayOneSubscription},
+	{name: "BehindAParkedKey", run: replayBehindParked},
+	{name: "RefusedAndParked", run: replayParked},
+	{name: "KeepsItsRange", run: replayKeepsRange},
+	{name: "OfABacklogLargerThanABatch", run: replayLarge},
+}
+
+// replay asks for a replay to r's subscription, of n messages.
+func (e *env) replay(r *reader, what penstock.Replay, n int) {
+	e.Helper()
+	what.Outbox, what.Subscription = r.req.Outbox, r.req.Subscription
+	got, err := e.Store.Replay(e.ctx, what)
+	e.must(err, "Replay")
+	if got != int64(n) {
+		e.Fatalf("Replay of %+v has %d messages, want %d", what, got, n)
+	}
+}
+
+// settledOnes is a subscription that has settled messages of three keys, which
+// the outbox retains.
+func (e *env) settledOnes(n int) (*reader, []penstock.Message) {
+	e.Helper()
+	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	r := e.read()
+	var sent []penstock.Message
+	for i := range n {
+		m := message(fmt.Sprint("key", i%3), fmt.Sprint("m", i))
+		m.Headers = map[string]string{"n": fmt.Sprint(i)}
+		e.publish(m)
+		b := r.fetch(plenty)
+		sent = append(sent, b.Messages...)
+		r.settle(b)
+		if i%4 == 3 {
+			e.maintain()
+		}
+	}
+	return r, sent
+}
+
+// wantReplay reads and settles everything there is, and expects these messages
+// in order, as at first.
+func (e *env) wantReplay(r *reader, limit penstock.Limit, want ...penstock.Message) {
+	e.Helper()
+	c := &carrier{e: e, r: r, limit: limit}
+	c.until(len(want))
+	for c.step() {
+	}
+	e.wantInOrder(c.sent, payloads(want)...)
+	for i, m := range c.sent {
+		e.sameMessage(m, want[i])
+		if m.Attempt != 1 || !m.FailedSince.IsZero() {
+			e.Errorf("%s was replayed with attempt %d and failed since %s, want 1 and never", m.Payload, m.Attempt, m.FailedSince)
+		}
+	}
+	if e.subscriptionStatus(r.req).Replaying {
+		e.Error("status: the replay goes on, but nothing comes")
+	}
+}
+
+func replayBySeq(e *env) {
+	r, sent := e.settledOnes(10)
+	e.maintain()
+	for _, c := range [][2]int{{0, 9}, {3, 5}, {4, 4}, {9, 9}} {
+		from, to := c[0], c[1]
+		e.replay(r, penstock.Replay{FromSeq: sent[from].Seq, ToSeq: sent[to].Seq}, to-from+1)
+		if !e.subscriptionStatus(r.req).Replaying {
+			e.Error("status does not show the replay")
+		}
+		e.wantReplay(r, plenty, sent[from:to+1]...)
+	}
+	e.replay(r, penstock.Replay{FromSeq: sent[7].Seq}, 3)
+	e.wantReplay(r, plenty, sent[7:]...)
+	e.replay(r, penstock.Replay{ToSeq: sent[2].Seq}, 3)
+	e.wantReplay(r, plenty, sent[:3]...)
+	e.replay(r, penstock.Replay{}, 10)
+	e.wantReplay(r, two, sent...)
+	r.again().want()
+}
+
+// From is in the range, To is not.
+func replayByTime(e *env) {
+	r, sent := e.settledOnes(10)
+	for _, c := range []struct{ from, to time.Time }{
+		{sent[3].CreatedAt, time.Time{}},
+		{time.Time{}, sent[6].CreatedAt},
+		{sent[2].CreatedAt, sent[8].CreatedAt},
+		{sent[0].CreatedAt.Add(-time.Hour), sent[9].CreatedAt.Add(time.Hour)},
+		{sent[9].CreatedAt.Add(time.Hour), time.Time{}},
+	} {
+		var want []penstock.Message
+		for _, m := range sent {
+			if !m.CreatedAt.Before(c.from) && (c.to.IsZero() || m.CreatedAt.Before(c.to)) {
+				want = append(want, m)
+			}
+		}
+		e.replay(r, penstock.Replay{From: c.from, To: c.to}, len(want))
+		e.wantReplay(r, plenty, want...)
+	}
+	e.replay(r, penstock.Replay{From: sent[0].CreatedAt, FromSeq: sent[8].Seq, To: sent[9].CreatedAt.Add(time.Hour)}, 2)
+	e.wantReplay(r, plenty, sent[8:]...)
+}
+
+// What is in flight, or was not fetched yet, comes in its turn and once.
+func replayOnlySettled(e *env) {
+	r, sent := e.settledOnes(4)
+	e.publish(keyed("new", 0, 6)...)
+	first, open := r.fetch(two), r.fetch(two)
+	r.settle(first)
+	e.replay(r, penstock.Replay{}, 6)
+	rest := r.drain(two)
+	e.wantPayloads(flatten(rest), append(payloads(sent), "new0", "new1", "new4", "new5")...)
+	r.settle(append(rest, open)...)
+	r.again().want()
+
+	e.publish(message("k", "uncommitted or not fetched"))
+	e.replay(r, penstock.Replay{FromSeq: open.Messages[1].Seq + 1}, 2)
+}
+
+func replayNothing(e *env) {
+	r := e.read()
+	e.replay(r, penstock.Replay{}, 0)
+	e.publish(messages("m", 2)...)
+	e.replay(r, penstock.Replay{}, 0)
+	b := r.want("m0", "m1")
+	e.replay(r, penstock.Replay{}, 0)
+	r.settle(b...)
+	seq := b[0].Messages[1].Seq
+	e.replay(r, penstock.Replay{FromSeq: seq + 1}, 0)
+	e.replay(r, penstock.Replay{FromSeq: seq, ToSeq: seq - 1}, 0)
+	e.replay(r, penstock.Replay{To: b[0].Messages[0].CreatedAt}, 0)
+	if e.subscriptionStatus(r.req).Replaying {
+		e.Error("status shows a replay of nothing")
+	}
+	r.want()
+}
+
+// What is parked comes anyway, and a dead letter is a person's to send back: a replay would
+// deliver both twice, and a held key out of order.
+func replayNeitherParkedNorDead(e *env) {
+	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	r := e.read()
+	e.publish(message("held", "held0"), message("held", "held1"), message("held", "held2"), message("parked", "parked0"), message("parked", "parked1"),
+		message("dead", "dead"), message("", "sent back"), message("", "delivered"))
+	b := r.fetch(plenty)
+	r.judge(verdicts{"held0": holding(b.Messages[0]), "held1": behind, "held2": behind, "parked0": refused(b.Messages[3], notInThisTest), "parked1": behind,
+		"dead": dead("no"), "sent back": dead("no")}, b)
+	q := query(r.req)
+	q.Seqs = []int64{b.Messages[6].Seq}
+	e.retryDead(q, 1)
+	e.replay(r, penstock.Replay{}, 1)
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(2)
+	e.wantPayloads(c.sent, "delivered", "sent back")
+	e.discard(r, 2)
+	c.until(4)
+	c.wantKey("held", "held1", "held2")
+	e.wantParked(r, 2, 1, 0)
+
+	// What was given up and is settled now is replayed like anything else.
+	e.replay(r, penstock.Replay{FromSeq: b.Messages[5].Seq}, 3)
+	c.until(7)
+	e.wantPayloads(c.sent[4:], "dead", "delivered", "sent back")
+}
+
+func replayBetweenNew(e *env) {
+	r, sent := e.settledOnes(12)
+	e.replay(r, penstock.Replay{}, 12)
+	c := &carrier{e: e, r: r, limit: two}
+	var fresh []string
+	for i := range 6 {
+		m := message("new", fmt.Sprint("new", i))
+		fresh = append(fresh, string(m.Payload))
+		e.publish(m)
+		c.step()
+	}
+	c.until(18)
+	c.wantKey("new", fresh...)
+	e.wantInOrder(slices.DeleteFunc(c.sent, func(m penstock.Message) bool { return m.Key == "new" }), payloads(sent)...)
+	r.again().want()
+}
+
+func replaySurvivesCrash(e *env) {
+	r, sent := e.settledOnes(10)
+	e.replay(r, penstock.Replay{FromSeq: sent[1].Seq}, 9)
+	r = r.again()
+	first, _ := r.fetch(two), r.fetch(two)
+	r.settle(first)
+	e.maintain()
+	r.close()
+	c := &carrier{e: e, r: e.subscribeOn(e.Another(e), penstock.Subscribe{}), limit: two}
+	for c.step() {
+	}
+	// What was settled may come twice, in its place.
+	rest := payloads(sent[1:])
+	got := payloads(c.sent)
+	if twice := len(got) - len(rest[2:]); twice < 0 || twice > 2 || !slices.Equal(got, rest[2-twice:]) {
+		e.Errorf("after the crash there came %s, want %s", brief(got), brief(rest[2:]))
+	}
+	if e.subscriptionStatus(r.req).Replaying {
+		e.Error("status: the replay goes on, but nothing comes")
+	}
+	c.r.again().want()
+}
+
+func replayTwice(e *env) {
+	r, sent := e.settledOnes(9)
+	e.replay(r, penstock.Replay{FromSeq: sent[6].Seq}, 3)
+	e.replay(r, penstock.Replay{ToSeq: sent[2].Seq}, 3)
+	c := &carrier{e: e, r: r, limit: two}
+	c.until(6)
+	e.wantPayloads(c.sent, append(payloads(sent[:3]), payloads(sent[6:])...)...)
+	for c.step() {
+	}
+	if len(c.sent) > 6 {
+		e.Errorf("two replays of three delivered %d", len(c.sent))
+	}
+	r.again().want()
+}
+
+// A replay whose last page was a full one is known to have nothing left only when it
+// is read again. The one behind it comes with that Fetch: a relay waits when it gets nothing.
+func replayBehindEnded(e *env) {
+	r, sent := e.settledOnes(4)
+	e.replay(r, penstock.Replay{FromSeq: sent[0].Seq, ToSeq: sent[1].Seq}, 2)
+	b := r.fetch(two)
+	e.wantPayloads(b.Messages, payloads(sent[:2])...)
+	r.settle(b)
+	e.replay(r, penstock.Replay{FromSeq: sent[2].Seq, ToSeq: sent[3].Seq}, 2)
+	r = r.again()
+	b = r.fetch(two)
+	e.wantPayloads(b.Messages, payloads(sent[2:])...)
+	r.settle(b)
+	r.again().want()
+}
+
+func replayOneSubscription(e *env) {
+	other := e.subscribe(penstock.Subscribe{Subscription: "other"})
+	tail := e.subscribe(penstock.Subscribe{Ephemeral: true, Start: penstock.FromNow})
+	r, sent := e.settledOnes(4)
+	other.settle(other.drain(plenty)...)
+	tail.drain(plenty)
+	e.replay(r, penstock.Replay{}, 4)
+	other.want()
+	tail.want()
+	if e.subscriptionStatus(other.req).Replaying {
+		e.Error("status shows the replay for another subscription")
+	}
+	e.wantReplay(r, plenty, sent...)
+}
+
+// What is parked is not settled; what is replayed of its key is parked,
+// where Seq decides.
+func replayBehindParked(e *env) {
+	r, sent := e.settledOnes(3)
+	e.publish(message("key0", "head"))
+	b := r.fetch(plenty)
+	r.judge(verdicts{"head": holding(b.Messages[0])}, b)
+	e.replay(r, penstock.Replay{ToSeq: sent[2].Seq}, 3)
+	got := r.drain(plenty)
+	e.wantInOrder(flatten(got), "m0", "m1", "m2")
+	for _, b := range got {
+		for i, m := range b.Messages {
+			if want := map[bool]penstock.KeyOrder{true: penstock.BehindParked}[m.Key == "key0"]; keyOrderOf(b, i) != want {
+				e.Errorf("%s came with order %d, want %d", m.Payload, keyOrderOf(b, i), want)
+			}
+		}
+	}
+	r.judge(verdicts{"m0": behind}, got...)
+	e.wantParked(r, 1, 1, 1)
+	r = r.again()
+	r.want()
+	e.discard(r, 1)
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(1)
+	c.wantKey("key0", "m0")
+	e.wantParked(r, 0, 0, 0)
+	r.again().want()
+}
+
+// A replayed message is parked like any other, and those of its key behind it.
+func replayParked(e *env) {
+	r, _ := e.settledOnes(6)
+	e.replay(r, penstock.Replay{}, 6)
+	refusals := 2
+	c := &carrier{e: e, r: r, limit: two}
+	c.decide = func(m penstock.Message) penstock.Verdict {
+		if m.Key == "key1" && refusals > 0 {
+			refusals--
+			return refused(m, soon)
+		}
+		return penstock.Verdict{}
+	}
+	c.until(6)
+	c.wantKey("key0", "m0", "m3")
+	c.wantKey("key1", "m1", "m4")
+	c.wantKey("key2", "m2", "m5")
+	e.wantParked(r, 0, 0, 0)
+	r.again().want()
+}
+
+// A replay is not reclaimed under way, though nobody retains it any longer.
+func replayKeepsRange(e *env) {
+	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	r := e.read()
+	rnd := e.random(0)
+	var sent []penstock.Message
+	for i := range 32 {
+		e.publish(message("k", fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10))))
+		for _, b := range r.drain(plenty) {
+			sent = append(sent, b.Messages...)
+			r.settle(b)
+		}
+		e.maintain()
+	}
+	e.replay(r, penstock.Replay{FromSeq: sent[8].Seq}, 24)
+	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{}), "SetRetention")
+	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 5, Bytes: plenty.Bytes}}
+	for range 3 {
+		e.maintain()
+		c.step()
+		e.maintain()
+	}
+	c.r = r.again()
+	for range 5 {
+		e.maintain()
+	}
+	for c.step() {
+		e.maintain()
+	}
+	e.wantInOrder(c.sent, payloads(sent[8:])...)
+	c.r.again().want()
+}
+
+func replayLarge(e *env) {
+	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	r := e.read()
+	const total = 1500
+	msgs := keyed("k", 0, total)
+	for part := range slices.Chunk(msgs, 300) {
+		e.publish(part...)
+	}
+	limit := penstock.Limit{Messages: 100, Bytes: plenty.Bytes}
+	r.settle(r.drain(limit)...)
+	e.replay(r, penstock.Replay{}, total)
+	c := &carrier{e: e, r: r, limit: limit}
+	for i := 0; c.step(); i++ {
+		if i%5 == 4 {
+			c.r = c.r.again()
+		}
+	}
+	c.wantKey("k", payloads(msgs)...)
+}

@@ -1,0 +1,199 @@
+package storetest
+
+import (
+	"slices"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+var visibilityCases = []testCase{
+	{name: "CommittedIsDelivered", run: committedIsDelivered},
+	{name: "UncommittedIsNeverSeen", run: uncommittedIsNeverSeen},
+	{name: "RolledBackIsNeverSeen", run: rolledBackIsNeverSeen},
+	{name: "LateCommitIsDelivered", run: lateCommitIsDelivered, needs: Features{ConcurrentWriters: true}},
+	{name: "LateCommitAfterSettleAndRestart", run: lateCommitAfterRestart, needs: Features{ConcurrentWriters: true}},
+	{name: "LateCommitDuringPaging", run: lateCommitDuringPaging, needs: Features{ConcurrentWriters: true}},
+	{name: "ManyLateCommits", run: manyLateCommits, needs: Features{ConcurrentWriters: true}},
+	{name: "UnrelatedWriterDelaysNobody", run: unrelatedWriter, needs: Features{ConcurrentWriters: true}},
+	{name: "AnotherHandleSeesEverything", run: anotherHandle},
+	{name: "SurvivesClose", run: survivesClose},
+}
+
+func committedIsDelivered(e *env) {
+	r := e.read()
+	r.want()
+	e.publish(messages("a", 3)...)
+	r.settle(r.want("a0", "a1", "a2")...)
+	r.want()
+
+	tx := e.begin()
+	tx.publish(messages("b", 2)...)
+	tx.publish(message("", "b2"))
+	tx.commit()
+	r.settle(r.want("b0", "b1", "b2")...)
+	r = r.again()
+	r.want()
+
+	e.publish() // nothing is published, and nothing is wrong
+	e.must(r.Settle(e.ctx), "Settle of nothing")
+}
+
+func uncommittedIsNeverSeen(e *env) {
+	r := e.read()
+	tx := e.begin()
+	tx.publish(messages("late", 2)...)
+	r.want()
+	r.want()
+	tx.commit()
+	r.want("late0", "late1")
+}
+
+func rolledBackIsNeverSeen(e *env) {
+	r := e.read()
+	tx := e.begin()
+	tx.publish(messages("never", 2)...)
+	r.want()
+	tx.rollback()
+	r.want()
+	e.publish(message("", "after"))
+	r.settle(r.want("after")...)
+	r.again().want()
+}
+
+// A transaction draws its number (or timestamp) and commits when others with
+// higher ones have been read and settled.
+func lateCommitIsDelivered(e *env) {
+	r := e.read()
+	late := e.begin()
+	late.publish(message("k", "late"))
+	e.publish(messages("early", 3)...)
+	r.settle(r.want("early0", "early1", "early2")...)
+	r.want()
+	late.commit()
+	r.settle(r.want("late")...)
+	r.again().want()
+}
+
+// The same, but whoever settled past the late message is gone, housekeeping
+// has run, and only the durable cursor can know that something is missing.
+func lateCommitAfterRestart(e *env) {
+	r := e.read()
+	late := e.begin()
+	late.publish(message("k", "late"))
+	for i := range 3 {
+		e.publish(messages("early", 3)...)
+		r.settle(r.want("early0", "early1", "early2")...)
+		if i == 1 {
+			r = r.again()
+		}
+		e.maintain()
+	}
+	r = r.again()
+	r.want()
+	late.commit()
+	r.want("late")
+	e.maintain()
+	r = r.again()
+	r.settle(r.want("late")...)
+	e.maintain()
+	r.again().want()
+}
+
+// A backlog is read page by page, and a transaction that was open when the
+// first page was read commits between two pages.
+func lateCommitDuringPaging(e *env) {
+	late, later := e.begin(), e.begin()
+	late.publish(message("k", "late"))
+	later.publish(message("k2", "later"))
+	backlog := messages("m", 20)
+	e.publish(backlog...)
+	r := e.read()
+	limit := penstock.Limit{Messages: 3, Bytes: plenty.Bytes}
+	first := r.fetch(limit)
+	late.commit()
+	r.settle(first)
+	r = r.again() // resume in the middle of the backlog
+	second := r.fetch(limit)
+	later.commit()
+	rest := r.drain(limit)
+	got := slices.Concat(first.Messages, second.Messages, flatten(rest))
+	e.wantPayloads(got, append(payloads(backlog), "late", "later")...)
+	r.settle(append(rest, second)...)
+	r.again().want()
+}
+
+// Transactions commit in another order than they published, with readings,
+// settlements and rollbacks in between.
+func manyLateCommits(e *env) {
+	rnd := e.random(0)
+	r := e.read()
+	var want []string
+	var got []penstock.Message
+	for round := range testseed.Steps(5) {
+		txs := make([]tx, 8)
+		for i := range txs {
+			txs[i] = e.begin()
+			txs[i].publish(messages(string(rune('a'+round%26))+string(rune('a'+i)), 3)...)
+		}
+		for _, i := range rnd.Perm(len(txs)) {
+			if rnd.IntN(4) == 0 {
+				txs[i].rollback()
+			} else {
+				txs[i].commit()
+				want = append(want, payloads(messages(string(rune('a'+round%26))+string(rune('a'+i)), 3))...)
+			}
+			batches := r.drain(penstock.Limit{Messages: 2, Bytes: plenty.Bytes})
+			got = append(got, flatten(batches)...)
+			if r.settle(batches...); rnd.IntN(4) == 0 {
+				r = r.again()
+			}
+		}
+	}
+	e.wantPayloads(got, want...)
+	r.again().want()
+}
+
+// A transaction that writes elsewhere and stays open must not hold back the
+// messages of others, nor lose those it publishes in the end.
+func unrelatedWriter(e *env) {
+	r := e.read()
+	unrelated := e.begin()
+	_, err := unrelated.Count(e.ctx, "unrelated")
+	e.must(err, "Count")
+	for range 3 {
+		e.publish(messages("m", 3)...)
+		r.settle(r.want("m0", "m1", "m2")...)
+		e.maintain()
+		r = r.again()
+		r.want()
+	}
+	unrelated.publish(message("", "at last"))
+	unrelated.commit()
+	r.want("at last")
+}
+
+func anotherHandle(e *env) {
+	other := e.Another(e)
+	e.publish(messages("a", 2)...)
+	r := e.subscribeOn(other, penstock.Subscribe{})
+	r.settle(r.want("a0", "a1")...)
+	e.must(other.Publish(e.ctx, outbox, messages("b", 2)...), "Publish")
+	r.close()
+	r = e.read()
+	r.want("b0", "b1")
+}
+
+func survivesClose(e *env) {
+	r := e.read()
+	e.publish(messages("a", 2)...)
+	r.settle(r.want("a0", "a1")...)
+	e.publish(messages("b", 2)...)
+	r.close()
+	e.must(e.Store.Close(), "Close")
+	other := e.Another(e)
+	e.subscribeOn(other, penstock.Subscribe{}).want("b0", "b1")
+	if err := e.Store.Publish(e.ctx, outbox, message("", "x")); err == nil {
+		e.Fatal("Publish on a closed store succeeded")
+	}
+}
