@@ -40,7 +40,8 @@ type Released struct {
 	// Late is true if others of its key were handed over in its place: it was itself
 	// reported missing, or since the message before it was handed over, its key has gone
 	// on past a gap, or it comes behind a gap and was written before what was handed over. The
-	// last only ids tell that an outbox made. The consumer decides what it is worth now.
+	// last only ids tell that an outbox made: of others, what comes behind a gap is taken for newer than
+	// what was handed over. The consumer decides what it is worth now.
 	Late bool
 }
 

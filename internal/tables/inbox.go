@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -167,7 +168,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx Runner, m penstock.Message, wait
 	case m.Key == "":
 		return []penstock.Released{r}, nil
 	}
-	r.Late = st.late
+	r.Late = st.instead != nil
 	if previous != "" && !r.Late && (!st.received || st.held) {
 		if st.received || !st.missing {
 			headers, err := HeadersText(m.Headers)
@@ -256,8 +257,8 @@ func (i *Inbox) dueOf(ctx context.Context, tx Runner, box *InboxRow, key string)
 
 // keyState is what an inbox knows around a message.
 type keyState struct {
-	late                    bool // it was reported missing
-	received, held, missing bool // its predecessor
+	instead                 *string // what was handed over in its place, if it was reported missing; "": nothing was
+	received, held, missing bool    // its predecessor
 	head                    string
 	follow                  []penstock.Released // what is held for it, and for that
 	previouses              []string
@@ -267,7 +268,7 @@ func (i *Inbox) state(b *Batch, box *InboxRow, st *keyState, r *penstock.Release
 	args := box.Args(Args{"id": r.ID, "previous": previous, "key": r.Key})
 	b.Rows(func(scan Scan) error {
 		var head *string
-		err := scan(&st.late, &st.received, &st.held, &st.missing, &head)
+		err := scan(&st.instead, &st.received, &st.held, &st.missing, &head)
 		if head != nil {
 			st.head = *head
 		}
@@ -288,7 +289,7 @@ func (i *Inbox) state(b *Batch, box *InboxRow, st *keyState, r *penstock.Release
 
 // release takes out what was held for r, and what was held for that, and returns all of it in order, r first. What follows a
 // message that is not its key's head is late, and leaves the head where it is. So is and does what comes behind a gap if its id tells that
-// it was written before the head.
+// it was written before the head. What was reported missing and follows the head goes before what was handed over in its place: that is the head then.
 func (i *Inbox) release(ctx context.Context, tx Runner, box *InboxRow, r penstock.Released, previous string, st *keyState, also func(b *Batch)) ([]penstock.Released, error) {
 	b := &Batch{}
 	if also != nil {
@@ -296,6 +297,9 @@ func (i *Inbox) release(ctx context.Context, tx Runner, box *InboxRow, r penstoc
 	}
 	var released []penstock.Released
 	ids, head := []string{}, st.head
+	if r.Late && previous != "" && previous == head {
+		head = cmp.Or(*st.instead, r.ID)
+	}
 	r.Late = r.Late || r.Gap && messageid.Before(r.ID, head)
 	for n, m := range append([]penstock.Released{r}, st.follow...) {
 		before := previous

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/test/inboxtest"
@@ -36,16 +37,24 @@ func (x inboxTx) Effect(context.Context, string, string) error {
 
 func (x inboxTx) Commit() error { return x.Tx.Commit(context.Background()) }
 
-func (x inboxTx) Rollback() error { return x.Tx.Rollback(context.Background()) }
+// Rollback is that of a consumer that is killed: the server sees its connection end.
+func (x inboxTx) Rollback() error {
+	_ = x.Conn().PgConn().Conn().Close()
+	_ = x.Tx.Rollback(context.Background()) // fails, and gives the connection back
+	return nil
+}
 
 func TestInboxGaps(t *testing.T) {
 	t.Parallel()
 	inboxtest.RunGaps(t, func(t testing.TB) inboxtest.Instance {
 		f := newFixture(t, postgres.Options{})
+		app, err := pgxpool.New(f.Ctx, f.URL)
+		f.Must(err)
+		t.Cleanup(app.Close)
 		return inboxtest.Instance{
 			Store: f.store,
 			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
-				tx, err := f.Conn.Begin(ctx)
+				tx, err := app.Begin(ctx)
 				return inboxTx{tx, postgres.NewInbox("", consumer)}, err
 			},
 		}

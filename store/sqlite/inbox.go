@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -79,10 +80,12 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 		return []penstock.Released{r}, nil
 	}
 	previous := m.Headers[penstock.HeaderPrevious]
+	var instead sql.NullString
 	var received, held, missing bool
-	if err := tx.QueryRowContext(ctx, inboxStateSQL, box.id, m.ID, previous).Scan(&r.Late, &received, &held, &missing); err != nil {
+	if err := tx.QueryRowContext(ctx, inboxStateSQL, box.id, m.ID, previous).Scan(&instead, &received, &held, &missing); err != nil {
 		return nil, err
 	}
+	r.Late = instead.Valid
 	if previous != "" && !r.Late && (!received || held) {
 		if received || !missing {
 			now := time.Now()
@@ -92,7 +95,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 		}
 		r.Gap, r.Missing = true, previous
 	}
-	return box.release(ctx, tx, r, previous)
+	return box.release(ctx, tx, r, previous, instead.String)
 }
 
 // Due returns messages that have waited in vain for the one before them: of up to n
@@ -128,8 +131,9 @@ func (i *Inbox) due(ctx context.Context, tx InboxTx, n int, passingOver []string
 			return nil, err
 		}
 		r.Headers = headers(text.String)
-		var late, received, held, missing bool
-		if err := tx.QueryRowContext(ctx, inboxStateSQL, box.id, r.ID, previous).Scan(&late, &received, &held, &missing); err != nil {
+		var instead sql.NullString
+		var received, held, missing bool
+		if err := tx.QueryRowContext(ctx, inboxStateSQL, box.id, r.ID, previous).Scan(&instead, &received, &held, &missing); err != nil {
 			return nil, err
 		}
 		if !received {
@@ -141,7 +145,7 @@ func (i *Inbox) due(ctx context.Context, tx InboxTx, n int, passingOver []string
 		if _, err := tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id = ?`, box.id, r.ID); err != nil {
 			return nil, err
 		}
-		released, err := box.release(ctx, tx, r, previous)
+		released, err := box.release(ctx, tx, r, previous, "")
 		if err != nil {
 			return nil, err
 		}
@@ -205,8 +209,9 @@ func (b inboxRow) report(ctx context.Context, tx InboxTx, missing, key, next str
 // release takes out what was held for r, and what was held for that, and returns all of
 // it in order, r first. What follows a message that is not its key's head is late, and
 // leaves the head where it is. So is and does what comes behind a gap if its id tells that it
-// was written before the head.
-func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, previous string) ([]penstock.Released, error) {
+// was written before the head. What was reported missing and follows the head goes before what
+// was handed over instead: that is the head then.
+func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, previous, instead string) ([]penstock.Released, error) {
 	released, previouses, err := b.held(ctx, tx, r.ID)
 	if err != nil {
 		return nil, err
@@ -226,6 +231,9 @@ func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, 
 		return nil, err
 	}
 	was := head
+	if r.Late && previous != "" && previous == head {
+		head = cmp.Or(instead, r.ID)
+	}
 	r.Late = r.Late || r.Gap && messageid.Before(r.ID, head)
 	released, previouses = append([]penstock.Released{r}, released...), append([]string{previous}, previouses...)
 	for i := range released {

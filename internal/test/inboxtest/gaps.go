@@ -47,6 +47,56 @@ func secondGap(f *fixture) {
 	})
 }
 
+// Of producers' own ids no order is known: what comes behind a second gap is taken for newer than what was handed over past the first.
+// A message between them that comes after all tells that it is older, and the key goes on where it was.
+func ownIDs(f *fixture) {
+	receive := func(id, previous string, want ...string) {
+		f.Helper()
+		f.in(func(tx Tx) { f.receive(tx, id, previous, 0, want...) })
+	}
+	for _, known := range []bool{false, true} {
+		id := func(n int) string { return fmt.Sprint(known, n) }
+		receive(id(1), "", id(1))
+		receive(id(6), id(5))
+		receive(id(3), id(2))
+		receive(id(4), id(3))
+		f.in(func(tx Tx) {
+			f.due(tx, id(6)+" after the gap "+id(5), id(3)+" after the gap "+id(2), id(4))
+		})
+		if known {
+			receive(id(5), id(4), id(5)+" late")
+			receive(id(7), id(6), id(7))
+		} else {
+			receive(id(7), id(6), id(7)+" late")
+		}
+		receive(id(2), id(1), id(2)+" late")
+	}
+}
+
+// A message that was discarded and comes again is late. In its place nothing was handed over, so what follows it is not.
+func discardedComesAgain(f *fixture) {
+	for _, released := range []bool{false, true} { // what waited for it, before it comes again
+		id := func(n int) string { return fmt.Sprint(released, n) }
+		receive := func(n int, want ...string) {
+			f.Helper()
+			f.in(func(tx Tx) { f.receive(tx, id(n), id(n-1), time.Hour, want...) })
+		}
+		f.in(func(tx Tx) { f.receive(tx, id(1), "", 0, id(1)) })
+		receive(3)
+		receive(4)
+		_, err := f.Store.DiscardHeld(f.Context(), consumer, id(3))
+		f.must(err)
+		receive(2, id(2))
+		if released {
+			f.in(func(tx Tx) { f.due(tx, id(4)+" after the gap "+id(3)) })
+			receive(3, id(3)+" late")
+		} else {
+			receive(3, id(3)+" late", id(4))
+		}
+		receive(5, id(5))
+	}
+}
+
 // Messages of several keys come in any order and again, some never, and transactions roll back. Each is handed over once,
 // and is late if one of its key is before it that was sent later, and only then.
 func randomGaps(f *fixture) {

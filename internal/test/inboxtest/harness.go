@@ -55,7 +55,7 @@ var Engine = []string{"Once", "WaitsForAnOpenOne", "PastAFailure", "RandomUse"}
 func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
 	for name, test := range map[string]func(f *fixture){
 		"Once": once, "Window": window, "PastAFailure": pastAFailure, "InOrder": inOrder, "Refuses": refuses, "RandomUse": randomUse, "WaitsForAnOpenOne": waits, "Operate": operate,
-		"SecondGap": secondGap, "RandomGaps": randomGaps,
+		"SecondGap": secondGap, "OwnIDs": ownIDs, "DiscardedComesAgain": discardedComesAgain, "RandomGaps": randomGaps,
 	} {
 		if len(only) == 0 || slices.Contains(only, name) || testseed.Long() { // else with PENSTOCK_ROUNDS=1
 			run(t, name, open, test)
@@ -66,6 +66,8 @@ func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
 // RunGaps runs what any inbox passes, on plain tables or not. It needs no more than Store and Begin.
 func RunGaps(t *testing.T, open func(t testing.TB) Instance) {
 	run(t, "SecondGap", open, secondGap)
+	run(t, "OwnIDs", open, ownIDs)
+	run(t, "DiscardedComesAgain", open, discardedComesAgain)
 	run(t, "RandomGaps", open, randomGaps)
 }
 

@@ -74,7 +74,8 @@ end $fn$;
 -- {release} hands over a message, then what was held for it, and what was held for that. A
 -- key's head is the message that was handed over last; what follows another one, long
 -- handed over, is late, and leaves the head where it is. So is and does what comes behind a gap if its id, UID-SEQ-TIME of an
--- outbox, tells that it was written before the head.
+-- outbox, tells that it was written before the head. What was reported missing and follows the head goes before what was handed over
+-- in its place: that is the head then.
 create or replace function {release}(one {schema}.inboxed, in_previous text, ring bigint) returns setof {schema}.inboxed
 language plpgsql volatile as $fn$
 declare
@@ -91,6 +92,12 @@ begin
         exit when head is not null;
     end loop;
     was := head;
+    if one.late and in_previous <> '' and in_previous = head then
+        for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
+            {each: select coalesce(g.next, one.message_id) into head from {gaps} g where g.id = one.message_id;}
+            exit when head is not null;
+        end loop;
+    end if;
     if one.gap and one.message_id ~ made and head ~ made and split_part(one.message_id, '-', 1) = split_part(head, '-', 1) then
         one.late := split_part(one.message_id, '-', 2)::numeric < split_part(head, '-', 2)::numeric
                     and split_part(one.message_id, '-', 3) <= split_part(head, '-', 3) collate "C";
