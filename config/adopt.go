@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -36,7 +37,7 @@ func (d *decoder) adopted(path string, s *Subscription) {
 	if err := s.Adopt.Validate(); err != nil {
 		if _, shorthand := d.values[at]; shorthand {
 			// The preset is all that the file says.
-			d.fail(d.near(at), at, problem{"is no table that is known", "write one of " + oneOf(adopt.PresetNames()) + ", or map the columns below it"})
+			d.fail(d.near(at), at, problem{"is no table that is known", "write one of " + drivers.OneOf(adopt.PresetNames()) + ", or map the columns below it"})
 			return
 		}
 		d.invalid(at, err)

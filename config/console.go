@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/drivers"
 )
 
 // Console says where the console is served, and how; see docs/console.md. Its tokens are in the environment.
@@ -35,7 +36,7 @@ func (c *Console) Validate() error {
 		return &penstock.FieldError{Field: "base_path", Problem: "has no slash first", Hint: "write it as in /penstock"}
 	}
 	for i, url := range c.Databases {
-		err := checkStoreURL(url.Reveal(), "")
+		err := drivers.CheckStore(url.Reveal(), "")
 		if field, ok := errors.AsType[*penstock.FieldError](err); ok {
 			field.Field = fmt.Sprintf("databases[%d]", i)
 		}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/redact"
 )
 
 // decoder fills structs from YAML nodes by their yaml tags. It goes on after a
@@ -35,7 +38,7 @@ func newDecoder(src *source, r *resolver) *decoder {
 		opaque: map[string]bool{}, given: map[string]bool{}, filledIn: map[string]string{}}
 	r.filledIn = func(value, raw string) {
 		if len(value) >= 4 { // to replace less would only garble the words around it
-			d.filledIn[value] = Redact(raw)
+			d.filledIn[value] = redact.Text(raw)
 		}
 	}
 	return d
@@ -50,8 +53,8 @@ func (d *decoder) fail(at position, path string, p problem) {
 func (d *decoder) hideSecrets() {
 	for _, e := range d.errs {
 		for value, shown := range d.filledIn {
-			if shown == masked && strings.Contains(e.Source, value) {
-				e.Source, e.caret = strings.ReplaceAll(e.Source, value, masked), 0
+			if shown == redact.Masked && strings.Contains(e.Source, value) {
+				e.Source, e.caret = strings.ReplaceAll(e.Source, value, redact.Masked), 0
 			}
 		}
 	}
@@ -127,7 +130,7 @@ func (d *decoder) structure(n ast.Node, v reflect.Value, path string) {
 }
 
 func (d *decoder) unknown(at position, path, key string, known []string) {
-	hint := "known keys are " + oneOf(known)
+	hint := "known keys are " + drivers.OneOf(known)
 	if len(known) == 0 {
 		hint = "remove it: there are no settings here"
 	} else if k := nearest(key, known); k != "" {
@@ -220,7 +223,7 @@ func (d *decoder) scrub(text string) string {
 		quoted := strconv.Quote(v) // as %q writes it in a longer text
 		text = strings.ReplaceAll(text, quoted[1:len(quoted)-1], d.filledIn[v])
 	}
-	return Redact(text)
+	return redact.Text(text)
 }
 
 // field is a struct field that a key stands for.
@@ -234,10 +237,10 @@ type field struct {
 func fieldsOf(v reflect.Value) []field {
 	var out []field
 	if sink, ok := v.Interface().(Sink); ok {
-		if sink.of == nil {
+		if sink.Name() == "" {
 			return nil
 		}
-		return []field{{sink.of.name, reflect.ValueOf(sink.config)}}
+		return []field{{sink.Name(), reflect.ValueOf(sink.Config())}}
 	}
 	for i := range v.NumField() {
 		key, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
@@ -276,7 +279,7 @@ func printable(key string) string {
 		key = strings.ToValidUTF8(key[:20], "") + "…"
 	}
 	if q := fmt.Sprintf("%q", key); len(q) != len(key)+2 || key == "" || strings.ContainsAny(key, " .[]:@") {
-		return Redact(q)
+		return redact.Text(q)
 	}
 	return key
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/webhook"
@@ -134,8 +135,9 @@ func referenceRows() []referenceRow {
 
 // sinkFields are the sinks, each with what is only there if asked for.
 func sinkFields() (all []field) {
-	for _, d := range sinks {
-		c := d.blank()
+	for _, name := range drivers.SinkNames() {
+		s, _ := drivers.SinkNamed(name)
+		c := s.Config()
 		if n, ok := c.(*nats.Config); ok {
 			n.CreateStream = &nats.StreamConfig{}
 			n.SetDefaults()
@@ -143,9 +145,9 @@ func sinkFields() (all []field) {
 			embedded.SetDefaults()
 			n.Embedded = embedded.Embedded
 		} else {
-			c.SetDefaults()
+			s.SetDefaults()
 		}
-		all = append(all, field{d.name, reflect.ValueOf(c)})
+		all = append(all, field{name, reflect.ValueOf(c)})
 	}
 	return all
 }

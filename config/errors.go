@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/penstock/penstock/internal/redact"
 )
 
 // Error is one mistake in a configuration file.
@@ -143,7 +145,7 @@ func shorten(s string) string {
 // secretIn returns the key in a path that holds a secret, if there is one.
 func secretIn(path string) string {
 	for _, key := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
-		if isSecret(key) {
+		if redact.Secret(key) {
 			return key
 		}
 	}
@@ -197,12 +199,4 @@ func distance(a, b string) int {
 		}
 	}
 	return rows[(len(a)+1)%3][len(b)]
-}
-
-// oneOf writes "a, b or c".
-func oneOf(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }

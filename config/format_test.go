@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock/penstock/internal/redact"
 	"github.com/penstock/penstock/sink/format"
 )
 
@@ -49,7 +50,7 @@ func TestParseFormat(t *testing.T) {
 
 // Words that only look like those of secrets are shown.
 func TestPartitionKeyIsNoSecret(t *testing.T) {
-	if isSecret("partitionkey") || !isSecret("nkey") || !isSecret("my_nkey") {
+	if redact.Secret("partitionkey") || !redact.Secret("nkey") || !redact.Secret("my_nkey") {
 		t.Error("partitionkey passes for a secret, or an nkey does not")
 	}
 }

@@ -143,7 +143,7 @@ func (r Relay) except(base Relay) Relay {
 // r leaves out. With one of the two limits given, the relay's own default is the
 // better match for the other.
 func (r Relay) For(s *Sink) Relay {
-	if c, ok := s.config.(interface {
+	if c, ok := s.Config().(interface {
 		RelayLimits() (maxBatch, senders int)
 	}); ok && r.MaxBatch == 0 && r.Senders == 0 {
 		r.MaxBatch, r.Senders = c.RelayLimits()

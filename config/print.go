@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/penstock/penstock/internal/redact"
 )
 
 // String is the configuration as YAML, with what is set, by the file or by default,
@@ -114,10 +116,10 @@ func show(key string, v reflect.Value) any {
 		slices.SortFunc(table, func(a, b yaml.MapItem) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
 		return table
 	case reflect.String:
-		if isSecret(key) && v.String() != "" {
-			return masked
+		if redact.Secret(key) && v.String() != "" {
+			return redact.Masked
 		}
-		return Redact(v.String())
+		return redact.Text(v.String())
 	case reflect.Int, reflect.Int64:
 		if isSize(key) {
 			return formatSize(v.Int())

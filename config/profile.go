@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -30,7 +31,7 @@ func (p *Profile) UnmarshalText(b []byte) error {
 
 // Of is the URL of a database used like this. The driver is in its scheme, so whoever has the URL opens it so.
 func (p Profile) Of(url string) string {
-	if p == Portable || p == Auto && slices.Contains(postgres.Driver.Schemes, scheme(url)) && portable.Wanted(context.Background(), url) {
+	if p == Portable || p == Auto && slices.Contains(postgres.Driver.Schemes, drivers.Scheme(url)) && portable.Wanted(context.Background(), url) {
 		return portable.URL(url)
 	}
 	return url

@@ -13,6 +13,9 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/redact"
 )
 
 var (
@@ -42,14 +45,14 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 		return
 	}
 	outside := text != raw && (strings.Contains(raw, "${") || strings.HasPrefix(raw, "file:"))
-	if (isSecret(path[strings.LastIndexByte(path, '.')+1:]) || isSecretType(v)) && len(text) >= 3 {
-		d.filledIn[text] = masked
+	if (redact.Secret(path[strings.LastIndexByte(path, '.')+1:]) || isSecretType(v)) && len(text) >= 3 {
+		d.filledIn[text] = redact.Masked
 	}
 	if p := d.assign(n, v, path, text, quoted && !outside); p != nil {
 		// A value that came from outside is called by what the file says.
 		what := d.scrub(p.what)
 		if outside {
-			what = strings.ReplaceAll(p.what, strconv.Quote(text), Redact(raw))
+			what = strings.ReplaceAll(p.what, strconv.Quote(text), redact.Text(raw))
 		}
 		d.fail(at, path, problem{what, p.hint})
 	}
@@ -248,9 +251,9 @@ func formatDuration(t time.Duration) string {
 }
 
 func notOneOf(text string, names []string) *problem {
-	p := &problem{fmt.Sprintf("is %q", text), "write " + oneOf(names)}
+	p := &problem{fmt.Sprintf("is %q", text), "write " + drivers.OneOf(names)}
 	if near := nearest(text, names); near != "" {
-		p.hint = fmt.Sprintf("did you mean %s? (%s)", near, oneOf(names))
+		p.hint = fmt.Sprintf("did you mean %s? (%s)", near, drivers.OneOf(names))
 	}
 	return p
 }

@@ -3,15 +3,12 @@ package config
 import (
 	"fmt"
 	"log/slog"
-	"net/url"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
-)
 
-// masked stands where a secret was.
-const masked = "xxxxx"
+	"github.com/penstock/penstock/internal/redact"
+)
 
 // URL is a URL that may hold a password. However it is printed, logged or
 // marshalled, the password is masked; Reveal gives the URL itself.
@@ -20,7 +17,7 @@ type URL string
 // Reveal returns the URL with its password, for opening a connection.
 func (u URL) Reveal() string { return string(u) }
 
-func (u URL) String() string { return Redact(string(u)) }
+func (u URL) String() string { return redact.Text(string(u)) }
 
 // Format makes every verb print the masked URL, %#v too.
 func (u URL) Format(f fmt.State, verb rune) { formatted(f, verb, u.String()) }
@@ -46,69 +43,8 @@ func formatted(f fmt.State, verb rune, s string) {
 	}
 }
 
-var (
-	// From the first colon to the last @: a name or password that should have been
-	// escaped may itself hold a slash, an @ or a space.
-	userinfo = regexp.MustCompile(`(://[^:]*):.*@`)
-	// NATS takes a bare token in the place of the user.
-	natsToken = regexp.MustCompile(`(?i)\b((?:nats|tls|wss?)://)[^:@/\s]+@`)
-	parameter = regexp.MustCompile(`(?i)([?&;\s"'][a-z0-9_.-]*` + secretWords + `[a-z0-9_.-]*=)[^&;#\s"']+`)
-	secretKey = regexp.MustCompile(`(?i)` + secretWords)
-	// A key and its value in one line of YAML.
-	yamlPair = regexp.MustCompile(`(?i)((?:^|[\s{,"'-])["']?[a-z0-9_.-]*` + secretWords + `[a-z0-9_.-]*["']?\s*:\s*)(\S.*)$`)
-)
-
-const secretWords = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|\bnkey|_nkey|private[_-]?key|api[_-]?key|access[_-]?key|sign(?:ing|ature)|authori[sz]ation|x-auth|bearer|cookie|credential)`
-
-// Redact masks the passwords in a URL, or in a text with a URL in it.
-func Redact(s string) string {
-	s = userinfo.ReplaceAllStringFunc(s, func(found string) string {
-		if found == "://user:password@" { // as hints show a URL's form
-			return found
-		}
-		return userinfo.ReplaceAllString(found, "${1}:"+masked+"@")
-	})
-	s = natsToken.ReplaceAllString(s, "${1}"+masked+"@")
-	return parameter.ReplaceAllString(s, "${1}"+masked)
-}
-
-// Passwords returns the passwords in a URL, as they are written in it and
-// decoded, for a writer that masks them wherever they come out. The URL need not
-// be a valid one, and may have several hosts, which net/url does not take.
-func Passwords(u string) []string {
-	var found []string
-	for _, part := range strings.Split(u, "://")[1:] {
-		end := strings.IndexAny(part, "/?#")
-		if end < 0 || !strings.Contains(part[:end], "@") {
-			end = len(part) // a password that should have been escaped
-		}
-		login := part[:max(0, strings.LastIndexByte(part[:end], '@'))]
-		if _, password, ok := strings.Cut(login, ":"); ok {
-			found = append(found, password)
-		}
-	}
-	_, query, _ := strings.Cut(u, "?")
-	for pair := range strings.SplitSeq(query, "&") {
-		if key, value, _ := strings.Cut(pair, "="); isSecret(key) {
-			found = append(found, value)
-		}
-	}
-	for _, password := range found {
-		for _, decode := range []func(string) (string, error){url.PathUnescape, url.QueryUnescape} {
-			if plain, err := decode(password); err == nil {
-				found = append(found, plain)
-			}
-		}
-	}
-	slices.Sort(found)
-	return slices.DeleteFunc(slices.Compact(found), func(s string) bool { return s == "" })
-}
-
-// isSecret tells by its name whether a key holds a secret. A key that names a
-// file does not.
-func isSecret(key string) bool {
-	return secretKey.MatchString(key) && !strings.HasSuffix(key, "_file")
-}
+// A key and its value in one line of YAML.
+var yamlPair = regexp.MustCompile(`(?i)((?:^|[\s{,"'-])["']?[a-z0-9_.-]*` + redact.Words + `[a-z0-9_.-]*["']?\s*:\s*)(\S.*)$`)
 
 // isSecretType tells the types that hide what they hold, whatever their key is
 // called. A URL hides its password alone, and knows how.
@@ -125,11 +61,11 @@ func redactLine(line string) string {
 	if !strings.Contains(trimmed, ":") && !strings.HasPrefix(trimmed, "-") {
 		return ""
 	}
-	line = Redact(line)
+	line = redact.Text(line)
 	if m := yamlPair.FindStringSubmatchIndex(line); m != nil {
 		key, value := line[m[2]:m[3]], line[m[4]:m[5]]
 		if !strings.Contains(key, "_file") && !reference.MatchString(value) {
-			line = line[:m[4]] + masked
+			line = line[:m[4]] + redact.Masked
 		}
 	}
 	return line

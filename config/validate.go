@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -17,7 +18,7 @@ func (c *Config) SetDefaults() {
 	for i := range c.Subscriptions {
 		s := &c.Subscriptions[i]
 		// Before defaults are set, because some of them depend on other limits.
-		s.Sink.setDefaults()
+		s.Sink.SetDefaults()
 		s.Relay = s.Relay.over(c.Relay).For(&s.Sink)
 		s.Relay.SetDefaults()
 		if s.Adopt != nil {
@@ -39,7 +40,7 @@ func (c *Config) SetDefaults() {
 	if c.Log.Format == "" {
 		c.Log.Format = Text
 	}
-	if s := scheme(c.DatabaseURL.Reveal()); c.Schema == "" && s != "sqlite" && !portable.Is(s) {
+	if s := drivers.Scheme(c.DatabaseURL.Reveal()); c.Schema == "" && s != "sqlite" && !portable.Is(s) {
 		c.Schema = "penstock"
 	}
 }
@@ -52,7 +53,7 @@ func (d *decoder) validate(c *Config) {
 		d.required("", "database_url", c.DatabaseURL.Reveal(), `write database_url: ${PENSTOCK_DATABASE_URL}, or postgres://… or sqlite:FILE itself`)
 	}
 	if url := c.DatabaseURL.Reveal(); url != "" {
-		if err := checkStoreURL(url, c.Schema); err != nil {
+		if err := drivers.CheckStore(url, c.Schema); err != nil {
 			d.invalid("", err)
 		}
 	}
@@ -110,7 +111,7 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	misfit := func(key, problem, hint string) {
 		all = append(all, &penstock.FieldError{Field: key, Problem: problem, Hint: hint})
 	}
-	adopted, other := s.Adopt != nil, NoTables(database.Reveal())
+	adopted, other := s.Adopt != nil, drivers.NoTables(database.Reveal())
 	_, queue := s.Sink.Queue()
 	switch {
 	case adopted && other != "":
@@ -167,12 +168,10 @@ func (d *decoder) required(parent, key, value, hint string) bool {
 	return false
 }
 
-const maxName = 48
-
 func (d *decoder) name(parent, key, value, hint string) {
-	if d.required(parent, key, value, hint) && len(value) > maxName {
+	if d.required(parent, key, value, hint) && len(value) > penstock.MaxNameBytes {
 		path := join(parent, key)
-		d.fail(d.near(path), path, problem{fmt.Sprintf("is %d bytes long", len(value)), fmt.Sprintf("use at most %d", maxName)})
+		d.fail(d.near(path), path, problem{fmt.Sprintf("is %d bytes long", len(value)), fmt.Sprintf("use at most %d", penstock.MaxNameBytes)})
 	}
 }
 
@@ -203,14 +202,14 @@ func (d *decoder) sink(path string, s *Sink) {
 	if d.broken[path] {
 		return
 	}
-	if s.of == nil {
-		d.fail(d.near(path), path, problem{"is missing", "write one of " + oneOf(sinkNames())})
+	if s.Name() == "" {
+		d.fail(d.near(path), path, problem{"is missing", "write one of " + drivers.OneOf(drivers.SinkNames())})
 		return
 	}
 	if _, asURL := d.values[path]; asURL {
 		return // ParseSink has looked at it
 	}
-	d.invalid(path+"."+s.Name(), s.config.Validate())
+	d.invalid(path+"."+s.Name(), s.Validate())
 }
 
 // invalid places what a Validate found: a *penstock.FieldError names the field

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/run"
 )
 
@@ -57,7 +58,7 @@ subscriptions:
 	}
 
 	// The application makes the outbox once, and publishes in its own transactions.
-	store, err := config.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema, nil)
+	store, err := drivers.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

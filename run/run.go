@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/ingest"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/writer"
@@ -82,7 +83,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 	}
 	r := &Relays{store: o.Store, cfg: cfg, o: o, together: map[string]*together{}}
 	if r.store == nil {
-		store, err := config.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema, o.Log)
+		store, err := drivers.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema, o.Log)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/about"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/sink/format"
@@ -107,7 +108,7 @@ func (t *together) after(open func(context.Context) (penstock.Source, error), le
 // of one key side by side.
 func (s *subscription) openTable(ctx context.Context) error {
 	r := s.relays
-	table, err := config.OpenTable(ctx, r.cfg.DatabaseURL.Reveal(), r.cfg.Schema, s.Name, s.Adopt.Config, r.o.Log)
+	table, err := drivers.OpenTable(ctx, r.cfg.DatabaseURL.Reveal(), r.cfg.Schema, s.Name, s.Adopt.Config, r.o.Log)
 	if err != nil {
 		return fmt.Errorf("subscription %q: %w", s.Name, err)
 	}

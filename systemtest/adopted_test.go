@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testseed"
@@ -85,7 +85,7 @@ func adoptTable(t *testing.T, workers int) *adoptedTable {
 	if _, err := a.conn.Exec(t.Context(), outboxMessages); err != nil {
 		t.Fatal(err)
 	}
-	if a.broker, err = config.ReadBack(testserver.RabbitMQURL(t), "", fmt.Sprintf("penstock_test_%08x", rand.Uint32())); err != nil {
+	if a.broker, err = drivers.ReadBack(testserver.RabbitMQURL(t), "", fmt.Sprintf("penstock_test_%08x", rand.Uint32())); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.broker.Open(t.Context(), nil); err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -249,7 +249,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func inStore(t testing.TB, url string, do func(ctx context.Context, s penstock.Store) error) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	store, err := config.OpenStore(ctx, url, "", nil)
+	store, err := drivers.OpenStore(ctx, url, "", nil)
 	if err == nil {
 		err = errors.Join(do(ctx, store), store.Close())
 	}

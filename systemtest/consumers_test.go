@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/sink/nats/embedded"
@@ -237,7 +237,7 @@ func (s *natsStream) count(t testing.TB) (n uint64, err error) {
 // broker has confirmed was read.
 func readBack(t testing.TB, l *ledger, sinkURL, consumer string) (sink string, finish func()) {
 	t.Helper()
-	broker, err := config.ReadBack(sinkURL, "", fmt.Sprintf("penstock_test_%08x", rand.Uint32()))
+	broker, err := drivers.ReadBack(sinkURL, "", fmt.Sprintf("penstock_test_%08x", rand.Uint32()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/lab/demo"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -97,7 +97,7 @@ func newLine(t testing.TB, database, sinkURL string, flights int, lease time.Dur
 	withOutbox(t, database, outbox)
 
 	l.queue = fmt.Sprintf("penstock_test_%08x", rand.Uint32())
-	if l.broker, err = config.ReadBack(sinkURL, "", l.queue); err != nil {
+	if l.broker, err = drivers.ReadBack(sinkURL, "", l.queue); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.broker.Open(t.Context(), nil); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -308,7 +308,7 @@ func (w *walk) housekeeping() {
 	w.t.Helper()
 	const other = "keeps_nothing"
 	ctx := w.t.Context()
-	store, err := config.OpenStore(ctx, w.database, "", nil)
+	store, err := drivers.OpenStore(ctx, w.database, "", nil)
 	check := func(err error) {
 		w.t.Helper()
 		if err != nil {

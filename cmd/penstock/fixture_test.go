@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/memory"
 )
@@ -47,7 +47,7 @@ func yaml(t *testing.T, content string) (file string) {
 
 func urlDesk(t *testing.T, url string) *desk {
 	open := func() penstock.Store {
-		store, err := config.OpenStore(t.Context(), url, "", nil)
+		store, err := drivers.OpenStore(t.Context(), url, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -45,7 +45,7 @@ func TestNextCommandsRunWhenPasted(t *testing.T) {
 	for _, verb := range []string{"migrate", "outbox create orders", "publish orders --payload x", "queue create mails", "enqueue mails x", "inbox create billing"} {
 		must(t, given(strings.Fields(verb)...)...)
 	}
-	store, err := config.OpenStore(t.Context(), url, "elsewhere", nil)
+	store, err := drivers.OpenStore(t.Context(), url, "elsewhere", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 )
 
 // App is what every verb shares: the streams and the global flags.
@@ -135,7 +136,7 @@ func (a *App) agreed(variable string) (given, schema string, err error) {
 		return "", "", Usage(err)
 	}
 	a.Stderr.Hide(url.Reveal())
-	if url != "" && !config.SameDatabase(url.Reveal(), variable) {
+	if url != "" && !drivers.SameDatabase(url.Reveal(), variable) {
 		return "", "", Usage(fmt.Errorf("PENSTOCK_DATABASE_URL is %s, and ./%s has %s: pass --config %[2]s or --database-url to say which is meant, or unset the variable",
 			config.URL(variable), DefaultConfigFile, url))
 	}

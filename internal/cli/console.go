@@ -20,6 +20,7 @@ import (
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/console"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/web"
 	"github.com/penstock/penstock/metrics"
 )
@@ -234,7 +235,7 @@ func (a *App) openForConsole(ctx context.Context, timeout time.Duration) (pensto
 		return nil, err
 	}
 	u, err := url.Parse(at)
-	if timeout <= 0 || config.NotPostgres(at) != "" || err != nil || u.Query().Has("statement_timeout") {
+	if timeout <= 0 || drivers.NotPostgres(at) != "" || err != nil || u.Query().Has("statement_timeout") {
 		return a.OpenStore(ctx)
 	}
 	q := u.Query()

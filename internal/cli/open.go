@@ -7,7 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 )
 
 // OpenStore opens the database that the flags, the environment or the
@@ -31,7 +31,7 @@ func (a *App) OpenStoreAt(ctx context.Context, url string) (penstock.Store, erro
 	if err != nil {
 		return nil, err
 	}
-	open := config.OpenStore
+	open := drivers.OpenStore
 	if a.Open != nil {
 		open = a.Open
 	}

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/redact"
 )
 
 // scrubber is the last line of defence for secrets: every package keeps them
@@ -26,7 +26,7 @@ func NewScrubber(w io.Writer) *scrubber { return &scrubber{w: w} }
 func (s *scrubber) Hide(raw string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, password := range config.Passwords(raw) {
+	for _, password := range redact.Passwords(raw) {
 		for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
 			s.secrets = append(s.secrets,
 				[2][]byte{[]byte(":" + form + "@"), []byte(":xxxxx@")},

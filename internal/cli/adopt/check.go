@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/store/postgres/adopt"
 	"github.com/penstock/penstock/store/postgres/adopt/check"
@@ -141,8 +141,8 @@ func Connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
 	a.Stderr.Hide(url)
 	parsed, err := pgx.ParseConfig(url)
 	switch {
-	case config.NotPostgres(url) != "":
-		return nil, cli.Usage(errors.New("tables are checked in PostgreSQL, and this database is " + config.NotPostgres(url) + ": write postgres://user:password@host:5432/database"))
+	case drivers.NotPostgres(url) != "":
+		return nil, cli.Usage(errors.New("tables are checked in PostgreSQL, and this database is " + drivers.NotPostgres(url) + ": write postgres://user:password@host:5432/database"))
 	case err != nil:
 		return nil, cli.Usage(pgerror.URL(err))
 	}

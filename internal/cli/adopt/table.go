@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -116,14 +116,14 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 		return nil, err
 	}
 	a.Stderr.Hide(url)
-	if database := config.NoTables(url); database != "" {
+	if database := drivers.NoTables(url); database != "" {
 		return nil, cli.Usage(errors.New("tables are adopted in PostgreSQL and MariaDB, and this database is " + database))
 	}
 	log, err := a.Logger()
 	if err != nil {
 		return nil, err
 	}
-	table, err := config.OpenTable(ctx, url, schema, of.Name, of.Config, log)
+	table, err := drivers.OpenTable(ctx, url, schema, of.Name, of.Config, log)
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("subscription %q: %w", of.Name, err))
 	}
@@ -220,14 +220,14 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 		return err
 	}
 	a.Stderr.Hide(url)
-	if config.NoTables(url) == "" {
-		all, err := config.Adoptions(ctx, url, schema)
+	if drivers.NoTables(url) == "" {
+		all, err := drivers.Adoptions(ctx, url, schema)
 		if err != nil {
 			return fmt.Errorf("reading the subscriptions of adopted tables: %w", err)
 		}
 		for _, s := range all {
 			if s.Status.Subscription == name {
-				return dropAdoption(ctx, a, s.Table, s.Status, leave, asJSON, func() error { return config.DropAdoption(ctx, url, schema, name) })
+				return dropAdoption(ctx, a, s.Table, s.Status, leave, asJSON, func() error { return drivers.DropAdoption(ctx, url, schema, name) })
 			}
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/lab/bench"
 )
 
@@ -116,7 +116,7 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 		defer remove()
 		url = prefix + far
 	}
-	store, err := config.OpenStore(ctx, url, schema, log)
+	store, err := drivers.OpenStore(ctx, url, schema, log)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 	result, err := run(ctx, benchOn{url: url, schema: schema, setup: bench.Setup{
 		Store: store, Outbox: name, SinkURL: f.sink, Log: log, Progress: progress.Show,
 		OpenSink: func(url string) (penstock.Sink, error) {
-			s, err := config.ParseSink(url)
+			s, err := drivers.ParseSink(url)
 			if err != nil {
 				return nil, err
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/internal/lab/demo"
+	"github.com/penstock/penstock/internal/redact"
 	"github.com/penstock/penstock/metrics"
 )
 
@@ -131,7 +132,7 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	}
 	database := "a private SQLite file"
 	if databaseURL != "" {
-		database = config.Redact(databaseURL)
+		database = redact.Text(databaseURL)
 	}
 	fmt.Fprintf(out, "%s → outbox on %s → relay → %s → consumer\n", cli.Plural(int64(len(flights)), "flight"), database, sinkText(f.sink))
 
@@ -241,7 +242,7 @@ func sinkText(sink string) string {
 	case strings.HasPrefix(sink, "embedded"):
 		return "embedded NATS JetStream"
 	case strings.Contains(sink, "://"):
-		return config.Redact(sink)
+		return redact.Text(sink)
 	}
 	return sink
 }

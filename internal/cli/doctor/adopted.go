@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
@@ -59,7 +59,7 @@ func (e *examination) adopted(ctx context.Context, seen doctor.Examined) error {
 	if err != nil {
 		return err
 	}
-	if config.NotPostgres(url) != "" { // its relay refuses what does not fit, and the rest is PostgreSQL's
+	if drivers.NotPostgres(url) != "" { // its relay refuses what does not fit, and the rest is PostgreSQL's
 		for i := range all {
 			if err := e.adoptedStatus(ctx, &all[i], seen.Ahead); err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
@@ -203,7 +204,7 @@ func (e *examination) unnamed(now *look) {
 
 // horizon looks for what holds back vacuum.
 func (e *examination) horizon(ctx context.Context) error {
-	if url, _, err := e.app.Database(); err != nil || config.NotPostgres(url) != "" {
+	if url, _, err := e.app.Database(); err != nil || drivers.NotPostgres(url) != "" {
 		return err
 	}
 	conn, err := adopt.Connect(ctx, e.app)

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -130,8 +130,8 @@ func printMigration(a *cli.App, from int64) error {
 		schema = a.Schema
 	case err != nil:
 		return err
-	case config.NotPostgres(url) != "":
-		return cli.Usage(errors.New("--sql is for PostgreSQL, and this database is " + config.NotPostgres(url) + ": run penstock migrate"))
+	case drivers.NotPostgres(url) != "":
+		return cli.Usage(errors.New("--sql is for PostgreSQL, and this database is " + drivers.NotPostgres(url) + ": run penstock migrate"))
 	}
 	text, err := postgres.MigrationSQL(schema, from)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/relay"
 )
@@ -83,7 +83,7 @@ func (r *rig) open(ctx context.Context, reach func(sinkURL string) (string, erro
 	r.phases++
 	url := r.SinkURL
 	q = &queue{}
-	q.reader, err = config.ReadBack(url, fmt.Sprintf("%s/%d", r.dir, r.phases), fmt.Sprintf("penstock_%s_%d", r.Outbox, r.phases))
+	q.reader, err = drivers.ReadBack(url, fmt.Sprintf("%s/%d", r.dir, r.phases), fmt.Sprintf("penstock_%s_%d", r.Outbox, r.phases))
 	if err != nil {
 		return nil, err
 	}

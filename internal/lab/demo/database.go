@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -23,7 +23,7 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 		r.Schema, private = r.name, true
 	}
 	r.outbox = r.name
-	if r.store, err = config.OpenStore(ctx, r.DatabaseURL, r.Schema, r.Log); err != nil {
+	if r.store, err = drivers.OpenStore(ctx, r.DatabaseURL, r.Schema, r.Log); err != nil {
 		return err
 	}
 	r.later("", func(context.Context) error { return r.store.Close() })

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/relay"
@@ -144,14 +144,14 @@ func (r *run) open(ctx context.Context) (err error) {
 }
 
 func (r *run) openBroker(ctx context.Context) (err error) {
-	if r.broker, err = config.ReadBack(r.Sink, r.dir, r.name); err != nil {
+	if r.broker, err = drivers.ReadBack(r.Sink, r.dir, r.name); err != nil {
 		return err
 	}
 	sinkURL := r.Sink
 	if r.broker != nil {
 		sinkURL = r.broker.SinkURL()
 	}
-	driver, err := config.ParseSink(sinkURL)
+	driver, err := drivers.ParseSink(sinkURL)
 	if err != nil {
 		return err
 	}

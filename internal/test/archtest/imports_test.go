@@ -35,7 +35,7 @@ const self = "self"
 var helpers = []string{self, "internal/*", "internal/test"}
 
 // wiring is everything that parts are put together from.
-var wiring = []string{self, ".", "internal/*", "relay", "work", "writer", "metrics", "trace", "store/*", "sink/*", "config"}
+var wiring = []string{self, ".", "internal/*", "internal/drivers", "relay", "work", "writer", "metrics", "trace", "store/*", "sink/*", "config"}
 
 // rooms in the order in which they are tried; a folder that is in none has to be given one.
 var rooms = []row{
@@ -62,11 +62,12 @@ var rooms = []row{
 	{room: "internal/cli", named: true, may: with(wiring, "internal/lab", "run"), tests: with(helpers, "internal/cli/clitest")},
 	{room: "internal/ingest", may: []string{".", "writer", "internal/*"}, tests: with(helpers, "store/*")},
 	{room: "internal/console", may: []string{".", "internal/*"}, tests: with(helpers, "store/*")},
+	{room: "internal/drivers", named: true, may: []string{".", "internal/*", "store/*", "sink/*"}, tests: helpers},
 	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
 
 	// Where the parts are put together.
-	{room: "config", may: []string{self, ".", "internal/*", "relay", "store/*", "sink/*"}, tests: helpers},
-	{room: "run", may: []string{self, ".", "internal/*", "relay", "work", "writer", "store/*", "sink/*", "config", "metrics", "trace"}, tests: helpers},
+	{room: "config", may: []string{self, ".", "internal/*", "internal/drivers", "relay", "store/*", "sink/*"}, tests: helpers},
+	{room: "run", may: []string{self, ".", "internal/*", "internal/drivers", "relay", "work", "writer", "store/*", "sink/*", "config", "metrics", "trace"}, tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, "internal/lab", "internal/cli"), tests: with(helpers, "internal/cli/clitest")},
 	{room: "penstocktest", named: true, may: []string{".", "work", "store/postgres"}, tests: with(helpers, "store/*")},
 	{room: "clients", named: true, may: wiring, tests: helpers},

@@ -1,4 +1,4 @@
-package config
+package drivers
 
 import (
 	"errors"
@@ -23,8 +23,8 @@ func (q *Queue) Validate() error {
 	switch {
 	case *q == "":
 		return &penstock.FieldError{Problem: "is empty", Hint: "name a queue of the same database, as in queue: emails"}
-	case len(*q) > maxName:
-		return &penstock.FieldError{Problem: fmt.Sprintf("is %d bytes long", len(*q)), Hint: fmt.Sprintf("name a queue; names have at most %d bytes", maxName)}
+	case len(*q) > penstock.MaxNameBytes:
+		return &penstock.FieldError{Problem: fmt.Sprintf("is %d bytes long", len(*q)), Hint: fmt.Sprintf("name a queue; names have at most %d bytes", penstock.MaxNameBytes)}
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ var errNoBroker = errors.New("a queue is no broker: its subscription is forwarde
 
 // Queue is the name of the queue, if the sink is one.
 func (s *Sink) Queue() (name string, is bool) {
-	q, is := s.config.(*Queue)
+	q, is := s.Config().(*Queue)
 	if !is {
 		return "", false
 	}

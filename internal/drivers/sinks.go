@@ -1,0 +1,222 @@
+// Package drivers has the lists of stores and sinks, and opens them by their URLs: what the program
+// and the lab are put together from.
+package drivers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/readback"
+	"github.com/penstock/penstock/internal/redact"
+	"github.com/penstock/penstock/sink/discard"
+	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/kafka"
+	"github.com/penstock/penstock/sink/nats"
+	"github.com/penstock/penstock/sink/rabbitmq"
+	"github.com/penstock/penstock/sink/stdout"
+	"github.com/penstock/penstock/sink/webhook"
+)
+
+// sinks is the driver list. A new sink is its folder and a line here.
+var sinks = []sinkDriver{
+	listed(rabbitmq.Driver),
+	listed(nats.Driver),
+	listed(kafka.Driver),
+	listed(webhook.Driver),
+	listed(stdout.Driver),
+	listed(discard.Driver),
+	listed(queueDriver),
+}
+
+// Sink is the configuration of one sink of the list. Its zero value is none.
+type Sink struct {
+	of     *sinkDriver
+	config sinkConfig
+}
+
+// sinkConfig is what the configuration of every sink can do.
+type sinkConfig interface {
+	SetDefaults()
+	Validate() error
+}
+
+// sinkDriver is a driver.Sink of any configuration.
+type sinkDriver struct {
+	name, usage string
+	schemes     []string
+	binding     driver.Binding
+	readBack    func(url, dir, name string) (readback.Broker, error)
+	blank       func() sinkConfig
+	parse       func(url string) (sinkConfig, error)
+	open        func(sinkConfig, *slog.Logger) (penstock.Sink, error)
+	reach       func(context.Context, sinkConfig, *slog.Logger) error // nil: there is nothing to reach
+}
+
+func listed[C any, P interface {
+	*C
+	sinkConfig
+}](d driver.Sink[C]) sinkDriver {
+	d.Binding.Name = d.Name
+	listed := sinkDriver{
+		name: d.Name, usage: d.Usage, schemes: d.Schemes, binding: d.Binding, readBack: d.ReadBack,
+		blank: func() sinkConfig { return P(new(C)) },
+		parse: func(url string) (sinkConfig, error) {
+			c, err := d.Parse(url)
+			return P(&c), err
+		},
+		open: func(c sinkConfig, log *slog.Logger) (penstock.Sink, error) { return d.Open(*c.(P), log) },
+	}
+	if d.Reach != nil {
+		listed.reach = func(ctx context.Context, c sinkConfig, log *slog.Logger) error { return d.Reach(ctx, *c.(P), log) }
+	}
+	return listed
+}
+
+// ParseSink turns the value of --sink into a sink with its defaults set:
+// amqp://…, nats://…, embedded[:DIR], kafka://…, https://…, queue:NAME and so on. The fields of the sink's
+// configuration are query parameters.
+func ParseSink(url string) (Sink, error) {
+	d, err := sinkOf(url)
+	if err != nil {
+		return Sink{}, err
+	}
+	c, err := d.parse(url)
+	if err != nil {
+		return Sink{}, &redactedError{fmt.Errorf("sink %s: %w", d.name, err)}
+	}
+	c.SetDefaults()
+	return Sink{d, c}, nil
+}
+
+// sinkOf finds the driver by the URL's scheme.
+func sinkOf(url string) (*sinkDriver, error) {
+	for i := range sinks {
+		d := &sinks[i]
+		if s, _, _ := strings.Cut(Scheme(url), "?"); slices.Contains(d.schemes, s) {
+			return d, nil
+		}
+	}
+	return nil, &penstock.FieldError{Field: "sink", Problem: unknownScheme(url), Hint: "write " + OneOf(sinkUsages())}
+}
+
+// ReadBack returns the consumer of a sink, nil where nobody can read what the sink was
+// given. dir is for a server's files, name for queues and streams.
+func ReadBack(url, dir, name string) (readback.Broker, error) {
+	d, err := sinkOf(url)
+	if err != nil || d.readBack == nil {
+		return nil, err
+	}
+	return d.readBack(url, dir, name)
+}
+
+// Open opens the sink that is set. It does not need the broker to be up.
+func (s *Sink) Open(log *slog.Logger) (penstock.Sink, error) {
+	if s.of == nil {
+		return nil, &penstock.FieldError{Field: "sink", Problem: "is not set", Hint: "set one of " + OneOf(SinkNames())}
+	}
+	return s.of.open(s.config, log)
+}
+
+// Reach connects to what the sink sends to, and sends nothing. It is false where there is nothing to connect to.
+func (s *Sink) Reach(ctx context.Context, log *slog.Logger) (tried bool, err error) {
+	if s.of == nil || s.of.reach == nil {
+		return false, nil
+	}
+	if err = s.of.reach(ctx, s.config, log); err != nil {
+		err = &redactedError{err}
+	}
+	return true, err
+}
+
+// Name of the sink that is set, as the file calls it; empty if none is.
+func (s *Sink) Name() string {
+	if s.of == nil {
+		return ""
+	}
+	return s.of.name
+}
+
+// Binding is how the sink carries CloudEvents.
+func (s *Sink) Binding() (b format.Binding) {
+	if s.of != nil {
+		b = s.of.binding
+	}
+	return b
+}
+
+// Config is what is configured, a pointer to the driver's struct; nil if no sink is set.
+func (s *Sink) Config() any { return s.config }
+
+// SetDefaults fills in what is not set.
+func (s *Sink) SetDefaults() {
+	if s.config != nil {
+		s.config.SetDefaults()
+	}
+}
+
+// Validate finds what the sink cannot be opened with.
+func (s *Sink) Validate() error { return s.config.Validate() }
+
+// SinkNamed is the sink of that name, to be configured.
+func SinkNamed(name string) (Sink, bool) {
+	i := slices.IndexFunc(sinks, func(of sinkDriver) bool { return of.name == name })
+	if i < 0 {
+		return Sink{}, false
+	}
+	return Sink{&sinks[i], sinks[i].blank()}, true
+}
+
+// SinkNames are the names of all sinks.
+func SinkNames() []string {
+	var names []string
+	for _, d := range sinks {
+		names = append(names, d.name)
+	}
+	return names
+}
+
+func sinkUsages() []string {
+	var usages []string
+	for _, d := range sinks {
+		usages = append(usages, d.usage)
+	}
+	return usages
+}
+
+// redactedError keeps passwords out of what a driver says of its URL.
+type redactedError struct{ err error }
+
+func (e *redactedError) Error() string { return redact.Text(e.err.Error()) }
+
+func (e *redactedError) Unwrap() error { return e.err }
+
+// Scheme is what stands before the colon, all of it where there is none.
+func Scheme(url string) string {
+	s, _, _ := strings.Cut(url, ":")
+	return strings.ToLower(s)
+}
+
+// unknownScheme never quotes more than a scheme: what looks like a bare word
+// may be a password in the wrong place.
+func unknownScheme(url string) string {
+	if s, _, ok := strings.Cut(url, "://"); ok && len(s) < 20 {
+		return fmt.Sprintf("has the unknown scheme %q", s)
+	}
+	if url == "" {
+		return "is empty"
+	}
+	return "is not a URL of a known kind"
+}
+
+// OneOf writes "a, b or c".
+func OneOf(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}

@@ -1,0 +1,132 @@
+package drivers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/store/mysql"
+	"github.com/penstock/penstock/store/portable"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// stores is the same list as sinks for databases.
+var stores = []driver.Store{postgres.Driver, sqlite.Driver, portable.Driver, mysql.Driver}
+
+// OpenStore opens the database that url names: postgres://… or sqlite:FILE. The
+// schema is for PostgreSQL; empty means penstock. What the store warns of goes to the
+// log, of nil to slog.Default(). Errors do not show the password.
+func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error) {
+	if err := CheckStore(url, schema); err != nil {
+		return nil, err
+	}
+	store, err := storeOf(url).Open(ctx, url, schema, log)
+	if err != nil {
+		return nil, &redactedError{err}
+	}
+	return store, nil
+}
+
+// storeOf finds the driver by the URL's scheme, nil if none has it.
+func storeOf(url string) *driver.Store {
+	for i := range stores {
+		if slices.Contains(stores[i].Schemes, Scheme(url)) {
+			return &stores[i]
+		}
+	}
+	return nil
+}
+
+// NoTables says what database it is where url names one whose tables cannot be adopted, empty if it may.
+func NoTables(url string) (database string) {
+	if d := storeOf(url); d != nil && d.Adopt == nil {
+		return d.Title
+	}
+	return ""
+}
+
+// NotPostgres says what database it is where url names one that is used without what PostgreSQL has, empty if it is.
+func NotPostgres(url string) (database string) {
+	if d := storeOf(url); d != nil && !d.Postgres {
+		return d.Title
+	}
+	return ""
+}
+
+// OpenTable prepares a subscription over a table that somebody else made. It does not connect.
+func OpenTable(ctx context.Context, url, schema, subscription string, c adopted.Config, log *slog.Logger) (driver.Adopted, error) {
+	d, err := adopts(url)
+	if err != nil {
+		return nil, err
+	}
+	table, err := d.Adopt(ctx, url, schema, subscription, c, log)
+	if err != nil {
+		return nil, &redactedError{err}
+	}
+	return table, nil
+}
+
+// Adoptions are the subscriptions over such tables that the database remembers, by name.
+func Adoptions(ctx context.Context, url, schema string) ([]driver.Remembered, error) {
+	d, err := adopts(url)
+	if err != nil {
+		return nil, err
+	}
+	return d.Adoptions(ctx, url, schema)
+}
+
+// DropAdoption forgets one.
+func DropAdoption(ctx context.Context, url, schema, subscription string) error {
+	d, err := adopts(url)
+	if err != nil {
+		return err
+	}
+	return d.DropAdoption(ctx, url, schema, subscription)
+}
+
+func adopts(url string) (*driver.Store, error) {
+	if err := CheckStore(url, ""); err != nil {
+		return nil, err
+	}
+	if database := NoTables(url); database != "" {
+		return nil, errors.New("tables are adopted in PostgreSQL and MariaDB, and this database is " + database)
+	}
+	return storeOf(url), nil
+}
+
+// CheckStore reports what is wrong with a database URL without opening it.
+func CheckStore(url, schema string) error {
+	d := storeOf(url)
+	if d == nil {
+		var usages []string
+		for _, d := range stores {
+			if d.Usage != "" {
+				usages = append(usages, d.Usage)
+			}
+		}
+		return &penstock.FieldError{Field: "database_url", Problem: unknownScheme(url), Hint: "write " + OneOf(usages)}
+	}
+	if d.Check == nil {
+		return nil
+	}
+	return d.Check(url, schema)
+}
+
+// SameDatabase reports whether two URLs lead to one database, whoever logs in there
+// and however.
+func SameDatabase(a, b string) bool {
+	return a == b || whereabouts(a) != "" && whereabouts(a) == whereabouts(b)
+}
+
+// whereabouts is what says in a URL where the database is, empty if that cannot be told.
+func whereabouts(url string) string {
+	if d := storeOf(url); d != nil {
+		return d.Place(url)
+	}
+	return ""
+}
