@@ -21,6 +21,9 @@ func grown(n int, least, most time.Duration) time.Duration {
 // spread takes up to half off a delay, so that many do not come back together.
 func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
+// apart makes a pause up to an eighth longer or shorter, so that relays that began together do not stay together.
+func apart(d time.Duration) time.Duration { return d - d/8 + rand.N(d/4+1) }
+
 // backoff counts failures in a row.
 type backoff struct {
 	least, most time.Duration

@@ -48,7 +48,7 @@ func (s *session) fetchLoop(ctx context.Context) {
 		if b.More || len(b.Messages) >= limit.Messages {
 			continue
 		}
-		if !sleep(ctx, s.drain, s.pollPause(now.Sub(last))) {
+		if !sleep(ctx, s.drain, apart(s.pollPause(now.Sub(last)))) {
 			return
 		}
 	}

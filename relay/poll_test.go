@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -103,6 +104,38 @@ func TestPollsFastWhileMessagesCome(t *testing.T) {
 		finish(t, r, result, l, k)
 		if k.delivered() != 2000 || worst > 2*time.Millisecond {
 			t.Errorf("delivered %d of 2000, the worst after %v", k.delivered(), worst)
+		}
+	})
+}
+
+// Relays that begin together do not ask together for long.
+func TestRelaysThatBeginTogetherSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &sink{t: t}
+		var mu sync.Mutex
+		at := map[time.Time]int{}
+		var ends []func()
+		for range 50 {
+			l := &outbox{}
+			l.fetchErr = func() error {
+				mu.Lock()
+				defer mu.Unlock()
+				at[time.Now()]++
+				return nil
+			}
+			r, result := start(t, t.Context(), l, k, func(c *Config) { c.PollMin, c.PollMax = time.Second, time.Second })
+			ends = append(ends, func() { finish(t, r, result, l, k) })
+		}
+		pass(time.Minute)
+		mu.Lock()
+		clear(at)
+		mu.Unlock()
+		pass(2 * time.Second)
+		for _, end := range ends {
+			end()
+		}
+		if len(at) < 50 {
+			t.Errorf("50 relays ask at %d moments", len(at))
 		}
 	})
 }

@@ -178,3 +178,61 @@ func TestWorkSeveralClaimsFail(t *testing.T) {
 		}
 	})
 }
+
+// timedQueue notes when it is called, by call.
+type timedQueue struct {
+	*fakeQueue
+	at map[string][]time.Time
+}
+
+func (q *timedQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+	q.note("claim")
+	return q.fakeQueue.Claim(ctx, c)
+}
+
+func (q *timedQueue) Maintain(ctx context.Context) error {
+	q.note("maintain")
+	return q.fakeQueue.Maintain(ctx)
+}
+
+func (q *timedQueue) note(call string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.at[call] = append(q.at[call], time.Now())
+}
+
+// Workers that begin together do not ask together for long.
+func TestWorkersThatBeginTogetherSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 200
+		q := &timedQueue{newFakeQueue(0), map[string][]time.Time{}}
+		var stops []func() error
+		for range workers {
+			_, stop := begin(t, q, nothing, work.Options{PollMin: time.Second, PollMax: time.Second})
+			stops = append(stops, stop)
+		}
+		time.Sleep(time.Minute)
+		began := time.Now()
+		time.Sleep(time.Second)
+		for _, stop := range stops {
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		}
+		for call, all := range q.at {
+			at := map[time.Duration]int{}
+			for _, when := range all {
+				if when.After(began) {
+					at[when.Sub(began)/(10*time.Millisecond)]++
+				}
+			}
+			most := 0
+			for _, n := range at {
+				most = max(most, n)
+			}
+			if len(at) < 50 || most > workers/4 {
+				t.Errorf("after a minute %s comes in %d of 100 moments of a second, up to %d at once", call, len(at), most)
+			}
+		}
+	})
+}

@@ -112,7 +112,7 @@ func (w *worker) maintainLoop(ctx context.Context) {
 			continue
 		}
 		w.works(maintaining)
-		retry, wait = growing{}, maintainEvery
+		retry, wait = growing{}, spread(maintainEvery)
 	}
 }
 
@@ -128,6 +128,9 @@ func (g *growing) next() time.Duration {
 	g.failures++
 	return d/2 + rand.N(d/2+1)
 }
+
+// spread makes a pause up to an eighth longer or shorter, so that workers that began together do not stay together.
+func spread(d time.Duration) time.Duration { return d - d/8 + rand.N(d/4+1) }
 
 // sleep waits for d and reports whether ctx has not ended.
 func sleep(ctx context.Context, d time.Duration) bool {

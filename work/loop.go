@@ -213,7 +213,7 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 		// An eighth of the silence so far: while jobs keep coming, a claim is never
 		// further away than about PollMin.
 		pause := max(min(max(time.Since(last)/8, w.PollMin), w.PollMax), 4*w.turns.looked)
-		if !more && !sleep(ctx, pause) {
+		if !more && !sleep(ctx, spread(pause)) {
 			return
 		}
 	}

@@ -89,7 +89,8 @@ type Options struct {
 	// Worker is shown in status. Default host/pid.
 	Worker string
 	// PollMin and PollMax bound the pause between two claims when nothing more is
-	// waiting; it grows with the silence. Default 1.75 ms and 50 ms. Of several groups it is
+	// waiting; it grows with the silence. Default 1.75 ms and 50 ms. Each is up to an eighth longer
+	// or shorter, so that workers that begin together do not ask together. Of several groups it is
 	// longer where looking for those with jobs takes long: a fifth of the time at most goes into that.
 	PollMin, PollMax time.Duration
 	// AckEvery is the longest that the end of a job waits for others, to be
