@@ -62,3 +62,29 @@ func TestFilterThatChoosesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A filter that was narrowed passes over what is parked, and dead letters that are sent back.
+func TestFilterThatWasNarrowed(t *testing.T) {
+	bad := &refuse{seq: 1}
+	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		for range 3 {
+			l.publish(penstock.Message{Key: "a", Topic: "no"})
+		}
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(time.Second)
+		finish(t, r, result, l, k)
+		if parked, _ := l.parkedMessages(); parked != 3 {
+			t.Fatalf("parked %d, want 3", parked)
+		}
+		sent := k.sent()
+		l.filtered = map[int64]bool{1: true, 2: true, 3: true}
+		k.letGo(bad)
+		r, result = start(t, t.Context(), l, k, func(cfg *Config) { cfg.Filter.Topics = []string{"yes"} })
+		l.publish(penstock.Message{Key: "a", Topic: "yes"})
+		pass(time.Minute)
+		finish(t, r, result, l, k)
+		if parked, _ := l.parkedMessages(); parked != 0 || k.sent() != sent+1 {
+			t.Errorf("%d are parked and %d Sends were made, want one, of what the filter chooses", parked, k.sent()-sent)
+		}
+	})
+}

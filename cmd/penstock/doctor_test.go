@@ -193,7 +193,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.must("outbox", "drop", "poisoned", "--yes")
 			p.healthy(doctor.CheckParked, doctor.CheckDead)
 		})
-		t.Run("a subscription with another name", func(t *testing.T) {
+		t.Run("a subscription with another name or filter", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
 			p.outbox("renamed", numbered(2)...)
 			p.relay("renamed", "billing", func(m penstock.Message) penstock.Verdict {
@@ -221,6 +221,10 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			const not = "the configuration has no such subscription"
 			if was, is := with("billing"), with("invoices"); strings.Contains(was, not) || strings.Count(is, not) != 2 {
 				t.Errorf("with its name: %s\nwith another one: %s", was, is)
+			}
+			const passed = "the filter does not choose 1 of the first 1"
+			if wide, narrow := with("billing, filter: {topics: ['>']}"), with("billing, filter: {topics: [other]}"); strings.Contains(wide, "the filter") || strings.Count(narrow, passed) != 1 {
+				t.Errorf("with a filter that chooses all: %s\nwith one that chooses nothing: %s", wide, narrow)
 			}
 			p.must("outbox", "drop", "renamed", "--yes")
 		})

@@ -73,6 +73,7 @@ func (e *examination) database(ctx context.Context) error {
 	e.parkedKeys(ctx, &now)
 	e.missing(&now)
 	e.unnamed(&now)
+	e.unchosen(ctx)
 	e.plans(ctx, &now)
 	return e.adopted(ctx, seen)
 }
@@ -198,6 +199,35 @@ func (e *examination) unnamed(now *look) {
 					f.Found += "; the configuration has no such subscription: it has another name now, or its relay another configuration"
 				}
 			}
+		}
+	}
+}
+
+// unchosen says of dead letters how many of the first hundred the subscription's filter does not choose: it has become narrower since.
+func (e *examination) unchosen(ctx context.Context) {
+	if e.cfg == nil {
+		return
+	}
+	const most = 100
+	for i := range e.cfg.Subscriptions {
+		s := &e.cfg.Subscriptions[i]
+		about := s.Origin() + "/" + s.Name
+		f := find(e.found, func(f *doctor.Finding) bool { return f.Check == doctor.CheckDead && f.About == about })
+		if f == nil || s.Adopt != nil || s.Filter.Empty() {
+			continue
+		}
+		dead, err := e.store.DeadLetters(ctx, penstock.DeadLetterQuery{Outbox: s.Outbox, Subscription: s.Name, Limit: most, Bytes: 1 << 20})
+		if err != nil {
+			continue // the figure stands
+		}
+		passed := int64(0)
+		for j := range dead {
+			if !s.Filter.Match(&dead[j].Message) {
+				passed++
+			}
+		}
+		if passed > 0 {
+			f.Found += fmt.Sprintf("; the filter does not choose %d of the first %d: sent back, they are passed over, not delivered", passed, len(dead))
 		}
 	}
 }
