@@ -23,10 +23,9 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/relay"
-	"github.com/penstock/penstock/run"
+	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
@@ -92,8 +91,7 @@ func of(name, subscription string) string {
 // dead letter of it.
 func TestRelay(t *testing.T) {
 	const messages = 10
-	url := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
-	store, err := sqlite.Open(t.Context(), strings.TrimPrefix(url, "sqlite:"), sqlite.Options{})
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,20 +106,36 @@ func TestRelay(t *testing.T) {
 		}
 	}))
 	defer endpoint.Close()
-	sink := fmt.Sprintf("{webhook: {url: '%s/{key}', allow_addresses: [127.0.0.1]}}", endpoint.URL)
-	cfg, err := config.Loader{}.LoadBytes("penstock.yaml", []byte(`
-database_url: `+url+`
-subscriptions:
-  - {name: parks, outbox: orders, sink: `+sink+`, relay: {retry_min: 1h, retry_max: 1h}}
-  - {name: gives-up, outbox: orders, sink: `+sink+`, relay: {max_attempts: 1}}
-`))
+	sink, err := webhook.Open(webhook.Config{URL: endpoint.URL + "/{key}", AllowAddresses: []string{"127.0.0.1"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer sink.Close(context.Background())
 	m := metrics.New(metrics.Options{Store: store, StatusEvery: time.Nanosecond})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- run.Run(ctx, cfg, run.Options{Store: store, Metrics: m}) }()
+	ended := make(chan error, 2)
+	var relays []*relay.Relay
+	for _, c := range []relay.Config{
+		{Name: "parks", Limits: relay.Limits{RetryMin: time.Hour, RetryMax: time.Hour}},
+		{Name: "gives-up", MaxAttempts: 1},
+	} {
+		c.Outbox, c.Sink, c.Observer = "orders", sink, m.Relay("orders", c.Name)
+		c.Open = func(ctx context.Context) (penstock.Source, error) {
+			return store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: c.Name, Holder: "test"})
+		}
+		r, err := relay.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		relays = append(relays, r)
+		source, err := c.Open(t.Context()) // a subscription that is made later begins behind what the other has settled
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(t, source.Close(t.Context()))
+	}
+	for _, r := range relays {
+		go func() { ended <- r.Run(t.Context()) }()
+	}
 	families := ask(t, m.Handler())
 	for deadline := time.Now().Add(time.Minute); figure(families, of("subscription_parked_messages", "parks")) != 1 || figure(families, of("subscription_dead_letters", "gives-up")) != 1 ||
 		figure(families, of("relay_settled_messages_total", "parks")) != messages || figure(families, of("relay_settled_messages_total", "gives-up")) != messages; families = ask(t, m.Handler()) {
@@ -147,10 +161,10 @@ subscriptions:
 	if problems := m.Problems(); len(problems) > 0 {
 		t.Errorf("not ready: %v", problems)
 	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
+	for _, r := range relays {
+		r.Drain()
 	}
+	must(t, <-ended, <-ended)
 	wants(t, ask(t, m.Handler()), map[string]float64{of("relay_leases_held", "parks"): 0, of("subscription_lease_held", "parks"): 0})
 }
 

@@ -16,6 +16,6 @@ if [[ $memory && ! ${TMPDIR:-} ]]; then
 fi
 go build ./...
 script/lint.sh
-mapfile -t packages < <(go list ./... | grep -vE '/systemtest|/internal/testserver')
+mapfile -t packages < <(go list ./... | grep -vE '/systemtest|/internal/test/testserver')
 # -vet=off: lint.sh has just run all of it. More tests at a time than processors, because some wait.
 go test -vet=off -parallel 4 -timeout "${TEST_TIMEOUT:-20m}" "$@" "${packages[@]}"

@@ -18,7 +18,7 @@ export PENSTOCK_TOPOLOGIES=1 CI=true
 unset PENSTOCK_TEST_POSTGRES # the version is the point
 
 run() {
-	bin/withservers -- go test -count=1 -timeout "${TEST_TIMEOUT:-90m}" -v ./systemtest "$@"
+	bin/withservers -- go test -count=1 -timeout "${TEST_TIMEOUT:-90m}" -v ./cmd/penstock/systemtest "$@"
 }
 (($# == 0)) || {
 	run "$@"

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/config"
-	"github.com/penstock/penstock/internal/cli"
-	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 

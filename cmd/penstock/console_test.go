@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 )
 
 var consoleURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\w*/?`)

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/internal/cli"
-	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	goyaml "github.com/goccy/go-yaml"
 
-	"github.com/penstock/penstock/config"
-	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/metrics"
 )
 

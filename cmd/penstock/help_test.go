@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock/internal/cli"
-	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 )
 
 func TestEveryVerbTeaches(t *testing.T) {
@@ -41,9 +41,9 @@ func TestEveryVerbTeaches(t *testing.T) {
 	}
 }
 
-// A folder of internal/cli is called as a verb, for which it has the code.
+// A folder of cmd/penstock/internal/cli is called as a verb, for which it has the code.
 func TestEveryFolderIsAVerb(t *testing.T) {
-	folders, err := filepath.Glob("../../internal/cli/*")
+	folders, err := filepath.Glob("internal/cli/*")
 	if err != nil || len(folders) == 0 {
 		t.Fatal(folders, err)
 	}

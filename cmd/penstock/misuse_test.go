@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 )
 
 func TestMisuse(t *testing.T) {

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 )
 
 // What cannot be served is told before anything is opened.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 )
 
 func TestStatusJSONHasEveryField(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 )
 
 // version is set by the linker in a release.

@@ -31,11 +31,14 @@ type row struct {
 // self is the folder of the room that a file is in: store/sqlite for store/sqlite/driver.
 const self = "self"
 
+// program has the rooms that only the program needs.
+const program = "cmd/penstock/internal/"
+
 // helpers are what any test may use.
 var helpers = []string{self, "internal/*", "internal/test"}
 
 // wiring is everything that parts are put together from.
-var wiring = []string{self, ".", "internal/*", "internal/drivers", "relay", "work", "writer", "metrics", "trace", "store/*", "sink/*", "config"}
+var wiring = []string{self, ".", "internal/*", "internal/drivers", "relay", "work", "writer", "metrics", "trace", "store/*", "sink/*"}
 
 // rooms in the order in which they are tried; a folder that is in none has to be given one.
 var rooms = []row{
@@ -44,8 +47,8 @@ var rooms = []row{
 	{room: "work", may: []string{"."}, tests: with(helpers, "store/memory")},
 
 	{room: "writer", may: []string{"."}, tests: with(helpers, "store/*")},
-	{room: "trace", may: []string{self, ".", "relay", "work"}, tests: with(helpers, "store/*", "run", "config")},
-	{room: "metrics", may: []string{".", "relay", "work", "internal/*"}, tests: with(helpers, "store/*", "run", "config")},
+	{room: "trace", may: []string{self, ".", "relay", "work"}, tests: with(helpers, "store/*")},
+	{room: "metrics", may: []string{".", "relay", "work", "internal/*"}, tests: with(helpers, "store/*", "sink/*")},
 
 	{room: "store/postgres/adopt", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/*")},
 	{room: "store/*", may: []string{self, ".", "work", "internal/*"}, tests: helpers},
@@ -56,22 +59,24 @@ var rooms = []row{
 
 	// What tests stand on: suites, models, servers, certificates.
 	{room: "internal/test", named: true, may: []string{self, ".", "work", "internal/*", "store/postgres"}, tests: with(helpers, "store/memory", "sink/discard")},
-	// What measures and proves is put together from everything, and nobody below knows it.
-	{room: "internal/lab", named: true, may: with(wiring, "internal/test")},
-	{room: "internal/cli/clitest", named: true, may: with(wiring, "internal/cli", "internal/test")},
-	{room: "internal/cli", named: true, may: with(wiring, "internal/lab", "run"), tests: with(helpers, "internal/cli/clitest")},
-	{room: "internal/ingest", may: []string{".", "writer", "internal/*"}, tests: with(helpers, "store/*")},
-	{room: "internal/console", may: []string{".", "internal/*"}, tests: with(helpers, "store/*")},
 	{room: "internal/drivers", named: true, may: []string{".", "internal/*", "store/*", "sink/*"}, tests: helpers},
+	{room: "internal/lab", named: true, may: with(wiring, "internal/test")}, // what measures and proves
 	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
 
-	// Where the parts are put together.
-	{room: "config", may: []string{self, ".", "internal/*", "internal/drivers", "relay", "store/*", "sink/*"}, tests: helpers},
-	{room: "run", may: []string{self, ".", "internal/*", "internal/drivers", "relay", "work", "writer", "store/*", "sink/*", "config", "metrics", "trace"}, tests: helpers},
-	{room: "cmd/penstock", may: with(wiring, "internal/lab", "internal/cli"), tests: with(helpers, "internal/cli/clitest")},
+	// The program. Its own rooms, from what it serves and runs up to its verbs.
+	{room: program + "ingest", may: []string{".", "writer", "internal/*", program + "about", program + "lines"}, tests: with(helpers, "store/*")},
+	{room: program + "console", may: []string{".", "internal/*", program + "resend"}, tests: with(helpers, "store/*")},
+	{room: program + "config", may: []string{self, ".", "internal/*", "internal/drivers", "relay", "store/*", "sink/*"}, tests: helpers},
+	{room: program + "run", may: with(wiring, program+"config", program+"ingest", program+"about"), tests: helpers},
+	{room: program + "demo", may: wiring, tests: helpers},
+	{room: program + "cli/clitest", named: true, may: with(wiring, program+"cli", "internal/test")},
+	{room: program + "cli", named: true, may: with(wiring, "internal/lab", program+"*"), tests: with(helpers, program+"cli/clitest")},
+	{room: program + "*", may: []string{".", "internal/*", program + "*"}, tests: helpers},
+	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo"), tests: helpers},
+	{room: "cmd/penstock", may: with(wiring, program+"*", program+"cli"), tests: with(helpers, program+"cli/clitest")},
+
 	{room: "penstocktest", named: true, may: []string{".", "work", "store/postgres"}, tests: with(helpers, "store/*")},
 	{room: "clients", named: true, may: wiring, tests: helpers},
-	{room: "systemtest", may: with(wiring, "internal/lab"), tests: helpers},
 	{room: "examples", may: wiring, tests: helpers},
 }
 
@@ -262,9 +267,10 @@ func TestObjection(t *testing.T) {
 		{"internal/template", false, "relay", false},
 		{"internal/template", false, "internal/lab/bench", false},
 		{"internal/lab/bench", false, "sink/nats", true},
-		{"cmd/penstock", false, "internal/lab/bench", true},
-		{"config", false, "sink/nats", true},
-		{"config", false, "cmd/penstock", false},
+		{program + "config", false, "sink/nats", true},
+		{program + "config", false, program + "cli", false},
+		{program + "console", false, "sink/nats", false},
+		{program + "cli/relay", false, program + "run", true},
 		{"cmd/penstock", false, "relay", true},
 		{"cmd/penstock", false, "internal/test/testserver", false},
 		{"cmd/penstock", true, "internal/test/testserver", true},
@@ -288,7 +294,7 @@ func TestEachPublicPackageHasAnExample(t *testing.T) {
 		rel, _ := filepath.Rel(root, file)
 		rel = filepath.ToSlash(rel)
 		if d.IsDir() {
-			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "examples", "systemtest", "testdata", "node_modules", "bin"}, name)) {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "examples", "cmd/penstock/systemtest", "testdata", "node_modules", "bin"}, name)) {
 				return filepath.SkipDir
 			}
 			return nil

@@ -30,10 +30,10 @@ var timeAllowed = map[string]string{
 	"internal/test/storetest/lease.go settleRacesTakeover":      "a race at a random moment: either may win",
 	"internal/test/storetest/lease.go contenders":               "random pauses: no message is settled by two, however they fall",
 	"internal/test/storetest/order.go pauseAtRandom":            "a writer's random pause",
-	"systemtest/adopted_test.go killAdopted":                    "a random moment to kill",
-	"systemtest/crash_test.go killRelays":                       "a random moment to kill",
-	"systemtest/queue_crash_test.go killWorkers":                "a random moment to kill",
-	"systemtest/tally_test.go ledger.keepWriting":               "the pace of a load while the database is down",
+	"cmd/penstock/systemtest/adopted_test.go killAdopted":       "a random moment to kill",
+	"cmd/penstock/systemtest/crash_test.go killRelays":          "a random moment to kill",
+	"cmd/penstock/systemtest/queue_crash_test.go killWorkers":   "a random moment to kill",
+	"cmd/penstock/systemtest/tally_test.go ledger.keepWriting":  "the pace of a load while the database is down",
 	"internal/test/inboxtest/inbox.go waits":                    "mostly the other waits by then; if not, it finds what it would have found",
 
 	// What is waited for comes never before the context ends, however late that is.
@@ -49,8 +49,8 @@ var timeAllowed = map[string]string{
 
 	// A lower bound: a slow machine makes it longer, and that is as right.
 	"cmd/penstock/work_process_test.go TestSecondSignalKillsTheCommand": "a signal that comes sooner counts as the first again",
-	"systemtest/outage_test.go TestHurrying":                            "a signal that comes sooner counts as the first again",
-	"internal/console/shared_test.go TestManyLookAtOnce":                "what is read once a second may be read oftener the longer it took",
+	"cmd/penstock/systemtest/outage_test.go TestHurrying":               "a signal that comes sooner counts as the first again",
+	"cmd/penstock/internal/console/shared_test.go TestManyLookAtOnce":   "what is read once a second may be read oftener the longer it took",
 	"internal/test/testserver/testserver_test.go TestClock":             "the server's clock is between what the test's says before and after",
 	"sink/rabbitmq/network_test.go TestAttemptsAreSpacedOut":            "there may be more attempts the longer it took",
 	"store/sqlite/outbox_maintain_test.go TestStatusOfALargeBacklog":    "the rate may be lower the longer it took",

@@ -15,7 +15,7 @@
 // shared, so they bring their own names (see Database). StartPostgres and
 // StartRabbitMQ start one for tests that stop, kill or configure it. Around a
 // PostgreSQL of the test's own there may be standbys (standby.go), a pooler
-// (pgbouncer.go), and a clock that the test sets (clock.go). Chromium is started by the tests of internal/console.
+// (pgbouncer.go), and a clock that the test sets (clock.go). Chromium is started by the tests of cmd/penstock/internal/console.
 //
 // A private server keeps its data, log, ports and cookies to itself: a folder
 // of its own, free ports on 127.0.0.1, and nothing of /etc or of the user's

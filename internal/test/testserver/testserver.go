@@ -70,7 +70,7 @@ func MissingExtras() []*MissingError {
 	return all
 }
 
-// chromium is what the tests of internal/console start.
+// chromium is what the tests of cmd/penstock/internal/console start.
 func chromium() (string, error) {
 	if path, err := exec.LookPath("chromium"); err == nil {
 		return path, nil

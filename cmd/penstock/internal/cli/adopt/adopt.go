@@ -1,0 +1,89 @@
+// Package adopt has penstock adopt, and what other verbs need of adopted tables.
+package adopt
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/store/postgres/adopt"
+)
+
+func Command(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "adopt",
+		Short: "Take over an outbox table that exists already",
+		Long: `An outbox table that an application has made and fills can be relayed as it is, on
+PostgreSQL: its columns are mapped in the configuration, or a preset knows them.
+The table is never altered; what is to be remembered is in Penstock's own tables.
+
+  penstock adopt presets                                   the tables that are known
+  penstock adopt check --preset dotnet --table shop.outbox_messages
+  penstock relay --adopt dotnet --table shop.outbox_messages --sink amqp://localhost/
+
+From then on status, parked, dead and subscription drop know its subscription.`,
+	}
+	return cli.Group(cmd, checkCommand(a), presetsCommand(a))
+}
+
+func presetsCommand(a *cli.App) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "presets [NAME]",
+		Short: "Print the mappings of well-known tables, for copying",
+		Long: `Print the mappings of well-known tables as they can stand in a configuration file.
+Whose table is just like that writes the preset's name alone, as in adopt: dotnet;
+whose table differs a little gives the preset and what differs; and whose table is
+another copies the mapping that comes closest, and changes it.`,
+		Example: `  penstock adopt presets
+  penstock adopt presets debezium
+  penstock adopt presets --json | jq -r '.[].preset'`,
+		Args: cli.Args(cobra.MaximumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			presets := adopt.Presets()
+			if len(args) > 0 {
+				presets = slices.DeleteFunc(presets, func(p adopt.Preset) bool { return p.Name != args[0] })
+			}
+			if len(presets) == 0 {
+				return cli.Usage(fmt.Errorf("%q is no preset: there are %s", args[0], strings.Join(adopt.PresetNames(), ", ")))
+			}
+			return showPresets(a, presets, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
+	return cmd
+}
+
+// presetJSON is a preset for programs.
+type presetJSON struct {
+	Preset string       `json:"preset"`
+	About  string       `json:"about"`
+	Adopt  config.Adopt `json:"adopt"`
+}
+
+func showPresets(a *cli.App, presets []adopt.Preset, asJSON bool) error {
+	told := make([]presetJSON, len(presets))
+	for i, p := range presets {
+		p.Config.SetDefaults()
+		p.Config.Preset = "" // the mapping stands alone
+		told[i] = presetJSON{p.Name, p.About, config.Adopt{Config: p.Config}}
+	}
+	if asJSON {
+		return json.NewEncoder(a.Stdout).Encode(told)
+	}
+	for i, p := range told {
+		if i > 0 {
+			fmt.Fprintln(a.Stdout)
+		}
+		fmt.Fprintf(a.Stdout, "# %s\n# In one line: adopt: %s\nadopt:\n", p.About, p.Preset)
+		for line := range strings.Lines(p.Adopt.String()) {
+			fmt.Fprint(a.Stdout, "  "+line)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+package adopt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt/check"
+)
+
+// checkFlags are those of adopt check.
+type checkFlags struct {
+	subscription, preset, table string
+	timeout, lockTimeout        cli.Span
+	fix, asJSON, progress       bool
+	leave                       cli.Consent
+}
+
+func checkCommand(a *cli.App) *cobra.Command {
+	f := checkFlags{leave: cli.Consent{Undone: "nothing was changed"}}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say what makes an outbox table slow or unsafe, and what mends it",
+		Long: `Look at an outbox table that exists already, at its plans and at the server, and say
+what makes it slow or unsafe: with what that is seen from, and with the statements to
+run. It only reads, in short transactions with a time limit.
+
+The table is that of --preset, --table or both, or those of the configuration file,
+or of the one subscription that --subscription names there.
+
+Among what it finds: no index that gives the waiting rows in order; contents that are
+too big for one that has them included; a read that steps over dead rows; an order
+column that is not the order of commits; triggers that run for each row; bloat,
+settings of autovacuum, and transactions, slots and standbys that hold back vacuum.
+
+--fix creates the indexes that are missing, concurrently, so that readers and writers
+go on meanwhile, and asks before each; nothing else is ever changed. Without a
+terminal to ask on it needs --yes. Indexes on a large table take their time; SIGINT
+ends it, and what it leaves half made, if a transaction is in the way of removing it,
+the next --fix replaces.
+
+The exit code is 3 if anything is worse than a note, after --fix if something still
+is, so that a deployment can insist on a clean table.`,
+		Example: `  penstock adopt check --preset dotnet
+  penstock adopt check --preset dotnet --table shop.outbox_messages --fix
+  penstock adopt check --config penstock.yaml --subscription mails
+  penstock adopt check --preset debezium --json | jq -r '.findings[] | .severity + " " + .title'`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			if f.fix {
+				if err := a.Possible(f.leave); err != nil {
+					return err
+				}
+			} else if f.leave.Yes {
+				return cli.Usage(errors.New("--yes goes with --fix: checking changes nothing"))
+			}
+			tables, err := tablesToCheck(a, &f)
+			if err != nil {
+				return err
+			}
+			conn, err := Connect(ctx, a)
+			if err != nil {
+				return err
+			}
+			defer conn.Close(context.WithoutCancel(ctx))
+			return checkTables(ctx, a, conn, tables, &f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.subscription, "subscription", "", "whose table, of the configuration file (default: all that are adopted there)")
+	flags.StringVar(&f.preset, "preset", "", "what the table is like: "+strings.Join(adopt.PresetNames(), ", "))
+	flags.StringVar(&f.table, "table", "", "table or schema.table, with --preset (default: the preset's)")
+	flags.Var(&f.timeout, "timeout", "bounds each look at the database (default 5s)")
+	flags.BoolVar(&f.fix, "fix", false, "create the indexes that are missing; asks before each")
+	flags.Var(&f.lockTimeout, "lock-timeout", "with --fix, how long to wait for transactions that are open (default 1m)")
+	flags.BoolVar(&f.leave.Yes, "yes", false, "with --fix: do not ask")
+	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per table")
+	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
+	return cmd
+}
+
+// tablesToCheck are those that the flags mean.
+func tablesToCheck(a *cli.App, f *checkFlags) ([]adopt.Config, error) {
+	if f.preset != "" || f.table != "" {
+		switch {
+		case f.subscription != "":
+			return nil, cli.Usage(errors.New("--subscription is given beside --preset or --table: it is for a configuration file, which says what the table is like"))
+		case f.preset == "":
+			return nil, cli.Usage(fmt.Errorf("--table is given without --preset: say what its columns are like, with one of %s, or map them in a configuration file", strings.Join(adopt.PresetNames(), ", ")))
+		}
+		c := adopt.Config{Preset: f.preset, Table: f.table}
+		c.SetDefaults()
+		return []adopt.Config{c}, cli.Usage(c.Validate())
+	}
+	cfg, err := a.LoadConfig()
+	if err != nil {
+		return nil, err
+	}
+	if cfg == nil {
+		return nil, cli.Misuse(errors.New("no table is given: pass --preset and --table, or --config penstock.yaml"))
+	}
+	var tables []adopt.Config
+	var names []string
+	for _, s := range cfg.Subscriptions {
+		if s.Adopt == nil {
+			continue
+		}
+		names = append(names, cli.Visible(s.Name))
+		if f.subscription == "" || s.Name == f.subscription {
+			tables = append(tables, s.Adopt.Config)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil, cli.Usage(errors.New("the configuration adopts no table: pass --preset and --table, or describe one under adopt"))
+	case len(tables) == 0:
+		return nil, cli.Usage(fmt.Errorf("--subscription %q adopts no table in the configuration; those that do are %s", f.subscription, strings.Join(names, ", ")))
+	}
+	return tables, nil
+}
+
+// Connect opens a connection of its own to PostgreSQL, for what no store does.
+func Connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
+	url, _, err := a.Database()
+	if err != nil {
+		return nil, err
+	}
+	a.Stderr.Hide(url)
+	parsed, err := pgx.ParseConfig(url)
+	switch {
+	case drivers.NotPostgres(url) != "":
+		return nil, cli.Usage(errors.New("tables are checked in PostgreSQL, and this database is " + drivers.NotPostgres(url) + ": write postgres://user:password@host:5432/database"))
+	case err != nil:
+		return nil, cli.Usage(pgerror.URL(err))
+	}
+	pgerror.Speak(&parsed.Config)
+	if parsed.ConnectTimeout == 0 {
+		parsed.ConnectTimeout = 10 * time.Second
+	}
+	parsed.RuntimeParams["application_name"] = "penstock"
+	conn, err := pgx.ConnectConfig(ctx, parsed)
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	return conn, nil
+}
+
+// checkedJSON is what was found in a table, and done about it.
+type checkedJSON struct {
+	check.Report
+	Fixed []check.Fixed `json:"fixed,omitempty"`
+	// After is how many findings are left of each severity, with --fix.
+	After map[string]int `json:"after,omitempty"`
+}
+
+func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopt.Config, f *checkFlags) error {
+	var unclean []string
+	for i, table := range tables {
+		report, err := check.Run(ctx, conn, table, check.Options{Timeout: time.Duration(f.timeout)})
+		if err != nil {
+			return err
+		}
+		checked := checkedJSON{Report: report}
+		if !f.asJSON {
+			if i > 0 {
+				fmt.Fprintln(a.Stdout)
+			}
+			if err := report.WriteText(a.Stdout); err != nil {
+				return err
+			}
+		}
+		if f.fix {
+			if err := fixTable(ctx, a, conn, table, &checked, f); err != nil {
+				return err
+			}
+		}
+		if f.asJSON {
+			if err := json.NewEncoder(a.Stdout).Encode(checked); err != nil {
+				return err
+			}
+		}
+		left := counts(&report)
+		if checked.After != nil {
+			left = checked.After
+		}
+		if n := left[check.Critical.String()] + left[check.Warning.String()]; n > 0 {
+			unclean = append(unclean, fmt.Sprintf("%s.%s has %s to act on", cli.Visible(report.Table.Schema), cli.Visible(report.Table.Name), cli.Plural(int64(n), "finding")))
+		}
+	}
+	if len(unclean) > 0 {
+		return &cli.ExitError{Code: cli.ExitCheck, Err: penstock.WithHint(errors.New(strings.Join(unclean, ", ")), "the report says what to run; --fix creates indexes that are missing")}
+	}
+	return nil
+}
+
+func counts(r *check.Report) map[string]int {
+	return map[string]int{
+		check.Critical.String(): r.Count(check.Critical), check.Warning.String(): r.Count(check.Warning), check.Note.String(): r.Count(check.Note),
+	}
+}
+
+// fixTable creates what is missing, and looks again if it has created anything.
+func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopt.Config, checked *checkedJSON, f *checkFlags) error {
+	p := &sharedProgress{progress: a.NewProgress(f.progress)}
+	var refused error // to answer
+	fixed, err := check.Fix(ctx, conn, checked.Report, check.FixOptions{
+		LockTimeout: time.Duration(f.lockTimeout),
+		Progress:    func(at check.Progress) { p.show(progressText(at)) },
+		Ask: func(s check.Statement) bool {
+			p.clear()
+			if refused != nil {
+				return false
+			}
+			var agreed bool
+			agreed, refused = a.Agrees(ctx, f.leave, "\n"+cli.Visible(s.SQL)+";\n"+riskText(s)+"Run it?")
+			return agreed
+		},
+	})
+	p.clear()
+	checked.Fixed = fixed
+	created := 0
+	for _, x := range fixed {
+		if x.Outcome == check.Created {
+			created++
+		}
+		if !f.asJSON {
+			fmt.Fprintf(a.Stdout, "\nindex %s: %s%s\n", cli.Visible(x.Statement.Creates.Name), x.Outcome, tookText(x))
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case refused != nil:
+		return refused
+	case len(fixed) == 0 && !f.asJSON:
+		fmt.Fprintln(a.Stdout, "\nNo index is missing: what there is to do is for people.")
+	}
+	if created == 0 {
+		return nil
+	}
+	after, err := check.Run(ctx, conn, table, check.Options{Timeout: time.Duration(f.timeout)})
+	if err != nil {
+		return fmt.Errorf("checking again: %w", err)
+	}
+	checked.After = counts(&after)
+	if !f.asJSON {
+		fmt.Fprintf(a.Stdout, "Left now: %d critical, %s, %s.\n", after.Count(check.Critical), cli.Plural(int64(after.Count(check.Warning)), "warning"), cli.Plural(int64(after.Count(check.Note)), "note"))
+	}
+	return nil
+}
+
+func riskText(s check.Statement) string {
+	if s.Risk == "" {
+		return ""
+	}
+	return cli.Visible(s.Risk) + "\n"
+}
+
+func tookText(f check.Fixed) string {
+	if f.Outcome != check.Created {
+		return ""
+	}
+	return " in " + cli.Age(f.Took)
+}
+
+func progressText(p check.Progress) string {
+	text := cli.Visible(p.Index.Name) + ": " + p.Phase
+	if p.Total > 0 {
+		text += fmt.Sprintf(", %s of %s", cli.Count(p.Done), cli.Count(p.Total))
+	}
+	if p.WaitsFor != 0 {
+		text += fmt.Sprintf(", waits for session %d", p.WaitsFor)
+	}
+	return text
+}
+
+// sharedProgress is a progress that several goroutines use.
+type sharedProgress struct {
+	mu       sync.Mutex
+	progress *cli.Progress
+}
+
+func (p *sharedProgress) show(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.progress.Show(line)
+}
+
+func (p *sharedProgress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.progress.Clear()
+}

@@ -1,0 +1,253 @@
+package adopt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/store/postgres/adopt"
+)
+
+// Flags name a table that is adopted without a configuration file, as the flags
+// of relay do.
+type Flags struct{ Preset, Table string }
+
+func (f *Flags) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Preset, "adopt", "", "the subscription is of an adopted table of this kind, without a configuration file: "+strings.Join(adopt.PresetNames(), ", "))
+	flags.StringVar(&f.Table, "table", "", "with --adopt: its table (default: named like the subscription)")
+}
+
+// Subscription is a subscription over an adopted table.
+type Subscription struct {
+	Name   string
+	Config adopt.Config
+	flags  string // that say so on a command line; empty if a file does
+}
+
+// Named is the subscription of that name as the flags describe it, nil without
+// --adopt.
+func (f *Flags) Named(name string) (*Subscription, error) {
+	if f.Preset == "" {
+		if f.Table != "" {
+			return nil, cli.Usage(errors.New("--table goes with --adopt: say what kind of table it is"))
+		}
+		return nil, nil
+	}
+	c, err := Described(f.Preset, cmp.Or(f.Table, name), 0)
+	if err != nil {
+		return nil, err
+	}
+	said := " --adopt " + cli.ShellWord(f.Preset)
+	if f.Table != "" {
+		said += " --table " + cli.ShellWord(f.Table)
+	}
+	return &Subscription{Name: cmp.Or(name, c.Table), Config: c, flags: said}, nil
+}
+
+// Described is the table that flags describe.
+func Described(preset, table string, workers int) (adopt.Config, error) {
+	c := adopt.Config{Preset: preset, Table: table, Workers: workers}
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return c, cli.Usage(fmt.Errorf("--adopt: %w", err))
+	}
+	return c, nil
+}
+
+// Configured are those of the configuration file: that of --config, or ./penstock.yaml
+// unless --database-url names another database than it does.
+func Configured(a *cli.App) (all []Subscription, err error) {
+	if a.ConfigFile == "" && a.DatabaseURL != "" {
+		return nil, nil
+	}
+	cfg, err := a.LoadConfig()
+	if err != nil && a.ConfigFile == "" {
+		// Nobody has asked for the file, and most verbs do not need it.
+		fmt.Fprintln(a.Stderr, "penstock: adopted tables are not looked at: "+cli.DefaultConfigFile+" has mistakes, which penstock relay tells")
+		return nil, nil
+	}
+	if err != nil || cfg == nil {
+		return nil, err
+	}
+	for _, s := range cfg.Subscriptions {
+		if s.Adopt != nil {
+			all = append(all, Subscription{Name: s.Name, Config: s.Adopt.Config})
+		}
+	}
+	return all, nil
+}
+
+// Find finds the subscription of an adopted table that a verb is about: that of the
+// flags, or the one of the name in the configuration file. It is nil if there is none.
+func Find(ctx context.Context, a *cli.App, f *Flags, name string) (*Table, error) {
+	found, err := f.Named(name)
+	if err == nil && found == nil {
+		var all []Subscription
+		if all, err = Configured(a); err == nil {
+			for i := range all {
+				if all[i].Name == name {
+					found = &all[i]
+				}
+			}
+		}
+	}
+	if err != nil || found == nil {
+		return nil, err
+	}
+	table, err := Open(ctx, a, found)
+	if err == nil {
+		a.Later(table)
+	}
+	return table, err
+}
+
+func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
+	url, schema, err := a.Database()
+	if err != nil {
+		return nil, err
+	}
+	a.Stderr.Hide(url)
+	if database := drivers.NoTables(url); database != "" {
+		return nil, cli.Usage(errors.New("tables are adopted in PostgreSQL and MariaDB, and this database is " + database))
+	}
+	log, err := a.Logger()
+	if err != nil {
+		return nil, err
+	}
+	table, err := drivers.OpenTable(ctx, url, schema, of.Name, of.Config, log)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("subscription %q: %w", of.Name, err))
+	}
+	return &Table{Adopted: table, Subscription: *of}, nil
+}
+
+// Table is an adopted table as the verbs see a store: with one outbox, the table,
+// and its one subscription.
+type Table struct {
+	driver.Adopted
+	Subscription
+}
+
+func (s *Table) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+	status, err := s.Adopted.Status(ctx)
+	return []penstock.OutboxStatus{{Outbox: s.Config.Table, Subscriptions: []penstock.SubscriptionStatus{status}}}, err
+}
+
+func (s *Table) ParkedKeys(ctx context.Context, _, _ string, limit int) ([]penstock.ParkedKey, error) {
+	return s.Adopted.ParkedKeys(ctx, limit)
+}
+
+func (s *Table) RetryParked(ctx context.Context, _, _ string, keys ...string) (int, error) {
+	return s.Adopted.RetryParked(ctx, keys...)
+}
+
+// Argument is what names the subscription on a command line.
+func (s *Table) Argument() string { return cli.ShellWord(s.Name) + s.flags }
+
+// About is the function of that name for this subscription.
+func (s *Table) About(err error, doing string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, penstock.ErrNoSubscription):
+		return fmt.Errorf("subscription %q of table %s: %w", s.Name, cli.Visible(s.Config.Table), penstock.ErrNoSubscription)
+	case doing == "":
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// WithOutboxOrTable calls of for the store if it has an outbox of that name, and
+// otherwise, or if the flags say so, ofTable for the subscription that has the name.
+func WithOutboxOrTable(ctx context.Context, a *cli.App, f *Flags, name string, of func(penstock.Store) error, ofTable func(*Table) error) error {
+	var missing error
+	if f.Preset == "" {
+		store, err := a.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		if missing = of(store); !errors.Is(missing, penstock.ErrNoOutbox) {
+			return missing
+		}
+	}
+	table, err := Find(ctx, a, f, name)
+	switch {
+	case err != nil:
+		return err
+	case table == nil:
+		return missing
+	}
+	return table.About(ofTable(table), "")
+}
+
+// Drop drops the subscription of an adopted table, which has no outbox.
+func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Consent, asJSON bool) error {
+	if len(args) > 1 {
+		return cli.Usage(errors.New("--adopt is given with an outbox: give the subscription's name alone"))
+	}
+	table, err := Find(ctx, a, f, args[0])
+	if err != nil {
+		return err
+	}
+	if table == nil {
+		return dropRemembered(ctx, a, args[0], leave, asJSON)
+	}
+	s, err := table.Adopted.Status(ctx)
+	var misfit *penstock.FieldError
+	if errors.As(err, &misfit) { // the mapping, or the table, is not what it was
+		return dropRemembered(ctx, a, table.Name, leave, asJSON)
+	}
+	if err != nil {
+		return table.About(err, "reading the status")
+	}
+	return dropAdoption(ctx, a, table.Config.Table, s, leave, asJSON, func() error { return table.About(table.Drop(ctx), "dropping the subscription") })
+}
+
+// dropRemembered drops a subscription of an adopted table that no configuration names any
+// more, or names in another way.
+func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Consent, asJSON bool) error {
+	url, schema, err := a.Database()
+	if err != nil {
+		return err
+	}
+	a.Stderr.Hide(url)
+	if drivers.NoTables(url) == "" {
+		all, err := drivers.Adoptions(ctx, url, schema)
+		if err != nil {
+			return fmt.Errorf("reading the subscriptions of adopted tables: %w", err)
+		}
+		for _, s := range all {
+			if s.Status.Subscription == name {
+				return dropAdoption(ctx, a, s.Table, s.Status, leave, asJSON, func() error { return drivers.DropAdoption(ctx, url, schema, name) })
+			}
+		}
+	}
+	return cli.Misuse(fmt.Errorf("no subscription %q adopts a table: give OUTBOX and NAME, or --adopt", name))
+}
+
+// dropAdoption asks, and drops.
+func dropAdoption(ctx context.Context, a *cli.App, table string, s penstock.SubscriptionStatus, leave cli.Consent, asJSON bool, drop func() error) error {
+	name := s.Subscription
+	lost := fmt.Sprintf("what it knows of %s and %s", cli.Plural(s.Parked, "parked row"), cli.Plural(s.DeadLetters, "dead letter"))
+	warning := fmt.Sprintf("This drops subscription %s of table %s: %s is lost. The rows stay as they are.", cli.Visible(name), cli.Visible(table), lost)
+	if cli.IsHeld(&s, time.Now()) {
+		fmt.Fprintf(a.Stderr, "penstock: a relay runs it (%s) and will make it anew: stop it first\n", cli.Visible(s.Holder))
+	}
+	if err := a.ConfirmName(ctx, leave, warning, name); err != nil {
+		return err
+	}
+	if err := drop(); err != nil {
+		return err
+	}
+	return a.Tell(asJSON, map[string]any{"table": table, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
+		"Subscription %s of table %s is gone; the table is as it was.\n", cli.Visible(name), cli.Visible(table))
+}

@@ -1,0 +1,186 @@
+// Package cli is what the verbs of the command line share; each folder below it has the
+// verbs of one subject, and cmd/penstock puts them together.
+//
+//	app.go open.go                 the streams, the global flags, and the database they mean
+//	outboxes.go queues.go list.go  what verbs of several subjects ask of a store
+//	grant.go filter.go lines.go    rights, flags that choose messages, JSON lines from stdin
+//	exit.go database_error.go      exit codes, and the next step for an error
+//	complete.go suggest.go         names for the shell; the database that a suggested command means
+//	signals.go stdin.go            what Ctrl-C ends
+//	confirm.go terminal.go         asking before something is lost; progress
+//	table.go dead_letter_text.go   what people read: lists, and one dead letter or held message
+//	text.go when.go scrub.go       names, numbers and times in it; no password on stderr
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/drivers"
+)
+
+// App is what every verb shares: the streams and the global flags.
+type App struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr *scrubber
+	Getenv func(string) string
+
+	// What tests replace: the store that a URL opens, whether somebody is there to
+	// ask, and what SIGINT and SIGTERM do.
+	Open        func(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error)
+	Interactive bool
+	OnSignals   func(first, second func()) (stop func())
+	answers     *bufio.Reader // of stdin; nil until something was asked
+	opened      []io.Closer
+
+	DatabaseURL  string
+	DatabaseURLs []string // each that was given; the last counts, but for verbs that take several
+	Schema       string
+	Profile      string
+	ConfigFile   string
+	LogLevel     string
+	LogFormat    string
+}
+
+// New is a command line whose writes to stdout that fail are not lost, and which
+// writes no password to stderr.
+func New(stdin io.Reader, stdout, stderr io.Writer) *App {
+	return &App{Stdin: stdin, Stdout: &Results{W: stdout}, Stderr: &scrubber{w: stderr}, Getenv: os.Getenv, OnSignals: onSignals}
+}
+
+// Later has something closed when the verb has ended.
+func (a *App) Later(c io.Closer) { a.opened = append(a.opened, c) }
+
+// Close closes what the verb opened.
+func (a *App) Close() {
+	for _, c := range slices.Backward(a.opened) { // what uses something was opened later
+		_ = c.Close()
+	}
+}
+
+// DatabaseFlag takes --database-url.
+type DatabaseFlag struct{ *App }
+
+func (f DatabaseFlag) String() string { return "" }
+func (f DatabaseFlag) Type() string   { return "string" }
+func (f DatabaseFlag) Set(url string) error {
+	f.DatabaseURL, f.DatabaseURLs = url, append(f.DatabaseURLs, url)
+	return nil
+}
+
+// Over is a with another database, and nothing opened: close it, too.
+func (a *App) Over(url, schema string) *App {
+	b := *a
+	b.DatabaseURL, b.Schema, b.ConfigFile, b.opened, b.DatabaseURLs = url, schema, "", nil, nil
+	return &b
+}
+
+// DefaultConfigFile is read when nothing else names a database.
+const DefaultConfigFile = "penstock.yaml"
+
+var ErrNoDatabase = errors.New("no database is given: pass --database-url postgres://… or sqlite:FILE, set PENSTOCK_DATABASE_URL, or pass --config penstock.yaml")
+
+// Database says which database to use, from the first of: --database-url, the file of
+// --config, $PENSTOCK_DATABASE_URL and ./penstock.yaml, which must agree.
+func (a *App) Database() (url, schema string, err error) {
+	profile := config.Profile(a.Profile)
+	if profile != "" {
+		if err := profile.UnmarshalText([]byte(profile)); err != nil {
+			return "", "", Usage(fmt.Errorf("--profile %w", err))
+		}
+	}
+	if a.DatabaseURL != "" {
+		if a.ConfigFile == "" {
+			return profile.Of(a.DatabaseURL), a.Schema, nil
+		}
+		given, schema, err := config.Loader{DatabaseURL: a.DatabaseURL, Profile: profile}.Database(a.ConfigFile)
+		return given.Reveal(), cmp.Or(a.Schema, schema), Usage(err)
+	}
+	variable := a.Getenv("PENSTOCK_DATABASE_URL")
+	if a.ConfigFile == "" && variable != "" {
+		url, schema, err = a.agreed(variable)
+		return url, cmp.Or(a.Schema, schema), err
+	}
+	cfg, err := a.LoadConfig()
+	if err != nil {
+		return "", "", err
+	}
+	if cfg == nil || cfg.DatabaseURL == "" {
+		return "", "", Usage(ErrNoDatabase)
+	}
+	return cfg.DatabaseURL.Reveal(), cmp.Or(a.Schema, cfg.Schema), nil
+}
+
+// agreed checks that ./penstock.yaml, if it is there, means the database of the
+// variable, and returns that in the file's profile, and its schema. Whoever set one and forgot the other would work on
+// the wrong database.
+func (a *App) agreed(variable string) (given, schema string, err error) {
+	profile := config.Profile(a.Profile)
+	if _, err := os.Stat(DefaultConfigFile); err != nil {
+		return profile.Of(variable), "", nil
+	}
+	// Only this is read: most verbs need nothing else of it.
+	url, schema, err := config.Loader{Profile: profile}.Database(DefaultConfigFile)
+	if err != nil {
+		return "", "", Usage(err)
+	}
+	a.Stderr.Hide(url.Reveal())
+	if url != "" && !drivers.SameDatabase(url.Reveal(), variable) {
+		return "", "", Usage(fmt.Errorf("PENSTOCK_DATABASE_URL is %s, and ./%s has %s: pass --config %[2]s or --database-url to say which is meant, or unset the variable",
+			config.URL(variable), DefaultConfigFile, url))
+	}
+	again, _, err := config.Loader{DatabaseURL: variable, Profile: profile}.Database(DefaultConfigFile)
+	return again.Reveal(), schema, Usage(err)
+}
+
+// LoadConfig reads the file of --config, or ./penstock.yaml if it is there. It
+// returns nil if there is none.
+func (a *App) LoadConfig() (*config.Config, error) {
+	file := a.ConfigFile
+	if file == "" {
+		if _, err := os.Stat(DefaultConfigFile); err != nil {
+			return nil, nil
+		}
+		file = DefaultConfigFile
+	}
+	url := a.DatabaseURL
+	if url == "" && a.ConfigFile == "" {
+		if url = a.Getenv("PENSTOCK_DATABASE_URL"); url != "" {
+			if _, _, err := a.agreed(url); err != nil {
+				return nil, err
+			}
+		}
+	}
+	cfg, err := config.Loader{DatabaseURL: url, Profile: config.Profile(a.Profile)}.Load(file)
+	return cfg, Usage(err)
+}
+
+// Tell says what was done: fields for programs, or a sentence.
+func (a *App) Tell(asJSON bool, fields any, sentence string, args ...any) error {
+	if asJSON {
+		return json.NewEncoder(a.Stdout).Encode(fields)
+	}
+	_, err := fmt.Fprintf(a.Stdout, sentence, args...)
+	return err
+}
+
+// GivenDatabase is the database that was asked for, or none: the demo makes its
+// own then.
+func (a *App) GivenDatabase() (url, schema string, err error) {
+	if a.DatabaseURL == "" && a.ConfigFile == "" && a.Getenv("PENSTOCK_DATABASE_URL") == "" {
+		return "", "", nil
+	}
+	url, _, err = a.Database()
+	return url, a.Schema, err
+}

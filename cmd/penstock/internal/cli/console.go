@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/web"
+	"github.com/penstock/penstock/metrics"
+)
+
+// ConsoleListen is where the console is unless another address is given.
+const ConsoleListen = "127.0.0.1:8484"
+
+// ConsoleFlags say where to serve the console, and how.
+type ConsoleFlags struct {
+	given   config.Console
+	timeout time.Duration
+	flags   *pflag.FlagSet
+}
+
+// Add adds the flags of penstock console.
+func (f *ConsoleFlags) Add(flags *pflag.FlagSet) {
+	f.flags = flags
+	flags.StringVar(&f.given.Listen, "listen", ConsoleListen, "the address; one that other machines reach needs a token")
+	flags.StringVar(&f.given.BasePath, "base-path", "", "where it is behind a proxy, as in /penstock")
+	flags.StringVar(&f.given.Title, "title", "", "tells this console from another")
+	flags.StringArrayVar(&f.given.Redact, "redact", nil, "do not show the values of headers and JSON members of this name; may be repeated")
+	flags.DurationVar(&f.timeout, "statement-timeout", 5*time.Second, "after which PostgreSQL ends a statement; 0 leaves that to its own setting")
+}
+
+// AddListen adds the flag of verbs that serve the console beside their work.
+func (f *ConsoleFlags) AddListen(flags *pflag.FlagSet) {
+	f.flags = flags
+	flags.StringVar(&f.given.Listen, "console-listen", "", "serve the console at this address, as in "+ConsoleListen+" (penstock console --help)")
+}
+
+// Set puts what was given in place of what the file says.
+func (f *ConsoleFlags) Set(c *config.Console) error {
+	for name, set := range map[string]func(){
+		"listen": func() { c.Listen = f.given.Listen }, "console-listen": func() { c.Listen = f.given.Listen },
+		"base-path": func() { c.BasePath = f.given.BasePath }, "title": func() { c.Title = f.given.Title }, "redact": func() { c.Redact = f.given.Redact },
+		"statement-timeout": func() { c.StatementTimeout = config.Age(cmp.Or(f.timeout, -1)) },
+	} {
+		if f.flags.Changed(name) {
+			set()
+		}
+	}
+	c.SetDefaults()
+	return Usage(c.Validate())
+}
+
+// FromFile is what the flags and the file say. A file that nobody named may have mistakes: most of it is not for the console.
+func (f *ConsoleFlags) FromFile(a *App) (c config.Console, err error) {
+	if a.ConfigFile != "" || a.DatabaseURL == "" {
+		cfg, err := a.LoadConfig()
+		if err != nil && a.ConfigFile != "" {
+			return c, err
+		}
+		if err == nil && cfg != nil {
+			c = cfg.Console
+		}
+	}
+	return c, f.Set(&c)
+}
+
+// Beside serves the console beside what a verb does, if the flag has its address: that of the file is the relay's.
+func (f *ConsoleFlags) Beside(ctx context.Context, a *App, findings Findings, m *metrics.Metrics) error {
+	if f.given.Listen == "" {
+		return nil
+	}
+	c, err := f.FromFile(a)
+	if err != nil {
+		return err
+	}
+	_, err = a.ServeConsole(ctx, c, findings, m)
+	return err
+}
+
+// The environment has what a list of processes must not show.
+const readToken, operateToken = "PENSTOCK_CONSOLE_READ_TOKEN", "PENSTOCK_CONSOLE_OPERATE_TOKEN"
+
+// Findings has a database looked at: see doctor.Findings, which imports this package.
+type Findings func(*App, penstock.Store) func(context.Context) ([]doctor.Finding, error)
+
+// ServeConsole serves a console over the database of the flags until the verb ends, if it has an address, and returns its URL.
+// m has the latencies of this process; nil if it neither relays nor works, and may show several databases.
+func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findings, m *metrics.Metrics) (at string, err error) {
+	if c.Listen == "" {
+		return "", nil
+	}
+	log, err := a.Logger()
+	if err != nil {
+		return "", err
+	}
+	var credentials []web.Credential
+	for role, variable := range map[string]string{console.RoleRead: readToken, console.RoleOperate: operateToken} {
+		if secret := a.Getenv(variable); secret != "" {
+			a.Stderr.Hide(secret)
+			credentials = append(credentials, web.Credential{Secret: secret, Name: role}, web.Credential{User: role, Secret: secret, Name: role})
+		}
+	}
+	if err := a.checkTokens(c.Listen); err != nil {
+		return "", Usage(err)
+	}
+	options := web.Options{Listen: c.Listen, Credentials: credentials, Logger: log}
+	several := m == nil && len(a.DatabaseURLs) > 1
+	if err := options.Check(); err != nil {
+		if field, ok := errors.AsType[*penstock.FieldError](err); ok && strings.Contains(field.Hint, "token") {
+			field.Hint = "set " + readToken + " or " + operateToken + ", or listen on 127.0.0.1"
+		}
+		return "", Usage(err)
+	}
+	var all []console.Options
+	names := map[string]bool{"static": true}
+	for _, over := range a.eachDatabase(several) {
+		store, err := over.openForConsole(ctx, time.Duration(c.StatementTimeout))
+		if err != nil {
+			return "", err
+		}
+		shown, ok := store.(console.Store)
+		if !ok {
+			return "", Usage(errors.New("this database's driver has no console: use PostgreSQL or SQLite"))
+		}
+		o := console.Options{Store: shown, Findings: findings(over, store), BasePath: c.BasePath, Redact: c.Redact, Logger: log}
+		if m != nil {
+			o.Waits = m.Waits()
+		}
+		if several {
+			name := nameOf(over.DatabaseURL)
+			for n := 2; o.Title == "" || names[o.Title]; n++ {
+				if o.Title = name; names[name] {
+					o.Title += "-" + strconv.Itoa(n)
+				}
+			}
+			names[o.Title] = true
+			o.Logger = log.With("database", o.Title)
+		} else {
+			o.Title = c.Title
+		}
+		all = append(all, o)
+	}
+	var pages interface {
+		http.Handler
+		Watch(ctx context.Context)
+	} = console.New(all[0])
+	if several {
+		pages = console.NewSeveral(c.BasePath, c.Title, all)
+	}
+	server, err := web.Serve(options, pages)
+	if err != nil {
+		return "", err
+	}
+	go pages.Watch(ctx)
+	a.Later(server)
+	at = "http://" + server.Addr + strings.TrimRight(c.BasePath, "/") + "/"
+	log.Info("serving the console", "url", at, "pid", os.Getpid())
+	return at, nil
+}
+
+// minTokenBytes is the least that a token has where other machines can try them.
+const minTokenBytes = 32
+
+// checkTokens refuses tokens that do not tell who may act, or that can be found out by trying.
+func (a *App) checkTokens(listen string) error {
+	const hint = "make one with: openssl rand -hex 32"
+	read, operate := a.Getenv(readToken), a.Getenv(operateToken)
+	if read != "" && read == operate {
+		return &penstock.FieldError{Field: readToken, Problem: "is that of " + operateToken, Hint: "give each role a token of its own; " + hint}
+	}
+	local := web.Options{Listen: listen}
+	for name, token := range map[string]string{readToken: read, operateToken: operate} {
+		if token != "" && len(token) < minTokenBytes && local.Check() != nil {
+			return &penstock.FieldError{Field: name, Problem: fmt.Sprintf("has fewer than %d characters, and other machines reach %s", minTokenBytes, listen), Hint: hint}
+		}
+	}
+	return nil
+}
+
+// eachDatabase is a, or one for each database that the flags name.
+func (a *App) eachDatabase(several bool) (all []*App) {
+	if !several {
+		return []*App{a}
+	}
+	for _, url := range a.DatabaseURLs {
+		over := a.Over(url, a.Schema)
+		a.Later(closing(over.Close))
+		all = append(all, over)
+	}
+	return all
+}
+
+type closing func()
+
+func (f closing) Close() error {
+	f()
+	return nil
+}
+
+// nameOf is what a database is called in a path: its name, or that of its file.
+func nameOf(at string) string {
+	name, isFile := strings.CutPrefix(at, "sqlite:")
+	if isFile {
+		name = strings.TrimSuffix(path.Base(name), path.Ext(name))
+	} else if u, err := url.Parse(at); err == nil && u.Scheme != "" {
+		name = cmp.Or(strings.Trim(u.Path, "/"), u.Hostname())
+	} else {
+		name = "" // what cannot be read may have a password anywhere
+	}
+	name = strings.Trim(regexp.MustCompile(`[^\p{L}\p{N}._-]+`).ReplaceAllString(name, "-"), "-.")
+	return cmp.Or(name, "database")
+}
+
+// openForConsole opens the database with a limit for each statement, and connections of its own: whoever looks keeps no
+// relay or worker waiting.
+func (a *App) openForConsole(ctx context.Context, timeout time.Duration) (penstock.Store, error) {
+	at, _, err := a.Database()
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(at)
+	if timeout <= 0 || drivers.NotPostgres(at) != "" || err != nil || u.Query().Has("statement_timeout") {
+		return a.OpenStore(ctx)
+	}
+	q := u.Query()
+	q.Set("statement_timeout", strconv.FormatInt(max(timeout.Milliseconds(), 1), 10))
+	if !q.Has("pool_max_conns") {
+		q.Set("pool_max_conns", "4")
+	}
+	u.RawQuery = q.Encode()
+	return a.OpenStoreAt(ctx, u.String())
+}

@@ -1,0 +1,72 @@
+// Package console has penstock console.
+package console
+
+import (
+	"cmp"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
+)
+
+// Command serves the console.
+func Command(a *cli.App) *cobra.Command {
+	var f cli.ConsoleFlags
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Serve a console for the browser, and an HTTP API",
+		Long: `Serve a console, until it is told to stop: what penstock status and doctor say, the ring
+and the subscriptions of each outbox, parked keys, queues with their groups and running
+jobs, dead letters by cause and with their contents, inboxes, and who holds back vacuum.
+There dead letters can be retried or discarded, all that match or one, queues paused, jobs
+canceled. The same is at /api/v1 for programs; /api/v1/openapi.json describes it.
+
+Whoever reaches 127.0.0.1 may do everything, unless a token is set; any other address
+needs one. The tokens are in the environment:
+
+  PENSTOCK_CONSOLE_READ_TOKEN      lets in who may look
+  PENSTOCK_CONSOLE_OPERATE_TOKEN   lets in who may act, too
+
+A browser asks for a user, read or operate, and the token as password; programs send
+Authorization: Bearer TOKEN. Each action is logged with the role, the address and what
+it did.
+
+However many look, the status is read once a second at most, and counted up to 1,000 of
+each kind. Every statement is ended after --statement-timeout. Behind PgBouncer, which
+has to be told to let that through (ignore_startup_parameters = statement_timeout), or
+with a URL that sets it, use --statement-timeout 0.
+
+--database-url may be repeated: then the first page is a list of the databases, and each is
+below a path of its own, the name of the database or of its file, with its own API. So are
+those of console: databases in the configuration file.
+
+A relay and a worker serve it, too, with --console-listen. The section console of the
+configuration file has the same settings.`,
+		Example: `  penstock console
+  PENSTOCK_CONSOLE_OPERATE_TOKEN=$(openssl rand -hex 32) penstock console --listen 0.0.0.0:8484
+  penstock console --database-url postgres://localhost/shop --database-url postgres://localhost/billing
+  curl -H "Authorization: Bearer $TOKEN" http://localhost:8484/api/v1/status`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.FromFile(a)
+			if err != nil {
+				return err
+			}
+			if len(a.DatabaseURLs) == 0 {
+				for _, url := range c.Databases {
+					a.DatabaseURL = url.Reveal()
+					a.DatabaseURLs = append(a.DatabaseURLs, a.DatabaseURL)
+				}
+			}
+			c.Listen = cmp.Or(c.Listen, cli.ConsoleListen)
+			if _, err := a.ServeConsole(cmd.Context(), c, doctor.Findings, nil); err != nil {
+				return err
+			}
+			<-cmd.Context().Done()
+			return nil
+		},
+	}
+	f.Add(cmd.Flags())
+	return cmd
+}

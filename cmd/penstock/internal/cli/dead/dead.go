@@ -1,0 +1,120 @@
+// Package dead has penstock dead: dead letters of subscriptions and of queues.
+package dead
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+)
+
+func Command(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "Look at dead letters, send or run them again, or discard them",
+		Long: `A message becomes a dead letter when its attempts are used up, or when the sink
+refuses it for good; a job, when its attempts are used up, or when its worker
+refuses it for good. It is kept, with the reasons, until someone decides: retry
+sends or runs it again, resend does so under a new id, discard deletes it. Nothing else ever removes one.
+
+Where on_dead is hold, the later messages of the key wait for that decision too;
+list shows those as held.
+
+  penstock dead list orders                    what there is, and why
+  penstock dead show orders ID                 one of them, with its payload
+  penstock dead retry orders --key 42          the cause is mended: send again
+  penstock dead resend orders --id ID          send it again as a new message
+  penstock dead discard orders --id ID         it will never be wanted
+  penstock dead list thumbnails                the same verbs for a queue
+  penstock dead list mails                     and for a subscription that adopts a table`,
+	}
+	return cli.Group(cmd, listCommand(a), showCommand(a), retryCommand(a), resendCommand(a), discardCommand(a))
+}
+
+// deadFlags choose dead letters of one subscription or queue.
+type deadFlags struct {
+	adopt.Flags
+	subscription         string
+	ids                  []string
+	seqs                 []int64
+	key, topic, group    string
+	errorText            string
+	olderThan, newerThan cli.Span
+	noGroup              bool // --group '': the jobs without one
+	listing              bool // which changes nothing
+	limit                int
+	all                  bool
+	narrowed, byName     bool // whether anything was chosen, and by ids or seqs
+}
+
+func (f *deadFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.subscription, "subscription", "", "whose dead letters (default: the outbox's only subscription)")
+	flags.StringArrayVar(&f.ids, "id", nil, "those with this id; may be repeated")
+	flags.Int64SliceVar(&f.seqs, "seq", nil, "those with this seq, of an outbox; may be repeated")
+	flags.StringVar(&f.key, "key", "", "those of this key")
+	flags.StringVar(&f.topic, "topic", "", "those of this topic, of an outbox")
+	flags.StringVar(&f.group, "group", "", "those of this group, of a queue")
+	flags.StringVar(&f.errorText, "error", "", "those whose last error contains this text")
+	flags.Var(&f.olderThan, "older-than", "those that died longer ago, such as 90s, 24h or 7d")
+	flags.Var(&f.newerThan, "newer-than", "those that died since then")
+	flags.IntVar(&f.limit, "limit", 0, "at most so many, the first by seq")
+	f.Flags.Add(flags)
+}
+
+const deadSelectorsHelp = `Which ones is said by --id, --key, --error, --older-than and --newer-than, of an
+outbox by --seq and --topic, of a queue by --group, too; what is given together
+must all hold.`
+
+// check reads which flags were given. An empty text is an error rather than no
+// selector at all: it is how an unset variable of a script looks. To look
+// at, the empty group is one, too: that of the jobs without.
+func (f *deadFlags) check(flags *pflag.FlagSet) error {
+	for name, empty := range map[string]bool{"key": f.key == "", "topic": f.topic == "", "error": f.errorText == "", "subscription": f.subscription == ""} {
+		if flags.Changed(name) && empty {
+			return cli.Usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
+		}
+	}
+	for _, id := range f.ids {
+		if id == "" {
+			return cli.Usage(errors.New("--id is empty: give an id that penstock dead list shows, or leave it out"))
+		}
+	}
+	for _, seq := range f.seqs {
+		if seq < 1 {
+			return cli.Usage(fmt.Errorf("--seq is %d: give a seq that penstock dead list shows", seq))
+		}
+	}
+	if f.limit < 0 || flags.Changed("limit") && f.limit == 0 {
+		return cli.Usage(fmt.Errorf("--limit is %d: use 1 or more, or leave it out", f.limit))
+	}
+	if flags.Changed("older-than") && flags.Changed("newer-than") && f.olderThan >= f.newerThan {
+		return cli.Usage(errors.New("--older-than is not less than --newer-than: nothing is both"))
+	}
+	f.noGroup = flags.Changed("group") && f.group == ""
+	if f.noGroup && !f.listing {
+		return cli.Usage(errors.New("--group is empty: give it a text, or leave it out; penstock dead list takes it, for the jobs without a group"))
+	}
+	f.byName = len(f.ids)+len(f.seqs) > 0
+	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.key != "" || f.topic != "" || flags.Changed("group") || f.errorText != ""
+	if f.all && f.narrowed {
+		return cli.Usage(errors.New("--all is given together with what narrows the choice: use one of them"))
+	}
+	return nil
+}
+
+// died bounds when dead letters died; zero does not bound. Times are this machine's.
+func (f *deadFlags) died(flags *pflag.FlagSet) (before, after time.Time) {
+	now := time.Now()
+	if flags.Changed("older-than") {
+		before = now.Add(-time.Duration(f.olderThan))
+	}
+	if flags.Changed("newer-than") {
+		after = now.Add(-time.Duration(f.newerThan))
+	}
+	return before, after
+}

@@ -1,0 +1,172 @@
+package dead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+)
+
+// deadLetters is where the verbs find dead letters that were chosen by flags: the
+// messages of a subscription or the jobs of a queue.
+type deadLetters interface {
+	// name for people, arguments for the command line that is suggested, identity
+	// for programs.
+	name() string
+	arguments() string
+	identity() map[string]any
+
+	// columns of the table that list prints.
+	columns() []cli.Column
+	// page returns up to limit dead letters whose numbers are above after, in order.
+	page(ctx context.Context, after int64, limit int) ([]deadLetter, error)
+	// named are those that the choice names one by one, as deadLetter.names does.
+	named() []string
+
+	// retry and discard act on dead letters by their numbers and return how many there
+	// still were.
+	retry(ctx context.Context, numbers []int64) (int, error)
+	discard(ctx context.Context, numbers []int64) (int, error)
+	// resend sends their contents again, as new, if all of them are there.
+	resend(ctx context.Context, numbers []int64) (int, error)
+}
+
+// deadLetter is one dead letter.
+type deadLetter interface {
+	// number orders the dead letters of a box and names one: a message's seq, a job's
+	// id.
+	number() int64
+	names() []string
+	arguments() string // that choose it on a command line
+	size() int         // bytes in memory, about
+
+	row(now time.Time) []string
+	text(full bool, now time.Time) string
+	json(withPayload bool) any
+}
+
+// openDeadLetters opens the database and finds whose dead letters the flags choose
+// from: a queue's, if there is one of that name, or a subscription's.
+func openDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
+	if f.Preset != "" || f.Table != "" {
+		return adoptedDeadLetters(ctx, a, name, f, flags)
+	}
+	store, err := a.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	box, missing := findDeadLetters(ctx, store, name, f, flags)
+	if !errors.Is(missing, penstock.ErrNoOutbox) {
+		return box, missing
+	}
+	if box, err := adoptedDeadLetters(ctx, a, name, f, flags); box != nil || err != nil {
+		return box, err
+	}
+	return nil, missing
+}
+
+// adoptedDeadLetters is openDeadLetters for the subscription of an adopted table. Without
+// one of that name the box is nil.
+func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
+	table, err := adopt.Find(ctx, a, &f.Flags, name)
+	if err != nil || table == nil {
+		return nil, err
+	}
+	if f.group != "" || f.noGroup {
+		return nil, cli.Usage(errors.New("--group chooses among jobs: leave it out, or name a queue"))
+	}
+	box := f.ofSubscription(table, table.Config.Table, table.Name, flags)
+	box.adopted = table
+	return box, nil
+}
+
+func findDeadLetters(ctx context.Context, store penstock.Store, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
+	queues, hasQueues := store.(cli.DeadJobStore)
+	if hasQueues && f.subscription == "" {
+		found, err := cli.IsQueue(ctx, queues, name)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			return f.ofQueue(queues, name, flags)
+		}
+	}
+	if f.group != "" || f.noGroup {
+		return nil, cli.Usage(fmt.Errorf("--group chooses among jobs, and %s is no queue: leave it out, or name a queue", cli.Visible(name)))
+	}
+	subscription, err := cli.ChooseSubscription(ctx, store, name, f.subscription)
+	if hasQueues && f.subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {
+		return nil, penstock.WithHint(err, "nor is there a queue of that name; penstock status shows the outboxes and queues there are")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.ofSubscription(store, name, subscription, flags), nil
+}
+
+// Pages of dead letters begin small and grow as far as their payloads let them.
+const (
+	firstPage, largestPage = 16, 500
+	pageBytes              = 16 << 20
+)
+
+// eachPage hands the dead letters of a box to see, page by page in order, up to limit
+// of them (0: all). No page is empty.
+func eachPage(ctx context.Context, box deadLetters, limit int, see func([]deadLetter) error) error {
+	size, after := firstPage, int64(0)
+	for seen := 0; limit == 0 || seen < limit; {
+		want := size
+		if limit > 0 {
+			want = min(size, limit-seen)
+		}
+		page, err := box.page(ctx, after, want)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		if err := see(page); err != nil {
+			return err
+		}
+		if len(page) < want {
+			return nil
+		}
+		seen += len(page)
+		after = page[len(page)-1].number()
+		size = nextPage(size, page)
+	}
+	return nil
+}
+
+func nextPage(size int, page []deadLetter) int {
+	bytes := 0
+	for _, l := range page {
+		bytes += l.size()
+	}
+	switch {
+	case bytes > 2*pageBytes:
+		return max(size/4, 1)
+	case bytes < pageBytes/4:
+		return min(size*4, largestPage)
+	}
+	return size
+}
+
+// noDeadLetter is the error for names that none has.
+func noDeadLetter(box deadLetters, names []string) error {
+	return penstock.WithHint(fmt.Errorf("%s has no such dead letter: %s", box.name(), strings.Join(names, ", ")),
+		"penstock dead list shows those there are; one that was sent back is not among them until it dies again")
+}
+
+// attemptsOf a dead letter, which counted on while it was parked.
+func attemptsOf(attempt int, failures []penstock.Failure) int {
+	if len(failures) > 0 {
+		return max(attempt, failures[len(failures)-1].Attempt)
+	}
+	return attempt
+}

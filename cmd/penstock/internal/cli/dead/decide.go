@@ -1,0 +1,237 @@
+package dead
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+// deadAction is one of the decisions.
+type deadAction struct {
+	verb, past string // retry, retried
+	atOnce     int
+	// asks whether this choice is broad enough to ask first.
+	asks func(*deadFlags) bool
+	do   func(deadLetters, context.Context, []int64) (int, error)
+}
+
+var (
+	retryDead = deadAction{
+		verb: "retry", past: "retried", atOnce: largestPage, do: deadLetters.retry,
+		asks: func(f *deadFlags) bool { return f.all },
+	}
+	discardDead = deadAction{
+		verb: "discard", past: "discarded", atOnce: largestPage, do: deadLetters.discard,
+		asks: func(f *deadFlags) bool { return !f.byName },
+	}
+	resendDead = deadAction{
+		verb: "resend", past: "sent again", atOnce: firstPage, do: deadLetters.resend, // all contents are in memory
+		asks: func(f *deadFlags) bool { return f.all },
+	}
+)
+
+var errNoResend = penstock.WithHint(errors.New("this cannot be sent again as new"), "penstock dead retry sends it again under its own id")
+
+// thenDiscarding deletes what was sent again.
+func thenDiscarding(action deadAction) deadAction {
+	resend := action.do
+	action.do = func(box deadLetters, ctx context.Context, numbers []int64) (int, error) {
+		n, err := resend(box, ctx, numbers)
+		if err != nil {
+			return n, err
+		}
+		if _, err := box.discard(ctx, numbers); err != nil {
+			return n, fmt.Errorf("the last %d were sent again, and are dead letters still: %w", n, err)
+		}
+		return n, nil
+	}
+	return action
+}
+
+func retryCommand(a *cli.App) *cobra.Command {
+	cmd := actionCommand(a, retryDead)
+	cmd.Short = "Send dead letters again, or run them again"
+	cmd.Long = `Send dead letters back to their subscription, whose relay sends them next, with
+the same ids. Its attempts count on: one that had used them all up gets one
+more, one that died earlier is parked and retried as before. If it fails in the
+end it is a dead letter again, with its errors added to those it has.
+
+Of a queue, they become jobs again, with the same ids, at the end of the queue,
+and have one more attempt.
+
+Other messages of its key have gone on meanwhile and do not wait for it, unless
+the key is held: then they follow once it is delivered.
+
+` + deadSelectorsHelp + `
+--all takes all of them, asks first, and needs --yes where there is no terminal
+to ask on.`
+	cmd.Example = `  penstock dead retry orders --id 018f3c…
+  penstock dead retry orders --subscription billing --error 'no such queue'
+  penstock dead retry thumbnails --error 'disk full'
+  penstock dead retry orders --all --yes`
+	return cmd
+}
+
+func discardCommand(a *cli.App) *cobra.Command {
+	cmd := actionCommand(a, discardDead)
+	cmd.Short = "Delete dead letters for good"
+	cmd.Long = `Delete dead letters for good: they are never delivered, or run. If the key of one is
+held, its later messages are sent then.
+
+` + deadSelectorsHelp + `
+--all takes all of them.
+
+It asks first unless ids or seqs are given, tells how many it is about, and
+deletes those and no others, even if more die meanwhile. Without a terminal to
+ask on it needs --yes.`
+	cmd.Example = `  penstock dead discard orders --id 018f3c…
+  penstock dead discard orders --subscription billing --topic order.test --older-than 7d
+  penstock dead discard thumbnails --id 4711
+  penstock dead discard orders --all --yes`
+	return cmd
+}
+
+func resendCommand(a *cli.App) *cobra.Command {
+	cmd := actionCommand(a, resendDead)
+	cmd.Short = "Send the contents of dead letters again, as new"
+	cmd.Long = `Send what is in dead letters again as if a producer had: under new ids, at the end
+of the queue or of the outbox, with all attempts before them. A message goes to
+every subscription of its outbox, also to those that had it. That is for a consumer
+that takes no id twice, or for attempts that were used up; retry sends the same.
+
+The dead letters stay, or with --discard are deleted, each once it was sent.
+
+` + deadSelectorsHelp + `
+--all takes all of them, asks first, and needs --yes where there is no terminal
+to ask on.`
+	cmd.Example = `  penstock dead resend orders --id 018f3c…
+  penstock dead resend thumbnails --error 'disk full' --discard`
+	return cmd
+}
+
+func actionCommand(a *cli.App, action deadAction) *cobra.Command {
+	var (
+		f                deadFlags
+		asJSON, progress bool
+		discard          bool
+		leave            = cli.Consent{Undone: "nothing was " + action.past}
+	)
+	cmd := &cobra.Command{
+		Use:  action.verb + " OUTBOX|QUEUE|SUBSCRIPTION",
+		Args: cli.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
+			if !f.narrowed && !f.all {
+				return cli.Misuse(fmt.Errorf("%s: say which dead letters with --id, --key, --error and so on, or --all", leave.Undone))
+			}
+			leave.Yes = leave.Yes || !action.asks(&f)
+			if err := a.Possible(leave); err != nil {
+				return err
+			}
+			box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if discard {
+				action = thenDiscarding(action)
+			}
+			p := a.NewProgress(progress)
+			defer p.Clear()
+			done, err := decide(ctx, a, box, f.limit, action, leave, p)
+			p.Clear()
+			return errors.Join(decided(a, box, action, done, err, asJSON), err)
+		},
+	}
+	f.add(cmd.Flags())
+	flags := cmd.Flags()
+	if action.verb == resendDead.verb {
+		flags.BoolVar(&discard, "discard", false, "delete each once it was sent")
+	}
+	flags.BoolVar(&f.all, "all", false, "all of them; asks first")
+	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
+	flags.BoolVar(&asJSON, "json", false, "how many, as one JSON line")
+	flags.BoolVar(&progress, "progress", false, "show progress though stderr is no terminal")
+	return cmd
+}
+
+// decisions is how far deciding came.
+type decisions struct{ chosen, done int }
+
+// decide chooses first and acts afterwards, on what it has chosen alone: what
+// dies in between was not asked about, and what is retried and dies at once is
+// not retried for ever.
+func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action deadAction, leave cli.Consent, p *cli.Progress) (n decisions, err error) {
+	numbers, err := chooseDead(ctx, box, limit, p)
+	if err != nil || len(numbers) == 0 {
+		return n, err
+	}
+	p.Clear()
+	question := fmt.Sprintf("%s %s of %s?", action.verb, cli.Plural(int64(len(numbers)), "dead letter"), box.name())
+	if err := a.Confirm(ctx, leave, question); err != nil {
+		return n, err
+	}
+	n.chosen = len(numbers)
+	for page := range slices.Chunk(numbers, action.atOnce) {
+		did, err := action.do(box, ctx, page)
+		n.done += did
+		if err != nil {
+			return n, fmt.Errorf("after %d of %d: %w", n.done, n.chosen, err)
+		}
+		p.Show(fmt.Sprintf("%s of %s %s", cli.Count(int64(n.done)), cli.Count(int64(n.chosen)), action.past))
+	}
+	return n, nil
+}
+
+// chooseDead returns the numbers of the dead letters of a box. One that was named and
+// is not among them is an error, so that nothing is done for the others: the
+// wrong subscription, perhaps.
+func chooseDead(ctx context.Context, box deadLetters, limit int, p *cli.Progress) ([]int64, error) {
+	var numbers []int64
+	missing := box.named()
+	err := eachPage(ctx, box, limit, func(page []deadLetter) error {
+		for _, l := range page {
+			numbers = append(numbers, l.number())
+			if len(missing) > 0 {
+				names := l.names()
+				missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(names, name) })
+			}
+		}
+		p.Show(cli.Plural(int64(len(numbers)), "dead letter") + " found")
+		return nil
+	})
+	if err == nil && (limit == 0 || len(numbers) < limit) && len(missing) > 0 {
+		return nil, noDeadLetter(box, missing)
+	}
+	return numbers, err
+}
+
+// decided tells what was done, also when an error ended it.
+func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err error, asJSON bool) error {
+	switch {
+	case err != nil && n.chosen == 0:
+		return nil
+	case asJSON:
+		told := box.identity()
+		told[strings.ReplaceAll(action.past, " ", "_")] = n.done
+		return json.NewEncoder(a.Stdout).Encode(told)
+	}
+	fmt.Fprintf(a.Stdout, "%s of %s %s", cli.Plural(int64(n.done), "dead letter"), box.name(), action.past)
+	if left := n.chosen - n.done; left > 0 && err == nil {
+		fmt.Fprintf(a.Stdout, "; %s meanwhile decided by somebody else", cli.Count(int64(left)))
+	} else if left > 0 {
+		fmt.Fprintf(a.Stdout, ", %s not", cli.Count(int64(left)))
+	}
+	fmt.Fprintln(a.Stdout, ".")
+	return nil
+}

@@ -1,0 +1,174 @@
+package dead
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/resend"
+)
+
+// deadJobs is deadLetters of a queue.
+type deadJobs struct {
+	store cli.DeadJobStore
+	query penstock.DeadJobQuery
+	// noGroup leaves out the jobs of groups, which the query cannot: there an empty
+	// Group is any.
+	noGroup bool
+}
+
+// ofQueue is what the flags choose of one. Times are this machine's.
+func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.FlagSet) (*deadJobs, error) {
+	for _, name := range []string{"seq", "topic"} {
+		if flags.Changed(name) {
+			return nil, cli.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --key and a --group", name, cli.Visible(queue)))
+		}
+	}
+	ids, err := cli.JobIDs(f.ids)
+	if err != nil {
+		return nil, err
+	}
+	before, after := f.died(flags)
+	return &deadJobs{store, penstock.DeadJobQuery{
+		Queue: queue, IDs: ids, Key: f.key, Group: f.group, Error: f.errorText, DiedBefore: before, DiedAfter: after,
+	}, f.noGroup}, nil
+}
+
+func (b *deadJobs) name() string             { return cli.Visible(b.query.Queue) }
+func (b *deadJobs) arguments() string        { return cli.ShellWord(b.query.Queue) }
+func (b *deadJobs) identity() map[string]any { return map[string]any{"queue": b.query.Queue} }
+
+func (b *deadJobs) columns() []cli.Column {
+	return []cli.Column{
+		cli.Right("ID"), cli.Cut("KEY", 24), cli.Cut("GROUP", 24),
+		cli.Right("ATTEMPTS"), cli.Left("AGE"), cli.Cut("ERROR", 64),
+	}
+}
+
+func (b *deadJobs) page(ctx context.Context, after int64, limit int) ([]deadLetter, error) {
+	q := b.query
+	q.AfterID, q.Limit = after, limit
+	page := make([]deadLetter, 0, limit)
+	for {
+		found, err := b.store.DeadJobs(ctx, q)
+		if err != nil {
+			return nil, about.Queue(err, "reading dead letters", q.Queue)
+		}
+		for i := range found {
+			if q.AfterID = found[i].Job.ID; !b.noGroup || found[i].Job.Group == "" {
+				page = append(page, &deadJob{found[i], b})
+			}
+		}
+		if len(found) < q.Limit || len(page) == limit {
+			return page, nil
+		}
+		q.Limit = limit - len(page)
+	}
+}
+
+func (b *deadJobs) named() (names []string) {
+	for _, id := range b.query.IDs {
+		names = append(names, fmt.Sprintf("id %d", id))
+	}
+	return names
+}
+
+func (b *deadJobs) retry(ctx context.Context, ids []int64) (int, error) {
+	n, err := b.store.RetryDeadJobs(ctx, b.these(ids))
+	return n, about.Queue(err, "", b.query.Queue)
+}
+
+func (b *deadJobs) discard(ctx context.Context, ids []int64) (int, error) {
+	n, err := b.store.DiscardDeadJobs(ctx, b.these(ids))
+	return n, about.Queue(err, "", b.query.Queue)
+}
+
+func (b *deadJobs) resend(ctx context.Context, ids []int64) (int, error) {
+	store, ok := b.store.(interface {
+		cli.DeadJobStore
+		Queue(name string) penstock.Queue
+	})
+	if !ok {
+		return 0, errNoResend
+	}
+	sent, err := resend.Jobs(ctx, store, b.query.Queue, ids)
+	return len(sent), about.Queue(err, "sending again", b.query.Queue)
+}
+
+func (b *deadJobs) these(ids []int64) penstock.DeadJobQuery {
+	q := b.query
+	q.IDs = ids
+	return q
+}
+
+// deadJob is a dead letter of a queue.
+type deadJob struct {
+	penstock.DeadJob
+	box *deadJobs
+}
+
+func (d *deadJob) number() int64   { return d.Job.ID }
+func (d *deadJob) names() []string { return []string{fmt.Sprintf("id %d", d.Job.ID)} }
+func (d *deadJob) attempts() int   { return attemptsOf(d.Job.Attempt, d.Failures) }
+
+func (d *deadJob) arguments() string {
+	return fmt.Sprintf("%s --id %d", d.box.arguments(), d.Job.ID)
+}
+
+func (d *deadJob) size() int {
+	carried := penstock.Message{Key: d.Job.Key, Headers: d.Job.Headers, Payload: d.Job.Payload}
+	return carried.Size()
+}
+
+func (d *deadJob) row(now time.Time) []string {
+	j := &d.Job
+	return []string{fmt.Sprint(j.ID), j.Key, j.Group, fmt.Sprint(d.attempts()), cli.Since(d.At, now), d.Err()}
+}
+
+func (d *deadJob) text(full bool, now time.Time) string {
+	var out cli.DeadLetterText
+	j := &d.Job
+	out.Line("id", "%d of %s", j.ID, d.box.name())
+	out.Line("key", "%s", cli.OrDash(cli.Visible(j.Key)))
+	out.Line("group", "%s", cli.OrDash(cli.Visible(j.Group)))
+	out.Line("priority", "%d", j.Priority)
+	out.Times(j.CreatedAt, d.At, now, d.attempts())
+	out.Headers(j.Headers)
+	out.Failures(d.Failures)
+	out.Payload(j.Payload, full)
+	return out.String()
+}
+
+// deadJobJSON is a dead letter of a queue for programs.
+type deadJobJSON struct {
+	ID           int64              `json:"id"`
+	Key          string             `json:"key"`
+	Group        string             `json:"group"`
+	Priority     int                `json:"priority"`
+	Headers      map[string]string  `json:"headers,omitempty"`
+	PayloadBytes int                `json:"payload_bytes"`
+	CreatedAt    time.Time          `json:"created_at"`
+	DiedAt       time.Time          `json:"died_at"`
+	Attempts     int                `json:"attempts"`
+	Error        string             `json:"error"`
+	Failures     []penstock.Failure `json:"failures"`
+	cli.PayloadJSON
+}
+
+func (d *deadJob) json(withPayload bool) any {
+	m := &d.Job
+	j := &deadJobJSON{
+		ID: m.ID, Key: m.Key, Group: m.Group, Priority: m.Priority, Headers: m.Headers,
+		PayloadBytes: len(m.Payload), CreatedAt: m.CreatedAt.UTC(), DiedAt: d.At.UTC(), Attempts: d.attempts(),
+		Error: d.Err(), Failures: cli.NotNull(d.Failures),
+	}
+	if withPayload {
+		j.PayloadJSON = cli.PayloadFor(m.Payload)
+	}
+	return j
+}

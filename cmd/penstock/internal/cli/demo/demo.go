@@ -1,0 +1,335 @@
+// Package demo has penstock demo.
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/cmd/penstock/internal/demo"
+	"github.com/penstock/penstock/internal/redact"
+	"github.com/penstock/penstock/metrics"
+)
+
+type demoFlags struct {
+	sink, csv        string
+	producers, limit int
+	rollback         float64
+	rate             float64
+	seed             uint64
+	console          string
+	patience         time.Duration
+	keep, asJSON     bool
+	progress         bool
+}
+
+// shownRate is slow enough to look at.
+const shownRate = 200
+
+func Command(a *cli.App) *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Relay 20,000 real departures and check that none is lost",
+		Long: `Run the main job on real data: the departures from New York in January 2013.
+
+Every departure is a business transaction: it takes a row lock on the aircraft,
+inserts the flight and publishes flight.departed with the tail number as key. A
+relay carries what is committed to a broker. A consumer reads the broker with
+the broker's own client, and at the end what it read is checked against the
+airline's own table:
+
+  lost          committed, never arrived
+  phantom       arrived, but never committed: rolled back or altered
+  out of order  arrived after a later flight of the same aircraft
+  duplicates    arrived again; delivery is at least once, so these are allowed
+
+On PostgreSQL a message travels with its transaction's COMMIT (docs/buffering.md).
+What the rate was bounded by is told beside what the database takes of transactions
+that do nothing but commit, measured before the first for 0.3 s.
+
+By default all of it happens in this process, on SQLite and the embedded NATS
+server, in a temporary directory that is removed at the end (so its commits are
+not flushed to disk one by one; with --keep or sqlite:FILE they are).
+--database-url (or PENSTOCK_DATABASE_URL, if it is set) and --sink run the same thing on real servers, with schemas,
+queues and streams of its own that are removed at the end, too, unless --keep is
+given.
+
+--console shows it in the browser while it goes on, 200 flights a second unless --rate
+says otherwise, and until Ctrl-C.
+
+--sink stdout and discard cannot be read back, so nothing is checked there.
+
+Exit code 3 if anything was lost, phantom or out of order.`,
+		Example: `  penstock demo
+  penstock demo --console
+  penstock demo --rollback 0.1 --producers 4
+  penstock demo --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
+  penstock demo --sink nats://localhost:4222 --json
+  penstock demo --csv flights.csv.gz --limit 100000`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.console != "" && !cmd.Flags().Changed("rate") {
+				f.rate = shownRate
+			}
+			return run(a, cmd, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, stdout or discard")
+	flags.StringVar(&f.csv, "csv", "", "flights to use instead of the embedded ones, gzipped or plain, - for stdin")
+	flags.IntVar(&f.limit, "limit", 0, "use only so many flights")
+	flags.IntVar(&f.producers, "producers", 1, "concurrent writers; the flights of one aircraft stay with one of them")
+	flags.Float64Var(&f.rollback, "rollback", 0, "share of transactions that publish and then roll back, 0 to 1")
+	flags.Float64Var(&f.rate, "rate", 0, "transactions that begin each second, 0 for as many as can")
+	flags.StringVar(&f.console, "console", "", "serve the console until Ctrl-C, at this address")
+	flags.Lookup("console").NoOptDefVal = cli.ConsoleListen
+	flags.Uint64Var(&f.seed, "seed", 1, "decides which transactions roll back")
+	flags.DurationVar(&f.patience, "patience", time.Minute, "how long to wait for deliveries when there are none")
+	flags.BoolVar(&f.keep, "keep", false, "leave tables, queues and files for you to look at")
+	flags.BoolVar(&f.asJSON, "json", false, "summary as one JSON line")
+	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
+	return cmd
+}
+
+func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
+	ctx := cmd.Context()
+	if err := f.validate(); err != nil {
+		return err
+	}
+	a.Stderr.Hide(f.sink)
+	if _, err := config.ParseSink(f.sink); err != nil {
+		return cli.Usage(fmt.Errorf("--sink: %w", err))
+	}
+	log, err := demoLogger(a, cmd)
+	if err != nil {
+		return err
+	}
+	flights, err := readFlights(a, f)
+	if err != nil {
+		return err
+	}
+	databaseURL, schema, err := a.GivenDatabase()
+	if err != nil {
+		return err
+	}
+	a.Stderr.Hide(databaseURL)
+
+	out := a.Stdout
+	if f.asJSON || f.sink == "stdout" || f.sink == "-" {
+		out = io.Discard
+	}
+	database := "a private SQLite file"
+	if databaseURL != "" {
+		database = redact.Text(databaseURL)
+	}
+	fmt.Fprintf(out, "%s → outbox on %s → relay → %s → consumer\n", cli.Plural(int64(len(flights)), "flight"), database, sinkText(f.sink))
+
+	progress := a.NewProgress(f.progress)
+	cfg := demo.Config{
+		Flights: flights, DatabaseURL: databaseURL, Schema: schema, Sink: f.sink,
+		Producers: f.producers, Rollback: f.rollback, Seed: f.seed, Keep: f.keep, Patience: f.patience, Rate: f.rate,
+		Log: log, Progress: func(p demo.Progress) { progress.Show(demoProgress(p)) },
+	}
+	if f.console != "" {
+		defer showing(a, &cfg, f.console, progress.Clear)()
+	}
+	result, err := demo.Run(ctx, cfg)
+	progress.Clear()
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		if err := json.NewEncoder(a.Stdout).Encode(demoSummary(&result)); err != nil {
+			return err
+		}
+	} else if f.sink == "stdout" || f.sink == "-" {
+		writeDemoSummary(a.Stderr, &result, f)
+	} else {
+		writeDemoSummary(a.Stdout, &result, f)
+	}
+	if !result.OK() {
+		return &cli.ExitError{Code: cli.ExitCheck, Err: fmt.Errorf("the check failed: %s", strings.Join(result.Examples, "; "))}
+	}
+	return nil
+}
+
+// showing has a run served by a console, and end only when ctx does.
+func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end func()) {
+	var over *cli.App
+	cfg.Metrics = metrics.New(metrics.Options{Logger: cfg.Log})
+	cfg.Opened = func(ctx context.Context, url, schema string) error {
+		over = a.Over(url, schema)
+		c := config.Console{Listen: listen}
+		c.SetDefaults()
+		at, err := over.ServeConsole(ctx, c, doctor.Findings, cfg.Metrics)
+		if err == nil {
+			fmt.Fprintf(a.Stderr, "The console is at %s\n", at)
+		}
+		return err
+	}
+	cfg.Finished = func(ctx context.Context, r *demo.Result) {
+		clear()
+		fmt.Fprintf(a.Stderr, "%s of %s arrived; the console stays until Ctrl-C\n", cli.Count(int64(r.Delivered)), cli.Plural(int64(r.Published), "flight"))
+		<-ctx.Done()
+	}
+	return func() {
+		if over != nil {
+			over.Close()
+		}
+	}
+}
+
+func (f *demoFlags) validate() error {
+	switch {
+	case f.rate < 0 || math.IsNaN(f.rate):
+		return cli.Usage(fmt.Errorf("--rate is %v: use 1 or more, or 0 for as many as can", f.rate))
+	case f.producers < 1:
+		return cli.Usage(fmt.Errorf("--producers is %d: use 1 or more", f.producers))
+	case f.producers > 1000:
+		return cli.Usage(fmt.Errorf("--producers is %d: use at most 1000, each takes a connection", f.producers))
+	case math.IsNaN(f.rollback) || f.rollback < 0 || f.rollback > 1:
+		return cli.Usage(fmt.Errorf("--rollback is %v: use a share from 0 to 1", f.rollback))
+	case f.limit < 0:
+		return cli.Usage(fmt.Errorf("--limit is %d: use 1 or more, or 0 for all", f.limit))
+	case f.patience <= 0:
+		return cli.Usage(fmt.Errorf("--patience is %v: use a time such as 1m", f.patience))
+	}
+	return nil
+}
+
+// demoLogger says less than the relay's: what is normal is in the summary.
+func demoLogger(a *cli.App, cmd *cobra.Command) (*slog.Logger, error) {
+	if !cmd.Flags().Changed("log-level") {
+		a.LogLevel = "warn"
+	}
+	return a.Logger()
+}
+
+func readFlights(a *cli.App, f demoFlags) ([]demo.Flight, error) {
+	if f.csv == "" {
+		return demo.Sample(f.limit)
+	}
+	in := a.Stdin
+	if f.csv != "-" {
+		file, err := os.Open(f.csv)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("--csv: %w", err))
+		}
+		defer file.Close()
+		in = file
+	}
+	flights, err := demo.ReadFlights(in, f.limit)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("--csv %s: %w", f.csv, err))
+	}
+	return flights, nil
+}
+
+func sinkText(sink string) string {
+	switch {
+	case strings.HasPrefix(sink, "embedded"):
+		return "embedded NATS JetStream"
+	case strings.Contains(sink, "://"):
+		return redact.Text(sink)
+	}
+	return sink
+}
+
+func demoProgress(p demo.Progress) string {
+	perSecond := 0.0
+	if p.Elapsed > 0 {
+		perSecond = float64(p.Delivered) / p.Elapsed.Seconds()
+	}
+	return fmt.Sprintf("%3d%%  committed %7s  rolled back %6s  delivered %7s  %8s  %6s",
+		(p.Committed+p.RolledBack)*100/max(p.Total, 1), cli.Count(p.Committed), cli.Count(p.RolledBack), cli.Count(p.Delivered),
+		cli.Rate(perSecond), cli.Age(p.Elapsed))
+}
+
+// demoJSON is the summary for programs.
+type demoJSON struct {
+	Published         int     `json:"published"`
+	RolledBack        int     `json:"rolled_back"`
+	Delivered         int     `json:"delivered"`
+	Lost              int     `json:"lost"`
+	Phantom           int     `json:"phantom"`
+	Duplicates        int     `json:"duplicates"`
+	OutOfOrder        int     `json:"out_of_order"`
+	Seconds           float64 `json:"seconds"`
+	MessagesPerSecond float64 `json:"messages_per_second"`
+	// Of the transactions, of those that do nothing but commit, and what the rate was bounded by.
+	WrittenPerSecond float64    `json:"written_per_second"`
+	CommitsPerSecond float64    `json:"commits_per_second"`
+	BoundedBy        demo.Bound `json:"bounded_by"`
+	// Unchecked: the sink cannot be read back.
+	Unchecked bool `json:"unchecked,omitempty"`
+}
+
+func demoSummary(r *demo.Result) demoJSON {
+	return demoJSON{
+		Published: r.Published, RolledBack: r.RolledBack, Delivered: r.Delivered, Lost: r.Lost, Phantom: r.Phantom,
+		Duplicates: r.Duplicates, OutOfOrder: r.OutOfOrder, Unchecked: r.Unread,
+		Seconds: math.Round(r.Elapsed.Seconds()*1000) / 1000, MessagesPerSecond: math.Round(r.PerSecond()),
+		WrittenPerSecond: math.Round(r.WrittenPerSecond()), CommitsPerSecond: math.Round(r.CommitsPerSecond), BoundedBy: r.BoundedBy(),
+	}
+}
+
+func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
+	fmt.Fprintf(w, "\n  committed     %s (%s rolled back)\n", cli.Count(int64(r.Published)), cli.Plural(int64(r.RolledBack), "more transaction"))
+	fmt.Fprintf(w, "  delivered     %s in %s: %s, from the first transaction to the last message read\n",
+		cli.Count(int64(r.Delivered)), r.Elapsed.Round(10*time.Millisecond), cli.Rate(r.PerSecond()))
+	fmt.Fprintf(w, "  bounded by    %s\n", demoBound(r))
+	if r.Unread {
+		fmt.Fprintf(w, "\nNobody can read %s back, so losses and order were not checked.\n", f.sink)
+	} else {
+		fmt.Fprintf(w, "  lost          %d\n  phantom       %d\n  out of order  %d\n  duplicates    %d\n", r.Lost, r.Phantom, r.OutOfOrder, r.Duplicates)
+		switch {
+		case r.OK():
+			fmt.Fprintln(w, "\nEvery committed flight arrived, in order per aircraft, and nothing that was rolled back did.")
+		case r.GaveUp:
+			fmt.Fprintf(w, "\nNothing was delivered any more for %s, so the rest counts as lost. It is still in the outbox;\nthe log above says what the relay was waiting for, --patience makes it wait longer.\n", f.patience)
+		default:
+			fmt.Fprintln(w, "\nThat must not happen: please report it with this output and the flags.")
+		}
+	}
+	for _, kept := range r.Kept {
+		fmt.Fprintf(w, "Kept: %s\n", kept)
+	}
+	fmt.Fprintf(w, "\nTry next:\n%s", demoNext(f))
+}
+
+// demoBound says what the rate waited for, beside what the disk takes.
+func demoBound(r *demo.Result) string {
+	what := map[demo.Bound]string{
+		demo.BoundByDelivery:   "the relay and the broker: the last transaction had committed long before",
+		demo.BoundByRate:       "--rate",
+		demo.BoundByCommits:    "commits",
+		demo.BoundByStatements: "the statements of the transactions",
+	}[r.BoundedBy()]
+	return fmt.Sprintf("%s; committed at %s, of the %s that the database takes where nothing else is done",
+		what, cli.Rate(r.WrittenPerSecond()), cli.Rate(r.CommitsPerSecond))
+}
+
+// demoNext suggests what this run did not show.
+func demoNext(f demoFlags) string {
+	var next strings.Builder
+	if f.rollback == 0 || f.producers == 1 {
+		next.WriteString("  penstock demo --rollback 0.1 --producers 4     transactions that roll back, concurrent writers\n")
+	}
+	if strings.HasPrefix(f.sink, "embedded") {
+		next.WriteString("  penstock demo --database-url postgres://… --sink amqp://…     the same on your servers\n")
+	}
+	next.WriteString("  penstock --help     how to use it for your own tables\n")
+	return next.String()
+}

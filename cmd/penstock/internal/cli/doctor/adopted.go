@@ -1,0 +1,119 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/store/postgres/adopt/check"
+)
+
+// fromCheck adds what adopt check says.
+func (e *examination) fromCheck(name, about string, findings []check.Finding, unseen []check.Unseen) {
+	for _, f := range findings {
+		one := doctor.Finding{Check: name, Severity: doctor.Severity(f.Severity.String()), About: cmp.Or(about, f.Code), Found: f.Title, Why: f.Detail}
+		switch {
+		case f.Severity == check.Note && name == doctor.CheckAdopted:
+			continue
+		case f.Severity == check.Note:
+			one.Severity = doctor.OK
+		}
+		if about != "" {
+			one.Found += " [" + f.Code + "]"
+		}
+		var next []string
+		for _, s := range f.Fix {
+			if !s.Alternative {
+				next = append(next, s.SQL)
+			}
+		}
+		one.Next = strings.Join(next, "; ")
+		for _, figure := range f.Evidence.Figures {
+			one.Measured = append(one.Measured, doctor.Figure{Name: figure.Name, Value: figure.Value, Unit: string(figure.Unit)})
+		}
+		e.add(one)
+	}
+	for _, u := range unseen {
+		e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: u.What, Found: u.Why, Next: u.Hint})
+	}
+}
+
+// adopted looks at the tables that the configuration, or a flag, adopts.
+func (e *examination) adopted(ctx context.Context, seen doctor.Examined) error {
+	of, err := e.flags.adopting.Named("")
+	if err != nil {
+		return err
+	}
+	var all []adopt.Subscription
+	if of != nil {
+		all = []adopt.Subscription{*of}
+	} else if all, err = adopt.Configured(e.app); err != nil || len(all) == 0 {
+		return err
+	}
+	url, _, err := e.app.Database()
+	if err != nil {
+		return err
+	}
+	if drivers.NotPostgres(url) != "" { // its relay refuses what does not fit, and the rest is PostgreSQL's
+		for i := range all {
+			if err := e.adoptedStatus(ctx, &all[i], seen.Ahead); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	conn, err := adopt.Connect(ctx, e.app)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for i := range all {
+		about := cli.Visible(all[i].Config.Table)
+		r, err := check.Run(ctx, conn, all[i].Config, check.Options{OldSnapshot: e.o.Old})
+		if err != nil {
+			if ctx.Err() != nil || conn.IsClosed() {
+				return err
+			}
+			e.add(doctor.Finding{Check: doctor.CheckAdopted, Severity: doctor.Critical, About: about, Found: cli.OneLine(err.Error())})
+			continue
+		}
+		of := r.Findings[:0]
+		for _, f := range r.Findings {
+			switch f.Code { // those of the database are told once
+			case check.CodeOldSnapshot, check.CodePrepared, check.CodeReplicationSlot, check.CodeStandby:
+			default:
+				of = append(of, f)
+			}
+		}
+		e.fromCheck(doctor.CheckAdopted, about, of, nil)
+		if find(e.found, func(f *doctor.Finding) bool { return f.Check == doctor.CheckAdopted && f.About == about }) == nil {
+			e.add(doctor.Finding{Check: doctor.CheckAdopted, Severity: doctor.OK, About: about, Found: "its indexes and plans are as they should be"})
+		}
+		if err := e.adoptedStatus(ctx, &all[i], seen.Ahead); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adoptedStatus looks at the subscription over an adopted table, unless none has been run.
+func (e *examination) adoptedStatus(ctx context.Context, of *adopt.Subscription, ahead time.Duration) error {
+	table, err := adopt.Open(ctx, e.app, of)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	status, err := table.Adopted.Status(ctx)
+	if err != nil {
+		return nil // the check has said why, or there is none yet
+	}
+	r := &rules{now: look{at: time.Now().Add(ahead)}, o: e.o}
+	r.subscription(table.Config.Table, table.Argument(), &status, nil)
+	e.add(r.found...)
+	return nil
+}

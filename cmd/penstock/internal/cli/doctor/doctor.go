@@ -1,0 +1,230 @@
+// Package doctor has penstock doctor: the verb, what it looks at and prints. What the status
+// tells, from two looks, is in rules.go.
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/doctor"
+)
+
+type flags struct {
+	sinks        []string
+	old, measure cli.Span
+	asJSON       bool
+	adopting     adopt.Flags
+}
+
+func Command(a *cli.App) *cobra.Command {
+	f := flags{old: cli.Span(5 * time.Minute), measure: cli.Span(2 * time.Second)}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is wrong, or soon will be, and what to do about it",
+		Long: `Look at everything that Penstock depends on, and say of each what was measured, how
+grave it is and what to do next:
+
+  the database     that it answers, its version, settings with consequences, free
+                   connections, a pooler in between, its clock and ours, its disk
+                   (if it is on this machine); of SQLite the file, its journal, who
+                   writes, and whether it is damaged
+                   In the portable profile the engine, the isolation that
+                   transactions really have, LISTEN, row locks, and the clock
+                   beside the margin for late commits
+  the schema       its version, functions that somebody has changed, the role's rights
+  vacuum           transactions, prepared ones, replication slots and standbys that
+                   hold it back
+  outboxes         subscriptions that nobody relays, relays that stand still, segments
+                   that are not given back and who holds them, parked keys; fetches
+                   that read far more than they return, as penstock explain tells
+  queues           jobs that no worker takes, leases that ran out, workers that hang
+  sinks            those of the configuration file and of --sink: whether they can be
+                   reached, and let us in; nothing is sent
+  adopted tables   what penstock adopt check finds
+  dead letters, and backlogs that grow: how fast, and when the disk is full at that rate
+
+It looks twice, --measure apart, for rates, and for what does not move. What is younger
+than --old is no finding, or a lesser one. It changes nothing. Of a file of SQLite it takes
+the lock for a moment, to see that it can.
+
+Each finding is ok, a warning (it will cost something, or a person has to decide) or
+critical (messages or jobs do not arrive, may be lost, or soon will). The exit code is 0
+if nothing is critical, 3 if something is, and 4 if the database could not be looked at.
+What the role may not see is told as not-looked-at.
+
+--json prints one line: findings, each with check, severity, about, found, why, next and
+measured. The names of checks do not change between versions.`,
+		Example: `  penstock doctor --config penstock.yaml
+  penstock doctor --database-url postgres://app@localhost/shop --sink amqp://localhost/
+  penstock doctor --json | jq -r '.findings[] | select(.severity != "ok") | .check + " " + .found'`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, &f) },
+	}
+	cmd.Flags().StringArrayVar(&f.sinks, "sink", nil, "see whether this sink can be reached, too; may be repeated")
+	cmd.Flags().Var(&f.old, "old", "from what age on a transaction, a message that waits or a job that runs is a finding")
+	cmd.Flags().Var(&f.measure, "measure", "how long to measure rates, and to wait for something to move")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "one JSON line with every finding")
+	f.adopting.Add(cmd.Flags())
+	return cmd
+}
+
+// report is what is printed.
+type report struct {
+	Findings []doctor.Finding `json:"findings"`
+}
+
+func run(ctx context.Context, a *cli.App, f *flags) error {
+	if f.measure <= 0 {
+		return cli.Usage(errors.New("--measure is 0: use a time such as 2s"))
+	}
+	cfg, err := configured(a)
+	if err != nil {
+		return err
+	}
+	sinks, err := sinksOf(cfg, f.sinks)
+	if err != nil {
+		return err
+	}
+	store, err := a.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	e := &examination{app: a, cfg: cfg, store: store, flags: f, o: doctor.Options{Old: time.Duration(f.old)}}
+	var probes sync.WaitGroup
+	reached := make([]doctor.Finding, len(sinks))
+	for i := range sinks {
+		probes.Go(func() { reached[i] = reach(ctx, sinks[i]) })
+	}
+	unusable := e.database(ctx)
+	probes.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if unusable != nil {
+		e.add(doctor.Finding{Check: doctor.CheckConnection, Severity: doctor.Critical, Found: cli.OneLine(unusable.Error()), Why: "without the database nothing goes on"})
+	}
+	e.add(reached...)
+	doctor.Sort(e.found)
+	if err := show(a, report{e.found}, f.asJSON); err != nil {
+		return err
+	}
+	switch critical := doctor.Count(e.found, doctor.Critical); {
+	case unusable != nil:
+		return &cli.ExitError{Code: cli.ExitDatabase, Err: fmt.Errorf("the database could not be looked at: %w", unusable)}
+	case critical > 0:
+		return &cli.ExitError{Code: cli.ExitCheck, Err: penstock.WithHint(errors.New(cli.PluralVerb(int64(critical), "critical finding", "needs somebody", "need somebody")), "the report says what to do next")}
+	}
+	return nil
+}
+
+// configured is the configuration file, nil without one, or if --database-url stands in its place.
+func configured(a *cli.App) (*config.Config, error) {
+	if a.ConfigFile == "" && a.DatabaseURL != "" {
+		return nil, nil
+	}
+	return a.LoadConfig()
+}
+
+// sink is one to reach.
+type sink struct {
+	of string // the subscription's, or "" for that of a flag
+	config.Sink
+}
+
+func sinksOf(cfg *config.Config, given []string) (all []sink, err error) {
+	for _, url := range given {
+		s, err := config.ParseSink(url)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("--sink: %w", err))
+		}
+		all = append(all, sink{"", s})
+	}
+	if cfg != nil {
+		for _, s := range cfg.Subscriptions {
+			all = append(all, sink{s.Origin() + "/" + s.Name, s.Sink})
+		}
+	}
+	return all, nil
+}
+
+// reachPatience is how long a sink has to let us in.
+const reachPatience = 15 * time.Second
+
+func reach(ctx context.Context, s sink) doctor.Finding {
+	ctx, cancel := context.WithTimeout(ctx, reachPatience)
+	defer cancel()
+	about := strings.TrimPrefix(s.of+" → "+s.Name(), " → ")
+	f := doctor.Finding{Check: doctor.CheckSink, Severity: doctor.OK, About: about}
+	begun := time.Now()
+	tried, err := s.Reach(ctx, slog.New(slog.DiscardHandler))
+	took := time.Since(begun)
+	switch {
+	case !tried:
+		f.Found = "there is nothing to connect to"
+	case err != nil:
+		f.Severity, f.Found = doctor.Critical, cli.OneLine(err.Error())
+		f.Why = "nothing is delivered, and the backlog grows; no attempt is spent meanwhile"
+		f.Next = "bring it back, or correct its URL and login: a relay goes on by itself"
+		if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+			f.Found, f.Next = strings.Replace(f.Found, cli.OneLine(hint.Error()), cli.OneLine(hint.Err.Error()), 1), hint.Hint
+		}
+	default:
+		f.Found = "it can be reached, in " + cli.Age(took)
+		f.Measured = []doctor.Figure{{Name: "time to connect", Value: took.Seconds(), Unit: "s"}}
+	}
+	return f
+}
+
+// Findings looks at a database as the verb does, but at no sink, and counts up to a thousand of each kind.
+func Findings(a *cli.App, store penstock.Store) func(ctx context.Context) ([]doctor.Finding, error) {
+	return func(ctx context.Context) ([]doctor.Finding, error) {
+		e := &examination{app: a, store: store, flags: &flags{measure: cli.Span(time.Second)}, o: doctor.Options{Old: 5 * time.Minute}, upTo: cli.CountedUpTo}
+		err := e.database(ctx)
+		doctor.Sort(e.found)
+		return e.found, err
+	}
+}
+
+const columns = 100 // of a line, unless a word is longer
+
+// show prints the report.
+func show(a *cli.App, r report, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(a.Stdout).Encode(r)
+	}
+	var out strings.Builder
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		name := f.Check
+		if f.About != "" {
+			name += " " + f.About
+		}
+		line := func(first, text string) {
+			if text != "" {
+				out.WriteString(cli.Wrap(fmt.Sprintf("%-9s %s", first, a.Suggest(cli.Visible(text))), strings.Repeat(" ", 10), columns) + "\n")
+			}
+		}
+		line(string(f.Severity), name+": "+f.Found)
+		line("", f.Why)
+		if f.Next != "" {
+			line("", "next: "+f.Next)
+		}
+	}
+	fmt.Fprintf(&out, "\n%d critical, %s, %d ok\n", doctor.Count(r.Findings, doctor.Critical),
+		cli.Plural(int64(doctor.Count(r.Findings, doctor.Warning)), "warning"), doctor.Count(r.Findings, doctor.OK))
+	_, err := io.WriteString(a.Stdout, out.String())
+	return err
+}

@@ -1,0 +1,254 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/store/postgres/adopt/check"
+)
+
+// examination looks at a database.
+type examination struct {
+	app   *cli.App
+	cfg   *config.Config
+	store penstock.Store
+	flags *flags
+	o     doctor.Options
+	found []doctor.Finding
+	upTo  int // 0: count everything
+}
+
+func (e *examination) add(found ...doctor.Finding) { e.found = append(e.found, found...) }
+
+func (e *examination) has(check string) bool {
+	return find(e.found, func(f *doctor.Finding) bool { return f.Check == check && f.Severity == doctor.Critical }) != nil
+}
+
+// database looks at all but the sinks. An error means that it cannot be used.
+func (e *examination) database(ctx context.Context) error {
+	seen := doctor.Examined{Free: -1}
+	if e.cfg != nil {
+		for i := range e.cfg.Subscriptions {
+			e.o.Relays = e.o.Relays || e.cfg.Subscriptions[i].Adopt == nil
+		}
+	}
+	examiner, _ := e.store.(doctor.Examiner)
+	if examiner != nil {
+		var err error
+		seen, err = examiner.Examine(ctx, e.o)
+		e.add(seen.Findings...)
+		if err != nil {
+			return err
+		}
+	}
+	if err := e.horizon(ctx); err != nil {
+		return err
+	}
+	if e.has(doctor.CheckSchema) {
+		return e.adopted(ctx, seen)
+	}
+	before, err := e.look(ctx, seen.Ahead, false)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(e.flags.measure)):
+	}
+	now, err := e.look(ctx, seen.Ahead, true)
+	if err != nil {
+		return err
+	}
+	e.add(compare(before, now, seen.Free, e.o)...)
+	e.parkedKeys(ctx, &now)
+	e.missing(&now)
+	e.unnamed(&now)
+	e.unchosen(ctx)
+	e.plans(ctx, &now)
+	return e.adopted(ctx, seen)
+}
+
+// plans tells of fetches that read far more than they return. Who may not run the relay is told nothing.
+func (e *examination) plans(ctx context.Context, now *look) {
+	explainer, ok := e.store.(doctor.Explainer)
+	if !ok {
+		return
+	}
+	for i := range now.outboxes {
+		found, err := explainer.ExplainOutbox(ctx, now.outboxes[i].Outbox)
+		if err != nil && !cli.IsForbidden(err) {
+			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: "plans of outbox " + now.outboxes[i].Outbox, Found: cli.OneLine(err.Error())})
+		}
+		for _, s := range found {
+			f := doctor.Finding{Check: doctor.CheckPlans, Severity: doctor.OK, About: s.Of, Found: s.Name + " " + s.Verdict}
+			if s.Slow {
+				f.Severity, f.Why, f.Next = doctor.Warning, "every fetch of the relay costs the server that much", "penstock explain "+now.outboxes[i].Outbox
+			}
+			if s.Slow || s.Name == "fetch" {
+				e.add(f)
+			}
+		}
+	}
+}
+
+// look reads the status. What the role may not see is told, if it is to be.
+func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) (l look, err error) {
+	l.at = time.Now().Add(ahead)
+	unseen := func(what string, err error) error {
+		if !cli.IsForbidden(err) {
+			return err
+		}
+		if tell {
+			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: what, Found: cli.OneLine(err.Error())})
+		}
+		return nil
+	}
+	if l.outboxes, err = cli.StatusUpTo(ctx, e.store, e.upTo); err != nil {
+		if err = unseen("outboxes", err); err != nil {
+			return l, err
+		}
+	}
+	if queues, ok := e.store.(cli.QueueStatusReader); ok {
+		if l.queues, err = cli.QueueStatusUpTo(ctx, queues, e.upTo); err != nil {
+			if err = unseen("queues", err); err != nil {
+				return l, err
+			}
+		}
+	}
+	if examiner, ok := e.store.(doctor.Examiner); ok && len(l.queues) > 0 {
+		if l.running, err = examiner.Running(ctx, "", 100); err != nil {
+			err = unseen("the jobs that run", err)
+		}
+	}
+	return l, err
+}
+
+// parkedKeys names some of the keys that are parked, and why.
+func (e *examination) parkedKeys(ctx context.Context, now *look) {
+	const most = 3
+	for _, o := range now.outboxes {
+		for _, s := range o.Subscriptions {
+			f := find(e.found, func(f *doctor.Finding) bool {
+				return f.Check == doctor.CheckParked && f.About == o.Outbox+"/"+s.Subscription
+			})
+			if f == nil {
+				continue
+			}
+			keys, err := e.store.ParkedKeys(ctx, o.Outbox, s.Subscription, most)
+			if err != nil {
+				continue // the figure stands
+			}
+			for _, k := range keys {
+				f.Found += fmt.Sprintf("; %s, attempt %d: %s", cmp.Or(k.Key, "a message without a key"), k.Attempt, k.Err)
+			}
+		}
+	}
+}
+
+// missing tells of subscriptions of the configuration that the database does not know.
+func (e *examination) missing(now *look) {
+	if e.cfg == nil || now.outboxes == nil {
+		return
+	}
+	for i := range e.cfg.Subscriptions {
+		s := &e.cfg.Subscriptions[i]
+		f := doctor.Finding{Check: doctor.CheckSubscription, About: s.Origin() + "/" + s.Name}
+		o := find(now.outboxes, func(o *penstock.OutboxStatus) bool { return o.Outbox == s.Outbox })
+		switch {
+		case s.Adopt != nil:
+			continue
+		case o == nil:
+			f.Severity, f.Found, f.Next = doctor.Critical, "the configuration names an outbox that is not there", "penstock outbox create "+cli.ShellWord(s.Outbox)
+		case find(o.Subscriptions, func(b *penstock.SubscriptionStatus) bool { return b.Subscription == s.Name }) == nil:
+			f.Severity, f.Found, f.Next = doctor.Warning, "no relay has ever run it", "start its relay: penstock relay"
+			f.Why = "a subscription begins when its relay first runs"
+		default:
+			continue
+		}
+		e.add(f)
+	}
+}
+
+// unnamed says of what is found about a subscription that the configuration does not have, though it has others of the outbox: one that was
+// renamed has left what is parked, and its dead letters, behind.
+func (e *examination) unnamed(now *look) {
+	if e.cfg == nil {
+		return
+	}
+	for _, o := range now.outboxes {
+		has := func(name string) bool {
+			return slices.ContainsFunc(e.cfg.Subscriptions, func(s config.Subscription) bool { return s.Outbox == o.Outbox && (name == "" || s.Name == name) })
+		}
+		for _, s := range o.Subscriptions {
+			if !has("") || has(s.Subscription) {
+				continue
+			}
+			for i := range e.found {
+				f := &e.found[i]
+				if f.About == o.Outbox+"/"+s.Subscription && f.Severity != doctor.OK {
+					f.Found += "; the configuration has no such subscription: it has another name now, or its relay another configuration"
+				}
+			}
+		}
+	}
+}
+
+// unchosen says of dead letters how many of the first hundred the subscription's filter does not choose: it has become narrower since.
+func (e *examination) unchosen(ctx context.Context) {
+	if e.cfg == nil {
+		return
+	}
+	const most = 100
+	for i := range e.cfg.Subscriptions {
+		s := &e.cfg.Subscriptions[i]
+		about := s.Origin() + "/" + s.Name
+		f := find(e.found, func(f *doctor.Finding) bool { return f.Check == doctor.CheckDead && f.About == about })
+		if f == nil || s.Adopt != nil || s.Filter.Empty() {
+			continue
+		}
+		dead, err := e.store.DeadLetters(ctx, penstock.DeadLetterQuery{Outbox: s.Outbox, Subscription: s.Name, Limit: most, Bytes: 1 << 20})
+		if err != nil {
+			continue // the figure stands
+		}
+		passed := int64(0)
+		for j := range dead {
+			if !s.Filter.Match(&dead[j].Message) {
+				passed++
+			}
+		}
+		if passed > 0 {
+			f.Found += fmt.Sprintf("; the filter does not choose %d of the first %d: sent back, they are passed over, not delivered", passed, len(dead))
+		}
+	}
+}
+
+// horizon looks for what holds back vacuum.
+func (e *examination) horizon(ctx context.Context) error {
+	if url, _, err := e.app.Database(); err != nil || drivers.NotPostgres(url) != "" {
+		return err
+	}
+	conn, err := adopt.Connect(ctx, e.app)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	findings, unseen, err := check.Holders(ctx, conn, check.Options{OldSnapshot: e.o.Old})
+	if err != nil {
+		return err
+	}
+	e.fromCheck(doctor.CheckHorizon, "", findings, unseen)
+	if find(e.found, func(f *doctor.Finding) bool { return f.Check == doctor.CheckHorizon }) == nil {
+		e.add(doctor.Finding{Check: doctor.CheckHorizon, Severity: doctor.OK, Found: "nothing old holds back vacuum"})
+	}
+	return nil
+}

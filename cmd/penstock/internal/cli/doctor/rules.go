@@ -1,0 +1,293 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/doctor"
+)
+
+// look is what the status says at one moment, by the clock of the database. Of a role that may not see
+// outboxes or queues these are nil.
+type look struct {
+	at       time.Time
+	outboxes []penstock.OutboxStatus
+	queues   []penstock.QueueStatus
+	running  []doctor.Running
+}
+
+const (
+	young     = 10 * time.Second // what waits for less than this may be about to be taken
+	burst     = 30 * time.Second // a backlog whose oldest is younger may be gone in a moment
+	overtaken = 1000             // of a job that runs for long: so many leases have begun since its own
+)
+
+// rules compare two looks at the same database.
+type rules struct {
+	before, now look
+	over        time.Duration // between the two
+	free        int64         // bytes that the disk has left, -1: not known
+	o           doctor.Options
+	found       []doctor.Finding
+}
+
+func compare(before, now look, free int64, o doctor.Options) []doctor.Finding {
+	r := &rules{before: before, now: now, free: free, o: o, over: max(now.at.Sub(before.at), time.Millisecond)}
+	if now.outboxes != nil {
+		subscriptions := 0
+		for i := range now.outboxes {
+			subscriptions += len(now.outboxes[i].Subscriptions)
+			r.outbox(&now.outboxes[i])
+		}
+		r.inOrder(doctor.CheckSubscription, fmt.Sprintf("of %s none has a backlog that nobody relays", cli.Plural(int64(subscriptions), "subscription")))
+		r.inOrder(doctor.CheckRelay, "no relay stands still, and none says that its sink is down")
+		r.inOrder(doctor.CheckParked, "no key is parked")
+	}
+	if now.queues != nil {
+		for i := range now.queues {
+			r.queue(&now.queues[i])
+			r.workers(&now.queues[i])
+		}
+		r.inOrder(doctor.CheckQueue, fmt.Sprintf("of %s none is left alone or in trouble", cli.Plural(int64(len(now.queues)), "queue")))
+		r.inOrder(doctor.CheckWorkers, "no worker hangs, and no lease has run out")
+	}
+	r.inOrder(doctor.CheckDead, "there are no dead letters")
+	r.inOrder(doctor.CheckBacklog, "no backlog grows at present")
+	return r.found
+}
+
+func (r *rules) add(f doctor.Finding) { r.found = append(r.found, f) }
+
+// inOrder adds what is to be said of a check that has found nothing.
+func (r *rules) inOrder(check, text string) {
+	if !slices.ContainsFunc(r.found, func(f doctor.Finding) bool { return f.Check == check }) {
+		r.add(doctor.Finding{Check: check, Severity: doctor.OK, Found: text})
+	}
+}
+
+func (r *rules) outbox(o *penstock.OutboxStatus) {
+	was := find(r.before.outboxes, func(b *penstock.OutboxStatus) bool { return b.Outbox == o.Outbox })
+	for i := range o.Subscriptions {
+		s := &o.Subscriptions[i]
+		var before *penstock.SubscriptionStatus
+		if was != nil {
+			before = find(was.Subscriptions, func(b *penstock.SubscriptionStatus) bool { return b.Subscription == s.Subscription })
+		}
+		r.subscription(o.Outbox, cli.ShellWord(o.Outbox)+" --subscription "+cli.ShellWord(s.Subscription), s, before)
+		if before != nil {
+			r.growth(o.Outbox+"/"+s.Subscription, s.Backlog-before.Backlog, s.Backlog, s.OldestAge, o.Bytes-was.Bytes)
+		}
+	}
+}
+
+// subscription looks at one of an outbox or of an adopted table. argument is what names it on a command line.
+func (r *rules) subscription(of, argument string, s, before *penstock.SubscriptionStatus) {
+	f := doctor.Finding{About: of + "/" + s.Subscription, Severity: doctor.Critical,
+		Measured: []doctor.Figure{{Name: "waiting", Value: float64(s.Backlog + s.Parked)}, {Name: "oldest", Value: s.OldestAge.Seconds(), Unit: "s"}}}
+	waiting := atLeast(s.AtLeast) + cli.PluralVerb(s.Backlog+s.Parked, "message", "waits", "wait") + ", the oldest for " + cli.Age(s.OldestAge)
+	held := cli.IsHeld(s, r.now.at)
+	switch {
+	case !held && s.Backlog+s.Parked > 0:
+		f.Check, f.Severity = doctor.CheckSubscription, since(s.OldestAge, r.o.Old)
+		f.Found = "no relay holds it, and " + waiting
+		if s.Holder != "" {
+			f.Found += fmt.Sprintf("; the lease of %s ended %s ago", s.Holder, cli.Since(s.LeaseUntil, r.now.at))
+		}
+		f.Why = "nothing of it is delivered, and what it has not settled keeps its space"
+		f.Next = "start its relay, or drop it if nobody needs it: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
+		r.add(f)
+	case held && !s.SinkDown.IsZero():
+		f.Check = doctor.CheckRelay
+		f.Found = fmt.Sprintf("its sink has taken nothing for %s: %s; %s", cli.Since(s.SinkDown, r.now.at), s.SinkError, waiting)
+		f.Why = "the backlog grows until the sink is back; no attempt is spent meanwhile"
+		f.Next = "bring the broker back: the relay goes on by itself"
+		r.add(f)
+	case held && before != nil && s.Backlog > 0 && s.Settled == before.Settled && s.Epoch == before.Epoch && s.OldestAge >= r.o.Old:
+		f.Check = doctor.CheckRelay
+		f.Found = fmt.Sprintf("%s holds it and has settled nothing for %s, though %s", s.Holder, cli.Age(r.over), waiting)
+		if f.Why = "the relay renews its lease, so no other one takes over"; s.Rate > 0 { // it did within the last minute: a sink may be slow
+			f.Severity = doctor.Warning
+		}
+		f.Next = "read the log of " + s.Holder + ", and restart it: what it has not settled is sent again"
+		r.add(f)
+	}
+	if s.ParkedKeys > 0 {
+		parked := fmt.Sprintf("%s with %s", cli.PluralVerb(s.ParkedKeys, "key", "is parked", "are parked"), cli.Plural(s.Parked, "message"))
+		if s.HeldKeys > 0 {
+			parked += ", " + cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast) + " of them until a dead letter is decided about"
+		}
+		r.add(doctor.Finding{Check: doctor.CheckParked, Severity: doctor.Warning, About: f.About,
+			Found: parked,
+			Why:   "the sink refuses the first message of each, and what follows of its key waits; other keys go on",
+			Next:  "see which keys, and why: penstock parked " + argument,
+			Measured: []doctor.Figure{{Name: "keys", Value: float64(s.ParkedKeys)}, {Name: "messages", Value: float64(s.Parked)},
+				{Name: "held", Value: float64(s.HeldKeys)}}})
+	}
+	r.dead(f.About, s.DeadLetters, s.AtLeast, argument)
+}
+
+// atLeast goes before a figure, if not all was counted.
+func atLeast(figures []string) string {
+	if len(figures) > 0 {
+		return "at least "
+	}
+	return ""
+}
+
+func (r *rules) dead(about string, n int64, figures []string, argument string) {
+	if n > 0 {
+		r.add(doctor.Finding{Check: doctor.CheckDead, Severity: doctor.Warning, About: about, Found: atLeast(figures) + cli.PluralVerb(n, "dead letter", "waits", "wait") + " for a decision",
+			Next: "retry or discard: penstock dead list " + argument, Measured: []doctor.Figure{{Name: "dead letters", Value: float64(n)}}})
+	}
+}
+
+func (r *rules) queue(q *penstock.QueueStatus) {
+	argument := cli.ShellWord(q.Queue)
+	f := doctor.Finding{Check: doctor.CheckQueue, About: q.Queue, Severity: doctor.Warning,
+		Measured: []doctor.Figure{{Name: "ready", Value: float64(q.Ready)}, {Name: "running", Value: float64(q.Running)}, {Name: "oldest", Value: q.OldestAge.Seconds(), Unit: "s"}}}
+	for _, trouble := range q.Trouble {
+		r.add(doctor.Finding{Check: doctor.CheckQueue, Severity: doctor.Warning, About: q.Queue, Found: "its space is not given back: " + trouble,
+			Next: "penstock status " + argument, Measured: []doctor.Figure{{Name: "size", Value: float64(q.Bytes), Unit: "bytes"}}})
+	}
+	switch ready := atLeast(q.AtLeast) + cli.PluralVerb(q.Ready, "job", "is ready", "are ready") + ", the oldest for " + cli.Age(q.OldestAge); {
+	case cli.IsPaused(q.QueueSettings) && q.Ready > 0:
+		f.Found, f.Next = "it is paused, and "+ready, "penstock queue resume "+argument
+		r.add(f)
+	case q.Ready > 0 && q.Running == 0 && q.OldestAge >= min(young, r.o.Old):
+		f.Severity = since(q.OldestAge, r.o.Old)
+		f.Found, f.Next = "no worker seems to run: "+ready+", and none runs", "start workers: penstock work "+argument
+		r.add(f)
+	}
+	r.dead(q.Queue, q.DeadLetters, q.AtLeast, argument)
+	if was := r.was(q); was != nil {
+		r.growth(q.Queue, q.Ready-was.Ready, q.Ready, q.OldestAge, q.Bytes-was.Bytes)
+	}
+}
+
+// was is a queue at the first look.
+func (r *rules) was(q *penstock.QueueStatus) *penstock.QueueStatus {
+	return find(r.before.queues, func(b *penstock.QueueStatus) bool { return b.Queue == q.Queue })
+}
+
+// growth estimates the time to trouble at present rates.
+func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, bytes int64) {
+	if grown <= 0 || oldest < min(burst, r.o.Old) {
+		return
+	}
+	f := doctor.Finding{Check: doctor.CheckBacklog, Severity: doctor.Warning, About: about,
+		Found: fmt.Sprintf("its backlog of %s grows by %s", cli.Count(waits), cli.Rate(float64(grown)/r.over.Seconds())),
+		Why:   "what takes from it is slower than what comes, or does not run; the rate is that of " + cli.Age(r.over),
+		Next:  "see who takes from it, and how fast: penstock status --watch",
+		Measured: []doctor.Figure{{Name: "waiting", Value: float64(waits)}, {Name: "growth", Value: float64(grown) / r.over.Seconds(), Unit: "per second"},
+			{Name: "growth of its size", Value: float64(bytes) / r.over.Seconds(), Unit: "bytes per second"}}}
+	if r.free >= 0 && bytes > 0 {
+		left := time.Duration(min(float64(r.free)/float64(bytes)*r.over.Seconds(), 1e9)) * time.Second
+		f.Found += "; at that rate the disk of the database is full in " + cli.Coarse(left)
+		f.Measured = append(f.Measured, doctor.Figure{Name: "until the disk is full", Value: left.Seconds(), Unit: "s"})
+		if left < time.Hour && r.over >= min(young, r.o.Old) { // no burst
+			f.Severity = doctor.Critical
+		}
+	}
+	r.add(f)
+}
+
+// workers looks for jobs whose worker is gone, or hangs.
+func (r *rules) workers(q *penstock.QueueStatus) {
+	var held, expired, long []doctor.Running
+	var lengths []int64
+	for _, job := range r.now.running {
+		if job.Queue == q.Queue {
+			lengths = append(lengths, length(job))
+		}
+	}
+	slices.Sort(lengths)
+	for _, job := range r.now.running {
+		stayed := slices.ContainsFunc(r.before.running, func(b doctor.Running) bool { return b.Lease == job.Lease })
+		switch {
+		case job.Queue != q.Queue:
+		case job.Expired >= min(young, r.o.Old):
+			expired = append(expired, job)
+		case stayed && job.Expired < 0:
+			held = append(held, job)
+			old := job.Held >= r.o.Old || job.Held == 0 && job.Age >= r.o.Old && job.Since >= overtaken
+			if old && (len(lengths) < 2 || length(job) >= 10*lengths[(len(lengths)-1)/2]) {
+				long = append(long, job)
+			}
+		}
+	}
+	f := doctor.Finding{Check: doctor.CheckWorkers, Severity: doctor.Critical, About: q.Queue, Why: "a worker that hangs may go on extending its leases"}
+	add := func(jobs []doctor.Running) {
+		f.Measured = []doctor.Figure{{Name: "jobs", Value: float64(len(jobs))}, {Name: "job", Value: float64(jobs[0].ID)}, {Name: "enqueued", Value: jobs[0].Age.Seconds(), Unit: "s"}, {Name: "leases begun since", Value: float64(jobs[0].Since)}, {Name: "held", Value: jobs[0].Held.Seconds(), Unit: "s"}}
+		if f.Next == "" {
+			f.Next = fmt.Sprintf("look at %s and end it if it hangs: when the lease has ended another one runs the job; or penstock job cancel %s %d", jobs[0].Worker, cli.ShellWord(q.Queue), jobs[0].ID)
+		}
+		r.add(f)
+	}
+	if was := r.was(q); len(held) > 0 && int64(len(held)) >= q.Running && was != nil && was.Running == q.Running && q.Ready > 0 && q.OldestAge >= r.o.Old {
+		f.Found = fmt.Sprintf("for %s no job has begun or ended: %s, held by %s, while %s, the oldest for %s", cli.Age(r.over), jobName(held), workersOf(held),
+			cli.PluralVerb(q.Ready, "job", "is ready", "are ready"), cli.Age(q.OldestAge))
+		if slices.ContainsFunc(held, func(job doctor.Running) bool { return job.Held > 0 && job.Held < r.o.Old }) { // jobs may take that long
+			f.Severity = doctor.Warning
+		}
+		add(held)
+	} else if len(long) > 0 {
+		f.Severity, f.Found = doctor.Warning, jobName(long)+", held by "+workersOf(long)
+		if long[0].Held > 0 {
+			f.Found += " for " + cli.Age(long[0].Held)
+		} else {
+			f.Found += ", while " + cli.Plural(long[0].Since, "lease") + " of the schema began"
+		}
+		f.Found += ": far longer than others run"
+		add(long)
+	}
+	if len(expired) > 0 {
+		f.Severity, f.Why, f.Next = since(expired[0].Expired, r.o.Old), "no worker is left that takes such a job over", "start workers: penstock work "+cli.ShellWord(q.Queue)
+		f.Found = fmt.Sprintf("%s held by %s, whose lease ended %s ago: it has neither ended the job nor extended the lease", jobName(expired), workersOf(expired), cli.Age(expired[0].Expired))
+		add(expired)
+	}
+}
+
+// length is how long a job runs, in whatever unit is known.
+func length(job doctor.Running) int64 {
+	if job.Held > 0 {
+		return int64(job.Held)
+	}
+	return job.Since
+}
+
+func jobName(jobs []doctor.Running) string {
+	name := fmt.Sprintf("job %d (attempt %d, enqueued %s ago)", jobs[0].ID, jobs[0].Attempt, cli.Age(jobs[0].Age))
+	if len(jobs) > 1 {
+		name += " and " + cli.Plural(int64(len(jobs)-1), "other")
+	}
+	return name
+}
+
+func workersOf(jobs []doctor.Running) string {
+	var names []string
+	for i := range jobs {
+		if !slices.Contains(names, jobs[i].Worker) && len(names) < 3 {
+			names = append(names, cli.OrDash(jobs[i].Worker))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// since is a severity that grows with age.
+func since(age, old time.Duration) doctor.Severity {
+	if age >= old {
+		return doctor.Critical
+	}
+	return doctor.Warning
+}
+
+func find[T any](all []T, is func(*T) bool) *T {
+	if i := slices.IndexFunc(all, func(one T) bool { return is(&one) }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}

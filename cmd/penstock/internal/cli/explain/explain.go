@@ -1,0 +1,129 @@
+// Package explain has penstock explain.
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/doctor"
+)
+
+func Command(a *cli.App) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "explain OUTBOX|QUEUE",
+		Short: "Run what a relay or a worker runs, and say what it reads in the database",
+		Long: `Run the statements that every message of an outbox or every job of a queue goes
+through, under EXPLAIN (ANALYZE, BUFFERS), in transactions that are rolled back:
+
+  fetch     up to 1,000 messages from a subscription's durable cursor on
+  settle    that cursor, written anew
+  dequeue   the next job, in a transaction
+  claim     up to 100 jobs; ack ends them
+
+and say of each what it read:
+
+  rows      messages or jobs that it returned or ended
+  entries   of indexes that it walked over
+  dead      entries among them that led to no row: deleted, rolled back, or taken by
+            another transaction, and not cleaned away
+  scanned   rows that it read without an index
+  pages     that it asked for, each time counted; below: what there is in all
+  ms        in the server, with the cost of measuring
+  trips     round trips that a relay or worker makes for it
+
+Of a queue with groups it takes jobs of the first one that has any. To others it is as
+if a worker had taken jobs and its transaction had rolled back: for some
+milliseconds these jobs are not to be had, and a few may come after later ones. The
+role has to be able to run the relay or to work on the queue.
+
+On YugabyteDB and CockroachDB (--profile portable) the storage's own figures stand
+below: requests to read, write and flush, rows scanned, and how many entries were
+sought and stepped over, deleted ones with them; what a release does not tell is 0.
+On SQLite there is a plan instead of figures.
+
+The exit code is 3 if a statement reads far more than it returns.`,
+		Example: `  penstock explain orders
+  penstock explain mails --json | jq '.statements[] | select(.slow)'`,
+		Args: cli.Exactly("OUTBOX|QUEUE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := cli.OpenWith[doctor.Explainer](cmd.Context(), a, "plans to explain")
+			if err != nil {
+				return err
+			}
+			name := args[0]
+			found, err := store.ExplainOutbox(cmd.Context(), name)
+			if errors.Is(err, penstock.ErrNoOutbox) {
+				found, err = store.ExplainQueue(cmd.Context(), name)
+			}
+			if errors.Is(err, penstock.ErrNoQueue) {
+				err = penstock.WithHint(fmt.Errorf("there is no outbox and no queue %q", name), "penstock status lists them")
+			}
+			if err != nil {
+				return err
+			}
+			if err := show(a, found, asJSON); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(found, func(s doctor.Statement) bool { return s.Slow }) {
+				return &cli.ExitError{Code: cli.ExitCheck, Err: errors.New("a statement reads far more than it returns: see its verdict")}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line with every figure")
+	return cmd
+}
+
+func show(a *cli.App, found []doctor.Statement, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(a.Stdout).Encode(map[string]any{"statements": append([]doctor.Statement{}, found...)})
+	}
+	if len(found) == 0 {
+		_, err := io.WriteString(a.Stdout, "it has no subscription, so nothing is fetched\n")
+		return err
+	}
+	var below strings.Builder
+	table := cli.NewTable(a.Stdout, cli.Cut("of", 30), cli.Left("statement"), cli.Right("rows"), cli.Right("entries"), cli.Right("dead"), cli.Right("scanned"), cli.Right("pages"), cli.Right("ms"), cli.Right("trips"))
+	table.Fit = columns
+	for i := range found {
+		s := &found[i]
+		figure := func(n int64) string {
+			if !s.Measured {
+				return ""
+			}
+			return strconv.FormatInt(n, 10)
+		}
+		ms := ""
+		if s.Measured {
+			ms = strconv.FormatFloat(s.Seconds*1e3, 'f', 2, 64)
+		}
+		table.Row(s.Of, s.Name, figure(s.Rows), figure(s.Entries), figure(s.Dead), figure(s.Scanned), figure(s.Pages), ms, figure(int64(s.RoundTrips)))
+		fmt.Fprintln(&below, cli.Wrap(s.Of+" "+s.Name+": "+s.Verdict, "  ", columns))
+		if g := s.Storage; g != nil && *g != (doctor.Storage{}) {
+			fmt.Fprintf(&below, "    storage: %d reads, %d writes, %d flushes, %d rows scanned, %d seeks, %d nexts\n", g.Reads, g.Writes, g.Flushes, g.Rows, g.Seeks, g.Nexts)
+		}
+		for _, step := range s.Plan {
+			fmt.Fprintln(&below, "    "+cli.Visible(step))
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if found[0].Measured {
+		fmt.Fprintf(&below, "\n%s pages in all\n", strconv.FormatInt(found[0].TablePages, 10))
+	}
+	_, err := io.WriteString(a.Stdout, "\n"+below.String())
+	return err
+}
+
+const columns = 80

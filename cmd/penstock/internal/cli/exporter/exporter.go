@@ -1,0 +1,70 @@
+// Package exporter has penstock exporter.
+package exporter
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/metrics"
+)
+
+// Command serves the status of a database as metrics.
+func Command(a *cli.App) *cobra.Command {
+	var f cli.MetricsFlags
+	cmd := &cobra.Command{
+		Use:   "exporter",
+		Short: "Serve the status of a database to Prometheus",
+		Long: `Serve the status of a database to Prometheus, until it is told to stop: what
+penstock status shows, and what holds back vacuum. For a database whose producers
+and consumers use SQL alone; a relay and a worker serve it beside what they do
+themselves (--metrics-listen).
+
+  /metrics   the metrics, which docs/metrics.md lists
+  /healthz   200 while the process lives
+  /readyz    200 while the database can be read, else 503 with the reason
+
+The status is read at most once in ten seconds, however often it is asked for, and
+a read is given up after five. Figures that the role may not read are left out; a
+member of pg_monitor sees what holds back vacuum in other roles' sessions, too.
+Adopted tables are those of the configuration file. There is no password: keep the
+address on the loopback, or in a network that only Prometheus reaches.`,
+		Example: `  penstock exporter
+  penstock exporter --database-url postgres://monitor@db/shop --metrics-listen 0.0.0.0:9464`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			store, err := a.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			log, err := a.Logger()
+			if err != nil {
+				return err
+			}
+			m, err := f.New(metrics.Options{Store: store, Logger: log})
+			if err != nil {
+				return err
+			}
+			adoptions, err := adopt.Configured(a)
+			if err != nil {
+				return err
+			}
+			for i := range adoptions {
+				table, err := adopt.Open(ctx, a, &adoptions[i])
+				if err != nil {
+					return err
+				}
+				a.Later(table)
+				m.Table(table.Config.Table, table.Name, table.Adopted.Status)
+			}
+			if err := f.Serve(a, m); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		},
+	}
+	f.Add(cmd.Flags(), "127.0.0.1:9464")
+	return cmd
+}

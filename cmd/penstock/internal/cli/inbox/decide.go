@@ -1,0 +1,178 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+func releaseCommand(a *cli.App) *cobra.Command {
+	var (
+		f           heldFlags
+		id          string
+		all, asJSON bool
+		leave       = cli.Consent{Undone: "nothing was released"}
+	)
+	cmd := &cobra.Command{
+		Use:   "release CONSUMER --key KEY|--previous ID|--id ID|--all",
+		Short: "Wait no longer for what is missing",
+		Long: `Make held messages due: the consumer's next call of inbox_due hands them over, in
+order, as if they had waited long enough. It is told of the gap, as always. Use
+it when you know that the missing message does not come, or does not matter.
+
+  --key KEY      what is held of a key
+  --previous ID  what waits for the message ID
+  --id ID        the held message ID, with what stands before and behind it
+  --all          everything; asks first
+
+Should the missing message come later, it is handed over, late.`,
+		Example: `  penstock inbox release billing --key 42
+  penstock inbox release billing --previous 018f3c…
+  penstock inbox release billing --all --yes`,
+		Args: cli.Exactly("CONSUMER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := cli.NotEmpty(cmd.Flags(), "key", "previous", "id"); err != nil {
+				return err
+			}
+			q := penstock.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, ID: id}
+			switch narrowed := chosenHeld(q) != ""; {
+			case !narrowed && !all:
+				return cli.Misuse(errors.New("nothing was released: say what with --key, --previous or --id, or --all"))
+			case narrowed && all:
+				return cli.Usage(errors.New("--all is given with what narrows the choice: use one of them"))
+			}
+			leave.Yes = leave.Yes || !all
+			if err := a.Possible(leave); err != nil {
+				return err
+			}
+			store, err := openInboxes(ctx, a)
+			if err != nil {
+				return err
+			}
+			if all {
+				if err := confirmRelease(ctx, a, store, q.Consumer, leave); err != nil {
+					return err
+				}
+			}
+			return release(ctx, a, store, q, asJSON)
+		},
+	}
+	f.add(cmd.Flags())
+	flags := cmd.Flags()
+	flags.StringVar(&id, "id", "", "the held message with this id, and its line")
+	flags.BoolVar(&all, "all", false, "everything that is held; asks first")
+	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
+	flags.BoolVar(&asJSON, "json", false, "how many, as one JSON line")
+	return cmd
+}
+
+func confirmRelease(ctx context.Context, a *cli.App, store penstock.InboxStore, consumer string, leave cli.Consent) error {
+	box, err := findInbox(ctx, store, consumer)
+	if err != nil || box.Held == 0 {
+		return err
+	}
+	return a.Confirm(ctx, leave, fmt.Sprintf("Release %s of %s, past the gaps before them?", cli.Plural(box.Held, "message"), cli.Visible(consumer)))
+}
+
+func release(ctx context.Context, a *cli.App, store penstock.InboxStore, q penstock.HeldQuery, asJSON bool) error {
+	n, err := store.ReleaseHeld(ctx, q)
+	switch {
+	case err != nil:
+		return about.Inbox(err, "releasing", q.Consumer)
+	case n == 0 && q.ID != "":
+		return notHeld(q.Consumer, q.ID)
+	case asJSON:
+		return json.NewEncoder(a.Stdout).Encode(map[string]any{"consumer": q.Consumer, "released": n})
+	case n == 0:
+		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", cli.Visible(q.Consumer), chosenHeld(q))
+		return nil
+	}
+	fmt.Fprintf(a.Stdout, "%s of %s due now: the consumer's next inbox_due hands over what is due.\n", cli.Plural(n, "message"), cli.Visible(q.Consumer))
+	return nil
+}
+
+func discardCommand(a *cli.App) *cobra.Command {
+	var (
+		asJSON bool
+		leave  = cli.Consent{Undone: "nothing was discarded"}
+	)
+	cmd := &cobra.Command{
+		Use:   "discard CONSUMER ID…",
+		Short: "Delete held messages, as if they had never come",
+		Long: `Delete messages that an inbox holds back, as if they had never come: for one that
+the consumer cannot process and that stands in the way of its key. It was
+acknowledged to the broker, so it does not come again by itself. What waits for
+it becomes due, past the gap; penstock inbox gaps shows it. A replay of the
+outbox brings it again: it is handed over then, late.
+
+If one of the ids is not held, nothing is discarded. It asks first; without a
+terminal to ask on it needs --yes.`,
+		Example: `  penstock inbox held billing 018f3c… --json > 018f3c.json   # to keep it
+  penstock inbox discard billing 018f3c…`,
+		Args: cli.Args(cobra.MinimumNArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := a.Possible(leave); err != nil {
+				return err
+			}
+			store, err := openInboxes(ctx, a)
+			if err != nil {
+				return err
+			}
+			consumer, ids := args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
+			if err := areHeld(ctx, store, consumer, ids); err != nil {
+				return err
+			}
+			if err := a.Confirm(ctx, leave, fmt.Sprintf("Discard %s of %s for good?", cli.Plural(int64(len(ids)), "held message"), cli.Visible(consumer))); err != nil {
+				return err
+			}
+			gone, err := store.DiscardHeld(ctx, consumer, ids...)
+			if err != nil {
+				return about.Inbox(err, "discarding", consumer)
+			}
+			if asJSON {
+				return json.NewEncoder(a.Stdout).Encode(map[string]any{"consumer": consumer, "discarded": len(gone)})
+			}
+			fmt.Fprintf(a.Stdout, "%s of %s discarded", cli.Plural(int64(len(gone)), "held message"), cli.Visible(consumer))
+			if rest := len(ids) - len(gone); rest > 0 {
+				fmt.Fprintf(a.Stdout, "; %s meanwhile handed over", cli.Count(int64(rest)))
+			}
+			fmt.Fprintln(a.Stdout, ".")
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "how many, as one JSON line")
+	return cmd
+}
+
+// areHeld fails unless all of them are: an id with a typing error, or another
+// consumer's, must not be passed over.
+func areHeld(ctx context.Context, store penstock.InboxStore, consumer string, ids []string) error {
+	var missing []string
+	for _, id := range ids {
+		if id == "" {
+			return cli.Usage(errors.New("ID is empty: give the id of a held message"))
+		}
+		held, err := store.HeldMessages(ctx, penstock.HeldQuery{Consumer: consumer, ID: id})
+		if err != nil {
+			return about.Inbox(err, "reading what is held", consumer)
+		}
+		if len(held) == 0 {
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("nothing was discarded: %w", notHeld(consumer, missing...))
+	}
+	return nil
+}

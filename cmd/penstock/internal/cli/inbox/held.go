@@ -1,0 +1,268 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+// heldFlags choose among held messages.
+type heldFlags struct{ key, previous string }
+
+func (f *heldFlags) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.key, "key", "k", "", "those of this key")
+	flags.StringVar(&f.previous, "previous", "", "those that wait for the message with this id")
+}
+
+func heldCommand(a *cli.App) *cobra.Command {
+	var (
+		f            heldFlags
+		limit        int
+		full, asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "held CONSUMER [ID]",
+		Short: "Show which messages an inbox holds back, and for what",
+		Long: `Show the messages that came before the one they follow, those first that are
+handed over first; or everything about one of them, with headers and payload.
+
+  previous  the message that it waits for
+  which     missing, if that has not come, or held, if it has, and waits itself
+  held      how long ago the message came
+  due       in how long it is handed over in any case, past the gap
+
+Once the missing message comes, it is handed over with all that waits for it.
+Nothing needs to be done, unless you know that it will not come: penstock inbox
+release hands over what waits for it now, as if it had waited long enough.
+
+What is due and is not handed over: the consumer does not call inbox_due, or it
+fails when it processes the first of its line. Mend the consumer, or discard the
+message: penstock inbox discard.`,
+		Example: `  penstock inbox held billing
+  penstock inbox held billing --key 42
+  penstock inbox held billing 018f3c…
+  penstock inbox held billing 018f3c… --json | jq -r .payload`,
+		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			q := penstock.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
+			if limit < 1 || limit >= penstock.MaxInboxRows {
+				return cli.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
+			}
+			if err := cli.NotEmpty(cmd.Flags(), "key", "previous"); err != nil {
+				return err
+			}
+			if len(args) == 2 {
+				if q.ID = args[1]; q.ID == "" {
+					return cli.Usage(errors.New("ID is empty: give the id of a message, or leave it out to list them"))
+				}
+			} else if full {
+				return cli.Usage(errors.New("--full goes with ID: say which message to show"))
+			}
+			store, err := openInboxes(ctx, a)
+			if err != nil {
+				return err
+			}
+			if q.ID != "" {
+				return showHeld(ctx, a, store, q, full, asJSON)
+			}
+			return listHeld(ctx, a, store, q, asJSON)
+		},
+	}
+	f.add(cmd.Flags())
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
+	cmd.Flags().BoolVar(&full, "full", false, "with ID: the whole payload, however long")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per message; with ID, with the payload")
+	return cmd
+}
+
+// heldJSON is a held message for programs.
+type heldJSON struct {
+	Consumer     string            `json:"consumer"`
+	ID           string            `json:"id"`
+	Key          string            `json:"key"`
+	Previous     string            `json:"previous"`
+	PreviousHeld bool              `json:"previous_held"`
+	HeldAt       time.Time         `json:"held_at"`
+	Due          time.Time         `json:"due"`
+	Headers      map[string]string `json:"headers,omitempty"`
+	PayloadBytes int64             `json:"payload_bytes"`
+	*cli.PayloadJSON
+}
+
+func heldForPrograms(consumer string, m *penstock.HeldMessage, withPayload bool) *heldJSON {
+	line := &heldJSON{
+		Consumer: consumer, ID: m.ID, Key: m.Key, Previous: m.Previous, PreviousHeld: m.PreviousHeld,
+		HeldAt: m.At.UTC(), Due: m.Due.UTC(), Headers: m.Headers, PayloadBytes: m.PayloadBytes,
+	}
+	if withPayload {
+		payload := cli.PayloadFor(m.Payload)
+		line.PayloadJSON = &payload
+	}
+	return line
+}
+
+// listHeld asks for one more than it shows, to tell whether there are more.
+func listHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q penstock.HeldQuery, asJSON bool) error {
+	limit := q.Limit
+	q.Limit++
+	held, err := store.HeldMessages(ctx, q)
+	if err != nil {
+		return about.Inbox(err, "reading what is held", q.Consumer)
+	}
+	if len(held) > limit {
+		held = held[:limit]
+		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
+	}
+	if asJSON {
+		return cli.JSONLines(a.Stdout, held, func(m *penstock.HeldMessage) any { return heldForPrograms(q.Consumer, m, false) })
+	}
+	if len(held) == 0 {
+		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", cli.Visible(q.Consumer), chosenHeld(q))
+		return nil
+	}
+	t := cli.NewTable(a.Stdout, cli.Cut("ID", 40), cli.Cut("KEY", 24), cli.Cut("PREVIOUS", 40), cli.Left("WHICH"),
+		cli.Left("HELD"), cli.Left("DUE"), cli.Right("PAYLOAD"))
+	now := time.Now()
+	for i := range held {
+		m := &held[i]
+		t.Row(m.ID, m.Key, m.Previous, heldOrMissing(m), cli.Since(m.At, now), cli.Until(m.Due, now), cli.Size(m.PayloadBytes))
+	}
+	return t.Flush()
+}
+
+// chosenHeld says what a query narrows the choice to.
+func chosenHeld(q penstock.HeldQuery) string {
+	text := ""
+	for _, part := range []struct{ what, value string }{{"with the key", q.Key}, {"that waits for", q.Previous}, {"with the id", q.ID}} {
+		if part.value != "" {
+			text += fmt.Sprintf(" %s %s", part.what, cli.Visible(part.value))
+		}
+	}
+	return text
+}
+
+func heldOrMissing(m *penstock.HeldMessage) string {
+	if m.PreviousHeld {
+		return "held"
+	}
+	return "missing"
+}
+
+func showHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q penstock.HeldQuery, full, asJSON bool) error {
+	held, err := store.HeldMessages(ctx, q)
+	switch {
+	case err != nil:
+		return about.Inbox(err, "reading what is held", q.Consumer)
+	case len(held) == 0:
+		return notHeld(q.Consumer, q.ID)
+	case asJSON:
+		return json.NewEncoder(a.Stdout).Encode(heldForPrograms(q.Consumer, &held[0], true))
+	}
+	m, now := &held[0], time.Now()
+	var t cli.DeadLetterText
+	t.Line("id", "%s", cli.Visible(m.ID))
+	t.Line("key", "%s", cli.Visible(m.Key))
+	t.Line("previous", "%s, which is %s", cli.Visible(m.Previous), heldOrMissing(m))
+	t.Line("held", "since %s, %s ago", cli.Clock(m.At), cli.Since(m.At, now))
+	t.Line("due", "%s, %s", cli.Clock(m.Due), cli.Until(m.Due, now))
+	t.Headers(m.Headers)
+	t.Payload(m.Payload, full)
+	chosen := cli.ShellWord(q.Consumer)
+	next := fmt.Sprintf("\nNext: penstock inbox release %s --id %s\n  or: penstock inbox discard %[1]s %[2]s\n", chosen, cli.ShellWord(m.ID))
+	_, err = fmt.Fprint(a.Stdout, t.String(), a.Suggest(next))
+	return err
+}
+
+func notHeld(consumer string, ids ...string) error {
+	for i := range ids {
+		ids[i] = cli.Visible(ids[i])
+	}
+	return penstock.WithHint(fmt.Errorf("inbox %q holds no message %s", consumer, strings.Join(ids, ", ")),
+		"it may have been handed over meanwhile; penstock inbox held %s shows those there are", cli.ShellWord(consumer))
+}
+
+func gapsCommand(a *cli.App) *cobra.Command {
+	var (
+		limit  int
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "gaps CONSUMER",
+		Short: "Show which messages an inbox has waited for in vain",
+		Long: `Show the gaps in keys that an inbox has reported to its consumer, the latest
+first, as far back as it knows ids.
+
+  missing   the message that did not come in time
+  followed  the message that was handed over in its place
+  reported  how long ago
+  why       waited: it was waited for in vain; discarded: penstock inbox discard
+  came      whether it has come after all: it was handed over then, late
+
+A message that did not come: the relay has made it a dead letter (penstock dead
+list), the broker has lost it or routed it elsewhere, or it came before the
+inbox was made.`,
+		Example: `  penstock inbox gaps billing
+  penstock inbox gaps billing --json | jq -r 'select(.came | not) | .missing'`,
+		Args: cli.Exactly("CONSUMER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if limit < 1 || limit >= penstock.MaxInboxRows {
+				return cli.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
+			}
+			store, err := openInboxes(ctx, a)
+			if err != nil {
+				return err
+			}
+			return listGaps(ctx, a, store, args[0], limit, asJSON)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per gap")
+	return cmd
+}
+
+func listGaps(ctx context.Context, a *cli.App, store penstock.InboxStore, consumer string, limit int, asJSON bool) error {
+	gaps, err := store.InboxGaps(ctx, consumer, limit+1)
+	if err != nil {
+		return about.Inbox(err, "reading gaps", consumer)
+	}
+	if len(gaps) > limit {
+		gaps = gaps[:limit]
+		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
+	}
+	if asJSON {
+		return cli.JSONLines(a.Stdout, gaps, func(g *penstock.InboxGap) any {
+			g.At = g.At.UTC()
+			return struct {
+				Consumer string `json:"consumer"`
+				*penstock.InboxGap
+			}{consumer, g}
+		})
+	}
+	if len(gaps) == 0 {
+		fmt.Fprintf(a.Stdout, "No gap of %s was reported.\n", cli.Visible(consumer))
+		return nil
+	}
+	t := cli.NewTable(a.Stdout, cli.Cut("MISSING", 40), cli.Cut("KEY", 24), cli.Cut("FOLLOWED", 40), cli.Left("REPORTED"), cli.Left("WHY"), cli.Left("CAME"))
+	now := time.Now()
+	for i := range gaps {
+		g := &gaps[i]
+		why := "waited"
+		if g.Discarded {
+			why = "discarded"
+		}
+		t.Row(g.Missing, g.Key, g.Next, cli.Since(g.At, now), why, cli.YesNo(g.Came))
+	}
+	return t.Flush()
+}

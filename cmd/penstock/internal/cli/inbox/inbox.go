@@ -1,0 +1,205 @@
+// Package inbox has penstock inbox.
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+func Command(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inbox",
+		Short: "Create, watch and look after the inboxes of consumers",
+		Long: `An inbox is a consumer's memory, in its own database, of the messages it has
+received: asked in the transaction that does the work, it says whether a message
+is new, and it hands over the messages of a key in order. Applications use it,
+from SQL or Go; these verbs are for whoever looks after it.
+
+  penstock inbox create billing
+  penstock inbox grant billing billing_app --consume
+  penstock inbox status                     # sizes, what is held, gaps
+  penstock inbox held billing               # which messages wait, and for what
+  penstock inbox release billing --key 42   # do not wait any longer
+  penstock inbox gaps billing               # what was waited for in vain
+
+In the application's transaction, on PostgreSQL:
+
+  select penstock.inbox('billing', 'the message''s id');   -- true: it is new`,
+	}
+	return cli.Group(cmd, createCommand(a), setCommand(a), listCommand(a), statusCommand(a), heldCommand(a), gapsCommand(a),
+		releaseCommand(a), discardCommand(a), grantCommand(a), dropCommand(a))
+}
+
+// inboxStore is a store as verbs about inboxes see it.
+type inboxStore interface {
+	penstock.InboxStore
+	Close() error
+}
+
+// openInboxes opens the database for a verb about inboxes. The caller closes it.
+func openInboxes(ctx context.Context, a *cli.App) (inboxStore, error) {
+	return cli.OpenWith[inboxStore](ctx, a, "inboxes")
+}
+
+// findInbox returns the status of one.
+func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*penstock.InboxStatus, error) {
+	inboxes, err := store.Inboxes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the status of inboxes: %w", err)
+	}
+	for i := range inboxes {
+		if inboxes[i].Consumer == consumer {
+			return &inboxes[i], nil
+		}
+	}
+	return nil, about.Inbox(penstock.ErrNoInbox, "", consumer)
+}
+
+const keepHelp = `--keep is how long an id is known at least; it may be known for up to half as
+long again. Give more than the longest time after which a message can come a
+second time: the broker's longest backlog, and how far back you replay.`
+
+func createCommand(a *cli.App) *cobra.Command {
+	var (
+		keep      cli.Span
+		ifMissing bool
+		asJSON    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "create CONSUMER",
+		Short: "Create an inbox for a consumer",
+		Long: `Create an inbox. CONSUMER names what consumes, as its application will: any text of
+1 to 48 bytes. Consumers that need the same messages each have one of their own.
+
+` + keepHelp,
+		Example: `  penstock inbox create billing
+  penstock inbox create billing --keep 30d --if-missing`,
+		Args: cli.Exactly("CONSUMER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := validKeep(keep, cmd.Flags().Changed("keep")); err != nil {
+				return err
+			}
+			store, err := openInboxes(ctx, a)
+			if err != nil {
+				return err
+			}
+			err = store.CreateInbox(ctx, args[0], time.Duration(keep))
+			if ifMissing && errors.Is(err, penstock.ErrInboxExists) {
+				err = nil
+			}
+			if err != nil {
+				return about.Inbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
+			}
+			return a.Tell(asJSON, map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", cli.Visible(args[0]))
+		},
+	}
+	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d (default "+cli.SpanText(penstock.DefaultInboxKeep)+")")
+	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already, and leave it as it is")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
+	return cmd
+}
+
+// validKeep reports a --keep that no inbox takes.
+func validKeep(keep cli.Span, given bool) error {
+	if !given {
+		return nil
+	}
+	if d := time.Duration(keep); penstock.ValidateInboxKeep(d) != nil {
+		return cli.Usage(fmt.Errorf("--keep is %s: use a time between 1m and %s, such as 12h or 30d", cli.SpanText(d), cli.SpanText(penstock.MaxInboxKeep)))
+	}
+	return nil
+}
+
+func setCommand(a *cli.App) *cobra.Command {
+	var (
+		keep   cli.Span
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "set CONSUMER --keep DURATION",
+		Short: "Set how long an inbox knows ids",
+		Long: `Set how long an inbox knows ids. A longer time holds for what is received from now
+on: what was to be forgotten tomorrow still is.
+
+` + keepHelp,
+		Example: `  penstock inbox set billing --keep 30d`,
+		Args:    cli.Exactly("CONSUMER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if !cmd.Flags().Changed("keep") {
+				return cli.Misuse(errors.New("nothing to set: give --keep"))
+			}
+			if err := validKeep(keep, true); err != nil {
+				return err
+			}
+			store, err := openInboxes(ctx, a)
+			if err != nil {
+				return err
+			}
+			if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
+				return about.Inbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
+			}
+			return a.Tell(asJSON, map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)},
+				"Inbox %s: ids are known for %s.\n", cli.Visible(args[0]), cli.SpanText(time.Duration(keep)))
+		},
+	}
+	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
+	return cmd
+}
+
+func listCommand(a *cli.App) *cobra.Command {
+	cmd := cli.ListCommand(a, "inboxes", func(ctx context.Context, store inboxStore) (names []string, err error) {
+		inboxes, err := store.Inboxes(ctx) // those that the role may see
+		for i := range inboxes {
+			names = append(names, inboxes[i].Consumer)
+		}
+		return names, err
+	})
+	cmd.Short = "List the consumers that have an inbox"
+	cmd.Long = `List the consumers that have an inbox. penstock inbox status tells more.`
+	cmd.Example = `  penstock inbox list
+  penstock inbox list --json`
+	return cmd
+}
+
+func dropCommand(a *cli.App) *cobra.Command {
+	cmd := cli.DropCommand(a, func(ctx context.Context, consumer string) (cli.Drop, error) {
+		store, err := openInboxes(ctx, a)
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		box, err := findInbox(ctx, store, consumer)
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		lost := cli.Plural(box.Held, "held message")
+		return cli.Drop{
+			Warning: fmt.Sprintf("This deletes the inbox of %s with every id it knows, and %s.", cli.Visible(consumer), lost),
+			Do: func() error {
+				return about.Inbox(store.DropInbox(ctx, consumer), fmt.Sprintf("dropping the inbox %q", consumer), consumer)
+			},
+			Fields: map[string]any{"consumer": consumer, "held": box.Held},
+			Gone:   fmt.Sprintf("Inbox %s is gone (%s).", cli.Visible(consumer), lost),
+		}, nil
+	})
+	cmd.Use, cmd.Args = "drop CONSUMER", cli.Exactly("CONSUMER")
+	cmd.Short = "Drop an inbox with all it knows"
+	cmd.Long = `Drop an inbox with the ids it knows and the messages it holds back. Those were
+acknowledged to the broker and do not come again; and a consumer whose inbox is
+made anew takes for new what it has processed already. So it tells what is lost
+and asks for the consumer's name; without a terminal to ask on it refuses unless
+--yes is given.`
+	cmd.Example = `  penstock inbox drop billing
+  penstock inbox drop billing --yes`
+	return cmd
+}

@@ -1,0 +1,67 @@
+package inbox
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/status"
+)
+
+func statusCommand(a *cli.App) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status [CONSUMER]",
+		Short: "Show the windows and sizes of inboxes, what they hold, and gaps",
+		Long: `Show every inbox, or one of them:
+
+  keeps     how long ids are known at least: see penstock inbox set
+  size      what the inbox takes on disk; on SQLite, where inboxes share their
+            tables, it is not shown
+  segments  of its ring, on PostgreSQL, and the one that is written to
+  held      messages that came before the one they follow: see penstock inbox held
+  payloads  the bytes of those
+  next gap  in how long the first of them is handed over in any case
+  gaps      messages that were waited for in vain, within the last window or so:
+            see penstock inbox gaps
+
+What needs a person stands below.`,
+		Example: `  penstock inbox status
+  penstock inbox status billing --json | jq .held`,
+		Args: cli.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			store, err := openInboxes(ctx, a)
+			if err != nil {
+				return err
+			}
+			var inboxes []penstock.InboxStatus
+			if len(args) == 1 {
+				one, err := findInbox(ctx, store, args[0])
+				if err != nil {
+					return err
+				}
+				inboxes = append(inboxes, *one)
+			} else if inboxes, err = store.Inboxes(ctx); err != nil {
+				return fmt.Errorf("reading the status of inboxes: %w", err)
+			}
+			return showInboxes(a, inboxes, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per inbox, durations in nanoseconds")
+	return cmd
+}
+
+func showInboxes(a *cli.App, inboxes []penstock.InboxStatus, asJSON bool) error {
+	if asJSON {
+		return cli.JSONLines(a.Stdout, inboxes, func(b *penstock.InboxStatus) any { return b })
+	}
+	if len(inboxes) == 0 {
+		fmt.Fprintln(a.Stdout, a.Suggest("There is no inbox yet: penstock inbox create CONSUMER makes one."))
+		return nil
+	}
+	return status.NewWriter(a.Stdout, a, time.Now()).Inboxes(inboxes)
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/lines"
+	"github.com/penstock/penstock/writer"
+)
+
+// LineFlags say where JSON lines come from, how many are a transaction, and what becomes of bad ones.
+type LineFlags struct {
+	File     string
+	Batch    int
+	progress bool
+	goOn     bool
+	rejects  string
+}
+
+// Add adds the flags.
+func (f *LineFlags) Add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.File, "file", "f", "", "file to read JSON lines from, - for stdin")
+	flags.IntVar(&f.Batch, "batch", 1000, "lines per transaction, 0 for all in one")
+	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
+	flags.BoolVar(&f.goOn, "continue-on-error", false, "put lines that are refused into a file and go on with the next")
+	flags.StringVar(&f.rejects, "rejects", "", "that file (default that of --file with .rejects at its end)")
+}
+
+// Check finds flags that do not go together.
+func (f *LineFlags) Check() error {
+	switch {
+	case f.Batch < 0:
+		return Usage(errors.New("--batch is negative: use 1 or more, or 0 for one transaction"))
+	case f.rejects != "" && !f.goOn:
+		return Usage(errors.New("--rejects goes with --continue-on-error"))
+	case f.goOn && f.Batch == 0:
+		return Usage(errors.New("--batch is 0 and --continue-on-error is given: one transaction is all or nothing, so leave one of them out"))
+	case f.goOn && f.rejects == "" && (f.File == "" || f.File == "-"):
+		return Usage(errors.New("--continue-on-error wants --rejects FILE when the lines come from stdin"))
+	}
+	return nil
+}
+
+// Writer gathers what is carried: a whole batch is one call.
+func (f *LineFlags) Writer(store writer.Store) *writer.Writer {
+	o := writer.Options{Rows: f.Batch}
+	if f.goOn {
+		o.Delay = time.Millisecond // each line is a call of its own
+	}
+	return writer.New(store, o)
+}
+
+func (f *LineFlags) open(a *App) (io.ReadCloser, error) {
+	if f.File == "" || f.File == "-" {
+		return io.NopCloser(a.Stdin), nil
+	}
+	file, err := os.Open(f.File)
+	if err != nil {
+		return nil, Usage(fmt.Errorf("--file: %w", err))
+	}
+	return file, nil
+}
+
+// Numbered returns a parser that tells each item the id of its line, from which an import that was broken off is known
+// when it is repeated. It is made of where the line is from, and of all up to it.
+func (f *LineFlags) Numbered(to string) func(line []byte) string {
+	all := sha256.New()
+	fmt.Fprintf(all, "%s\x00%s\x00", to, f.File)
+	return func(line []byte) string {
+		_, _ = all.Write(line)
+		return hex.EncodeToString(all.Sum(nil)[:16])
+	}
+}
+
+// rejects are lines that were refused, in a file as they came.
+type rejects struct {
+	a    *App
+	name string
+	file *os.File
+	n    int64
+}
+
+// maxReasons is how many are told; the rest is counted.
+const maxReasons = 100
+
+func (r *rejects) add(bad []lines.Bad) (err error) {
+	slices.SortFunc(bad, func(a, b lines.Bad) int { return a.Line - b.Line })
+	for i := range bad {
+		if r.file == nil {
+			if r.file, err = os.Create(r.name); err != nil {
+				return Usage(fmt.Errorf("--rejects: %w", err))
+			}
+		}
+		if r.n++; r.n <= maxReasons {
+			fmt.Fprintln(r.a.Stderr, bad[i].Error.Error())
+		}
+		if _, err := fmt.Fprintf(r.file, "%s\n", bytes.TrimRight(bad[i].Text, "\r\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rejects) close(item string) error {
+	if r.file == nil {
+		return nil
+	}
+	if err := r.file.Close(); err != nil {
+		return err
+	}
+	return Usage(fmt.Errorf("%s refused: see %s", Plural(r.n, item), r.name))
+}
+
+// Send gives items of one transaction to a writer; wait says what became of them.
+type Send[T any] func(ctx context.Context, items []T) (wait func(context.Context) error, err error)
+
+// Refuses tells, for what is written to store, whether an error is about the content of a line.
+func Refuses(store any) func(error) bool {
+	judge, ok := store.(penstock.ContentJudge)
+	return func(err error) bool {
+		var field *penstock.FieldError
+		return errors.As(err, &field) || ok && judge.RefusesContent(err)
+	}
+}
+
+// Carried is how much of the input was.
+type Carried struct{ Sent, Rejected int64 }
+
+// CarryLines hands the items of the input to send, each batch as one transaction, or each line by itself if bad ones are
+// passed over. It reads ahead by a batch.
+func CarryLines[T any](ctx context.Context, a *App, f *LineFlags, kind *lines.Kind[T], send Send[T], refuses func(error) bool) (done Carried, err error) {
+	in, err := f.open(a)
+	if err != nil {
+		return done, err
+	}
+	defer in.Close()
+	progress := a.NewProgress(f.progress)
+	defer progress.Clear()
+	refused := &rejects{a: a, name: cmp.Or(f.rejects, f.File+".rejects")}
+	defer func() {
+		err = errors.Join(err, refused.close(kind.Item))
+		done.Rejected = refused.n
+	}()
+	reader := lines.NewReader(UntilDone(ctx, in), kind)
+	reader.KeepBad = f.goOn
+	for batch, err := range readAhead(reader, f.Batch) {
+		if errors.Is(err, context.Canceled) {
+			fmt.Fprintln(a.Stderr, "penstock:", progressMade(kind.Words, done.Sent, batch.First))
+			return done, err
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return done, fmt.Errorf("%w; %s", Usage(err), progressMade(kind.Words, done.Sent, batch.First))
+		}
+		sent, err := carry(context.WithoutCancel(ctx), f.goOn, &batch, send, refuses)
+		if done.Sent += sent; err != nil {
+			return done, fmt.Errorf("%s lines %d to %d: %w; %s", kind.Doing, batch.First, batch.Last, err, progressMade(kind.Words, done.Sent, batch.First))
+		}
+		if err := refused.add(batch.Bad); err != nil {
+			return done, err
+		}
+		progress.Show(fmt.Sprintf("%s %s", Plural(done.Sent, kind.Item), kind.Past))
+	}
+	return done, nil
+}
+
+// readAhead reads the next batch while one is used. The last has an error; io.EOF is one.
+func readAhead[T any](r *lines.Reader[T], size int) func(yield func(lines.Batch[T], error) bool) {
+	type read struct {
+		batch lines.Batch[T]
+		err   error
+	}
+	return func(yield func(lines.Batch[T], error) bool) {
+		next, stop := make(chan read), make(chan struct{})
+		defer close(stop)
+		go func() {
+			for err := error(nil); err == nil; {
+				var b lines.Batch[T]
+				b, err = r.Batch(size)
+				select {
+				case next <- read{b, err}:
+				case <-stop:
+					return
+				}
+			}
+		}()
+		for {
+			if one := <-next; !yield(one.batch, one.err) || one.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// carry sends a batch, whole or line by line, and says of how many items it is known that they are written. Those that
+// are refused by themselves join its bad lines.
+func carry[T any](ctx context.Context, single bool, b *lines.Batch[T], send Send[T], refuses func(error) bool) (sent int64, err error) {
+	if len(b.Items) == 0 {
+		return 0, nil
+	}
+	step := len(b.Items)
+	if single {
+		step = 1
+	}
+	var waits []func(context.Context) error
+	for i := 0; i < len(b.Items) && err == nil; i += step {
+		var wait func(context.Context) error
+		if wait, err = send(ctx, b.Items[i:i+step]); err == nil {
+			waits = append(waits, wait)
+		}
+	}
+	for i, wait := range waits {
+		switch failed := wait(ctx); {
+		case failed == nil:
+			sent += int64(step)
+		case single && refuses(failed):
+			b.Bad = append(b.Bad, lines.Bad{Error: lines.Error{Line: b.Numbers[i], Err: failed}, Text: b.Lines[i]})
+		default:
+			err = cmp.Or(err, failed)
+		}
+	}
+	return sent, err
+}
+
+// progressMade tells what a repeated run must not repeat.
+func progressMade(w *lines.Words, sent int64, from int) string {
+	if sent == 0 {
+		return "nothing was " + w.Past
+	}
+	return fmt.Sprintf("%s %s, nothing from line %d on: repeat with tail -n +%d", Plural(sent, w.Item), w.Past, from, from)
+}
+
+// ReadHeaders reads name=value from each flag; nil without any.
+func ReadHeaders(flags []string) (map[string]string, error) {
+	if len(flags) == 0 {
+		return nil, nil
+	}
+	headers := make(map[string]string, len(flags))
+	for _, header := range flags {
+		name, value, ok := strings.Cut(header, "=")
+		if !ok {
+			return nil, Usage(fmt.Errorf("--header %q has no =: write name=value", header))
+		}
+		if _, twice := headers[name]; twice {
+			return nil, Usage(fmt.Errorf("--header %s is given twice: a header has one value", Visible(name)))
+		}
+		headers[name] = value
+	}
+	return headers, nil
+}

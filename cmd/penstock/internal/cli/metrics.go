@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/metrics"
+)
+
+// MetricsFlags say where to serve metrics, and of how many groups.
+type MetricsFlags struct {
+	listen string
+	groups int
+	flags  *pflag.FlagSet
+}
+
+// Add adds the flags. Listen is where metrics are served unless another address is given.
+func (f *MetricsFlags) Add(flags *pflag.FlagSet, listen string) {
+	f.flags = flags
+	flags.StringVar(&f.listen, "metrics-listen", listen, "serve metrics at this address, as in 127.0.0.1:9464, with /healthz and /readyz")
+	flags.IntVar(&f.groups, "metrics-groups", 0, "tell the jobs of so many groups of each queue, too, the first by name")
+}
+
+// Set puts what was given in place of what the file says.
+func (f *MetricsFlags) Set(m *config.Metrics) error {
+	if f.flags.Changed("metrics-listen") {
+		m.Listen = f.listen
+	}
+	if f.flags.Changed("metrics-groups") {
+		m.Groups = f.groups
+	}
+	if wrong := (*penstock.FieldError)(nil); errors.As(m.Validate(), &wrong) {
+		wrong.Field = "--metrics-" + wrong.Field
+		return Usage(wrong)
+	}
+	return nil
+}
+
+// New makes metrics as the flags say; o has the rest.
+func (f *MetricsFlags) New(o metrics.Options) (*metrics.Metrics, error) {
+	given := config.Metrics{Listen: f.listen}
+	err := f.Set(&given)
+	o.Groups = given.Groups
+	return metrics.New(o), err
+}
+
+// Serve serves them until the verb ends, if an address is given.
+func (f *MetricsFlags) Serve(a *App, m *metrics.Metrics) error {
+	if f.listen == "" {
+		return nil
+	}
+	server, err := m.Serve(f.listen)
+	if err == nil {
+		a.Later(server)
+	}
+	return err
+}

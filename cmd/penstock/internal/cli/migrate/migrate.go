@@ -1,0 +1,153 @@
+// Package migrate has penstock migrate.
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// migrator is a store that knows the version of its tables.
+type migrator interface {
+	SchemaVersion(ctx context.Context) (int64, error)
+	CheckSchema(ctx context.Context) (differences []string, err error)
+	Migrate(ctx context.Context) error
+	Close() error
+}
+
+func Command(a *cli.App) *cobra.Command {
+	var asJSON, asSQL, check bool
+	var from int64
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Create Penstock's tables, or bring them up to date",
+		Long: `Create Penstock's tables in the database, or bring them up to date.
+
+Safe to run twice and from two places at once, so it can be a step of every
+deployment. On PostgreSQL everything lives in one schema ("penstock", or the
+one of --schema); on SQLite in tables whose names begin with penstock_, beside
+the application's own.
+
+On PostgreSQL the role needs CREATE on the database the first time, and must own
+the schema from then on.
+
+--json tells the version of the tables before and after, 0 for none.
+
+--check changes nothing and says what this program would change: tables of another
+version, and on PostgreSQL functions, those of each queue and inbox, too, that were
+made by another version of penstock or that somebody has changed or dropped since. The
+exit code is 3 if there is anything. relay and work look at their start, and warn.
+
+--sql changes nothing and needs no database: it prints what would be run on
+PostgreSQL, for psql -f, Flyway, Liquibase, Alembic or goose. It is one statement
+that leads from the version of --from, 0 for a new schema, to that of this program.`,
+		Example: `  penstock migrate --database-url postgres://app@localhost/shop
+  penstock migrate --database-url postgres://app@localhost/shop --schema outbox
+  penstock migrate --database-url sqlite:shop.db --json
+  penstock migrate --check --json
+  penstock migrate --sql > penstock.sql`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case asSQL && (asJSON || check):
+				return cli.Usage(errors.New("--sql is given beside --json or --check: it prints SQL and looks at no database"))
+			case asSQL:
+				return printMigration(a, from)
+			case cmd.Flags().Changed("from"):
+				return cli.Usage(errors.New("--from goes with --sql: without it the database says what version it has"))
+			}
+			ctx := cmd.Context()
+			store, err := cli.OpenWith[migrator](ctx, a, "tables to migrate")
+			if err != nil {
+				return err
+			}
+			if check {
+				return checkSchema(ctx, a, store, asJSON)
+			}
+			// Where the version cannot be read, Migrate says best why.
+			from, unread := store.SchemaVersion(ctx)
+			if err := store.Migrate(ctx); err != nil {
+				return fmt.Errorf("migrating: %w", err)
+			}
+			to, err := store.SchemaVersion(ctx)
+			if err := errors.Join(unread, err); err != nil {
+				return fmt.Errorf("migrated, but the version cannot be told: %w", err)
+			}
+			return a.Tell(asJSON, map[string]any{"from": from, "to": to}, "%s\n", a.Suggest(migratedText(from, to)))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the version of the tables before and after, or what --check found, as one JSON line")
+	cmd.Flags().BoolVar(&check, "check", false, "only say what would be changed, with exit code 3 if anything would")
+	cmd.Flags().BoolVar(&asSQL, "sql", false, "print SQL for other tools instead")
+	cmd.Flags().Int64Var(&from, "from", 0, "with --sql: the version that the database has")
+	return cmd
+}
+
+// checkSchema says what migrating would change.
+func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) error {
+	differences, err := store.CheckSchema(ctx)
+	found := err
+	switch {
+	case errors.Is(err, penstock.ErrNotMigrated), errors.Is(err, penstock.ErrNewerSchema):
+		what := err
+		if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+			what = hint.Err
+		}
+		differences = []string{what.Error()}
+	case err != nil:
+		return fmt.Errorf("checking: %w", err)
+	case len(differences) > 0:
+		found = penstock.WithHint(errors.New(cli.PluralVerb(int64(len(differences)), "difference", "was found", "were found")), "run: penstock migrate")
+	}
+	version, err := store.SchemaVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("checking: %w", err)
+	}
+	text := fmt.Sprintf("Penstock's tables and functions are those of this program (version %d).\n", version)
+	if found != nil {
+		text = strings.Join(differences, "\n") + "\n"
+	}
+	if err := a.Tell(asJSON, map[string]any{"version": version, "differences": append([]string{}, differences...)}, "%s", text); err != nil || found == nil {
+		return err
+	}
+	return &cli.ExitError{Code: cli.ExitCheck, Err: found}
+}
+
+// printMigration writes SQL that does what migrate does.
+func printMigration(a *cli.App, from int64) error {
+	url, schema, err := a.Database()
+	switch {
+	case errors.Is(err, cli.ErrNoDatabase):
+		schema = a.Schema
+	case err != nil:
+		return err
+	case drivers.NotPostgres(url) != "":
+		return cli.Usage(errors.New("--sql is for PostgreSQL, and this database is " + drivers.NotPostgres(url) + ": run penstock migrate"))
+	}
+	text, err := postgres.MigrationSQL(schema, from)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(a.Stdout, text)
+	return err
+}
+
+// migratedText says what a migration has done.
+func migratedText(from, to int64) string {
+	switch from {
+	case 0:
+		return fmt.Sprintf("Penstock's tables were created (version %d). Next: penstock outbox create NAME, or penstock queue create NAME", to)
+	case to:
+		return fmt.Sprintf("Penstock's tables were up to date already (version %d).", to)
+	}
+	return fmt.Sprintf("Penstock's tables were brought from version %d to %d.", from, to)
+}

@@ -1,0 +1,64 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+func grantCommand(a *cli.App) *cobra.Command {
+	var publish, relay, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "grant OUTBOX ROLE --publish | grant ROLE --relay",
+		Short: "Let a role of the database publish, or relay",
+		Long: `Let a role of PostgreSQL publish to one outbox, or relay every outbox, with no more
+rights than that needs. The role must exist, and it is the owner of the schema who
+grants.
+
+  --publish  for applications: it can write messages to OUTBOX, by penstock.publish, by
+             a plain INSERT or with penstock publish, and cannot read any
+  --relay    for relays, and for people who look after them: relay, status, tail, dead,
+             parked and replay, of every outbox, now and later. It cannot publish
+
+To grant twice changes nothing. A right to publish ends with "revoke", "drop owned by
+ROLE" or with the outbox; that to relay with "drop owned by ROLE".`,
+		Example: `  penstock outbox grant orders webshop --publish
+  penstock outbox grant relay_role --relay`,
+		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			switch {
+			case publish == relay:
+				return cli.Misuse(errors.New("what to grant is not clear: give --publish or --relay"))
+			case publish && len(args) != 2:
+				return cli.Misuse(errors.New("--publish is for one outbox: give OUTBOX and ROLE"))
+			case relay && len(args) != 1:
+				return cli.Misuse(errors.New("--relay is for every outbox: give ROLE alone"))
+			}
+			g, err := a.OpenGranter(ctx)
+			if err != nil {
+				return err
+			}
+			role := args[len(args)-1]
+			if relay {
+				if err := g.GrantRelay(ctx, role); err != nil {
+					return fmt.Errorf("granting --relay: %w", err)
+				}
+				return a.Tell(asJSON, map[string]any{"role": role, "granted": []string{"relay"}}, "Role %s may relay every outbox.\n", cli.Visible(role))
+			}
+			if err := g.GrantProducer(ctx, args[0], role); err != nil {
+				return about.Outbox(err, "granting --publish", args[0], "")
+			}
+			return a.Tell(asJSON, map[string]any{"outbox": args[0], "role": role, "granted": []string{"publish"}},
+				"Role %s may publish on outbox %s.\n", cli.Visible(role), cli.Visible(args[0]))
+		},
+	}
+	cmd.Flags().BoolVar(&publish, "publish", false, "write messages to one outbox, and nothing else")
+	cmd.Flags().BoolVar(&relay, "relay", false, "relay every outbox and look after it, and publish nothing")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was granted as one JSON line")
+	return cmd
+}

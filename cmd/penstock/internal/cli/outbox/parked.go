@@ -1,0 +1,188 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+)
+
+// parkedReader is what parked needs of a store.
+type parkedReader interface {
+	cli.StatusReader
+	ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error)
+	RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
+}
+
+func ParkedCommand(a *cli.App) *cobra.Command {
+	var (
+		subscription string
+		limit        int
+		keys         []string
+		retry        bool
+		asJSON       bool
+		adopting     adopt.Flags
+	)
+	cmd := &cobra.Command{
+		Use:   "parked OUTBOX|SUBSCRIPTION",
+		Short: "Show the keys whose messages wait for another attempt, or have them tried now",
+		Long: `Show what is parked. A message that the sink keeps refusing is parked with
+those of its key that come after it, so that other keys go on; it is tried again
+from time to time, and once it is delivered, or a dead letter, the others follow
+in order. A message without a key waits alone.
+
+Each line is one key, those due soonest first:
+
+  seq         of the first of them
+  messages    how many wait
+  attempts    how often the first of them was sent
+  since       how long ago its first attempt failed
+  next retry  in how long it is sent again
+  held        it is a dead letter, and the others wait until someone retries or
+              discards it: penstock dead list
+
+Nothing needs to be done about a parked key, unless it is held. Once the cause is
+mended, --retry has the keys tried within about a second instead of when they are
+due; it tells how many, and their attempts count on.`,
+		Example: `  penstock parked orders
+  penstock parked orders --retry                     # the cause is mended: try all now
+  penstock parked orders --retry --key customer-7
+  penstock parked orders --subscription billing --json | jq 'select(.held)'`,
+		Args: cli.Exactly("OUTBOX|SUBSCRIPTION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if limit < 1 {
+				return cli.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
+			}
+			if cmd.Flags().Changed("subscription") && subscription == "" {
+				return cli.Usage(errors.New("--subscription is empty: name one, or leave it out"))
+			}
+			if slices.Contains(keys, "") {
+				return cli.Usage(errors.New("--key is empty: give it a text, or leave it out"))
+			}
+			if len(keys) > 0 && !retry {
+				return cli.Usage(errors.New("--key is given without --retry: it says which keys are tried now"))
+			}
+			do := func(store parkedReader, outbox, subscription string) error {
+				if retry {
+					return retryParked(ctx, a, store, outbox, subscription, keys, asJSON)
+				}
+				return showParked(ctx, a, store, outbox, subscription, limit, asJSON)
+			}
+			return adopt.WithOutboxOrTable(ctx, a, &adopting, args[0],
+				func(store penstock.Store) error { return do(store, args[0], subscription) },
+				func(t *adopt.Table) error { return do(t, t.Config.Table, t.Name) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&subscription, "subscription", "", "whose (default: every subscription of the outbox)")
+	flags.IntVar(&limit, "limit", 100, "at most so many keys of each subscription")
+	flags.BoolVar(&retry, "retry", false, "have them tried now, instead of listing them; not those that are held")
+	flags.StringArrayVar(&keys, "key", nil, "with --retry: those of this key; may be repeated")
+	flags.BoolVar(&asJSON, "json", false, "one JSON line per key; with --retry how many, per subscription")
+	adopting.Add(flags)
+	return cmd
+}
+
+// parkedJSON is a line with whose it is.
+type parkedJSON struct {
+	Outbox       string `json:"outbox"`
+	Subscription string `json:"subscription"`
+	penstock.ParkedKey
+}
+
+func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, only string, limit int, asJSON bool) error {
+	subscriptions, err := subscriptionsOf(ctx, store, outbox, only)
+	if err != nil {
+		return err
+	}
+	lines := cli.NewTable(a.Stdout, cli.Cut("SUBSCRIPTION", 24), cli.Cut("KEY", 32), cli.Right("SEQ"), cli.Right("MESSAGES"),
+		cli.Right("ATTEMPTS"), cli.Left("SINCE"), cli.Left("NEXT RETRY"), cli.Left("HELD"), cli.Cut("ERROR", 64))
+	shown, more := 0, false
+	now := time.Now()
+	for _, subscription := range subscriptions {
+		keys, err := store.ParkedKeys(ctx, outbox, subscription, limit+1)
+		if err != nil {
+			return about.Outbox(err, "reading parked messages", outbox, subscription)
+		}
+		if len(keys) > limit {
+			keys, more = keys[:limit], true
+		}
+		for i := range keys {
+			k := &keys[i]
+			if asJSON {
+				err = json.NewEncoder(a.Stdout).Encode(parkedJSON{outbox, subscription, *k})
+			} else {
+				lines.Row(subscription, k.Key, fmt.Sprint(k.FirstSeq), cli.Count(k.Messages), fmt.Sprint(k.Attempt), cli.Since(k.Since, now), retryText(k, now), cli.YesNo(k.Held), k.Err)
+			}
+			if err != nil {
+				return err
+			}
+			shown++
+		}
+	}
+	if more {
+		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
+	}
+	switch {
+	case asJSON:
+		return nil
+	case shown == 0:
+		fmt.Fprintf(a.Stdout, "Nothing of %s is parked.\n", cli.Visible(outbox))
+		return nil
+	}
+	return lines.Flush()
+}
+
+// subscriptionsOf an outbox are all, or the only one that is meant.
+func subscriptionsOf(ctx context.Context, store cli.StatusReader, outbox, only string) (all []string, err error) {
+	if only != "" {
+		return []string{only}, nil
+	}
+	found, err := cli.ReadStatus(ctx, store, []string{outbox})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range found[0].Subscriptions {
+		all = append(all, s.Subscription)
+	}
+	return all, nil
+}
+
+func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, only string, keys []string, asJSON bool) error {
+	subscriptions, err := subscriptionsOf(ctx, store, outbox, only)
+	if err != nil {
+		return err
+	}
+	for _, subscription := range subscriptions {
+		n, err := store.RetryParked(ctx, outbox, subscription, keys...)
+		if err != nil {
+			return about.Outbox(err, "asking for another attempt", outbox, subscription)
+		}
+		if err := a.Tell(asJSON, map[string]any{"outbox": outbox, "subscription": subscription, "keys": n},
+			"%s of %s waited, and will be tried now.\n", cli.Plural(int64(n), "key"), cli.OfSubscription(outbox, subscription)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retryText says in how long the first of a key is sent again.
+func retryText(k *penstock.ParkedKey, now time.Time) string {
+	if k.Held {
+		return ""
+	}
+	if k.Retry.IsZero() {
+		return "now"
+	}
+	return cli.Until(k.Retry, now)
+}

@@ -1,0 +1,202 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/lines"
+	"github.com/penstock/penstock/writer"
+)
+
+type publishFlags struct {
+	id, key, topic       string
+	headers              []string
+	payload, payloadFile string
+	cli.LineFlags
+	once   string
+	asJSON bool
+}
+
+func PublishCommand(a *cli.App) *cobra.Command {
+	var f publishFlags
+	cmd := &cobra.Command{
+		Use:   "publish OUTBOX",
+		Short: "Publish one message, or JSON lines of a file or stdin",
+		Long: `Publish one message, given by flags, or one per line of JSON, of --file or stdin.
+
+A line is an object with any of these fields:
+
+  key             orders: messages of one key arrive one after another
+  topic           what the message is about; sinks route by it
+  headers         {"name":"value"}
+  payload         a string is taken as it is, any other JSON value as its text
+  payload_base64  instead of payload, for bytes that are no text
+  id              for consumers to deduplicate by; derived if not given
+
+seq, created_at and attempt are passed over, so what tail --json or the stdout
+sink wrote can be published again. An unknown field is an error, and so is one
+that is given twice.
+
+Lines are published in batches of --batch, and each batch is one transaction:
+all of its lines are published or none. When a line is bad, its batch is not
+published and nothing after it is read; the error names the line, and from
+where on to repeat. --batch 0 makes all of the input one transaction, which is
+held in memory.
+
+With --continue-on-error a bad line, or one that the database refuses, costs no
+other: it is written to the file of --rejects as it came, the reasons to stderr,
+and the exit code is 2.
+
+With --once INBOX an import that was broken off can be repeated as it was, from
+the start: lines that were published are passed over. The inbox (penstock inbox
+create) notes the ids in the transaction that publishes, for as long as it keeps
+them. A line without an id gets one, made of the file's name, the outbox and all
+lines up to it; so the file may grow at its end and must not change before.
+
+Applications do not need this verb: they insert into the outbox in their own
+transaction. It is for trying things, and for scripts.`,
+		Example: `  penstock publish orders --topic order.paid --key 42 --payload '{"total":10}'
+  penstock publish orders --topic report --payload-file report.pdf -H content-type=application/pdf
+  penstock publish orders --file messages.jsonl --continue-on-error
+  penstock publish orders --file messages.jsonl --once imports
+  printf '{"topic":"t","key":"%s","payload":"hello"}\n' a b c | penstock publish orders --json`,
+		Args: cli.Exactly("OUTBOX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			flags := cmd.Flags()
+			if err := cli.NotEmpty(flags, "id", "key", "topic", "payload-file", "file", "once", "rejects"); err != nil {
+				return err
+			}
+			one := false
+			for _, name := range []string{"id", "key", "topic", "header", "payload", "payload-file"} {
+				one = one || flags.Changed(name)
+			}
+			if !one && f.File == "" && cli.IsTerminal(a.Stdin) {
+				return cli.Usage(errors.New("nothing to publish: give --topic and --payload, --file, or JSON lines on stdin"))
+			}
+			if one && f.File != "" {
+				return cli.Usage(errors.New("--file is given with flags of one message: its lines have their own key, topic and payload"))
+			}
+			if one && f.once != "" && f.id == "" {
+				return cli.Usage(errors.New("--once wants --id: by it the message is known again"))
+			}
+			if err := f.Check(); err != nil {
+				return err
+			}
+			if flags.Changed("payload") && flags.Changed("payload-file") {
+				return cli.Usage(errors.New("--payload and --payload-file are given: use one of them"))
+			}
+			headers, err := cli.ReadHeaders(f.headers)
+			if err != nil {
+				return err
+			}
+			store, err := a.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			start := time.Now()
+			var to writer.Store = store
+			if f.once != "" {
+				once, ok := store.(writer.OnceStore)
+				if !ok {
+					return cli.Usage(errors.New("--once: this database's driver has no inboxes: use PostgreSQL or SQLite"))
+				}
+				to = writer.Once(once, f.once)
+			}
+			var done cli.Carried
+			if one {
+				done.Sent, err = publishOne(ctx, a, to, args[0], &f, headers)
+			} else {
+				done, err = publishLines(ctx, a, to, args[0], &f)
+			}
+			return errors.Join(publishSummary(a, args[0], done, time.Since(start), &f, err), err)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.id, "id", "", "message id (default: derived)")
+	flags.StringVarP(&f.key, "key", "k", "", "key that orders")
+	flags.StringVarP(&f.topic, "topic", "t", "", "topic")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as name=value; may be repeated")
+	flags.StringVarP(&f.payload, "payload", "p", "", "payload as text")
+	flags.StringVar(&f.payloadFile, "payload-file", "", "file to take the payload from, - for stdin")
+	f.Add(flags)
+	flags.StringVar(&f.once, "once", "", "inbox by which a message that was published already is passed over")
+	flags.BoolVar(&f.asJSON, "json", false, "summary as one JSON line")
+	return cmd
+}
+
+func publishOne(ctx context.Context, a *cli.App, store writer.Store, outbox string, f *publishFlags, headers map[string]string) (int64, error) {
+	m := penstock.Message{ID: f.id, Key: f.key, Topic: f.topic, Headers: headers, Payload: []byte(f.payload)}
+	if f.payloadFile != "" {
+		var err error
+		if m.Payload, err = readPayload(a, f.payloadFile); err != nil {
+			return 0, err
+		}
+	}
+	if err := store.Publish(ctx, outbox, m); err != nil {
+		return 0, about.Outbox(err, "publishing", outbox, "")
+	}
+	return 1, nil
+}
+
+// readPayload reads no more than a message may hold, and a byte to notice.
+func readPayload(a *cli.App, file string) ([]byte, error) {
+	in := a.Stdin
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("--payload-file: %w", err))
+		}
+		defer opened.Close()
+		in = opened
+	}
+	payload, err := io.ReadAll(io.LimitReader(in, penstock.MaxPayloadBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("--payload-file: %w", err)
+	}
+	return payload, nil
+}
+
+func publishLines(ctx context.Context, a *cli.App, store writer.Store, outbox string, f *publishFlags) (cli.Carried, error) {
+	kind := lines.Messages
+	if f.once != "" {
+		id := f.Numbered(outbox)
+		kind.Parse = func(line []byte) (penstock.Message, error) {
+			of := id(line)
+			m, err := lines.ParseMessage(line)
+			m.ID = cmp.Or(m.ID, of)
+			return m, err
+		}
+	}
+	w := f.Writer(store)
+	defer func() { _ = w.Close(ctx) }()
+	return cli.CarryLines(ctx, a, &f.LineFlags, &kind, func(ctx context.Context, msgs []penstock.Message) (func(context.Context) error, error) {
+		wait, err := w.PublishAsync(ctx, outbox, msgs...)
+		return func(ctx context.Context) error { return about.Outbox(wait(ctx), "", outbox, "") }, err
+	}, cli.Refuses(store))
+}
+
+func publishSummary(a *cli.App, outbox string, done cli.Carried, took time.Duration, f *publishFlags, err error) error {
+	if f.asJSON {
+		fields := map[string]any{"outbox": outbox, "published": done.Sent, "seconds": took.Seconds()}
+		if done.Rejected > 0 {
+			fields["rejected"] = done.Rejected
+		}
+		return json.NewEncoder(a.Stdout).Encode(fields)
+	}
+	if err == nil || done.Rejected > 0 {
+		fmt.Fprintf(a.Stdout, "%s published to %s.\n", cli.Plural(done.Sent, "message"), cli.Visible(outbox))
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+type replayFlags struct {
+	subscription, from, to string
+	asJSON                 bool
+	leave                  cli.Consent
+}
+
+// replayer is what replay needs of a store.
+type replayer interface {
+	cli.StatusReader
+	Replay(ctx context.Context, r penstock.Replay) (int64, error)
+}
+
+func ReplayCommand(a *cli.App) *cobra.Command {
+	f := replayFlags{leave: cli.Consent{Undone: "nothing is replayed"}}
+	cmd := &cobra.Command{
+		Use:   "replay OUTBOX --from TIME|SEQ",
+		Short: "Deliver again what a subscription has delivered before",
+		Long: `Have one subscription deliver again what it has settled and the outbox still
+has. Other subscriptions do not notice. What is still to be delivered comes
+anyway, dead letters are retried with penstock dead retry.
+
+An outbox keeps what is settled only as long as its retention says: see penstock
+outbox set. Until the replay is through, nothing of its range is reclaimed.
+
+Consumers see the same messages with the same ids again: those that deduplicate
+by id take no notice while they remember them. So it asks first, and without a
+terminal to ask on it needs --yes.
+
+--from and --to take
+
+  1200                    a seq, which is included at both ends
+  2026-11-21T15:04:05Z    a time with its offset
+  '2026-11-21 15:04'      a local time; seconds, or the time of day, may be left out
+  -2h                     two hours ago (also s, m and d)
+  beginning               with --from: the oldest that the outbox still has
+
+A time means when the message was written, by the database's clock; --to excludes
+its moment. Without --to the range ends with what is settled now.
+
+It returns at once; the subscription's relay does the work, and penstock status
+shows that it replays until it is done. If one is under way already, this says so:
+what is in both ranges may be delivered twice.`,
+		Example: `  penstock replay orders --subscription billing --from -2h
+  penstock replay orders --subscription billing --from '2026-11-21 15:04' --to '2026-11-21 16:00'
+  penstock replay orders --subscription audit --from 1200 --to 1350 --yes --json`,
+		Args: cli.Exactly("OUTBOX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			r, err := f.replay(args[0], time.Now())
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("subscription") && f.subscription == "" {
+				return cli.Usage(errors.New("--subscription is empty: name one, or leave it out"))
+			}
+			if err := a.Possible(f.leave); err != nil {
+				return err
+			}
+			store, subscription, err := a.OpenSubscription(ctx, args[0], f.subscription)
+			if err != nil {
+				return err
+			}
+			r.Subscription = subscription
+			return startReplay(ctx, a, store, r, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.subscription, "subscription", "", "who delivers again (default: the outbox's only subscription)")
+	flags.StringVar(&f.from, "from", "", "where to begin: TIME, SEQ, -2h or beginning (required)")
+	flags.StringVar(&f.to, "to", "", "where to end: TIME, SEQ or -2h")
+	flags.BoolVar(&f.leave.Yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.asJSON, "json", false, "how many, as one JSON line")
+	return cmd
+}
+
+// replay reads the range.
+func (f *replayFlags) replay(outbox string, now time.Time) (r penstock.Replay, err error) {
+	r.Outbox = outbox
+	if f.from == "" {
+		return r, cli.Usage(errors.New("--from is not given: pass a time, a seq, -2h or beginning"))
+	}
+	var from, to cli.Place
+	if f.from != "beginning" {
+		if from, err = cli.ParsePlace(f.from, now); err != nil {
+			return r, cli.Usage(fmt.Errorf("--from is %q: %w", f.from, err))
+		}
+	}
+	if f.to != "" {
+		if to, err = cli.ParsePlace(f.to, now); err != nil {
+			return r, cli.Usage(fmt.Errorf("--to is %q: %w", f.to, err))
+		}
+		if to == (cli.Place{}) {
+			return r, cli.Usage(errors.New("--to is 0: no message is before seq 1"))
+		}
+	}
+	if to.Seq > 0 && from.Seq > to.Seq || !to.Time.IsZero() && !from.Time.IsZero() && !from.Time.Before(to.Time) {
+		return r, cli.Usage(fmt.Errorf("--from %s is not before --to %s", f.from, f.to))
+	}
+	r.FromSeq, r.ToSeq, r.From, r.To = from.Seq, to.Seq, from.Time, to.Time
+	return r, nil
+}
+
+func startReplay(ctx context.Context, a *cli.App, store replayer, r penstock.Replay, f replayFlags) error {
+	to := cli.OfSubscription(r.Outbox, r.Subscription)
+	underWay, err := replays(ctx, store, r)
+	if err != nil {
+		return err
+	}
+	also := ""
+	if underWay {
+		also = fmt.Sprintf("\nA replay of %s is under way: what is in both may be delivered twice.", to)
+	}
+	question := fmt.Sprintf("%s delivers again what it has settled, %s. Consumers see the same ids again.%s\nGo on?", to, rangeText(r), also)
+	if err := a.Confirm(ctx, f.leave, question); err != nil {
+		return err
+	}
+	if underWay && f.leave.Yes {
+		fmt.Fprintln(a.Stderr, "penstock: "+strings.TrimSpace(also))
+	}
+	n, err := store.Replay(ctx, r)
+	if err != nil {
+		return about.Outbox(err, "starting the replay", r.Outbox, r.Subscription)
+	}
+	if f.asJSON {
+		return json.NewEncoder(a.Stdout).Encode(map[string]any{"outbox": r.Outbox, "subscription": r.Subscription, "messages": n})
+	}
+	if n == 0 {
+		fmt.Fprintf(a.Stdout, "0 messages: %s has settled none in this range that the outbox still has.\n", to)
+		return nil
+	}
+	fmt.Fprintf(a.Stdout, "%s of %s will be delivered again, with the same ids; %s shows when that is done.\n", cli.Plural(n, "message"), to, a.Suggest("penstock status"))
+	return nil
+}
+
+// replays reports whether a replay of the subscription is under way.
+func replays(ctx context.Context, store replayer, r penstock.Replay) (bool, error) {
+	outboxes, err := cli.ReadStatus(ctx, store, []string{r.Outbox})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(outboxes[0].Subscriptions, func(s penstock.SubscriptionStatus) bool { return s.Subscription == r.Subscription && s.Replaying }), nil
+}
+
+// rangeText says which messages, at both ends.
+func rangeText(r penstock.Replay) string {
+	from, to := "from the oldest there is", "to the newest"
+	switch {
+	case r.FromSeq > 0:
+		from = fmt.Sprintf("from seq %d", r.FromSeq)
+	case !r.From.IsZero():
+		from = "from " + r.From.Local().Format("2006-01-02 15:04:05 MST")
+	}
+	switch {
+	case r.ToSeq > 0:
+		to = fmt.Sprintf("to seq %d", r.ToSeq)
+	case !r.To.IsZero():
+		to = "to " + r.To.Local().Format("2006-01-02 15:04:05 MST")
+	}
+	return from + " " + to
+}

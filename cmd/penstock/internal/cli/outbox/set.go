@@ -1,0 +1,122 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+// retentionSetter is what changing the retention needs of a store.
+type retentionSetter interface {
+	cli.StatusReader
+	SetRetention(ctx context.Context, outbox string, r penstock.Retention) error
+}
+
+// retentionFlags say how long settled messages are kept. A nil one leaves what
+// is set.
+type retentionFlags struct {
+	ageText, bytesText string
+	age                *time.Duration
+	bytes              *int64
+}
+
+func (f *retentionFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.ageText, "retain-age", "", "keep settled messages for so long, such as 24h or 7d; off for not at all")
+	flags.StringVar(&f.bytesText, "retain-bytes", "", "keep settled messages up to this size, such as 1GiB; off for not at all")
+}
+
+// read parses what was given and reports whether anything was.
+func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
+	if flags.Changed("retain-age") {
+		f.age = new(time.Duration)
+		if !isOff(f.ageText) {
+			age, err := cli.ParseSpan(f.ageText)
+			if err != nil {
+				return false, cli.Usage(fmt.Errorf("--retain-age is %q: %w, or off", f.ageText, err))
+			}
+			*f.age = age
+		}
+	}
+	if flags.Changed("retain-bytes") {
+		f.bytes = new(int64)
+		if !isOff(f.bytesText) {
+			bytes, err := cli.ParseSize(f.bytesText)
+			if err != nil {
+				return false, cli.Usage(fmt.Errorf("--retain-bytes is %q: %w, or off", f.bytesText, err))
+			}
+			*f.bytes = bytes
+		}
+	}
+	return f.age != nil || f.bytes != nil, nil
+}
+
+func isOff(s string) bool { return s == "off" || s == "0" }
+
+// apply changes what was given and leaves the rest.
+func (f *retentionFlags) apply(ctx context.Context, store retentionSetter, outbox string) (penstock.Retention, error) {
+	found, err := cli.ReadStatus(ctx, store, []string{outbox})
+	if err != nil {
+		return penstock.Retention{}, err
+	}
+	r := found[0].Retention
+	if f.age != nil {
+		r.Age = *f.age
+	}
+	if f.bytes != nil {
+		r.Bytes = *f.bytes
+	}
+	return r, about.Outbox(store.SetRetention(ctx, outbox, r), "setting the retention", outbox, "")
+}
+
+func setCommand(a *cli.App) *cobra.Command {
+	var (
+		f      retentionFlags
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Set how long an outbox keeps what is settled",
+		Long: `Set an outbox's retention: how long it keeps what every subscription has
+settled, so that penstock replay can deliver it again and penstock tail shows it.
+By default nothing is kept. A flag that is not given leaves its limit as it is;
+0 or off turns it off.
+
+With both limits a message goes as soon as one of them lets it. Storage is freed
+in whole pieces, so messages may stay longer. What a subscription has not settled
+is kept in any case.`,
+		Example: `  penstock outbox set orders --retain-age 24h
+  penstock outbox set orders --retain-age 7d --retain-bytes 10GiB
+  penstock outbox set orders --retain-bytes off`,
+		Args: cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			given, err := f.read(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if !given {
+				return cli.Misuse(errors.New("nothing to set: give --retain-age or --retain-bytes"))
+			}
+			store, err := a.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			r, err := f.apply(ctx, store, args[0])
+			if err != nil {
+				return err
+			}
+			return a.Tell(asJSON, map[string]any{"outbox": args[0], "retention": r}, "Outbox %s keeps settled messages: %s.\n", cli.Visible(args[0]), cli.RetentionText(r))
+		},
+	}
+	f.add(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
+	return cmd
+}

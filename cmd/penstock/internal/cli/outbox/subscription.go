@@ -1,0 +1,112 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+)
+
+func SubscriptionCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "subscription",
+		Short: "Drop subscriptions that are no longer wanted",
+		Long: `A subscription is one reader of an outbox, with its cursor, its parked messages
+and its dead letters. A relay makes it when it first runs under its name, and
+penstock status shows those there are. One that nobody runs any more holds back
+the outbox's storage, so drop it.`,
+	}
+	return cli.Group(cmd, subscriptionDropCommand(a))
+}
+
+// subscriptionDropper is what dropping a subscription needs of a store.
+type subscriptionDropper interface {
+	cli.StatusReader
+	DropSubscription(ctx context.Context, outbox, subscription string) error
+}
+
+func subscriptionDropCommand(a *cli.App) *cobra.Command {
+	var (
+		asJSON   bool
+		adopting adopt.Flags
+		leave    = cli.Consent{Undone: "nothing was dropped"}
+	)
+	cmd := &cobra.Command{
+		Use:   "drop [OUTBOX] NAME",
+		Short: "Drop a subscription with all that waits in it",
+		Long: `Drop a subscription with its cursor, its parked messages and its dead letters.
+Other subscriptions of the outbox keep theirs. What only this one had not
+delivered can be reclaimed from then on, so it tells how much that is and asks
+first; without a terminal to ask on it refuses unless --yes is given.
+
+Stop its relay and take it out of the configuration before: a relay that still
+runs would make the subscription anew, and a new one begins at the oldest
+message that is kept.
+
+Of an adopted table there is NAME alone, whether or not a configuration still
+names it. Its rows stay as they are: what is not marked as delivered waits for
+whoever reads the table next.`,
+		Example: `  penstock subscription drop orders billing
+  penstock subscription drop orders billing --yes
+  penstock subscription drop mails --config penstock.yaml`,
+		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := a.Possible(leave); err != nil {
+				return err
+			}
+			if len(args) == 1 || adopting.Preset != "" {
+				return adopt.Drop(ctx, a, &adopting, args, leave, asJSON)
+			}
+			store, err := a.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			return dropSubscription(ctx, a, store, args[0], args[1], leave, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+	adopting.Add(cmd.Flags())
+	return cmd
+}
+
+func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper, outbox, name string, leave cli.Consent, asJSON bool) error {
+	s, err := findSubscription(ctx, store, outbox, name)
+	if err != nil {
+		return err
+	}
+	lost := fmt.Sprintf("%s in its backlog, %s, %s", cli.Plural(s.Backlog, "message"), cli.Plural(s.Parked, "parked message"), cli.Plural(s.DeadLetters, "dead letter"))
+	warning := fmt.Sprintf("This drops subscription %s of outbox %s: %s are lost to it.", cli.Visible(name), cli.Visible(outbox), lost)
+	if cli.IsHeld(&s, time.Now()) {
+		// Also with --yes: nobody expects a subscription that was dropped back.
+		fmt.Fprintf(a.Stderr, "penstock: a relay runs it (%s) and will make it anew, from the oldest message that is kept: stop it first\n", cli.Visible(s.Holder))
+	}
+	if err := a.ConfirmName(ctx, leave, warning, name); err != nil {
+		return err
+	}
+	if err := store.DropSubscription(ctx, outbox, name); err != nil {
+		return about.Outbox(err, "dropping the subscription", outbox, name)
+	}
+	return a.Tell(asJSON, map[string]any{"outbox": outbox, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
+		"Subscription %s of %s is gone (%s).\n", cli.Visible(name), cli.Visible(outbox), lost)
+}
+
+func findSubscription(ctx context.Context, store cli.StatusReader, outbox, name string) (penstock.SubscriptionStatus, error) {
+	found, err := cli.ReadStatus(ctx, store, []string{outbox})
+	if err != nil {
+		return penstock.SubscriptionStatus{}, err
+	}
+	for _, s := range found[0].Subscriptions {
+		if s.Subscription == name {
+			return s, nil
+		}
+	}
+	return penstock.SubscriptionStatus{}, about.Outbox(penstock.ErrNoSubscription, "", outbox, name)
+}

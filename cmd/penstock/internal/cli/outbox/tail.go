@@ -1,0 +1,201 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/sink/stdout"
+)
+
+type tailFlags struct {
+	cli.FilterFlags
+	filter         penstock.Filter
+	key            string
+	from           string
+	follow, asJSON bool
+	limit          int
+}
+
+func TailCommand(a *cli.App) *cobra.Command {
+	var f tailFlags
+	cmd := &cobra.Command{
+		Use:   "tail OUTBOX",
+		Short: "Print an outbox's messages without disturbing anybody",
+		Long: `Print the messages that an outbox still holds and, with --follow, those that
+are committed from then on.
+
+tail reads along: it has no cursor and takes no lease, so relays do not notice
+it. What every subscription has settled may be reclaimed at any time, so tail
+shows what is left, which on a quiet outbox may be much or nothing.
+
+--topic, --header and --key choose among them. A topic is words between dots, *
+stands for one of them and > for all that follow; of several topics one must
+match. Every header must match; * stands for any value. Messages are read all
+the same: a rare one takes as long to find as the outbox is large.
+
+With --json each message is one line, which penstock publish takes too. Without
+it, one line of time, topic, key and payload, shortened to fit.`,
+		Example: `  penstock tail orders
+  penstock tail orders --from now --follow
+  penstock tail orders --follow --topic 'order.>' --key 42
+  penstock tail orders --json | jq -r .payload`,
+		Args: cli.Exactly("OUTBOX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			start, err := cli.ParseStart(f.from)
+			if err != nil {
+				return err
+			}
+			if start == penstock.FromNow && !f.follow {
+				return cli.Usage(errors.New("--from now without --follow prints nothing: add --follow"))
+			}
+			if err := cli.NotEmpty(cmd.Flags(), "key"); err != nil {
+				return err
+			}
+			if f.filter, err = f.Read(); err != nil {
+				return err
+			}
+			store, err := a.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start})
+			if err != nil {
+				return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
+			}
+			defer source.Close(context.WithoutCancel(ctx))
+			err = tail(ctx, source, messagePrinter(a, f.asJSON), f)
+			if f.follow && errors.Is(err, context.Canceled) {
+				return nil // interrupting is how following ends
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.from, "from", "beginning", "beginning or now")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what is committed later, until interrupted")
+	f.Add(flags, "print")
+	flags.StringVarP(&f.key, "key", "k", "", "print only messages of this key")
+	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per message")
+	flags.IntVarP(&f.limit, "limit", "n", 0, "stop after so many messages")
+	return cmd
+}
+
+// fetcher is what tail needs of a source.
+type fetcher interface {
+	Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error)
+}
+
+func tail(ctx context.Context, source fetcher, show func(context.Context, []penstock.Message) error, f tailFlags) error {
+	const pollEvery = 100 * time.Millisecond
+	for shown := 0; ; {
+		batch, err := source.Fetch(ctx, penstock.Limit{Messages: 500, Bytes: 4 << 20})
+		if err != nil {
+			return err
+		}
+		chosen := f.choose(batch.Messages)
+		if f.limit > 0 {
+			chosen = chosen[:min(len(chosen), f.limit-shown)]
+		}
+		if err := show(ctx, chosen); err != nil {
+			return err
+		}
+		shown += len(chosen)
+		if f.limit > 0 && shown >= f.limit {
+			return nil
+		}
+		if batch.More || len(batch.Messages) > 0 {
+			continue
+		}
+		if !f.follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// choose returns the messages that are to be shown.
+func (f *tailFlags) choose(msgs []penstock.Message) []penstock.Message {
+	if f.key == "" && f.filter.Empty() {
+		return msgs
+	}
+	var chosen []penstock.Message
+	for i := range msgs {
+		if m := &msgs[i]; (f.key == "" || m.Key == f.key) && f.filter.Match(m) {
+			chosen = append(chosen, *m)
+		}
+	}
+	return chosen
+}
+
+func messagePrinter(a *cli.App, asJSON bool) func(context.Context, []penstock.Message) error {
+	if asJSON {
+		lines := stdout.New(a.Stdout)
+		return func(ctx context.Context, msgs []penstock.Message) error {
+			for _, err := range lines.Send(ctx, msgs) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return func(_ context.Context, msgs []penstock.Message) error {
+		var text strings.Builder
+		for i := range msgs {
+			writeText(&text, &msgs[i])
+		}
+		_, err := io.WriteString(a.Stdout, text.String())
+		return err
+	}
+}
+
+// writeText writes a message for people, on one line.
+func writeText(w *strings.Builder, m *penstock.Message) {
+	fmt.Fprintf(w, "%s  %s", m.CreatedAt.Local().Format("2006-01-02 15:04:05.000"), printable(m.Topic, 60))
+	if m.Key != "" {
+		fmt.Fprintf(w, "  key=%s", printable(m.Key, 40))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		fmt.Fprintf(w, "  %s=%s", printable(name, 40), printable(m.Headers[name], 60))
+	}
+	if utf8.Valid(m.Payload) {
+		fmt.Fprintf(w, "  %s\n", printable(string(m.Payload), 200))
+	} else {
+		fmt.Fprintf(w, "  (%d bytes that are no text)\n", len(m.Payload))
+	}
+}
+
+// printable keeps control characters away from the terminal and text within n
+// characters.
+func printable(s string, n int) string {
+	var out strings.Builder
+	for _, r := range s {
+		if n == 0 {
+			fmt.Fprintf(&out, "… (%d bytes)", len(s))
+			break
+		}
+		n--
+		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
+			r = '·'
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}

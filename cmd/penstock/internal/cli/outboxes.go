@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+)
+
+// ChooseSubscription returns the one that was named, or the outbox's only one.
+func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	found, err := ReadStatus(ctx, store, []string{outbox})
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, s := range found[0].Subscriptions {
+		names = append(names, s.Subscription)
+	}
+	switch len(names) {
+	case 0:
+		return "", fmt.Errorf("outbox %q has no subscription yet: penstock relay makes one", outbox)
+	case 1:
+		return names[0], nil
+	}
+	for i := range names {
+		names[i] = Visible(names[i])
+	}
+	return "", Usage(fmt.Errorf("outbox %q has %d subscriptions, and which one is meant is not given: pass --subscription with one of %s", outbox, len(names), strings.Join(names, ", ")))
+}
+
+// OpenSubscription opens the database and finds the subscription that a verb is about.
+func (a *App) OpenSubscription(ctx context.Context, outbox, named string) (penstock.Store, string, error) {
+	store, err := a.OpenStore(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	subscription, err := ChooseSubscription(ctx, store, outbox, named)
+	return store, subscription, err
+}
+
+// OfSubscription names one, as in orders/billing.
+func OfSubscription(outbox, subscription string) string {
+	return Visible(outbox) + "/" + Visible(subscription)
+}
+
+// StatusReader is what status needs of a store.
+type StatusReader interface {
+	Status(ctx context.Context) ([]penstock.OutboxStatus, error)
+}
+
+// CountedUpTo is how much of each kind is counted where nobody asks for more.
+const CountedUpTo = 1000
+
+// StatusUpTo counts no more than most, unless it is 0, if the store can.
+func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]penstock.OutboxStatus, error) {
+	if counter, ok := store.(interface {
+		StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error)
+	}); ok {
+		return counter.StatusUpTo(ctx, most)
+	}
+	return store.Status(ctx)
+}
+
+// QueueStatusUpTo is StatusUpTo of queues, of those named or all. With a most below 0 it counts nothing.
+func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int, names ...string) ([]penstock.QueueStatus, error) {
+	if counter, ok := store.(interface {
+		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error)
+	}); ok {
+		return counter.QueueStatusUpTo(ctx, most, names...)
+	}
+	return store.QueueStatus(ctx, names...)
+}
+
+// CountOf is a figure of a status; with a plus if it was not counted to its end.
+func CountOf(n int64, name string, atLeast []string) string {
+	if slices.Contains(atLeast, name) {
+		return Count(n) + "+"
+	}
+	return Count(n)
+}
+
+// PluralOf is Plural of such a figure.
+func PluralOf(n int64, name string, atLeast []string, what string) string {
+	return strings.Replace(Plural(n, what), Count(n), CountOf(n, name, atLeast), 1)
+}
+
+func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]penstock.OutboxStatus, error) {
+	outboxes, err := store.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the status: %w", err)
+	}
+	if len(only) == 0 {
+		return outboxes, nil
+	}
+	for _, o := range outboxes {
+		if o.Outbox == only[0] {
+			return []penstock.OutboxStatus{o}, nil
+		}
+	}
+	return nil, about.Outbox(penstock.ErrNoOutbox, "", only[0], "")
+}
+
+// InboxReader is what looking at inboxes needs of a store.
+type InboxReader interface {
+	Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
+}
+
+// IsHeld reports whether a relay has the subscription's lease.
+func IsHeld(s *penstock.SubscriptionStatus, now time.Time) bool {
+	return s.Holder != "" && s.LeaseUntil.After(now)
+}
+
+// NameTaken says what has the name of the outbox or queue that was to be created, in the
+// same words whichever the store.
+func NameTaken(err error, what string) error {
+	for has, exists := range map[string]error{"an outbox": penstock.ErrOutboxExists, "a queue": penstock.ErrQueueExists} {
+		switch {
+		case !errors.Is(err, exists):
+		case has == what:
+			return exists
+		default:
+			return penstock.WithHint(fmt.Errorf("%s has this name", has), "outboxes and queues share their names: choose another")
+		}
+	}
+	return err
+}

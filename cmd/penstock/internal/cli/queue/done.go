@@ -1,0 +1,119 @@
+package queue
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+// historyStore is what a look at jobs that are done needs of a store.
+type historyStore interface {
+	penstock.HistoryStore
+	cli.QueueStatusReader
+}
+
+// donePage is how many jobs one call of the store is asked for.
+const donePage = 1000
+
+func doneCommand(a *cli.App) *cobra.Command {
+	var (
+		ids    []string
+		limit  int
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "done NAME",
+		Short: "List jobs that are done, the latest first",
+		Long: `List the jobs of a queue that are done, about in the order in which they were,
+the latest first. A queue keeps them since penstock queue set --keep-done. Their
+payloads it does not keep.
+
+  attempt  the one that succeeded
+  took     from the claim to the end; of jobs that were claimed and ended together
+           all have the same
+  report   what its worker has said of it last
+
+--json prints one object per line, with the failures of earlier attempts.`,
+		Example: `  penstock queue set thumbnails --keep-done 24h
+  penstock queue done thumbnails
+  penstock queue done thumbnails --id 4711 --json`,
+		Args: cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, now := cmd.Context(), time.Now()
+			wanted, err := cli.JobIDs(ids)
+			if err != nil {
+				return err
+			}
+			if limit < 1 {
+				return cli.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
+			}
+			open, err := a.OpenQueues(ctx)
+			if err != nil {
+				return err
+			}
+			store, ok := open.(historyStore)
+			if !ok {
+				return cli.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
+			}
+			lines := json.NewEncoder(a.Stdout)
+			list := cli.NewTable(a.Stdout, cli.Right("ID"), cli.Cut("KEY", 24), cli.Cut("GROUP", 24), cli.Right("ATTEMPT"), cli.Cut("WORKER", 24), cli.Right("TOOK"), cli.Left("AGE"), cli.Cut("REPORT", 64))
+			listed, after := 0, ""
+			for {
+				found, next, err := store.DoneJobs(ctx, penstock.DoneJobQuery{Queue: args[0], IDs: wanted, After: after, Limit: min(donePage, limit-listed)})
+				if err != nil {
+					return about.Queue(err, "reading jobs that are done", args[0])
+				}
+				for i := range found {
+					j := &found[i]
+					if asJSON {
+						if err := lines.Encode(j); err != nil {
+							return err
+						}
+						continue
+					}
+					took := "?"
+					if !j.ClaimedAt.IsZero() {
+						took = cli.Age(j.Duration())
+					}
+					list.Row(fmt.Sprint(j.ID), j.Key, j.Group, fmt.Sprint(j.Attempt), j.Worker, took, cli.Since(j.FinishedAt, now), string(j.Report))
+				}
+				listed += len(found)
+				if after = next; next == "" || listed >= limit {
+					break
+				}
+			}
+			if asJSON {
+				return nil
+			}
+			if listed > 0 {
+				return list.Flush()
+			}
+			return nothingDone(a, cmd, store, args[0], len(wanted) > 0)
+		},
+	}
+	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this id; may be repeated")
+	cmd.Flags().IntVar(&limit, "limit", 100, "how many at most")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
+	return cmd
+}
+
+// nothingDone says why there is nothing to list.
+func nothingDone(a *cli.App, cmd *cobra.Command, store cli.QueueStatusReader, name string, narrowed bool) error {
+	q, err := findQueue(cmd.Context(), store, name, uncounted)
+	if err != nil {
+		return err
+	}
+	if q.KeepDone == nil || *q.KeepDone == 0 {
+		_, err = fmt.Fprintf(a.Stdout, "Queue %s keeps no jobs that are done: penstock queue set %s --keep-done 24h begins to.\n", cli.Visible(name), cli.ShellWord(name))
+		return err
+	}
+	_, err = fmt.Fprintf(a.Stdout, "0 jobs of %s are kept%s.\n", cli.Visible(name), map[bool]string{true: " that match"}[narrowed])
+	return err
+}

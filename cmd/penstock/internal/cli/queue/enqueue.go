@@ -1,0 +1,243 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/writer"
+)
+
+// jobFlags describe a job.
+type jobFlags struct {
+	key, group, dedupKey string
+	priority             int
+	headers              []string
+}
+
+func (f *jobFlags) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.key, "key", "k", "", "key: its jobs run one after another, in the order of their ids")
+	flags.StringVarP(&f.group, "group", "g", "", "group, such as a tenant: ordered by itself")
+	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("%d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
+	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this key within its window")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as name=value; may be repeated")
+}
+
+// read returns the job of flags and payload.
+func (f *jobFlags) read(flags *pflag.FlagSet, payload []byte) (penstock.NewJob, error) {
+	if err := cli.NotEmpty(flags, "key", "dedup-key"); err != nil {
+		return penstock.NewJob{}, err
+	}
+	headers, err := cli.ReadHeaders(f.headers)
+	return penstock.NewJob{Payload: payload, Key: f.key, Group: f.group, Priority: f.priority, DedupKey: f.dedupKey, Headers: headers}, err
+}
+
+type enqueueFlags struct {
+	jobFlags
+	cli.LineFlags
+	delay        cli.Span
+	notBefore    string
+	asJSON, once bool
+}
+
+func EnqueueCommand(a *cli.App) *cobra.Command {
+	var f enqueueFlags
+	cmd := &cobra.Command{
+		Use:   "enqueue QUEUE [PAYLOAD|-]",
+		Short: "Enqueue one job, or JSON lines of a file or stdin",
+		Long: `Enqueue one job, whose payload is PAYLOAD or, with -, all of stdin; or one job per
+line of JSON, of --file or stdin. It prints the jobs' ids, one per line.
+
+A line is an object with any of these fields:
+
+  payload         a string is taken as it is, any other JSON value as its text
+  payload_base64  instead of payload, for bytes that are no text
+  key             serialises: at most one job of a key runs at a time, in order
+  group           such as a tenant: ordered by itself
+  priority        -16 (first) to 15 (last), 0 if not given
+  delay           run it in so long: 90s, 24h, 7d
+  not_before      instead of delay, the time: 2026-11-22T08:00:00Z
+  dedup_key       not enqueued if the queue had a job with it within its window
+  headers         {"name":"value"}
+
+An unknown field is an error, and so is one that is given twice. Of a duplicate,
+the id of the job that came first is printed; --json tells which are. Delays count by this machine's
+clock.
+
+Lines are enqueued in batches of --batch, and each batch is one transaction: all
+of its lines are enqueued or none. When a line is bad, its batch is not enqueued
+and nothing after it is read; the error names the line, and from where on to
+repeat. --batch 0 makes all of the input one transaction, which is held in
+memory.
+
+With --continue-on-error a bad line, or one that the database refuses, costs no
+other: it is written to the file of --rejects as it came, the reasons to stderr,
+and the exit code is 2.
+
+With --once an import that was broken off can be repeated as it was, from the
+start, within the queue's window (penstock queue set --dedup-window): a line
+without a dedup_key gets one, made of the file's name, the queue and all lines up
+to it; so the file may grow at its end and must not change before.
+
+Applications do not need this verb: they insert into the queue in their own
+transaction. It is for trying things, and for scripts.`,
+		Example: `  penstock enqueue thumbnails '{"photo":17}'
+  penstock enqueue mails --key user-42 --delay 10m 'reminder'
+  penstock enqueue mails --dedup-key welcome-42 --not-before '2026-12-01 08:00' 'welcome'
+  penstock enqueue reports - --group acme --priority -5 -H content-type=application/pdf < report.pdf
+  penstock enqueue thumbnails --file jobs.jsonl --once
+  printf '{"key":"%s","payload":"hello"}\n' a b c | penstock enqueue thumbnails --json`,
+		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := checkEnqueue(a, &f, cmd.Flags(), len(args) == 2); err != nil {
+				return err
+			}
+			one := []penstock.NewJob{}
+			if len(args) == 2 {
+				job, err := oneJob(ctx, a, &f, cmd.Flags(), args[1])
+				if err != nil {
+					return err
+				}
+				one = append(one, job)
+			}
+			store, err := a.OpenQueues(ctx)
+			if err != nil {
+				return err
+			}
+			if len(one) > 0 {
+				made, err := store.Queue(args[0]).Enqueue(ctx, one...)
+				return tellEnqueued(a, args[0], f.asJSON, made, err)
+			}
+			return enqueueLines(ctx, a, store, args[0], &f)
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func (f *enqueueFlags) add(flags *pflag.FlagSet) {
+	f.jobFlags.add(flags)
+	flags.Var(&f.delay, "delay", "run it in so long, such as 90s, 24h or 7d")
+	flags.StringVar(&f.notBefore, "not-before", "", `run it then or later: 2026-11-22T08:00:00Z, or "2026-11-22 08:00" in local time`)
+	f.LineFlags.Add(flags)
+	flags.BoolVar(&f.once, "once", false, "pass over lines that were enqueued before, within the queue's window")
+	flags.BoolVar(&f.asJSON, "json", false, "the ids of each transaction, and which are of duplicates, as one JSON line")
+}
+
+func checkEnqueue(a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, one bool) error {
+	if err := errors.Join(f.Check(), cli.NotEmpty(flags, "file", "rejects")); err != nil {
+		return err
+	}
+	if flags.Changed("delay") && flags.Changed("not-before") {
+		return cli.Usage(errors.New("--delay and --not-before are given: use one of them"))
+	}
+	if one && (f.File != "" || f.once) {
+		return cli.Usage(errors.New("--file and --once are for JSON lines, and PAYLOAD is given: leave one out"))
+	}
+	if one {
+		return nil
+	}
+	for _, name := range []string{"key", "group", "priority", "header", "delay", "not-before", "dedup-key"} {
+		if flags.Changed(name) {
+			return cli.Usage(fmt.Errorf("--%s is given without PAYLOAD: give one, - to read it from stdin, or write %s into the JSON lines", name, name))
+		}
+	}
+	if f.File == "" && cli.IsTerminal(a.Stdin) {
+		return cli.Usage(errors.New("nothing to enqueue: give PAYLOAD, --file, or JSON lines on stdin"))
+	}
+	return nil
+}
+
+// oneJob is the job that the flags and PAYLOAD describe.
+func oneJob(ctx context.Context, a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, payload string) (penstock.NewJob, error) {
+	bytes, err := payloadArgument(ctx, a, payload)
+	if err != nil {
+		return penstock.NewJob{}, err
+	}
+	job, err := f.read(flags, bytes)
+	if err != nil {
+		return penstock.NewJob{}, err
+	}
+	if flags.Changed("delay") {
+		job.NotBefore = time.Now().Add(time.Duration(f.delay))
+	}
+	if flags.Changed("not-before") {
+		at, ok := cli.ParseTime(f.notBefore)
+		if !ok {
+			return penstock.NewJob{}, cli.Usage(fmt.Errorf(`--not-before is %q: use a time such as 2026-11-22T08:00:00Z or "2026-11-22 08:00" (local), or --delay 2h`, f.notBefore))
+		}
+		job.NotBefore = at
+	}
+	return job, job.Validate()
+}
+
+// payloadArgument is the argument itself, or stdin for -; of that no more than
+// a job may hold, and a byte to notice.
+func payloadArgument(ctx context.Context, a *cli.App, argument string) ([]byte, error) {
+	if argument != "-" {
+		return []byte(argument), nil
+	}
+	payload, err := io.ReadAll(io.LimitReader(cli.UntilDone(ctx, a.Stdin), penstock.MaxPayloadBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the payload: %w", err)
+	}
+	return payload, nil
+}
+
+func enqueueLines(ctx context.Context, a *cli.App, store penstock.QueueStore, name string, f *enqueueFlags) error {
+	kind := *jobLines(time.Now)
+	if f.once {
+		id, parse := f.Numbered(name), kind.Parse
+		kind.Parse = func(line []byte) (penstock.NewJob, error) {
+			of := id(line)
+			j, err := parse(line)
+			j.DedupKey = cmp.Or(j.DedupKey, of)
+			return j, err
+		}
+	}
+	to, ok := store.(writer.Store)
+	if !ok {
+		return cli.Usage(errors.New("this database's driver has no outboxes"))
+	}
+	w := f.Writer(to)
+	defer func() { _ = w.Close(ctx) }()
+	_, err := cli.CarryLines(ctx, a, &f.LineFlags, &kind, func(ctx context.Context, jobs []penstock.NewJob) (func(context.Context) error, error) {
+		wait, err := w.EnqueueAsync(ctx, name, jobs...)
+		return func(ctx context.Context) error {
+			made, err := wait(ctx)
+			return tellEnqueued(a, name, f.asJSON, made, err)
+		}, err
+	}, cli.Refuses(store))
+	return err
+}
+
+// tellEnqueued prints the ids of what was enqueued in one transaction.
+func tellEnqueued(a *cli.App, name string, asJSON bool, made []penstock.Enqueued, err error) error {
+	if err != nil {
+		return about.Queue(err, "", name)
+	}
+	if asJSON {
+		ids, deduplicated := make([]int64, len(made)), make([]bool, len(made))
+		for i, m := range made {
+			ids[i], deduplicated[i] = m.ID, m.Deduplicated
+		}
+		return json.NewEncoder(a.Stdout).Encode(map[string]any{"queue": name, "ids": ids, "deduplicated": deduplicated})
+	}
+	for _, m := range made {
+		if _, err := fmt.Fprintln(a.Stdout, m.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+// Package queue has the verbs about queues: queue, enqueue, job and schedule.
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+func Command(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "Create, set up, pause, list and drop job queues",
+		Long: `A queue is a table of jobs in your own database: whoever inserts into it does so
+in the transaction of the business, and workers run each job until it is done.
+
+  penstock queue create thumbnails
+  penstock enqueue thumbnails '{"photo":17}'
+  penstock work thumbnails --exec './make-thumbnail'
+  penstock status`,
+	}
+	return cli.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
+}
+
+// uncounted asks for the settings of a queue alone: to count its jobs may take longer than what is to be done with it.
+const uncounted = -1
+
+// findQueue describes one queue, counted up to most.
+func findQueue(ctx context.Context, store cli.QueueStatusReader, name string, most int) (*penstock.QueueStatus, error) {
+	queues, err := cli.QueueStatusUpTo(ctx, store, most, name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the status of queues: %w", err)
+	}
+	for i := range queues {
+		if queues[i].Queue == name {
+			return &queues[i], nil
+		}
+	}
+	return nil, about.Queue(penstock.ErrNoQueue, "", name)
+}
+
+func createCommand(a *cli.App) *cobra.Command {
+	var (
+		order     string
+		ifMissing bool
+		asJSON    bool
+		settings  queueFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a queue",
+		Long: `Create a queue. Its name may be any text of 1 to 48 bytes that no outbox has;
+names of small letters, digits and underscores need no quoting in SQL.
+
+--order says which of the jobs of one priority runs first: the oldest, fifo, or
+the newest, lifo. It cannot be changed later. The other flags set what
+penstock queue set explains and changes.`,
+		Example: `  penstock queue create thumbnails
+  penstock queue create thumbnails --if-missing
+  penstock queue create previews --order lifo --max-attempts 3 --max-running 20`,
+		Args: cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			wanted, err := settings.read(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if order != string(penstock.FIFO) && order != string(penstock.LIFO) {
+				return cli.Usage(fmt.Errorf("--order is %q: use fifo or lifo", order))
+			}
+			store, err := a.OpenQueues(ctx)
+			if err != nil {
+				return err
+			}
+			err = store.CreateQueue(ctx, args[0], penstock.QueueOrder(order))
+			if ifMissing && errors.Is(err, penstock.ErrQueueExists) {
+				err = alreadyThere(ctx, a, store, args[0], penstock.QueueOrder(order))
+			}
+			if err != nil {
+				return fmt.Errorf("creating queue %q: %w", args[0], cli.NameTaken(err, "a queue"))
+			}
+			if wanted != (penstock.QueueSettings{}) {
+				if err := store.SetQueue(ctx, args[0], wanted); err != nil {
+					return fmt.Errorf("queue %q is there, but not set up: %w", args[0], err)
+				}
+			}
+			return a.Tell(asJSON, map[string]any{"queue": args[0]}, "Queue %s is ready.\n", cli.Visible(args[0]))
+		},
+	}
+	settings.add(cmd.Flags())
+	cmd.Flags().StringVar(&order, "order", string(penstock.FIFO), "which job runs first: fifo, the oldest, or lifo, the newest")
+	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
+	return cmd
+}
+
+// alreadyThere checks that the queue of that name is of the order that was asked for.
+func alreadyThere(ctx context.Context, a *cli.App, store cli.QueueStatusReader, name string, order penstock.QueueOrder) error {
+	q, err := findQueue(ctx, store, name, uncounted)
+	if err == nil && q.Order != order {
+		return cli.Usage(fmt.Errorf("it exists with the order %s, which cannot be changed: pass --order %s, or choose another name", q.Order, q.Order))
+	}
+	return err
+}
+
+func listCommand(a *cli.App) *cobra.Command {
+	cmd := cli.ListCommand(a, "queues", cli.NamesOf("queues"))
+	cmd.Short = "List the queues"
+	cmd.Long = `List the names of the queues. penstock status tells what is in them.`
+	cmd.Example = `  penstock queue list
+  penstock queue list --json`
+	return cmd
+}
+
+func dropCommand(a *cli.App) *cobra.Command {
+	cmd := cli.DropCommand(a, func(ctx context.Context, name string) (cli.Drop, error) {
+		store, err := a.OpenQueues(ctx)
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		q, err := findQueue(ctx, store, name, cli.CountedUpTo)
+		if err != nil {
+			return cli.Drop{}, err
+		}
+		lost := fmt.Sprintf("%s, %s", cli.PluralOf(jobsLeft(q), "jobs", anyMore(q), "job"), cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"))
+		fields := map[string]any{"queue": name, "jobs": jobsLeft(q), "dead_letters": q.DeadLetters}
+		if more := slices.DeleteFunc(append(anyMore(q), q.AtLeast...), func(name string) bool { return name != "jobs" && name != "dead_letters" }); len(more) > 0 {
+			fields["at_least"] = more
+		}
+		return cli.Drop{
+			Warning: fmt.Sprintf("This deletes queue %s with everything in it: %s.", cli.Visible(name), lost),
+			Do: func() error {
+				return about.Queue(store.DropQueue(ctx, name), fmt.Sprintf("dropping queue %q", name), name)
+			},
+			Fields: fields,
+			Gone:   fmt.Sprintf("Queue %s is gone (%s).", cli.Visible(name), lost),
+		}, nil
+	})
+	cmd.Short = "Drop a queue with every job in it"
+	cmd.Long = `Drop a queue with its jobs, schedules and dead letters. Workers of it end with an
+error. It tells how many jobs there are and asks for the queue's name; without a
+terminal to ask on it refuses unless --yes is given.`
+	cmd.Example = `  penstock queue drop thumbnails
+  penstock queue drop thumbnails --yes`
+	return cmd
+}
+
+// anyMore says that there are more jobs than were counted, if so.
+func anyMore(q *penstock.QueueStatus) []string {
+	for _, name := range q.AtLeast {
+		if name != "dead_letters" {
+			return []string{"jobs"}
+		}
+	}
+	return nil
+}
+
+// jobsLeft counts the jobs that are neither done nor dead.
+func jobsLeft(q *penstock.QueueStatus) int64 { return q.Ready + q.Running + q.Delayed + q.Waiting }

@@ -1,0 +1,210 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+func ScheduleCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schedule",
+		Short: "Set, list and drop periodic jobs",
+		Long: `A schedule enqueues a job again and again, at times that cron text describes, in
+UTC or a time zone. It lives in the database: one job is enqueued each time, however many
+workers run, and if none ran for a while, one job makes up for what was missed.
+
+  penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
+  penstock schedule list reports`,
+	}
+	return cli.Group(cmd, scheduleSetCommand(a), scheduleListCommand(a), scheduleDropCommand(a))
+}
+
+func scheduleSetCommand(a *cli.App) *cobra.Command {
+	var (
+		f      jobFlags
+		cron   string
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "set QUEUE NAME --cron TEXT [PAYLOAD|-]",
+		Short: "Make or change a periodic job",
+		Long: `Make a periodic job, or change the one of that name as a whole. The payload is
+PAYLOAD, with - all of stdin, and empty without either.
+
+--cron has five fields, in UTC: minute, hour, day of month, month, day of week,
+each with *, lists (1,15), ranges (1-5) and steps (*/10); or it is @hourly,
+@daily, @weekly, @monthly or @yearly. A time zone goes before it, as in
+'TZ=Europe/Berlin 30 4 * * *'; a time of day comes once where clocks change.
+
+Workers of the queue, which look about twice a second, enqueue the jobs: without
+one nothing happens.
+
+With --dedup-key no job is enqueued while the queue's window lasts since the last
+one with it, which may be one that an application has enqueued: give a digest
+that somebody asked for just now the key of the hourly one, and it is not sent
+twice. penstock queue set --dedup-window says how long the window is.`,
+		Example: `  penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
+  penstock schedule set mails digest --cron @hourly --key digest --priority 5
+  penstock schedule set mails digest --cron @hourly --dedup-key digest
+  penstock schedule set reports weekly --cron '0 6 * * 1' - < parameters.json`,
+		Args: cli.Args(cobra.RangeArgs(2, 3)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if cron == "" {
+				return cli.Usage(errors.New("--cron is missing: give it five fields, such as '30 4 * * *', or @daily"))
+			}
+			payload := ""
+			if len(args) == 3 {
+				payload = args[2]
+			}
+			bytes, err := payloadArgument(ctx, a, payload)
+			if err != nil {
+				return err
+			}
+			job, err := f.read(cmd.Flags(), bytes)
+			if err != nil {
+				return err
+			}
+			store, err := a.OpenQueues(ctx)
+			if err != nil {
+				return err
+			}
+			if err := store.SetSchedule(ctx, penstock.Schedule{Queue: args[0], Name: args[1], Cron: cron, Job: job}); err != nil {
+				return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
+			}
+			return showSchedule(ctx, a, store, args[0], args[1], asJSON)
+		},
+	}
+	f.add(cmd.Flags())
+	cmd.Flags().StringVar(&cron, "cron", "", "when, in UTC or behind TZ=Europe/Berlin: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the schedule as one JSON line")
+	return cmd
+}
+
+func scheduleListCommand(a *cli.App) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list QUEUE",
+		Short: "List the periodic jobs of a queue",
+		Long:  `List the periodic jobs of a queue by name, with the time at which each runs next.`,
+		Example: `  penstock schedule list reports
+  penstock schedule list reports --json | jq -r '.name + " " + .next'`,
+		Args: cli.Exactly("QUEUE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			store, err := a.OpenQueues(ctx)
+			if err != nil {
+				return err
+			}
+			schedules, err := store.Schedules(ctx, args[0])
+			if err != nil {
+				return about.Queue(err, "reading schedules", args[0])
+			}
+			if asJSON {
+				return cli.JSONLines(a.Stdout, schedules, scheduleForPrograms)
+			}
+			if len(schedules) == 0 {
+				fmt.Fprintf(a.Stdout, "Queue %s has no schedule yet: %s makes one.\n", cli.Visible(args[0]), a.Suggest("penstock schedule set"))
+				return nil
+			}
+			return scheduleTable(a, schedules)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per schedule")
+	return cmd
+}
+
+func scheduleTable(a *cli.App, schedules []penstock.Schedule) error {
+	list := cli.NewTable(a.Stdout, cli.Cut("NAME", 24), cli.Cut("CRON", 24), cli.Left("NEXT (UTC)"),
+		cli.Cut("KEY", 16), cli.Cut("DEDUP KEY", 16), cli.Cut("GROUP", 16), cli.Right("PRIORITY"), cli.Cut("PAYLOAD", 32))
+	for i := range schedules {
+		s := &schedules[i]
+		list.Row(s.Name, s.Cron, utc(s.Next), s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload))
+	}
+	return list.Flush()
+}
+
+func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
+
+func scheduleDropCommand(a *cli.App) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "drop QUEUE NAME",
+		Short:   "Drop a periodic job",
+		Long:    `Drop a periodic job. What it has enqueued stays: penstock job cancel removes that.`,
+		Example: `  penstock schedule drop reports nightly`,
+		Args:    cli.Exactly("QUEUE", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			store, err := a.OpenQueues(ctx)
+			if err != nil {
+				return err
+			}
+			err = store.DropSchedule(ctx, args[0], args[1])
+			if errors.Is(err, penstock.ErrNoSchedule) {
+				return fmt.Errorf("schedule %q of queue %q: %w", args[1], args[0], penstock.ErrNoSchedule)
+			}
+			if err != nil {
+				return about.Queue(err, "dropping the schedule", args[0])
+			}
+			return a.Tell(asJSON, map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", cli.Visible(args[1]), cli.Visible(args[0]))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+	return cmd
+}
+
+// scheduleJSON is a schedule for programs.
+type scheduleJSON struct {
+	Queue    string            `json:"queue"`
+	Name     string            `json:"name"`
+	Cron     string            `json:"cron"`
+	Next     time.Time         `json:"next"`
+	Key      string            `json:"key"`
+	DedupKey string            `json:"dedup_key"`
+	Group    string            `json:"group"`
+	Priority int               `json:"priority"`
+	Headers  map[string]string `json:"headers,omitempty"`
+	cli.PayloadJSON
+}
+
+func scheduleForPrograms(s *penstock.Schedule) any {
+	return &scheduleJSON{
+		Queue: s.Queue, Name: s.Name, Cron: s.Cron, Next: s.Next.UTC(),
+		Key: s.Job.Key, DedupKey: s.Job.DedupKey, Group: s.Job.Group, Priority: s.Job.Priority, Headers: s.Job.Headers, PayloadJSON: cli.PayloadFor(s.Job.Payload),
+	}
+}
+
+// showSchedule prints one after it was set.
+func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, name string, asJSON bool) error {
+	schedules, err := store.Schedules(ctx, queue)
+	if err != nil {
+		return about.Queue(err, "reading schedules", queue)
+	}
+	for i := range schedules {
+		s := &schedules[i]
+		switch {
+		case s.Name != name:
+		case asJSON:
+			return json.NewEncoder(a.Stdout).Encode(scheduleForPrograms(s))
+		default:
+			fmt.Fprintf(a.Stdout, "Schedule %s of %s runs next at %s UTC.\n", cli.Visible(name), cli.Visible(queue), utc(s.Next))
+			return nil
+		}
+	}
+	return fmt.Errorf("schedule %q of queue %q was dropped meanwhile: %w", name, queue, penstock.ErrNoSchedule)
+}
+
+// scheduleReader is what looking at schedules needs of a store.
+type scheduleReader interface {
+	Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
+}

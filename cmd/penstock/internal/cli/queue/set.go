@@ -1,0 +1,199 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+// queueFlags are a queue's settings as flags.
+type queueFlags struct {
+	maxAttempts int
+	maxRunning  string
+	dedupWindow cli.Span
+	keepDone    string
+	keepBytes   string
+}
+
+func (f *queueFlags) add(flags *pflag.FlagSet) {
+	flags.IntVar(&f.maxAttempts, "max-attempts", 25, "how often a job is tried before it is a dead letter")
+	flags.StringVar(&f.maxRunning, "max-running", "", "how many jobs may run at a time, in all processes together, or unlimited (the default)")
+	flags.Var(&f.dedupWindow, "dedup-window", "how long a deduplication key counts, such as 10m or 1d (default 1h)")
+	flags.StringVar(&f.keepDone, "keep-done", "", "keep jobs that are done for so long, such as 24h or 7d; off, the default, for not at all (PostgreSQL)")
+	flags.StringVar(&f.keepBytes, "keep-done-bytes", "", "and no more of them than take this size, such as 512MiB (default 1GiB)")
+}
+
+// read returns what was given; what was not is nil.
+func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err error) {
+	if flags.Changed("max-attempts") {
+		if f.maxAttempts < 1 {
+			return s, cli.Usage(fmt.Errorf("--max-attempts is %d: use 1 or more", f.maxAttempts))
+		}
+		s.MaxAttempts = &f.maxAttempts
+	}
+	if flags.Changed("max-running") {
+		s.MaxRunning = new(int)
+		if f.maxRunning != "unlimited" {
+			if *s.MaxRunning, err = strconv.Atoi(f.maxRunning); err != nil || *s.MaxRunning < 1 {
+				return s, cli.Usage(fmt.Errorf("--max-running is %q: use 1 or more, or unlimited; penstock queue pause lets none run", f.maxRunning))
+			}
+		}
+	}
+	if flags.Changed("dedup-window") {
+		if f.dedupWindow <= 0 {
+			return s, cli.Usage(errors.New("--dedup-window is 0: use a time such as 10m"))
+		}
+		window := time.Duration(f.dedupWindow)
+		s.DedupWindow = &window
+	}
+	if flags.Changed("keep-done") {
+		s.KeepDone = new(time.Duration)
+		if f.keepDone != "off" && f.keepDone != "0" {
+			if *s.KeepDone, err = cli.ParseSpan(f.keepDone); err != nil {
+				return s, cli.Usage(fmt.Errorf("--keep-done is %q: %w, or off", f.keepDone, err))
+			}
+		}
+	}
+	if flags.Changed("keep-done-bytes") {
+		bytes, err := cli.ParseSize(f.keepBytes)
+		if err == nil && bytes < penstock.MinKeepDoneBytes {
+			err = fmt.Errorf("use %s or more; --keep-done off keeps none", cli.Size(penstock.MinKeepDoneBytes))
+		}
+		if err != nil {
+			return s, cli.Usage(fmt.Errorf("--keep-done-bytes is %q: %w", f.keepBytes, err))
+		}
+		s.KeepDoneBytes = &bytes
+	}
+	return s, nil
+}
+
+// queueSetter is what changing a queue needs of a store.
+type queueSetter interface {
+	cli.QueueStatusReader
+	SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
+}
+
+func setCommand(a *cli.App) *cobra.Command {
+	var (
+		f      queueFlags
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Set a queue's limits",
+		Long: `Set a queue's limits. A flag that is not given leaves its limit as it is. They
+hold for jobs that are in the queue already, too.
+
+  --max-attempts  a job that fails so often is a dead letter: see penstock dead
+  --max-running   so many jobs are claimed at a time, however many workers there
+                  are: for an API that stands no more
+  --dedup-window  for so long a second job with the same deduplication key is
+                  not enqueued
+  --keep-done     for so long jobs that are done are kept: penstock queue done
+                  lists them. --keep-done-bytes bounds what they take`,
+		Example: `  penstock queue set thumbnails --max-attempts 5
+  penstock queue set mails --max-running 3 --dedup-window 1d
+  penstock queue set mails --max-running unlimited
+  penstock queue set mails --keep-done 24h`,
+		Args: cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			wanted, err := f.read(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if wanted == (penstock.QueueSettings{}) {
+				return cli.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --dedup-window or --keep-done"))
+			}
+			store, err := a.OpenQueues(ctx)
+			if err != nil {
+				return err
+			}
+			return setQueue(ctx, a, store, args[0], wanted, asJSON)
+		},
+	}
+	f.add(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
+	return cmd
+}
+
+func pauseCommand(a *cli.App, pause bool) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Let the jobs of a paused queue run again",
+		Long:  `Let the jobs of a queue run again. One that is not paused stays as it is.`,
+		Example: `  penstock queue resume mails
+  penstock queue resume mails --json`,
+	}
+	if pause {
+		cmd.Use, cmd.Short = "pause NAME", "Let no job of a queue begin"
+		cmd.Long = `Let no job of a queue begin until penstock queue resume. Jobs are enqueued
+meanwhile, and those that run are done: status shows when none is left.`
+		cmd.Example = `  penstock queue pause mails
+  penstock queue pause mails --json`
+	}
+	cmd.Args = cli.Exactly("NAME")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		store, err := a.OpenQueues(ctx)
+		if err != nil {
+			return err
+		}
+		return setQueue(ctx, a, store, args[0], penstock.QueueSettings{Paused: &pause}, asJSON)
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
+	return cmd
+}
+
+// setQueue changes a queue and tells what is set then.
+func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, wanted penstock.QueueSettings, asJSON bool) error {
+	if err := store.SetQueue(ctx, name, wanted); err != nil {
+		return about.Queue(err, fmt.Sprintf("setting up queue %q", name), name)
+	}
+	set := struct {
+		Queue string `json:"queue"`
+		penstock.QueueSettings
+	}{name, wanted} // it is set: what cannot be read now is left out
+	if q, err := findQueue(ctx, store, name, uncounted); err == nil {
+		set.QueueSettings = q.QueueSettings
+	}
+	return a.Tell(asJSON, set, "Queue %s: %s.\n", cli.Visible(name), settingsText(set.QueueSettings))
+}
+
+// settingsText says them for people; a store fills in all of them.
+func settingsText(s penstock.QueueSettings) string {
+	var parts []string
+	if cli.IsPaused(s) {
+		parts = append(parts, "paused")
+	} else if s == (penstock.QueueSettings{Paused: s.Paused}) {
+		parts = append(parts, "not paused")
+	}
+	if s.MaxAttempts != nil {
+		parts = append(parts, cli.Plural(int64(*s.MaxAttempts), "attempt"))
+	}
+	if s.MaxRunning != nil {
+		parts = append(parts, cli.RunningLimit(s)+" at a time")
+	}
+	if s.DedupWindow != nil {
+		parts = append(parts, "deduplication for "+cli.SpanText(*s.DedupWindow))
+	}
+	if s.KeepDone != nil && *s.KeepDone > 0 {
+		text := "done jobs kept for " + cli.SpanText(*s.KeepDone)
+		if s.KeepDoneBytes != nil {
+			text += ", " + cli.Size(*s.KeepDoneBytes) + " at most"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}

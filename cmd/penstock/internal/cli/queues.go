@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+)
+
+// QueueStore is a store as verbs about queues see it.
+type QueueStore interface {
+	penstock.QueueStore
+	Close() error
+}
+
+// OpenQueues opens the database for a verb about queues. The caller closes it.
+func (a *App) OpenQueues(ctx context.Context) (QueueStore, error) {
+	return OpenWith[QueueStore](ctx, a, "queues")
+}
+
+// QueueStatusReader is what looking at queues needs of a store.
+type QueueStatusReader interface {
+	QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error)
+}
+
+// DeadJobStore is what dead letters of a queue need of a store.
+type DeadJobStore interface {
+	DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error)
+	RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+	DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+}
+
+// IsQueue reports whether there is a queue of that name. It asks for dead
+// letters that cannot be, because that reads nothing.
+func IsQueue(ctx context.Context, store DeadJobStore, name string) (bool, error) {
+	_, err := store.DeadJobs(ctx, penstock.DeadJobQuery{Queue: name, AfterID: math.MaxInt64, Limit: 1})
+	if errors.Is(err, penstock.ErrNoQueue) {
+		return false, nil
+	}
+	return err == nil, about.Queue(err, "looking for a queue of that name", name)
+}
+
+// JobIDs reads ids, each once.
+func JobIDs(texts []string) ([]int64, error) {
+	ids := make([]int64, len(texts))
+	for i, text := range texts {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || id < 1 {
+			return nil, Usage(fmt.Errorf("%q is no id of a job: give the number that penstock enqueue printed", text))
+		}
+		ids[i] = id
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// GroupReader is what looking at groups needs of a store.
+type GroupReader interface {
+	QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
+}
+
+// GroupsAtOnce is how many groups are read with one call.
+const GroupsAtOnce = 1000
+
+func IsPaused(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused }
+
+func RunningLimit(s penstock.QueueSettings) string {
+	if s.MaxRunning == nil || *s.MaxRunning == 0 {
+		return "any number"
+	}
+	return Count(int64(*s.MaxRunning))
+}

@@ -1,0 +1,172 @@
+// Package relay has penstock relay.
+package relay
+
+import (
+	"context"
+	"encoding"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/cmd/penstock/internal/run"
+	"github.com/penstock/penstock/store/postgres/adopt"
+)
+
+type relayFlags struct {
+	cli.FilterFlags
+	outbox, subscription, sink, from, holder string
+	format, adopt, table                     string
+	metrics                                  cli.MetricsFlags
+	console                                  cli.ConsoleFlags
+	workers                                  int
+	maxAttempts                              config.Attempts
+	maxAge                                   config.Age
+	onDead                                   config.OnDead
+	lease                                    cli.Span
+	withoutFile                              []string // flags given that have no meaning with a file
+	previous                                 bool
+	logs                                     bool // whether flags say how to log
+}
+
+func Command(a *cli.App) *cobra.Command {
+	var f relayFlags
+	cmd := &cobra.Command{
+		Use:   "relay",
+		Short: "Carry committed messages to a broker",
+		Long: `Carry committed messages to a broker, until it is told to stop.
+
+Without --outbox it runs every subscription of the configuration file, or the
+one that --subscription names. With --outbox and --sink it needs no file.
+
+--adopt relays a table that exists already, as it is: its rows are read as messages
+and marked, deleted or moved once they are delivered (penstock adopt --help).
+
+A message counts as delivered when the broker has confirmed it. Messages of one
+key arrive one after another; different keys do not wait for each other. After a
+crash, messages that were confirmed and not yet noted are sent again with the
+same id.
+
+--topic and --header choose what the subscription delivers; the rest is passed
+over for good. A topic is words between dots, * stands for one of them and > for
+the rest, as in order.* or order.>; of several patterns one must match. Every
+--header must match; * stands for any value.
+
+--format cloudevents makes CloudEvents 1.0 of the messages, with their attributes in
+headers, or in JSON with 'cloudevents?mode=structured'; debezium gives them the
+headers of Debezium's EventRouter. Its parameters are the settings of the format.
+
+--previous adds to each message with a key the id of the one before it, by which an
+inbox puts messages in order for consumers that run side by side (docs/inbox.md).
+
+--sink queue:NAME makes a job of each message in a queue of the same database, in
+one transaction with what the subscription has got to.
+
+A message that the sink refuses is tried again after growing pauses. It and those
+of its key behind it are parked meanwhile (penstock parked), other keys go on.
+After --max-attempts, after --max-age since it was first refused, or at once if
+no attempt can help, it becomes a dead letter (penstock dead), and its key goes
+on or, with --on-dead hold, waits until someone decides. A database or a broker
+that is down is waited for, the log says so, and no attempt is spent.
+
+Any number of relays may run the same subscriptions, on any machines: one holds
+the lease of each, the others stand by. A standby takes over at once when the
+holder ends in order, and when its lease has ended (--lease, 15 s) if it
+crashed. A holder that lost its lease, because it was paused or cut off, can no
+longer settle anything; what it had not settled is sent by the new one, with the
+same ids. penstock status shows who holds what and since when; its epoch counts
+the takeovers.
+
+SIGTERM or SIGINT drains: nothing more is sent, what is being sent may end, what
+was confirmed is noted, the lease is given back, exit code 0. A second one hurries: what has no
+confirmation yet is left to the next relay, exit code 130.`,
+		Example: `  penstock relay --outbox orders --sink amqp://guest:guest@localhost/
+  penstock relay --outbox orders --sink 'nats://localhost:4222?subject=shop.{topic}'
+  penstock relay --outbox orders --sink stdout
+  penstock relay --outbox orders --subscription billing --topic 'order.>' --header 'region=eu' --sink nats://localhost:4222
+  penstock relay --outbox orders --sink amqp://localhost/ --max-attempts 10 --on-dead hold
+  penstock relay --outbox orders --sink amqp://localhost/ --format 'cloudevents?mode=structured'
+  penstock relay --outbox orders --sink queue:mails
+  penstock relay --adopt dotnet --table shop.outbox_messages --workers 5 --sink amqp://localhost/
+  penstock relay --config penstock.yaml
+  penstock relay --config penstock.yaml --subscription billing`,
+		Args:        cli.Args(cobra.NoArgs),
+		Annotations: cli.OwnSignals,
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		f.given(cmd.Flags())
+		return relay(cmd.Context(), a, &f)
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func (f *relayFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.outbox, "outbox", "", "outbox to relay")
+	flags.StringVar(&f.adopt, "adopt", "", "instead of an outbox, a table that exists already, of this kind: "+strings.Join(adopt.PresetNames(), ", "))
+	flags.StringVar(&f.table, "table", "", "with --adopt: table or schema.table (default the kind's)")
+	flags.IntVar(&f.workers, "workers", 1, "with --adopt: so many claim rows side by side, in no order; 1 keeps the order")
+	flags.StringVar(&f.subscription, "subscription", "", "name of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
+	flags.StringVar(&f.sink, "sink", "", "amqp://…, nats://…, embedded, kafka://…, https://…, queue:NAME, stdout or discard")
+	flags.StringVar(&f.from, "from", "beginning", "where a new subscription begins: beginning or now")
+	f.FilterFlags.Add(flags, "deliver")
+	flags.StringVar(&f.format, "format", "", "what messages look like to consumers: raw, cloudevents or debezium (default raw)")
+	flags.BoolVar(&f.previous, "previous", false, "add the header penstock-previous: the id of the message before of the same key")
+	flags.Var(textFlag{&f.maxAttempts, "number"}, "max-attempts", "how often a message is sent before it is a dead letter, or unlimited (default 25)")
+	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "how long a refused message is tried before it is a dead letter (default unlimited)")
+	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "what a dead letter's key does: continue or hold (default continue)")
+	flags.Var(&f.lease, "lease", "after how long another relay takes over from one that crashed (default 15s)")
+	f.metrics.Add(flags, "")
+	f.console.AddListen(flags)
+	flags.StringVar(&f.holder, "holder", "", "name of this relay in status (default host and process id)")
+}
+
+// given notes which flags were.
+func (f *relayFlags) given(flags *pflag.FlagSet) {
+	f.logs = flags.Changed("log-level") || flags.Changed("log-format")
+	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format", "previous", "table", "workers"} {
+		if flags.Changed(name) {
+			f.withoutFile = append(f.withoutFile, name)
+		}
+	}
+}
+
+// textFlag is a flag of a type that the configuration file has too.
+type textFlag struct {
+	value encoding.TextUnmarshaler
+	kind  string
+}
+
+func (f textFlag) String() string     { return "" } // defaults are the relay's
+func (f textFlag) Type() string       { return f.kind }
+func (f textFlag) Set(v string) error { return f.value.UnmarshalText([]byte(v)) }
+
+func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
+	log, err := f.logger(a)
+	if err != nil {
+		return err
+	}
+	cfg, err := configured(a, f)
+	if err != nil {
+		return err
+	}
+	if err := a.Trace(ctx); err != nil {
+		return err
+	}
+	store, err := a.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer cli.WarnOfDifferences(ctx, store, "", log)()
+	o := run.Options{Store: store, Holder: f.holder, Log: log}
+	if cfg.Console.Listen != "" { // which shows latencies
+		o.Metrics = run.NewMetrics(cfg, o)
+	}
+	if _, err := a.ServeConsole(ctx, cfg.Console, doctor.Findings, o.Metrics); err != nil {
+		return err
+	}
+	return a.Run(ctx, cfg, o)
+}

@@ -1,0 +1,111 @@
+package relay
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/cmd/penstock/internal/run"
+	"github.com/penstock/penstock/sink/webhook"
+)
+
+// ServeCommand takes messages over HTTP.
+func ServeCommand(a *cli.App) *cobra.Command {
+	var (
+		listen, inbox string
+		outboxes      []string
+		metrics       cli.MetricsFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Take messages over HTTP",
+		Long: `Take messages over HTTP, until it is told to stop: for services whose database is
+elsewhere, and languages without a client (docs/ingest.md).
+
+  POST /outboxes/NAME/messages
+
+  application/json                one message, as a line of penstock publish
+  application/x-ndjson            one per line, all of them or none
+  application/cloudevents+json    a CloudEvent, or in binary mode (ce-… headers)
+  application/cloudevents-batch+json  several, all of them or none
+
+Requests at the same time share commits, and each is answered with 200 once its
+messages are committed. 400 names the line that is bad, 413 is for too much, 429
+with Retry-After while there is no room, 503 when the database does not answer.
+
+With an inbox (penstock inbox create) a message whose id was published before is
+passed over, so that a request without an answer can be repeated.
+
+Without a token only this machine is served. Tokens, one for each outbox, are in
+the configuration file, under serve; a relay that has it takes messages, too. The
+variable PENSTOCK_SERVE_TOKEN has one for the only --outbox.
+
+SIGTERM or SIGINT drains: what is under way is answered, exit code 0. A second one
+cuts it off, exit code 130.`,
+		Example: `  penstock serve --listen 127.0.0.1:8080
+  penstock serve --listen 127.0.0.1:8080 --outbox orders --inbox ingest
+  PENSTOCK_SERVE_TOKEN=$(cat token) penstock serve --listen :8080 --outbox orders
+  curl -H 'Content-Type: application/json' -d '{"topic":"t","payload":"p"}' http://127.0.0.1:8080/outboxes/orders/messages`,
+		Args:        cli.Args(cobra.NoArgs),
+		Annotations: cli.OwnSignals,
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		cfg, err := a.LoadConfig()
+		if err != nil {
+			return err
+		}
+		if cfg == nil {
+			cfg = &config.Config{}
+		}
+		cfg.Subscriptions, cfg.Workers = nil, nil
+		if cfg.Serve == nil {
+			cfg.Serve = &config.Serve{}
+		}
+		if listen != "" {
+			cfg.Serve.Listen = listen
+		}
+		token := webhook.Secret(a.Getenv("PENSTOCK_SERVE_TOKEN"))
+		if len(outboxes) > 0 {
+			given := cfg.Serve.Outboxes
+			cfg.Serve.Outboxes = nil
+			for _, name := range outboxes {
+				one := config.ServeOutbox{Name: name, Token: token}
+				if i := slices.IndexFunc(given, func(o config.ServeOutbox) bool { return o.Name == name }); i >= 0 && token == "" {
+					one = given[i]
+				}
+				if inbox != "" {
+					one.Inbox = inbox
+				}
+				cfg.Serve.Outboxes = append(cfg.Serve.Outboxes, one)
+			}
+		} else if inbox != "" || token != "" {
+			return cli.Usage(errors.New("--inbox and PENSTOCK_SERVE_TOKEN are for an --outbox: name it"))
+		}
+		if cfg.Serve.Listen == "" {
+			return cli.Usage(errors.New("--listen is missing: give an address such as 127.0.0.1:8080, or serve: {listen: …} in the configuration"))
+		}
+		cfg.SetDefaults()
+		if err := errors.Join(metrics.Set(&cfg.Metrics), cli.Usage(cfg.Serve.Validate())); err != nil {
+			return err
+		}
+		store, err := a.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		log, err := a.Logger()
+		if err != nil {
+			return err
+		}
+		return a.Run(ctx, cfg, run.Options{Store: store, Log: log})
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listen, "listen", "", "address such as 127.0.0.1:8080")
+	flags.StringArrayVar(&outboxes, "outbox", nil, "outbox to take messages for; repeatable (default every one)")
+	flags.StringVar(&inbox, "inbox", "", "inbox by which a message that was published already is passed over")
+	metrics.Add(flags, "")
+	return cmd
+}

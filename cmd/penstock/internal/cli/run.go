@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/cmd/penstock/internal/run"
+)
+
+// errHurried is why what runs ends at the second signal.
+var errHurried = errors.New("hurried")
+
+// Run runs what cfg describes until the first signal, or an end of ctx, drains it, or the second signal ends it.
+func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error {
+	o.Stdout, o.Stderr = a.Stdout, a.Stderr
+	if results, ok := o.Stdout.(*Results); ok {
+		o.Stdout = results.W // commands get a file itself
+	}
+	relays, err := run.New(ctx, cfg, o)
+	if err != nil {
+		return Usage(err)
+	}
+	defer relays.Close()
+	log := o.Log
+	defer context.AfterFunc(ctx, relays.Drain)()
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	stopListening := a.OnSignals(func() {
+		log.Info("draining: what is being sent or runs may end, and is noted; a second signal hurries")
+		relays.Drain()
+	}, func() {
+		log.Warn("hurrying: what has no confirmation yet is left to the next relay, and commands are killed")
+		cancel(errHurried)
+	})
+	defer stopListening()
+	if err := relays.Run(ctx); errors.Is(err, errHurried) {
+		return &ExitError{Code: ExitInterrupted, Err: err}
+	} else if err != nil {
+		return err
+	}
+	return nil
+}

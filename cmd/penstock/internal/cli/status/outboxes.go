@@ -1,0 +1,238 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+// terminalColumns is how wide the tables of status are, unless --wide is given: what any
+// terminal, pager and chat shows without breaking lines.
+const terminalColumns = 80
+
+// Writer writes status for people.
+type Writer struct {
+	io.Writer
+	wide    bool // every column, and names as long as they are
+	suggest func(string) string
+	now     time.Time
+	begun   bool // something is written already
+	err     error
+}
+
+// begin parts what comes from what is there.
+func (w *Writer) begin() {
+	if w.begun {
+		fmt.Fprintln(w)
+	}
+	w.begun = true
+}
+
+// flush writes a table, and keeps the first error.
+func (w *Writer) flush(t *cli.Table) { w.err = cmp.Or(w.err, t.Flush()) }
+
+func (w *Writer) table(columns ...cli.Column) *cli.Table {
+	fit := terminalColumns
+	if w.wide {
+		fit = 0
+		for i := range columns {
+			columns[i].Most = 0
+		}
+	}
+	t := cli.NewTable(w, columns...)
+	t.Fit = fit
+	return t
+}
+
+// subscription is a line about one. Without a status there is none, because of unknown.
+type subscription struct {
+	of, name string
+	status   *penstock.SubscriptionStatus
+	unknown  string
+}
+
+func (w *Writer) outboxes(outboxes []penstock.OutboxStatus) {
+	if len(outboxes) == 0 {
+		return
+	}
+	w.begin()
+	o := w.table(cli.Cut("OUTBOX", 32), cli.Right("SIZE"), cli.Left("SEGMENTS"), cli.Left("KEEPS"))
+	var subscriptions []subscription
+	var notes []string
+	for i := range outboxes {
+		o.Row(outboxes[i].Outbox, cli.Size(outboxes[i].Bytes), segments(outboxes[i].Segments), keeps(outboxes[i].Retention))
+		if len(outboxes[i].Subscriptions) == 0 {
+			subscriptions = append(subscriptions, subscription{of: outboxes[i].Outbox, name: "(none)"})
+		}
+		for j := range outboxes[i].Subscriptions {
+			sub := &outboxes[i].Subscriptions[j]
+			subscriptions = append(subscriptions, subscription{of: outboxes[i].Outbox, name: sub.Subscription, status: sub})
+			notes = append(notes, statusNotes(outboxes[i].Outbox, cli.ShellWord(outboxes[i].Outbox)+" --subscription "+cli.ShellWord(sub.Subscription), sub, w.now)...)
+		}
+	}
+	w.flush(o)
+	fmt.Fprintln(w)
+	w.subscriptions("OUTBOX", subscriptions)
+	w.notes(notes)
+}
+
+// adopted writes about the subscriptions over adopted tables.
+func (w *Writer) adopted(adopted []adoptedStatus) {
+	if len(adopted) == 0 {
+		return
+	}
+	w.begin()
+	var subscriptions []subscription
+	var notes []string
+	for i := range adopted {
+		s := &adopted[i]
+		if s.Error != "" {
+			notes = append(notes, cli.OfSubscription(s.Table, s.Subscription)+": "+cli.Visible(s.Error))
+			subscriptions = append(subscriptions, subscription{of: s.Table, name: s.Subscription, unknown: "?"})
+			continue
+		}
+		subscriptions = append(subscriptions, subscription{of: s.Table, name: s.Subscription, status: &s.SubscriptionStatus})
+		notes = append(notes, statusNotes(s.Table, s.argument, &s.SubscriptionStatus, w.now)...)
+	}
+	w.subscriptions("TABLE", subscriptions)
+	w.notes(notes)
+}
+
+// subscriptions writes what they have to do, and who does it: one table if there is room.
+func (w *Writer) subscriptions(of string, all []subscription) {
+	figures := []cli.Column{cli.Right("BACKLOG"), cli.Right("OLDEST"), cli.Right("RATE"),
+		cli.Right("PARKED"), cli.Right("KEYS"), cli.Right("HELD"), cli.Right("DEAD")}
+	holders := []cli.Column{cli.Cut("HOLDER", 32), cli.Right("EPOCH"), cli.Left("SINCE")}
+	names := []cli.Column{cli.Cut(of, 32), cli.Cut("SUBSCRIPTION", 32)}
+	parts := [][]cli.Column{append(slices.Clone(names), figures...), append(names, holders...)}
+	if w.wide {
+		parts = [][]cli.Column{append(parts[0], holders...)}
+	}
+	for n, columns := range parts {
+		if n > 0 {
+			fmt.Fprintln(w)
+		}
+		t := w.table(columns...)
+		for _, s := range all {
+			cells := map[string]string{of: s.of, "SUBSCRIPTION": s.name}
+			if s.status != nil {
+				subscriptionCells(cells, s.status, w.now)
+			}
+			row := make([]string, len(columns))
+			for i, c := range columns {
+				if cell, known := cells[c.Title]; known {
+					row[i] = cell
+				} else {
+					row[i] = s.unknown
+				}
+			}
+			t.Row(row...)
+		}
+		w.flush(t)
+	}
+}
+
+func subscriptionCells(cells map[string]string, s *penstock.SubscriptionStatus, now time.Time) {
+	cells["BACKLOG"], cells["OLDEST"], cells["RATE"] = cli.CountOf(s.Backlog, "backlog", s.AtLeast), cli.Age(s.OldestAge), cli.Rate(s.Rate)
+	cells["PARKED"], cells["KEYS"], cells["HELD"], cells["DEAD"] = cli.CountOf(s.Parked, "parked", s.AtLeast), cli.CountOf(s.ParkedKeys, "parked_keys", s.AtLeast), cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast), cli.CountOf(s.DeadLetters, "dead_letters", s.AtLeast)
+	cells["HOLDER"], cells["EPOCH"], cells["SINCE"] = holder(s, now), fmt.Sprint(s.Epoch), holderSince(s, now)
+}
+
+// notes writes sentences below a table. One that does not fit has the command that it
+// ends with on a line of its own, whole, for copying.
+func (w *Writer) notes(notes []string) {
+	for i, note := range notes {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		before, command, _ := strings.Cut(note, ": penstock ")
+		if command != "" {
+			command = w.suggest("penstock " + command)
+		}
+		switch whole := before + ": " + command; {
+		case command == "":
+			fmt.Fprintln(w, w.wrap(note))
+		case w.wide || utf8.RuneCountInString(whole) <= terminalColumns:
+			fmt.Fprintln(w, whole)
+		default:
+			fmt.Fprintf(w, "%s\n  %s\n", w.wrap(before+":"), command)
+		}
+	}
+}
+
+// wrap breaks a sentence at spaces.
+func (w *Writer) wrap(s string) string {
+	if w.wide {
+		return s
+	}
+	return cli.Wrap(s, "  ", terminalColumns)
+}
+
+// statusNotes says what a person has to decide, and what explains the figures. of is
+// the subscription as an argument of other verbs.
+func statusNotes(outbox, of string, s *penstock.SubscriptionStatus, now time.Time) (notes []string) {
+	note := func(format string, args ...any) {
+		notes = append(notes, cli.OfSubscription(outbox, s.Subscription)+": "+fmt.Sprintf(format, args...))
+	}
+	if s.DeadLetters > 0 {
+		note("%s to retry or to discard: penstock dead list %s", cli.PluralOf(s.DeadLetters, "dead_letters", s.AtLeast, "dead letter"), of)
+	}
+	if s.HeldKeys > 0 {
+		note("%s until a dead letter is decided about: penstock parked %s", cli.PluralVerb(s.HeldKeys, "key", "is held", "are held"), of)
+	}
+	if waiting := s.Backlog + s.Parked; !cli.IsHeld(s, now) && waiting > 0 {
+		note("no relay runs it, and %s: penstock relay", cli.PluralVerb(waiting, "message", "waits", "wait"))
+	}
+	if !cli.IsHeld(s, now) && s.Holder != "" {
+		note("the lease of %s ended %s ago, and nobody has taken over", cli.Visible(s.Holder), cli.Since(s.LeaseUntil, now))
+	}
+	if !s.SinkDown.IsZero() && cli.IsHeld(s, now) {
+		note("the sink has taken nothing for %s: %s", cli.Since(s.SinkDown, now), cli.Visible(s.SinkError))
+	}
+	if s.Replaying {
+		note("a replay is under way")
+	}
+	return notes
+}
+
+// keeps shows the retention.
+func keeps(r penstock.Retention) string {
+	if r == (penstock.Retention{}) {
+		return ""
+	}
+	return cli.RetentionText(r)
+}
+
+// segments shows the size of the ring and where the writers are in it.
+func segments(ring []penstock.SegmentStatus) string {
+	if len(ring) == 0 {
+		return ""
+	}
+	for _, s := range ring {
+		if s.Current {
+			return fmt.Sprintf("%d (in %d)", len(ring), s.Slot)
+		}
+	}
+	return fmt.Sprint(len(ring))
+}
+
+func holder(s *penstock.SubscriptionStatus, now time.Time) string {
+	if !cli.IsHeld(s, now) {
+		return "nobody"
+	}
+	return s.Holder
+}
+
+func holderSince(s *penstock.SubscriptionStatus, now time.Time) string {
+	if !cli.IsHeld(s, now) {
+		return ""
+	}
+	return cli.Since(s.HolderSince, now)
+}

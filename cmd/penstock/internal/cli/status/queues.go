@@ -1,0 +1,124 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+)
+
+// unattended is how old a ready job is when status says that no worker runs.
+// Younger ones may well be about to be claimed.
+const unattended = 10 * time.Second
+
+func (w *Writer) queues(queues []penstock.QueueStatus) {
+	if len(queues) == 0 {
+		return
+	}
+	w.begin()
+	columns := []cli.Column{cli.Cut("QUEUE", 32), cli.Right("READY"), cli.Right("OLDEST"), cli.Right("RUNNING"),
+		cli.Right("DELAYED"), cli.Right("WAITING"), cli.Right("DEAD"), cli.Right("SIZE")}
+	if w.wide {
+		columns = append(columns, cli.Left("SEGMENTS"), cli.Left("ORDER"))
+	}
+	t := w.table(columns...)
+	var notes []string
+	for i := range queues {
+		q := &queues[i]
+		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast), cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), sizeText(q), segments(q.Segments), string(q.Order)}
+		t.Row(cells[:len(columns)]...)
+		notes = append(notes, queueNotes(q)...)
+	}
+	w.flush(t)
+	w.groups(queues)
+	w.notes(notes)
+}
+
+// sizeText is what a queue takes, with what it keeps of jobs that are done.
+func sizeText(q *penstock.QueueStatus) string {
+	text := cli.Size(q.Bytes)
+	if q.DoneBytes > 0 {
+		text += " + " + cli.Size(q.DoneBytes) + " done"
+	}
+	return text
+}
+
+// groups writes those that were asked for.
+func (w *Writer) groups(queues []penstock.QueueStatus) {
+	t := w.table(cli.Cut("QUEUE", 24), cli.Cut("GROUP", 24), cli.Right("READY"), cli.Right("OLDEST"), cli.Right("RUNNING"),
+		cli.Right("DELAYED"), cli.Right("WAITING"), cli.Right("DEAD"))
+	any := false
+	for i := range queues {
+		for _, g := range queues[i].Groups {
+			if !any {
+				fmt.Fprintln(w)
+				any = true
+			}
+			ready := cli.Count(g.Ready)
+			if g.More {
+				ready += "+"
+			}
+			t.Row(queues[i].Queue, g.Group, ready, cli.Age(g.OldestAge), cli.Count(g.Running), cli.Count(g.Delayed), cli.Count(g.Waiting), cli.Count(g.DeadLetters))
+		}
+	}
+	if any {
+		w.flush(t)
+	}
+}
+
+// readGroups fills in the groups of queues.
+func readGroups(ctx context.Context, store any, queues []penstock.QueueStatus) error {
+	reader, ok := store.(cli.GroupReader)
+	if !ok {
+		return nil // nor is there a queue
+	}
+	for i := range queues {
+		for after := ""; ; {
+			page, err := reader.QueueGroups(ctx, queues[i].Queue, after, cli.GroupsAtOnce)
+			if errors.Is(err, penstock.ErrNoQueue) { // dropped meanwhile
+				break
+			}
+			if err != nil {
+				return about.Queue(err, fmt.Sprintf("reading the groups of queue %q", queues[i].Queue), queues[i].Queue)
+			}
+			queues[i].Groups = append(queues[i].Groups, page...)
+			if len(page) < cli.GroupsAtOnce {
+				break
+			}
+			after = page[len(page)-1].Group
+		}
+	}
+	return nil
+}
+
+// runningText shows the limit beside the figure.
+func runningText(q *penstock.QueueStatus) string {
+	if q.MaxRunning == nil || *q.MaxRunning == 0 {
+		return cli.Count(q.Running)
+	}
+	return cli.Count(q.Running) + " of " + cli.RunningLimit(q.QueueSettings)
+}
+
+// queueNotes says what a person has to decide, and what explains the figures.
+func queueNotes(q *penstock.QueueStatus) (notes []string) {
+	note := func(format string, args ...any) {
+		notes = append(notes, cli.Visible(q.Queue)+": "+fmt.Sprintf(format, args...))
+	}
+	for _, trouble := range q.Trouble {
+		note("its space is not given back: %s", cli.Visible(trouble))
+	}
+	if q.DeadLetters > 0 {
+		note("%s to retry or to discard: penstock dead list %s", cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"), cli.ShellWord(q.Queue))
+	}
+	switch {
+	case cli.IsPaused(q.QueueSettings):
+		note("it is paused, no job begins: penstock queue resume %s", cli.ShellWord(q.Queue))
+	case q.Ready > 0 && q.Running == 0 && q.OldestAge > unattended:
+		note("no worker seems to run, and %s: penstock work %s", cli.PluralVerb(q.Ready, "job", "is ready", "are ready"), cli.ShellWord(q.Queue))
+	}
+	return notes
+}

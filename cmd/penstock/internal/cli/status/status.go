@@ -1,0 +1,313 @@
+// Package status has penstock status.
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/internal/pgerror"
+)
+
+func Command(a *cli.App) *cobra.Command {
+	var (
+		asJSON, watch, wide, groups, exact bool
+		every                              time.Duration
+		adopting                           adopt.Flags
+	)
+	cmd := &cobra.Command{
+		Use:   "status [OUTBOX|QUEUE|SUBSCRIPTION]",
+		Short: "Show backlogs, rates, sizes, who relays what, queues and inboxes",
+		Long: `Show every outbox, queue and inbox, or one outbox or queue. Of an outbox and its subscriptions:
+
+  size      what the outbox takes on disk
+  segments  of its ring, on PostgreSQL, and the one that is written to
+  keeps     how long it keeps what is settled: see penstock outbox set
+
+  backlog   committed messages that are not settled yet, without parked ones
+  oldest    the age of the oldest of them
+  rate      messages settled per second over about the last minute
+  parked    messages that wait for another attempt, or behind one that does
+  keys      how many keys they belong to: see penstock parked
+  held      keys among them that wait until someone decides about a dead letter
+  dead      dead letters: kept until someone decides, see penstock dead
+  holder    the relay that has the subscription's lease
+  epoch     how often the lease changed hands
+  since     how long ago the holder took it
+
+Of a queue:
+
+  ready     jobs that may run now
+  oldest    the age of the oldest of them
+  running   jobs that workers have claimed, and how many may be at a time
+  delayed   jobs whose time has not come, or that wait to be tried again
+  waiting   jobs that wait for another job of their key
+  dead      dead letters: kept until someone decides, see penstock dead
+  order     with --wide: fifo, the oldest job of a priority first, or lifo, the newest
+
+With --groups the same of each of its groups that has any, in a table of its own. Of a
+group's ready and waiting jobs up to 1,000 are counted on PostgreSQL: 1,000+ says that
+there are more.
+
+Up to 1,000 messages, jobs or dead letters are counted of each kind: 1,000+ says that there
+are more, at_least in --json names such figures, and --exact counts all. On SQLite a backlog
+is always told in full.
+
+Of a subscription over an adopted table, which the configuration file describes, or
+--adopt: the same as of an outbox's. Its backlog is counted up to a million rows.
+
+Of a consumer's inbox: penstock inbox status explains it, and shows one alone.
+
+What needs a person, or explains a figure, stands below. A backlog that grows
+while a holder is shown means that the sink does not keep up or is down: the
+relay's log tells which. No holder means that no relay runs.
+
+The tables are at most 80 columns wide: long names are cut. --wide shows names in full and
+every column. --json has every field.`,
+		Example: `  penstock status
+  penstock status orders --watch
+  penstock status thumbnails --groups
+  penstock status --wide
+  penstock status --json | jq '.outboxes[].subscriptions[].backlog, .queues[].ready'`,
+		Args: cli.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			store, err := a.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			if every <= 0 {
+				return cli.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
+			}
+			for {
+				found, err := readAll(ctx, a, store, &adopting, exact, args)
+				if err == nil && groups {
+					err = readGroups(ctx, store, found.Queues)
+				}
+				if watch && ctx.Err() != nil {
+					return nil // interrupting is how a watch ends
+				}
+				if err != nil {
+					return err
+				}
+				if err := showStatus(a, found, asJSON, watch, wide); err != nil || !watch {
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(every):
+				}
+			}
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line, times in nanoseconds")
+	cmd.Flags().BoolVar(&wide, "wide", false, "every column, and names in full, however wide that is")
+	cmd.Flags().BoolVar(&exact, "exact", false, "count everything, which reads it: about a second for some millions")
+	cmd.Flags().BoolVar(&groups, "groups", false, "of queues, their groups, too")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
+	adopting.Add(cmd.Flags())
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "how often, with --watch")
+	return cmd
+}
+
+// statusOf is what status shows. What the role may not read is nil: that of a relay
+// sees no queues, and that of a queue's operator no outboxes.
+type statusOf struct {
+	Outboxes []penstock.OutboxStatus `json:"outboxes,omitzero"`
+	Queues   []penstock.QueueStatus  `json:"queues,omitzero"`
+	Adopted  []adoptedStatus         `json:"adopted,omitempty"`
+	Inboxes  []penstock.InboxStatus  `json:"inboxes,omitempty"`
+
+	unseen []string // kinds of things that the role may not read
+}
+
+// adoptedStatus is a subscription over an adopted table, or why it has no status: what
+// is done to such a table must not hide the others.
+type adoptedStatus struct {
+	Table string `json:"table"`
+	penstock.SubscriptionStatus
+	Error string `json:"error,omitempty"`
+
+	argument string // of other verbs
+}
+
+// readAll reads the status of everything, or of the outbox, queue or adopting
+// subscription that is named.
+func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.Flags, exact bool, only []string) (s statusOf, err error) {
+	if f.Preset != "" || f.Table != "" {
+		of, err := f.Named(append(only, "")[0])
+		if err != nil {
+			return s, err
+		}
+		s = statusOf{Outboxes: []penstock.OutboxStatus{}, Queues: []penstock.QueueStatus{}}
+		s.Adopted, err = readAdopted(ctx, a, []adopt.Subscription{*of})
+		return s, err
+	}
+	var refused []error
+	kinds := 1
+	most := cli.CountedUpTo
+	if exact {
+		most = 0
+	}
+	readOutboxes := begin(ctx, func(ctx context.Context) ([]penstock.OutboxStatus, error) { return cli.StatusUpTo(ctx, store, most) })
+	s.Queues = []penstock.QueueStatus{}
+	queues, hasQueues := store.(cli.QueueStatusReader)
+	readQueues := func() ([]penstock.QueueStatus, error) { return nil, nil }
+	if hasQueues {
+		readQueues = begin(ctx, func(ctx context.Context) ([]penstock.QueueStatus, error) {
+			return cli.QueueStatusUpTo(ctx, queues, most, only...)
+		})
+	}
+	if s.Outboxes, err = readKind(readOutboxes, "outboxes", &s, &refused); err != nil {
+		return s, err
+	}
+	if hasQueues {
+		kinds++
+		if s.Queues, err = readKind(readQueues, "queues", &s, &refused); err != nil {
+			return s, err
+		}
+	}
+	if inboxes, ok := store.(cli.InboxReader); ok && len(only) == 0 {
+		kinds++
+		if s.Inboxes, err = readKind(begin(ctx, inboxes.Inboxes), "inboxes", &s, &refused); err != nil {
+			return s, err
+		}
+	}
+	adoptions, err := adopt.Configured(a)
+	if err != nil {
+		return s, err
+	}
+	if len(only) > 0 {
+		adoptions = slices.DeleteFunc(adoptions, func(of adopt.Subscription) bool { return of.Name != only[0] })
+		s.Outboxes = slices.DeleteFunc(s.Outboxes, func(o penstock.OutboxStatus) bool { return o.Outbox != only[0] })
+		s.Queues = slices.DeleteFunc(s.Queues, func(q penstock.QueueStatus) bool { return q.Queue != only[0] })
+		if len(s.Outboxes)+len(s.Queues)+len(adoptions) == 0 {
+			return s, notFound(ctx, store, only[0], s.unseen)
+		}
+		s.unseen = nil // what was asked for is not among it
+	}
+	if len(refused) == kinds && len(adoptions) == 0 {
+		return s, refused[0]
+	}
+	s.Adopted, err = readAdopted(ctx, a, adoptions)
+	return s, err
+}
+
+// begin reads in the background: hundreds of outboxes and of queues take half a second
+// each, in sessions of their own.
+func begin[T any](ctx context.Context, read func(context.Context) ([]T, error)) func() ([]T, error) {
+	var (
+		found []T
+		err   error
+	)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		found, err = read(ctx)
+	}()
+	return func() ([]T, error) {
+		<-done
+		return found, err
+	}
+}
+
+// readKind reads what there is of a kind of things, as a list that is not nil, or nil and
+// refused if this role may not.
+func readKind[T any](read func() ([]T, error), kind string, s *statusOf, refused *[]error) ([]T, error) {
+	found, err := read()
+	if err == nil {
+		return append([]T{}, found...), nil // [] rather than null
+	}
+	err = fmt.Errorf("reading the status of %s: %w", kind, err)
+	if !cli.IsForbidden(err) {
+		return nil, err
+	}
+	s.unseen = append(s.unseen, kind)
+	*refused = append(*refused, err)
+	return nil, nil
+}
+
+// notFound is the error for a name that is none of what the role may see. unseen are the
+// kinds of things that it may not read: one of them may have that name.
+func notFound(ctx context.Context, store cli.StatusReader, name string, unseen []string) error {
+	if queues, ok := store.(cli.DeadJobStore); ok && !slices.Contains(unseen, "queues") {
+		if _, err := cli.IsQueue(ctx, queues, name); cli.IsForbidden(err) {
+			return notSeen(fmt.Errorf("queue %q: this role may not see it", name), name, []string{"queues"})
+		}
+	}
+	if len(unseen) > 0 {
+		return notSeen(fmt.Errorf("nothing that this role may see is called %q, and %s it may not read", name, strings.Join(unseen, " and ")), name, unseen)
+	}
+	return penstock.WithHint(about.Outbox(penstock.ErrNoOutbox, "", name, ""), "nor is there a queue of that name; penstock status without a name shows what there is")
+}
+
+// notSeen says who may show what has a name to this role, whatever it is.
+func notSeen(err error, name string, unseen []string) error {
+	var grants []string
+	if slices.Contains(unseen, "queues") {
+		grants = append(grants, fmt.Sprintf("penstock queue grant %s ROLE --operate", cli.ShellWord(name)))
+	}
+	if slices.Contains(unseen, "outboxes") {
+		grants = append(grants, "penstock outbox grant ROLE --relay")
+	}
+	return &cli.ExitError{Code: cli.ExitDatabase, Err: penstock.WithHint(err, "the owner of the schema can grant it: %s", strings.Join(grants, ", or if it is an outbox "))}
+}
+
+func readAdopted(ctx context.Context, a *cli.App, adoptions []adopt.Subscription) (all []adoptedStatus, err error) {
+	for i := range adoptions {
+		table, err := adopt.Open(ctx, a, &adoptions[i])
+		if err != nil {
+			return nil, err
+		}
+		status, err := table.Adopted.Status(ctx)
+		err = errors.Join(err, table.Close())
+		switch {
+		case ctx.Err() != nil || pgerror.IsDown(err):
+			return nil, fmt.Errorf("reading the status of adopted tables: %w", err)
+		case err != nil:
+			all = append(all, adoptedStatus{Table: table.Config.Table, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: table.Name}, Error: cli.OneLine(err.Error())})
+		default:
+			all = append(all, adoptedStatus{Table: table.Config.Table, SubscriptionStatus: status, argument: table.Argument()})
+		}
+	}
+	return all, nil
+}
+
+// NewWriter writes to w for people.
+func NewWriter(w io.Writer, a *cli.App, now time.Time) *Writer {
+	return &Writer{Writer: w, suggest: a.Suggest, now: now}
+}
+
+func showStatus(a *cli.App, s statusOf, asJSON, watch, wide bool) error {
+	if asJSON {
+		return json.NewEncoder(a.Stdout).Encode(s)
+	}
+	if watch && cli.IsTerminal(a.Stdout) {
+		fmt.Fprint(a.Stdout, "\x1b[H\x1b[2J") // home, clear
+	}
+	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted)+len(s.Inboxes) == 0 && len(s.unseen) == 0 {
+		fmt.Fprintln(a.Stdout, a.Suggest("There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue."))
+		return nil
+	}
+	w := NewWriter(a.Stdout, a, time.Now())
+	w.wide = wide
+	w.outboxes(s.Outboxes)
+	w.adopted(s.Adopted)
+	if len(s.unseen) > 0 {
+		fmt.Fprintf(a.Stderr, "penstock: %s are not shown: this role may not read them\n", strings.Join(s.unseen, " and "))
+	}
+	w.queues(s.Queues)
+	return w.Inboxes(s.Inboxes)
+}

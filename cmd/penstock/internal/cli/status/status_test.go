@@ -1,0 +1,151 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+)
+
+func TestInboxNotes(t *testing.T) {
+	now := time.Now()
+	var out strings.Builder
+	w := NewWriter(&out, &cli.App{}, now)
+	if err := w.Inboxes([]penstock.InboxStatus{
+		{Consumer: strings.Repeat("c", 40), Keep: 7 * 24 * time.Hour, Bytes: 3 << 30, Segments: make([]penstock.SegmentStatus, 4), Held: 1234567, HeldBytes: 1 << 30, Gaps: 1234567, NextGap: now.Add(90 * time.Minute)},
+		{Consumer: "young", Keep: time.Hour, Held: 1, NextGap: now.Add(-time.Second)},
+		{Consumer: "off\n", Keep: time.Hour, Held: 1, NextGap: now.Add(-time.Minute)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	table, notes, _ := strings.Cut(out.String(), "\n\n")
+	fits(t, table)
+	notes = Unwrapped(notes)
+	clitest.Contains(t, table, "1,234,567", "3.0 GiB", "in 1h30m", `off\n`)
+	clitest.Contains(t, notes, `off\n: messages have been due for 1m, and nobody hands them over`, `penstock inbox held $'off\n'`)
+	clitest.Same(t, "notes", fmt.Sprint(strings.Count(notes, "\n")), "1")
+}
+
+func TestQueueTable(t *testing.T) {
+	yes, ten := true, 10
+	var out strings.Builder
+	queues := []penstock.QueueStatus{
+		{Queue: strings.Repeat("q", 40), Order: penstock.FIFO, Bytes: 3 << 30, Segments: make([]penstock.SegmentStatus, 8), Ready: 12345678, Running: 10, OldestAge: 90 * time.Hour,
+			Delayed: 1234567, Waiting: 1234567, QueueSettings: penstock.QueueSettings{MaxRunning: &ten}},
+		{Queue: "idle", Ready: 3, OldestAge: time.Minute},
+		{Queue: "young", Ready: 3, OldestAge: time.Second},
+		{Queue: "full", Groups: []penstock.GroupStatus{{Group: strings.Repeat("g", 200), Ready: 1000, More: true, OldestAge: 90 * time.Hour, Running: 1234567, Delayed: 1234567, Waiting: 1234567}}},
+		{Queue: "off\n", Ready: 3, OldestAge: time.Minute, QueueSettings: penstock.QueueSettings{Paused: &yes}},
+	}
+	w := NewWriter(&out, &cli.App{}, time.Now())
+	if w.queues(queues); w.err != nil {
+		t.Fatal(w.err)
+	}
+	table, rest, _ := strings.Cut(out.String(), "\n\n")
+	groups, notes, _ := strings.Cut(rest, "\n\n")
+	fits(t, table)
+	fits(t, groups)
+	clitest.Contains(t, groups, "1,000+", "1,234,567")
+	clitest.Contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
+	clitest.Same(t, "notes", notes, "idle: no worker seems to run, and 3 jobs are ready: penstock work idle\n"+
+		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n")
+	out.Reset()
+	w = NewWriter(&out, &cli.App{}, time.Now())
+	w.wide = true
+	if w.queues(queues); w.err != nil {
+		t.Fatal(w.err)
+	}
+	clitest.Contains(t, out.String(), queues[0].Queue, "SEGMENTS  ORDER\n", "8         fifo\n")
+}
+
+func TestStatusTable(t *testing.T) {
+	now := time.Now()
+	ring := []penstock.SegmentStatus{{Slot: 0}, {Slot: 1, Current: true}, {Slot: 2}}
+	busy := penstock.SubscriptionStatus{
+		Subscription: "billing", Backlog: 1204331, OldestAge: 75 * time.Second, Settled: 99, Rate: 31872, DeadLetters: 312, Parked: 10450, ParkedKeys: 120,
+		HeldKeys: 2, Replaying: true, Holder: "relay-7c9d8b/4121", HolderSince: now.Add(-50 * time.Hour), Epoch: 17, LeaseUntil: now.Add(9 * time.Second),
+		SinkDown: now.Add(-3 * time.Minute), SinkError: "dial tcp 127.0.0.1:5672: \x1b[31mconnection refused",
+	}
+	outboxes := []penstock.OutboxStatus{
+		{Outbox: "orders", Bytes: 3 << 30, Segments: ring, Retention: penstock.Retention{Age: 24 * time.Hour, Bytes: 1 << 30}, Subscriptions: []penstock.SubscriptionStatus{
+			busy, {Subscription: "audit", Backlog: 1, Holder: "relay-7c9d8b/4122", HolderSince: now.Add(-time.Hour), LeaseUntil: now.Add(-time.Minute)}, {Subscription: "idle"},
+		}},
+		{Outbox: "we\nird \x1b[2J; 'x", Subscriptions: []penstock.SubscriptionStatus{{Subscription: "a b", DeadLetters: 1, Holder: "\x1b[31mred", LeaseUntil: now.Add(time.Hour)}}},
+		{Outbox: "empty"},
+	}
+	var out strings.Builder
+	w := NewWriter(&out, &cli.App{}, now)
+	if w.outboxes(outboxes); w.err != nil {
+		t.Fatal(w.err)
+	}
+	fits(t, out.String())
+	table, notes, _ := strings.Cut(out.String(), "\n\norders/")
+	if command := "\n  penstock dead list orders --subscription billing\n"; !strings.Contains(notes, command) {
+		t.Errorf("a command is not on a line of its own: %s", notes)
+	}
+	notes = Unwrapped(notes)
+	for i, r := range out.String() {
+		if r != '\n' && cli.Hidden(r) {
+			t.Errorf("%q at byte %d", r, i)
+		}
+	}
+	clitest.Contains(t, table, "1d or 1.0 GiB", "3 (in 1)", "1,204,331", "1m15s", "31,872/s", "10,450", "relay-7c9d8b/4121", "  17  ", "2d2h\n",
+		`we\nird \x1b[2J; 'x`, `\x1b[31mred`, "(none)")
+	for _, want := range []string{
+		"billing: 312 dead letters to retry or to discard: penstock dead list orders --subscription billing\n",
+		"orders/billing: 2 keys are held until a dead letter is decided about: penstock parked orders --subscription billing\n",
+		"orders/billing: a replay is under way\n",
+		`orders/billing: the sink has taken nothing for 3m: dial tcp 127.0.0.1:5672: \x1b[31mconnection refused` + "\n",
+		"orders/audit: no relay runs it, and 1 message waits",
+		"orders/audit: the lease of relay-7c9d8b/4122 ended 1m ago, and nobody has taken over\n",
+		`1 dead letter to retry or to discard: penstock dead list $'we\nird \x1b[2J; \'x' --subscription 'a b'` + "\n",
+	} {
+		clitest.Contains(t, notes, want)
+	}
+	if strings.Contains(notes, "orders/idle") || strings.Contains(notes, "billing: no relay") {
+		t.Errorf("it says what nobody needs: %s", notes)
+	}
+}
+
+// fits fails the test if a line has more than 80 columns, unless it is a command.
+func fits(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 && strings.Contains(line, " ") && !strings.HasPrefix(line, "  penstock ") {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+// Unwrapped has each note on one line.
+func Unwrapped(notes string) string { return strings.ReplaceAll(notes, "\n  ", " ") }
+
+// Names, figures and holders of every length, and a longer command than line.
+func TestStatusFitsATerminal(t *testing.T) {
+	now := time.Now()
+	long := strings.Repeat("n", 48)
+	huge := penstock.SubscriptionStatus{
+		Subscription: long, Backlog: 12345678, OldestAge: 1000 * time.Hour, Rate: 123456, DeadLetters: 12345, Parked: 123456, ParkedKeys: 12345, HeldKeys: 1234,
+		Holder: long, HolderSince: now.Add(-1000 * time.Hour), Epoch: 1234567, LeaseUntil: now.Add(time.Second),
+	}
+	var out strings.Builder
+	w := NewWriter(&out, &cli.App{Schema: "s"}, now)
+	w.outboxes([]penstock.OutboxStatus{{Outbox: long, Bytes: 1 << 40, Segments: make([]penstock.SegmentStatus, 1000), Subscriptions: []penstock.SubscriptionStatus{huge}}})
+	w.adopted([]adoptedStatus{{Table: long, SubscriptionStatus: huge, argument: long}, {Table: long, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: long}, Error: strings.Repeat("it is not there ", 20)}})
+	fits(t, out.String())
+	clitest.Contains(t, out.String(), "12,345,678", "41d16h", "\n  penstock dead list --schema s "+long+" --subscription "+long+"\n")
+	out.Reset()
+	w = NewWriter(&out, &cli.App{Schema: "s"}, now)
+	w.wide = true
+	if w.outboxes([]penstock.OutboxStatus{{Outbox: long, Subscriptions: []penstock.SubscriptionStatus{huge}}}); w.err != nil {
+		t.Fatal(w.err)
+	}
+	if lines := strings.Split(out.String(), "\n"); !strings.HasPrefix(lines[4], long+"  "+long) || !strings.Contains(lines[4], long+"  1234567") {
+		t.Errorf("it is not on one line, in full: %s", out.String())
+	}
+}

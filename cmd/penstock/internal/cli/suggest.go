@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+)
+
+// suggestion is where a text names a verb to run.
+var suggestion = regexp.MustCompile(`\bpenstock (?:(?:outbox|queue|inbox|dead|job|schedule|subscription|adopt) [a-z]+|demo|migrate|relay|publish|tail|enqueue|work|status|parked|replay|doctor)\b`)
+
+// Suggest has the commands that a text suggests mean the database of this one: they
+// carry the global flags that say so. A password in a URL is not repeated, and what
+// another role has to run, a grant, has a URL of its own.
+func (a *App) Suggest(text string) string {
+	return suggestion.ReplaceAllStringFunc(text, func(command string) string {
+		given := ""
+		add := func(flag, value string) {
+			if value != "" && !strings.Contains(text, flag+" "+value) { // the store's hint may say it already
+				given += " " + flag + " " + ShellWord(value)
+			}
+		}
+		if !strings.HasSuffix(command, " grant") {
+			add("--database-url", config.URL(a.DatabaseURL).String())
+			add("--config", a.ConfigFile)
+		}
+		add("--schema", a.Schema)
+		add("--profile", a.Profile)
+		return command + given
+	})
+}

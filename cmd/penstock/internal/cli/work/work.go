@@ -1,0 +1,224 @@
+// Package work has penstock work, which runs a command for each job.
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/cmd/penstock/internal/run"
+	"github.com/penstock/penstock/sink/webhook"
+)
+
+type workFlags struct {
+	command, http, output string
+	groups                []string
+	allGroups             bool
+	concurrency           int
+	lease, timeout, drain cli.Span
+	metrics               cli.MetricsFlags
+	console               cli.ConsoleFlags
+}
+
+func Command(a *cli.App) *cobra.Command {
+	var f workFlags
+	cmd := &cobra.Command{
+		Use:   "work [QUEUE --exec COMMAND|--http URL]",
+		Short: "Run a command, or send a request, for each job of a queue",
+		Long: `Run a command for each job of a queue, until it is told to stop. /bin/sh runs
+COMMAND, with the payload on its stdin and these variables beside our own:
+
+  PENSTOCK_JOB_QUEUE, _ID, _KEY, _GROUP   what the job is
+  PENSTOCK_JOB_ATTEMPT                    1 the first time
+  PENSTOCK_JOB_HEADER_NAME                each header; in NAME small letters are
+                                          capital, and what is no letter or digit
+                                          is an underscore
+  PENSTOCK_JOB_REPORT                     a file to write to, see below (PostgreSQL)
+  TRACEPARENT, TRACESTATE                 the headers of these names, if it has them
+
+Its exit code decides what becomes of the job:
+
+  0       it is done
+  64, 65  it is a dead letter at once: no attempt can help (EX_USAGE, EX_DATAERR)
+  other   it failed, such as 75 (EX_TEMPFAIL): it is tried again after growing
+          pauses, until its attempts are used up and it is a dead letter
+
+The last lines that it wrote to stderr are kept as the error, up to 2 KiB:
+penstock dead shows them. Its output goes to ours, unless --output is discard.
+
+What the command writes to the file PENSTOCK_JOB_REPORT, up to 64 KiB of JSON or
+text, is the job's report: how far it is, read every second, or what came of it,
+read at its end. The console shows that of running jobs, and penstock queue done
+that of jobs that are done, if the queue keeps them (queue set --keep-done).
+
+With --http each job is a POST of its payload to URL, with its headers, its id in
+webhook-id, and, signed with the secrets in PENSTOCK_HTTP_SECRETS, the Standard
+Webhooks headers: an HMAC of id, time and body. The answer decides: 2xx ends the
+job; 408, 425, 429 and 5xx have it tried again, after Retry-After if there is one;
+any other makes it a dead letter. While the endpoint cannot be reached, jobs
+rest and spend no attempt. Options stand behind a #, as in --sink: addresses that
+are not public need #allow_private=true.
+
+A job is leased for --lease, and the lease is extended while the command runs, so
+that the jobs of a worker that died run elsewhere when it ends. The command is
+killed, with its process group, when the lease was lost, when the job was
+cancelled, after --timeout, and at a second signal. A job can run more than once
+after a crash, so write commands that may be repeated.
+
+Any number of workers may run on a queue, on any machines. Without --group a worker
+takes the jobs that have none. Of several groups, or --all-groups, those that have
+jobs take turns, so that a busy one holds no other up.
+
+SIGTERM or SIGINT drains: no more jobs are claimed, commands that run may end,
+exit code 0. With --drain-timeout those that run longer are killed. A second
+signal kills them at once, exit code 130. Either way their jobs run again, without
+waiting for the lease to end.
+
+Without QUEUE the workers of the configuration file run, of as many queues as it
+lists (docs/configuration.md); penstock relay runs them beside its subscriptions.`,
+		Example: `  penstock work thumbnails --exec './make-thumbnail'
+  penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
+  penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
+  penstock work thumbnails --http https://fn.example.com/thumbnail --concurrency 50 --timeout 60s
+  penstock work --config penstock.yaml
+  penstock work reports --all-groups --exec './report "$PENSTOCK_JOB_GROUP"'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && f.command == "" && f.http == "" {
+				return nil // those of the configuration file
+			}
+			return cli.Exactly("QUEUE")(cmd, args)
+		},
+		Annotations: cli.OwnSignals,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd.Flags(), args); err != nil {
+				return err
+			}
+			cfg, err := f.configured(a, args)
+			if err != nil {
+				return err
+			}
+			return runWorkers(cmd.Context(), a, cfg, &f)
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func (f *workFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.command, "exec", "", "command for /bin/sh to run, once per job")
+	flags.StringVar(&f.http, "http", "", "URL to send each job to, in place of --exec")
+	flags.StringArrayVarP(&f.groups, "group", "g", nil, "group to work on; repeatable (default the jobs without one)")
+	flags.BoolVar(&f.allGroups, "all-groups", false, "work on every group, whenever it appears")
+	flags.IntVar(&f.concurrency, "concurrency", runtime.GOMAXPROCS(0), "commands that run at a time")
+	flags.Lookup("concurrency").DefValue = "the number of CPUs"
+	flags.Var(&f.lease, "lease", "after how long the jobs of a worker that crashed run elsewhere (default 30s)")
+	flags.Var(&f.timeout, "timeout", "kill a command that runs longer; its job failed (default unlimited)")
+	flags.Var(&f.drain, "drain-timeout", "how long commands may run after a signal (default as long as they take)")
+	f.metrics.Add(flags, "")
+	f.console.AddListen(flags)
+	flags.StringVar(&f.output, "output", "inherit", "where stdout and stderr of the commands go: inherit, to ours, or discard")
+}
+
+func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil // the file's workers
+	case f.command == "" && f.http == "":
+		return cli.Misuse(errors.New("--exec is missing: give the command to run, or with --http the URL to send each job to"))
+	case f.command != "" && f.http != "":
+		return cli.Misuse(errors.New("--exec is given with --http: leave one of them out"))
+	case f.concurrency < 1:
+		return cli.Usage(fmt.Errorf("--concurrency is %d: use 1 or more", f.concurrency))
+	case f.allGroups && len(f.groups) > 0:
+		return cli.Misuse(errors.New("--all-groups is given with --group: leave one of them out"))
+	case f.output != "inherit" && f.output != "discard":
+		return cli.Usage(fmt.Errorf("--output is %q: use inherit or discard", f.output))
+	}
+	for _, name := range []string{"lease", "timeout", "drain-timeout"} {
+		if value := flags.Lookup(name).Value.(*cli.Span); flags.Changed(name) && *value <= 0 {
+			return cli.Usage(fmt.Errorf("--%s is 0: use a time such as 30s, or leave it out", name))
+		}
+	}
+	return nil
+}
+
+// secretsVariable has the secrets that sign requests: a command line can be read by others.
+const secretsVariable = "PENSTOCK_HTTP_SECRETS"
+
+// worker is what the flags describe.
+func (f *workFlags) worker(queue string) (config.Worker, error) {
+	w := config.Worker{Queue: queue, Exec: f.command, HTTP: config.URL(f.http), Groups: f.groups, AllGroups: f.allGroups, Concurrency: f.concurrency,
+		Lease: time.Duration(f.lease), Timeout: config.Age(f.timeout), DrainTimeout: config.Age(f.drain), Output: config.Output(f.output)}
+	if f.http == "" {
+		return w, nil
+	}
+	for _, secret := range strings.Fields(strings.ReplaceAll(os.Getenv(secretsVariable), ",", " ")) {
+		w.HTTPSecrets = append(w.HTTPSecrets, webhook.Secret(secret))
+	}
+	if _, err := w.Webhook(); err != nil {
+		return w, cli.Usage(fmt.Errorf("--http: %w", err))
+	}
+	return w, nil
+}
+
+// configured is a configuration of the workers that the flags describe, or the file.
+func (f *workFlags) configured(a *cli.App, args []string) (*config.Config, error) {
+	if len(args) == 0 {
+		cfg, err := a.LoadConfig()
+		if err != nil {
+			return nil, err
+		}
+		if cfg == nil || len(cfg.Workers) == 0 {
+			return nil, cli.Misuse(errors.New("QUEUE is missing: name it, or list workers in the configuration file"))
+		}
+		cfg.Subscriptions, cfg.Serve = nil, nil
+		return cfg, f.metrics.Set(&cfg.Metrics)
+	}
+	cfg := &config.Config{}
+	w, err := f.worker(args[0])
+	if err != nil {
+		return nil, err
+	}
+	cfg.Workers = append(cfg.Workers, w)
+	cfg.SetDefaults()
+	return cfg, f.metrics.Set(&cfg.Metrics)
+}
+
+func runWorkers(ctx context.Context, a *cli.App, cfg *config.Config, f *workFlags) error {
+	store, err := cli.OpenWith[interface {
+		penstock.Store
+		penstock.QueueStore
+	}](ctx, a, "queues")
+	if err != nil {
+		return err
+	}
+	if err := a.Trace(ctx); err != nil {
+		return err
+	}
+	log, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	only := "" // the one queue whose functions and status matter
+	if len(cfg.Workers) == 1 {
+		only = cfg.Workers[0].Queue
+	}
+	defer cli.WarnOfDifferences(ctx, store, only, log)()
+	o := run.Options{Store: store, Log: log}
+	o.Metrics = run.NewMetrics(cfg, o)
+	if err := f.console.Beside(ctx, a, doctor.Findings, o.Metrics); err != nil {
+		return err
+	}
+	return a.Run(ctx, cfg, o)
+}

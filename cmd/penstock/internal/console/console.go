@@ -1,0 +1,329 @@
+// Package console shows a database of Penstock in a browser and to programs, and lets operators act on it: pages below /,
+// JSON below /api/v1. internal/web decides who gets here.
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/resend"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/web"
+)
+
+// What is asked of a store; one that lacks a part of it has no such pages.
+type (
+	outboxes interface {
+		StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error)
+		DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error)
+		DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadCause, error)
+		RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
+		DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
+		ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error)
+		RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
+		Replay(ctx context.Context, r penstock.Replay) (int64, error)
+	}
+	queues interface {
+		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error)
+		QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
+		DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error)
+		DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadCause, error)
+		RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+		DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+		SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
+		CancelJobs(ctx context.Context, queue string, ids ...int64) (int, error)
+		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
+	}
+	inboxes interface {
+		Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
+		HeldMessages(ctx context.Context, q penstock.HeldQuery) ([]penstock.HeldMessage, error)
+		InboxGaps(ctx context.Context, consumer string, limit int) ([]penstock.InboxGap, error)
+		ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (int64, error)
+	}
+	pins interface {
+		VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error)
+	}
+	finders interface {
+		FindMessages(ctx context.Context, f penstock.Find) ([]penstock.Found, error)
+		FindJobs(ctx context.Context, f penstock.Find) ([]penstock.Found, error)
+	}
+	holders interface {
+		HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error)
+	}
+	running interface {
+		Running(ctx context.Context, queue string, most int) ([]doctor.Running, error)
+	}
+)
+
+// Store is what there has to be; its other parts are looked for in it.
+type Store interface {
+	outboxes
+	queues
+	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
+	Queue(name string) penstock.Queue
+	DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error)
+}
+
+// The names of credentials: see web.Credential. Without credentials everybody may do everything.
+const (
+	RoleRead    = "read"
+	RoleOperate = "operate"
+)
+
+// Options of New.
+type Options struct {
+	Store Store
+	// Findings are what penstock doctor says. While somebody looks they are half a minute old at most, unless they take longer.
+	Findings func(ctx context.Context) ([]doctor.Finding, error)
+	// BasePath is where this is behind a proxy, as in /penstock; empty for the root.
+	BasePath string
+	// Up is where the list of several databases is; empty if there is one database.
+	Up string
+	// Redact are names of headers, and of members of JSON payloads at any depth, whose values are not shown.
+	Redact []string
+	// Title tells one console from another.
+	Title string
+	// Waits are histograms of how long messages and jobs wait, with labels outbox and subscription, or queue, of what this process
+	// relays and runs; nil if it does neither. WaitsEvery is how often Watch looks at them, by default every 10 s.
+	Waits      prometheus.Collector
+	WaitsEvery time.Duration
+	Logger     *slog.Logger // default: slog.Default()
+}
+
+const (
+	countedUpTo = 1000
+	patience    = 5 * time.Second  // for what is read
+	actPatience = 45 * time.Second // for what is done: several statements, each within the server's limit
+	seldomEvery = 30 * time.Second
+	atOnce      = 500
+	mostAtOnce  = 20_000
+	window      = 5_000                  // dead letters that one statement looks at, where a filter narrows
+	lookFor     = 150 * time.Millisecond // to look at windows, of a page
+	actFor      = 20 * time.Second       // to act on them
+)
+
+// Console is an http.Handler. What it read is shared by all who look.
+type Console struct {
+	o         Options
+	mux       *http.ServeMux
+	at        http.Handler // mux, below the base path
+	status    shared[*Status]
+	findings  shared[[]doctor.Finding]
+	inboxes   shared[[]penstock.InboxStatus]
+	answers   answers
+	reading   chan struct{} // so many looks at a time
+	history   history
+	latencies latencies
+}
+
+// New makes a console over a store.
+func New(o Options) *Console {
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.WaitsEvery = cmp.Or(o.WaitsEvery, latencyEvery)
+	o.BasePath = strings.TrimRight(o.BasePath, "/")
+	c := &Console{o: o, mux: http.NewServeMux(), reading: make(chan struct{}, 2)}
+	for _, r := range routes {
+		c.mux.Handle(r.method+" /api/v1"+r.path, c.api(r))
+	}
+	c.mux.HandleFunc("GET /api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(document)
+	})
+	c.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		answerJSON(w, http.StatusNotFound, problem{"there is nothing at " + r.URL.Path, "GET /api/v1/openapi.json lists what there is"})
+	})
+	c.pages()
+	if c.at = c.mux; c.o.BasePath != "" { // a mux around it: it sends who asks for /ops//x to /ops/x, and not to /x
+		below := http.NewServeMux()
+		below.Handle(c.o.BasePath+"/", http.StripPrefix(c.o.BasePath, c.mux))
+		c.at = below
+	}
+	return c
+}
+
+// policy lets a page use what comes from here, and nothing else.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+func protect(w http.ResponseWriter) {
+	for name, value := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
+		w.Header().Set(name, value)
+	}
+}
+
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	protect(w)
+	c.at.ServeHTTP(w, r)
+}
+
+// mayOperate reports whether whoever asks may change anything.
+func mayOperate(r *http.Request) bool { return web.From(r) != RoleRead }
+
+// Status is what there is, counted up to a thousand of each kind.
+type Status struct {
+	At       time.Time               `json:"at"`
+	Outboxes []penstock.OutboxStatus `json:"outboxes"`
+	Queues   []penstock.QueueStatus  `json:"queues"`
+	Inboxes  []penstock.InboxStatus  `json:"inboxes"`
+	Pins     []penstock.VacuumPin    `json:"vacuum_pins"`
+	// Unseen are the kinds of things that the role may not read.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+// without is why one of a kind is not in it.
+func (s *Status) without(kind string, err error) error {
+	if slices.Contains(s.Unseen, kind) {
+		return penstock.WithHint(fmt.Errorf("%w %s", errUnseen, kind), "use a role that may: penstock outbox grant, queue grant or inbox grant")
+	}
+	return err
+}
+
+func (c *Console) readStatus(ctx context.Context) (*Status, error) {
+	return c.status.get(ctx, c.lookAtStatus, func(took time.Duration) time.Duration { return pause(took, c.answers.many()) })
+}
+
+func (c *Console) lookAtStatus() (*Status, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s := &Status{Outboxes: []penstock.OutboxStatus{}, Queues: []penstock.QueueStatus{}, Inboxes: []penstock.InboxStatus{}, Pins: []penstock.VacuumPin{}}
+	refused := func(what string, err error) error {
+		if pgerror.State(err) == "42501" {
+			s.Unseen = append(s.Unseen, what)
+			return nil
+		}
+		return err
+	}
+	var err error
+	if s.Outboxes, err = orEmpty(c.o.Store.StatusUpTo(ctx, countedUpTo)); refused("outboxes", err) != nil {
+		return nil, err
+	}
+	if s.Queues, err = orEmpty(c.o.Store.QueueStatusUpTo(ctx, countedUpTo)); refused("queues", err) != nil {
+		return nil, err
+	}
+	if store, ok := c.o.Store.(inboxes); ok { // it counts by reading what is held
+		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]penstock.InboxStatus, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), patience) // it may go on when this look has ended
+			defer cancel()
+			return store.Inboxes(ctx)
+		}, seldom)); refused("inboxes", err) != nil {
+			return nil, err
+		}
+	}
+	if store, ok := c.o.Store.(pins); ok {
+		if s.Pins, err = orEmpty(store.VacuumPins(ctx)); refused("what holds back vacuum", err) != nil {
+			return nil, err
+		}
+	}
+	s.At = time.Now().UTC()
+	c.history.add(s)
+	return s, nil
+}
+
+func seldom(took time.Duration) time.Duration { return max(seldomEvery, pause(took, 1)) }
+
+func orEmpty[T any](found []T, err error) ([]T, error) {
+	if found == nil {
+		found = []T{}
+	}
+	return found, err
+}
+
+func (c *Console) lookForFindings() ([]doctor.Finding, error) {
+	if c.o.Findings == nil {
+		return []doctor.Finding{}, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), actPatience)
+	defer cancel()
+	return orEmpty(c.o.Findings(ctx))
+}
+
+// oftenEnough has findings be no older than half a minute when the next are there, for a page that asks every two seconds.
+func oftenEnough(took time.Duration) time.Duration {
+	return min(max(readEvery, seldomEvery-took-3*time.Second), seldomEvery/2) // the next look may take longer
+}
+
+// awaitFindings waits for those that are not there yet, or old, but not as long as a page may take.
+func (c *Console) awaitFindings(ctx context.Context) {
+	c.findings.await(ctx, seldomEvery, patience/2, c.lookForFindings, oftenEnough)
+}
+
+// readFindings waits for what the doctor says, lastFindings does not: a page would take too long.
+func (c *Console) readFindings(ctx context.Context) ([]doctor.Finding, error) {
+	return c.findings.get(ctx, c.lookForFindings, oftenEnough)
+}
+
+func (c *Console) lastFindings() ([]doctor.Finding, time.Time, error) {
+	return c.findings.last(c.lookForFindings, oftenEnough)
+}
+
+// did notes who did what: the audit.
+func (c *Console) did(r *http.Request, what string, args ...any) {
+	user, _, _ := r.BasicAuth()
+	c.o.Logger.Info("console: "+what, append([]any{"role", cmp.Or(web.From(r), "local"), "user", user, "from", r.RemoteAddr}, args...)...)
+	c.status.forget()
+	c.findings.forget()
+	c.answers.forget()
+}
+
+// problem is the answer to what could not be done.
+type problem struct {
+	Error string `json:"error"`
+	Hint  string `json:"hint,omitempty"`
+}
+
+// wrong is what an error means for who asked.
+func wrong(err error) (int, problem) {
+	p := problem{Error: err.Error()}
+	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+		p.Hint = hint.Hint
+	}
+	field, isField := errors.AsType[*penstock.FieldError](err)
+	switch {
+	case errors.Is(err, errMayNot), errors.Is(err, errUnseen), pgerror.State(err) == "42501":
+		return http.StatusForbidden, p
+	case isField:
+		p.Hint = field.Hint
+		return http.StatusBadRequest, p
+	case pgerror.State(err) == "22021":
+		p.Hint = "names, keys and filters are UTF-8 without NUL"
+		return http.StatusBadRequest, p
+	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, resend.ErrGone):
+		return http.StatusNotFound, p
+	case errors.Is(err, context.DeadlineExceeded), pgerror.State(err) == "57014":
+		return http.StatusServiceUnavailable, problem{"the database took too long", "narrow the filter, or see what keeps it busy"}
+	case pgerror.IsDown(err):
+		return http.StatusServiceUnavailable, p
+	}
+	return http.StatusInternalServerError, p
+}
+
+var (
+	errMayNot   = errors.New("this credential may only read")
+	errUnseen   = errors.New("this role of the database may not read")
+	errNotFound = errors.New("there is none of that name")
+)
+
+func answerJSON(w http.ResponseWriter, code int, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(what); err != nil {
+		http.Error(w, fmt.Sprintf("%q", err), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(code)
+	_, _ = w.Write(body.Bytes())
+}

@@ -1,0 +1,69 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/console"
+)
+
+// doneJob makes a job that is done and kept, and one that runs and has said so, and returns their ids.
+func doneJob(t *testing.T, s store) (done, running int64) {
+	ctx, day, q := t.Context(), 24*time.Hour, s.Queue("mails")
+	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{KeepDone: &day}))
+	_, err := q.Enqueue(ctx, penstock.NewJob{Group: "done"}, penstock.NewJob{Group: "done"})
+	must(t, err)
+	jobs, err := q.Claim(ctx, penstock.Claim{Group: "done", Jobs: 2, Lease: time.Hour, Worker: "ann-1"})
+	must(t, err)
+	must(t, q.(penstock.Reporter).Report(ctx, jobs[0].Lease, []byte(`{"mails": 17}`)))
+	must(t, q.(penstock.Reporter).Report(ctx, jobs[1].Lease, []byte(`"half of it"`)))
+	_, err = q.Ack(ctx, jobs[0].Lease)
+	must(t, err)
+	return jobs[0].ID, jobs[1].ID
+}
+
+// What is kept of jobs that are done can be read, and what running ones have said; where nothing is kept the answer is empty.
+func TestDoneJobs(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		d := serve(t, s)
+		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+		read := func(query string) (l console.List[penstock.DoneJob]) {
+			code, text := d.ask("r", "GET", "/api/v1/queues/mails/done"+query, "")
+			if code != 200 {
+				t.Fatalf("%d %s", code, text)
+			}
+			must(t, json.Unmarshal(text, &l))
+			return l
+		}
+		if l := read("?limit=5"); len(l.Items) != 0 || l.After != "" {
+			t.Fatalf("nothing is kept, and there is %v", l)
+		}
+		if _, keeps := s.(penstock.HistoryStore); !keeps {
+			return
+		}
+		done, running := doneJob(t, s)
+		for query, want := range map[string]int{"": 1, fmt.Sprint("?id=", done): 1, fmt.Sprint("?id=", running): 0} {
+			if l := read(query); len(l.Items) != want || want == 1 && (l.Items[0].ID != done || l.Items[0].Worker != "ann-1" || string(l.Items[0].Report) != `{"mails":17}`) {
+				t.Errorf("done%s: %+v", query, l)
+			}
+		}
+		if code, _ := d.ask("r", "GET", "/api/v1/queues/mails/done?after=x", ""); code/100 != 4 {
+			t.Errorf("a position that is none: %d", code)
+		}
+		for path, wants := range map[string][]string{
+			"/queues/mails/done": {"ann-1", "{&#34;mails&#34;: 17}", fmt.Sprint(done)},
+			"/queues/mails":      {"half of it", `href="/ops/queues/mails/done"`},
+		} {
+			code, text := d.ask("r", "GET", path, "")
+			for _, want := range wants {
+				if code != 200 || !strings.Contains(string(text), want) {
+					t.Errorf("%s: %d, without %q", path, code, want)
+				}
+			}
+		}
+	})
+}

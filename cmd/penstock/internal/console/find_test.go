@@ -1,0 +1,96 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// A message is found by its id or key wherever it is, and so is a job, with what it has been through.
+func TestFind(t *testing.T) {
+	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
+	must(t, err)
+	must(t, s.Migrate(t.Context()))
+	t.Cleanup(func() { s.Close() })
+	fill(t, s) // ann is dead, bob parked
+	ctx, q := t.Context(), s.Queue("mails")
+	publish := func(m penstock.Message) { must(t, s.Publish(ctx, "orders", m)) }
+	publish(penstock.Message{Key: "cid", Topic: "t", Payload: []byte("delivered")})
+	source, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
+	must(t, err)
+	for settled := 0; settled < 1; {
+		batch, err := source.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		must(t, err)
+		must(t, source.Settle(ctx, penstock.Settled{Batch: batch, Verdicts: make([]penstock.Verdict, len(batch.Messages))}))
+		settled += len(batch.Messages)
+	}
+	publish(penstock.Message{Key: "bob", Topic: "t", Payload: []byte("behind the parked one")})
+	publish(penstock.Message{ID: "given-1", Key: "dan", Topic: "t", Payload: []byte("waits")})
+	must(t, source.Close(ctx))
+	jobs, err := q.Enqueue(ctx, penstock.NewJob{Group: "h", Key: "k", Payload: []byte("first")}, penstock.NewJob{Group: "h", Key: "k", Payload: []byte("second")},
+		penstock.NewJob{Key: "later", NotBefore: time.Now().Add(time.Hour), Payload: []byte("x")}, penstock.NewJob{Payload: []byte("x")})
+	must(t, err)
+	claimed, err := q.Claim(ctx, penstock.Claim{Group: "h", Jobs: 1, Lease: time.Minute, Worker: "w7"})
+	must(t, err)
+	d := serve(t, s)
+	find := func(path, query string) []console.Life {
+		t.Helper()
+		code, text := d.ask("r", "GET", "/api/v1"+path+"?"+query, "")
+		var found console.List[console.Life]
+		must(t, json.Unmarshal(text, &found))
+		if code != 200 {
+			t.Errorf("%s?%s: %d %s", path, query, code, text)
+		}
+		return found.Items
+	}
+	states := func(found []console.Life) string {
+		var all []string
+		for _, one := range found {
+			for _, w := range one.Where {
+				all = append(all, fmt.Sprint(w.Subscription, w.State, w.Attempts, len(w.Failures), w.Worker))
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	const messages, ofJobs = "/outboxes/orders/messages", "/queues/mails/jobs"
+	for query, want := range map[string]string{"key=ann": "billingdead1 1", "key=bob": "billingwaiting0 0  billingparked1 1", "key=cid": "billingsettled0 0", "id=given-1": "billingwaiting0 0", "key=nobody": "", "id=none": ""} {
+		found := find(messages, query)
+		if got := states(found); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
+			t.Errorf("messages of %s are %q, want %q", query, got, want)
+		}
+		for _, one := range found { // by its id it is the same
+			if again := find(messages, "id="+url.QueryEscape(one.ID)); len(again) != 1 || states(again) != states([]console.Life{one}) {
+				t.Errorf("%s has the id %s, by which %q are found", query, one.ID, states(again))
+			}
+		}
+	}
+	if payload := find(messages, "key=ann")[0].Payload; payload == nil || strings.Contains(*payload, "hunter2") {
+		t.Errorf("the payload is shown as %v", payload)
+	}
+	for query, want := range map[string]string{
+		"key=k": "ready0 0 running1 0w7", "key=later": "delayed0 0", fmt.Sprint("id=", jobs[3].ID): "ready0 0", fmt.Sprint("id=", claimed[0].ID): "running1 0w7",
+		fmt.Sprint("id=", jobs[1].ID): "", fmt.Sprint("group=h&id=", jobs[1].ID): "ready0 0", "id=3": "dead1 1",
+	} {
+		if got := states(find(ofJobs, query)); strings.Join(strings.Fields(got), " ") != want {
+			t.Errorf("jobs of %s are %q, want %q", query, got, want)
+		}
+	}
+	for _, path := range []string{messages, ofJobs, ofJobs + "?id=x", messages + "?id=1&key=2"} {
+		if code, text := d.ask("r", "GET", "/api/v1"+path, ""); code != 400 {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+	for path, want := range map[string]string{messages + "?key=cid": "delivered and confirmed, or passed over", messages + "?key=ann": "no route for 17", ofJobs + "?key=k": "by w7", messages + "?key=nobody": "There is none", "/outboxes/orders": `name="key"`} {
+		if code, text := d.ask("r", "GET", path, ""); code != 200 || !strings.Contains(string(text), want) {
+			t.Errorf("the page %s is %d without %q: %s", path, code, want, text)
+		}
+	}
+}

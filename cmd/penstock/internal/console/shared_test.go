@@ -1,0 +1,86 @@
+package console_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/console"
+)
+
+// counting is a store that counts how often groups are read, and lets a test keep a reader waiting.
+type counting struct {
+	store
+	groups atomic.Int32
+	hold   chan struct{}
+}
+
+func (c *counting) QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error) {
+	c.groups.Add(1)
+	<-c.hold
+	return c.store.QueueGroups(ctx, queue, after, most)
+}
+
+// However many look at the same, it is read once, until something is done.
+func TestManyLookAtOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		fill(t, s)
+		c := &counting{store: s, hold: make(chan struct{})}
+		d := serveWith(t, s, func(o *console.Options) { o.Store = c })
+		var all sync.WaitGroup
+		began := time.Now()
+		for range cap(d.asked) {
+			all.Go(func() {
+				if code, text := d.ask("r", "GET", "/api/v1/queues/mails/groups", ""); code != 200 {
+					t.Errorf("%d %s", code, text)
+				}
+			})
+		}
+		for range cap(d.asked) {
+			<-d.asked
+		}
+		close(c.hold)
+		all.Wait()
+		if n, most := int(c.groups.Load()), 1+int(time.Since(began)/time.Second); n > most {
+			t.Errorf("20 who ask for groups have them read %d times in %v", n, time.Since(began))
+		}
+		// What was done is seen at once.
+		before := c.groups.Load()
+		if code, text := d.ask("o", "POST", "/api/v1/queues/mails/dead/discard", `{"group": "red"}`); code != 200 {
+			t.Fatalf("%d %s", code, text)
+		}
+		d.ask("r", "GET", "/api/v1/queues/mails/groups", "")
+		if c.groups.Load() == before {
+			t.Error("after an action an old answer is given")
+		}
+	})
+}
+
+// A queue shows its own running jobs, however many of another's have been running for longer.
+func TestRunningOfABusyNeighbour(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		for queue, jobs := range map[string]int{"busy": 1100, "idle": 1} {
+			must(t, s.CreateQueue(t.Context(), queue, penstock.FIFO))
+			_, err := s.Queue(queue).Enqueue(t.Context(), make([]penstock.NewJob, jobs)...)
+			must(t, err)
+		}
+		for _, queue := range []string{"busy", "idle"} {
+			for claimed := 1; claimed > 0; {
+				some, err := s.Queue(queue).Claim(t.Context(), penstock.Claim{Jobs: 100, Lease: time.Minute, Worker: "of " + queue})
+				must(t, err)
+				claimed = len(some)
+			}
+		}
+		d := serve(t, s)
+		for queue, want := range map[string]int{"busy": 1000, "idle": 1} {
+			code, text := d.ask("r", "GET", "/api/v1/queues/"+queue+"/running", "")
+			if n := strings.Count(string(text), `"worker":"of `+queue+`"`); code != 200 || n != want {
+				t.Errorf("%s: %d, %d of its own run, want %d: %.200s", queue, code, n, want, text)
+			}
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+)
+
+// forwarding runs a subscription whose sink is a queue of the same database. It
+// stands by and waits for the database as a relay does.
+type forwarding struct {
+	forward func(ctx context.Context) error // until ctx ends
+	name    string                          // of the subscription
+	log     *slog.Logger
+	pause   time.Duration // between two tries; who runs for longer has begun
+	drain   func()
+	drained chan struct{}
+}
+
+func newForwarding(s *subscription, queue string) *forwarding {
+	r := s.relays
+	req := s.request(r.o.Holder, s.Relay.Lease)
+	drained := make(chan struct{})
+	return &forwarding{
+		forward: func(ctx context.Context) error {
+			return about.Outbox(about.Queue(forward(ctx, r.store, req, queue), "", queue), "", s.Outbox, s.Name)
+		},
+		name: s.Name, log: r.o.Log.With("subscription", s.Name, "queue", queue), pause: time.Second,
+		drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
+	}
+}
+
+func forward(ctx context.Context, store penstock.Store, req penstock.Subscribe, queue string) error {
+	if f, ok := store.(penstock.Forwarder); ok {
+		return f.Forward(ctx, req, queue)
+	}
+	return &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL and SQLite", Hint: "enqueue in the business transaction itself"}
+}
+
+// Drain makes Run return. A batch that is being written is written whole or not at
+// all, with the cursor, so there is nothing to wait for.
+func (f *forwarding) Drain() { f.drain() }
+
+// Run returns nil after Drain. As with a relay, what waiting cannot cure is an error
+// at the start and is waited for once the subscription was run.
+func (f *forwarding) Run(ctx context.Context) error {
+	forwarding, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-f.drained:
+			stop()
+		case <-forwarding.Done():
+		}
+	}()
+	answered, standsBy := false, ""
+	for {
+		began := time.Now()
+		err := f.forward(forwarding)
+		var held *penstock.HeldError
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil, forwarding.Err() != nil: // drained
+			return nil
+		case errors.As(err, &held):
+			answered = true
+			if held.Holder != standsBy {
+				standsBy = held.Holder
+				f.log.Info("standing by: another relay holds the subscription", "holder", held.Holder)
+			}
+		case errors.Is(err, penstock.ErrFenced):
+			answered = true
+			f.log.Warn("lost the lease: another relay has taken over")
+		case !answered && time.Since(began) < f.pause && !waitable(err):
+			return fmt.Errorf("subscription %q: %w", f.name, err)
+		default:
+			f.log.Error("cannot forward the subscription; trying again", "err", err, "in", f.pause)
+		}
+		select {
+		case <-time.After(f.pause):
+		case <-forwarding.Done():
+		}
+	}
+}

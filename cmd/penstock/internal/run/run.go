@@ -1,0 +1,203 @@
+// Package run makes running relays and workers of a configuration: what penstock relay and
+// penstock work do.
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/cmd/penstock/internal/ingest"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/metrics"
+	"github.com/penstock/penstock/writer"
+)
+
+// Options of what is run; the zero value will do.
+type Options struct {
+	// Store is the configuration's database, if it is open already. Close leaves it open.
+	Store penstock.Store
+	// Holder names this process in status (default host and process id).
+	Holder string
+	// Metrics are told what the relays do (default: those of the configuration, if it says where to
+	// serve them).
+	Metrics *metrics.Metrics
+	// Log is written to (default: standard error, as the configuration says).
+	Log *slog.Logger
+	// Stdout and Stderr get what the workers' commands write (default: those of this process).
+	Stdout, Stderr io.Writer
+}
+
+// Relays run the subscriptions of a configuration: each with a relay, with as many as it
+// has workers if it reads an adopted table, or with what forwards into a queue. Beside
+// them they run its workers, and take messages over HTTP.
+type Relays struct {
+	store    penstock.Store
+	cfg      *config.Config
+	o        Options
+	all      []runner
+	ends     []func()             // in the order of defer
+	together map[string]*together // by outbox
+	failed   context.CancelCauseFunc
+}
+
+// runner is what runs a subscription, or a worker, until it is drained.
+type runner interface {
+	Run(ctx context.Context) error
+	Drain()
+}
+
+// Run runs what the configuration describes until ctx ends. Then it drains: nothing more is
+// sent or claimed, what is being sent and the jobs that run may end and are noted, and the leases
+// are given back.
+func Run(ctx context.Context, cfg *config.Config, o Options) error {
+	r, err := New(ctx, cfg, o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer context.AfterFunc(ctx, r.Drain)()
+	return r.Run(context.WithoutCancel(ctx))
+}
+
+// New opens the database and the sinks, which need not be up. The caller closes what it
+// returns.
+func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
+	if o.Log == nil {
+		o.Log = cfg.Log.NewLogger(os.Stderr)
+	}
+	o.Holder = cmp.Or(o.Holder, thisProcess())
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
+	}
+	r := &Relays{store: o.Store, cfg: cfg, o: o, together: map[string]*together{}}
+	if r.store == nil {
+		store, err := drivers.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema, o.Log)
+		if err != nil {
+			return nil, err
+		}
+		r.store = store
+		r.ends = append(r.ends, func() { _ = store.Close() })
+	}
+	if r.o.Metrics == nil && (cfg.Metrics.Listen != "" || len(cfg.Workers) > 0) {
+		o.Store = r.store
+		r.o.Metrics = NewMetrics(cfg, o)
+	}
+	for i := range cfg.Subscriptions {
+		s := &subscription{Subscription: &cfg.Subscriptions[i], relays: r}
+		if err := s.open(ctx); err != nil {
+			r.Close()
+			return nil, err
+		}
+		o.Log.Info("relaying", s.origin(), s.Origin(), "subscription", s.Name, "sink", s.Sink.Name(), "holder", o.Holder)
+	}
+	for i := range cfg.Workers {
+		if err := r.work(&cfg.Workers[i]); err != nil {
+			r.Close()
+			return nil, err
+		}
+	}
+	if cfg.Serve != nil && cfg.Serve.Listen != "" {
+		if err := r.serve(); err != nil {
+			r.Close()
+			return nil, fmt.Errorf("serve: %w", err)
+		}
+	}
+	if cfg.Metrics.Listen != "" {
+		server, err := r.o.Metrics.Serve(cfg.Metrics.Listen)
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+		r.ends = append(r.ends, func() { _ = server.Close() })
+	}
+	return r, nil
+}
+
+// NewMetrics makes the metrics that New makes by itself where the configuration has an address for them.
+func NewMetrics(cfg *config.Config, o Options) *metrics.Metrics {
+	return metrics.New(metrics.Options{Store: o.Store, Holder: cmp.Or(o.Holder, thisProcess()), Queue: onlyQueue(cfg), Logger: o.Log,
+		StatusEvery: cfg.Metrics.StatusEvery, StalledAfter: cfg.Metrics.StalledAfter, Groups: cfg.Metrics.Groups})
+}
+
+// Run returns nil after Drain, and else why it ended; an end of ctx leaves to the next
+// relay what has no confirmation yet. What waiting cannot cure is an error at the start,
+// and is waited for once a subscription was run.
+func (r *Relays) Run(ctx context.Context) error {
+	ctx, r.failed = context.WithCancelCause(ctx)
+	defer r.failed(nil)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, one := range r.all {
+		group.Go(func() error { return one.Run(ctx) })
+	}
+	err := group.Wait()
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// Drain makes Run return once what is being sent has ended and is noted.
+func (r *Relays) Drain() {
+	for _, one := range r.all {
+		one.Drain()
+	}
+}
+
+// Close closes the sinks, and the database if New opened it. Run must have returned.
+func (r *Relays) Close() {
+	for i := range r.ends {
+		r.ends[len(r.ends)-1-i]()
+	}
+	r.ends = nil
+}
+
+// serve adds what takes messages over HTTP.
+func (r *Relays) serve() error {
+	store, ok := r.store.(writer.OnceStore)
+	if !ok {
+		return errors.New("this database's driver cannot: use PostgreSQL or SQLite")
+	}
+	s := r.cfg.Serve
+	o := ingest.Options{Listen: s.Listen, MaxBody: int64(s.MaxBodyBytes), MaxWait: s.MaxWait, Logger: r.o.Log}
+	if r.o.Metrics != nil {
+		o.Observer = r.o.Metrics.Ingest()
+	}
+	for _, one := range s.Outboxes {
+		o.Outboxes = append(o.Outboxes, ingest.Outbox{Name: one.Name, Token: one.Token.Reveal(), Inbox: one.Inbox})
+	}
+	server, err := ingest.New(store, o)
+	if err == nil {
+		r.all = append(r.all, server)
+		r.ends = append(r.ends, server.Close)
+	}
+	return err
+}
+
+// onlyQueue is the one whose status matters, where one worker is all there is to run.
+func onlyQueue(cfg *config.Config) string {
+	if len(cfg.Workers) != 1 || len(cfg.Subscriptions) > 0 || cfg.Serve != nil {
+		return ""
+	}
+	return cfg.Workers[0].Queue
+}
+
+// thisProcess names it in status.
+func thisProcess() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}

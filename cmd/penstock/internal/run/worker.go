@@ -1,0 +1,180 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/sink/webhook"
+	"github.com/penstock/penstock/trace"
+	"github.com/penstock/penstock/work"
+)
+
+// worker runs a command, or sends a request, for each job of a queue.
+type worker struct {
+	*config.Worker
+	queue     penstock.Queue
+	execution *execution
+	seen      *jobCounts
+	log       *slog.Logger
+	draining  context.Context // ends when no more jobs are to be claimed
+	drain     context.CancelFunc
+}
+
+// work adds a worker.
+func (r *Relays) work(cfg *config.Worker) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("worker of queue %q: %w", cfg.Queue, err)
+	}
+	store, ok := r.store.(penstock.QueueStore)
+	if !ok {
+		return errors.New("this database's driver has no queues: use PostgreSQL or SQLite")
+	}
+	w := &worker{Worker: cfg, queue: store.Queue(cfg.Queue), log: r.o.Log.With("queue", cfg.Queue), seen: &jobCounts{Observer: r.o.Metrics.Worker(cfg.Queue)}}
+	w.Concurrency = cmp.Or(w.Concurrency, runtime.GOMAXPROCS(0))
+	w.execution = &execution{queue: cfg.Queue, command: cfg.Exec, timeout: time.Duration(max(cfg.Timeout, 0)), giveBack: giver(w.queue), log: w.log}
+	if cfg.HTTP != "" {
+		c, err := cfg.Webhook()
+		if err != nil {
+			return err
+		}
+		sink, err := webhook.Open(c, w.log)
+		if err != nil {
+			return err
+		}
+		r.ends = append(r.ends, func() { _ = sink.Close(context.Background()) })
+		w.execution.http, w.execution.timeout = sink, 0 // the request has the timeout
+	}
+	if cfg.Output != config.Discard {
+		w.execution.stdout, w.execution.stderr = sharedWriter(r.o.Stdout), r.o.Stderr
+	}
+	w.draining, w.drain = context.WithCancel(context.Background())
+	r.all = append(r.all, w)
+	return nil
+}
+
+// Drain makes Run return once the jobs that run have ended.
+func (w *worker) Drain() { w.drain() }
+
+// patience is how long a worker that is hurried tries to give back its jobs.
+const patience = 10 * time.Second
+
+// Run runs jobs until it is drained, or ctx ends: then what runs is killed and given back.
+func (w *worker) Run(ctx context.Context) error {
+	defer w.drain()
+	defer context.AfterFunc(ctx, w.drain)()
+	// What cannot be worked on is told at the start; a database that is down is
+	// waited for.
+	if err := w.queue.Maintain(w.draining); err != nil && w.draining.Err() == nil && !pgerror.IsDown(err) {
+		return about.Queue(err, "working", w.Queue)
+	}
+	groups := any("all")
+	if !w.AllGroups {
+		groups = w.Groups
+	}
+	w.log.Info("working", "groups", groups, "concurrency", w.Concurrency)
+	defer w.seen.tell(w.log)
+	w.execution.hurried = ctx
+	if _, keeps := w.queue.(penstock.Reporter); keeps && w.execution.http == nil {
+		reports, err := os.MkdirTemp("", "penstock-reports-")
+		if err != nil {
+			w.log.Warn("commands cannot report: there is no folder for it", "err", err)
+		}
+		w.execution.reports = reports
+		defer func() { _ = os.RemoveAll(reports) }()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.work() }()
+	select {
+	case err := <-ended:
+		return about.Queue(err, "working", w.Queue)
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		w.log.Warn("jobs that were killed could not be given back in time; they run again when their leases end")
+	}
+	return ctx.Err()
+}
+
+// work is work.Run, which a queue that was dropped ends: whoever makes it again finds it worked on,
+// and what else this process runs goes on.
+func (w *worker) work() error {
+	for {
+		err := work.Run(w.draining, w.queue, w.execution.handle, w.options())
+		if w.draining.Err() != nil || !errors.Is(err, penstock.ErrNoQueue) {
+			return err
+		}
+		w.log.Error("cannot work; trying again", "err", err, "in", dropped)
+		select {
+		case <-time.After(dropped):
+		case <-w.draining.Done():
+			return nil
+		}
+	}
+}
+
+// dropped is the pause between two tries to work on a queue that is not there.
+const dropped = time.Second
+
+func (w *worker) options() work.Options {
+	o := work.Options{
+		Concurrency: w.Concurrency, Lease: w.Lease, Groups: w.Groups, AllGroups: w.AllGroups, DrainTimeout: time.Duration(w.DrainTimeout),
+		Observer: w.seen, Logger: w.log, Middleware: []func(work.Handler) work.Handler{trace.Worker(w.Queue)},
+	}
+	if o.DrainTimeout <= 0 {
+		o.DrainTimeout = math.MaxInt64 // nothing runs so long
+	}
+	return o
+}
+
+// giver returns what gives a job back as if it had not been claimed, or as near
+// to that as the queue comes.
+func giver(queue penstock.Queue) func(ctx context.Context, job penstock.Job) error {
+	if r, ok := queue.(penstock.Releaser); ok {
+		return func(ctx context.Context, job penstock.Job) error {
+			_, err := r.Release(ctx, 0, job.Lease)
+			return err
+		}
+	}
+	return func(ctx context.Context, job penstock.Job) error {
+		_, err := queue.Retry(ctx, job.Lease, 0, "the worker was stopped")
+		return err
+	}
+}
+
+// jobCounts counts how jobs ended, beside the metrics.
+type jobCounts struct {
+	work.Observer
+	done, failed, dead, lost atomic.Int64
+}
+
+func (c *jobCounts) Ended(job penstock.Job, how work.End, took time.Duration) {
+	c.Observer.Ended(job, how, took)
+	switch how {
+	case work.Done:
+		c.done.Add(1)
+	case work.Failed:
+		c.failed.Add(1)
+	case work.Dead:
+		c.dead.Add(1)
+	case work.Lost:
+		c.lost.Add(1)
+	}
+}
+
+func (c *jobCounts) tell(log *slog.Logger) {
+	log.Info("stopped", "done", c.done.Load(), "failed", c.failed.Load(), "dead", c.dead.Load(), "lost", c.lost.Load())
+}

@@ -1,0 +1,359 @@
+package systemtest
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/test/testserver"
+)
+
+const (
+	readme         = "../../../README.md"
+	gettingStarted = "../../../docs/getting-started.md"
+)
+
+// Whoever follows the walk-through of getting-started.md in an empty folder sees at each step what
+// stands behind its arrow, on either database.
+func TestGettingStarted(t *testing.T) {
+	const postgres, sqlite, rabbit = "postgres://postgres@localhost/shop", "sqlite:shop.db", "amqp://guest:guest@localhost/"
+	blocks := docsBlocks(t, gettingStarted, "Try it on your servers", "sh")
+	broker := testserver.RabbitMQURL(t)
+	for name, database := range map[string]string{
+		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
+		"sqlite":   sqlite,
+	} {
+		t.Run(name, func(t *testing.T) {
+			deleteQueue(t, broker, "orders") // it may not exist
+			t.Cleanup(func() { deleteQueue(t, broker, "orders") })
+			w := newWalk(t, database)
+			for _, said := range []string{postgres, sqlite, rabbit} {
+				if !strings.Contains(blocks[0], said) {
+					t.Fatalf("the page does not say %s any more", said)
+				}
+			}
+			w.follow(strings.NewReplacer(postgres, database, rabbit, broker).Replace(blocks[0]))
+			if n := queueLength(t, broker, "orders"); n != 1 {
+				t.Errorf("the queue has %d messages, want the one that was published", n)
+			}
+		})
+	}
+}
+
+// Its commands for queues.
+func TestGettingStartedWithQueues(t *testing.T) {
+	for name, database := range map[string]string{
+		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
+		"sqlite":   "sqlite:shop.db",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWalk(t, database)
+			w.follow("export PENSTOCK_DATABASE_URL='" + database + "'\npenstock migrate\n" + docsBlocks(t, gettingStarted, "Queues", "sh")[0])
+		})
+	}
+}
+
+// The statements of getting-started.md run as they stand, but for the leases: those a job got are
+// put in the place of the page's.
+func TestGettingStartedStatements(t *testing.T) {
+	t.Parallel()
+	database := ordersDatabase(t)
+	execSQL(t, database, "select penstock.create_queue('emails')")
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	run := func(t *testing.T, statements string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statements, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Errorf("%v:\n%s", err, statements)
+		}
+	}
+	count := func(t *testing.T, query string) (n int) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+
+	t.Run("publishing", func(t *testing.T) {
+		run(t, docsBlocks(t, gettingStarted, "Publish from your code", "sql")[0])
+		if n := count(t, "select count(*) from penstock.orders"); n != 2 {
+			t.Errorf("%d messages are in the outbox, want 2", n)
+		}
+	})
+	t.Run("inbox", func(t *testing.T) {
+		run(t, docsBlocks(t, gettingStarted, "Publish from your code", "sql")[1])
+		if n := count(t, "select count(*) where penstock.inbox('billing', 'the message id')"); n != 0 {
+			t.Error("the message is new a second time")
+		}
+	})
+	t.Run("queue", func(t *testing.T) {
+		parts := strings.Split(docsBlocks(t, gettingStarted, "Queues", "sql")[0], "\n\n")
+		if len(parts) != 3 {
+			t.Fatalf("%d parts, want enqueuing, taking, claiming", len(parts))
+		}
+		run(t, parts[0])
+		if n := count(t, "select count(*) from penstock.dequeue('emails', 10)"); n != 1 {
+			t.Errorf("%d jobs may run at once, want the one without a delay", n)
+		}
+		run(t, parts[1])
+		claim, settle, ok := strings.Cut(parts[2], "\nselect penstock.ack")
+		if !ok {
+			t.Fatalf("it does not go on with ack:\n%s", parts[2])
+		}
+		run(t, "insert into penstock.emails (payload) select '' from generate_series(1, 3)")
+		run(t, "create temp table claimed as "+claim)
+		var leases []string // theirs and those that were claimed
+		for i, lease := range []string{"17", "18", "19"} {
+			var got string
+			if err := conn.QueryRow(t.Context(), "select lease::text from claimed order by 1 offset $1 limit 1", i).Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(settle, lease) {
+				t.Errorf("lease %s is not in\n%s", lease, settle)
+			}
+			leases = append(leases, "', "+lease, "', "+got)
+		}
+		run(t, "select penstock.ack"+strings.NewReplacer(leases...).Replace(settle)) // at once: one may begin with the digits of another
+		if n := count(t, "select running::int from penstock.queue_status('emails')"); n != 0 {
+			t.Errorf("%d jobs still run", n)
+		}
+	})
+}
+
+// The README's producer and consumer run as they stand: its statements, and its program, which is examples/orders.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	database := ordersDatabase(t)
+	execSQL(t, database, "select penstock.create_queue('emails')")
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	statements := docsBlocks(t, readme, "Produce and consume", "sql")[0]
+	if _, err := conn.Exec(t.Context(), statements+"\ncreate table shop_order (customer text, total int)", pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatalf("%v:\n%s", err, statements)
+	}
+
+	source, err := os.ReadFile("../../../examples/orders/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block := docsBlocks(t, readme, "Produce and consume", "go")[0]; strings.TrimSpace(string(source)) != strings.TrimSpace(block) {
+		t.Error("the README's program is not examples/orders/main.go")
+	}
+	programs, err := buildExamples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(programs + "orders")
+	cmd.Env = append(os.Environ(), "PENSTOCK_DATABASE_URL="+database)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "mail: {\"to\": \"ann\"}\n" {
+		t.Errorf("it prints %q: %v", line, err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+	for _, table := range []string{"shop_order", "(select 1 from penstock.orders where payload = convert_to('{\"total\": 10}', 'UTF8') offset 1) o"} {
+		var n int
+		if err := conn.QueryRow(t.Context(), "select count(*) from "+table).Scan(&n); err != nil || n != 1 {
+			t.Errorf("%s has %d rows (%v), want 1", table, n, err)
+		}
+	}
+}
+
+// docsBlocks are the code blocks of a language under a heading of a file.
+func docsBlocks(t *testing.T, file, heading, language string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no %q", file, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, after := range strings.Split(section, "```"+language+"\n")[1:] {
+		block, _, _ := strings.Cut(after, "\n```")
+		blocks = append(blocks, block)
+	}
+	if len(blocks) == 0 {
+		t.Fatalf("%q has no block of %s", heading, language)
+	}
+	return blocks
+}
+
+// walk is a shell in an empty folder, whose commands are told by their comments what
+// to print:
+//
+//	command   # → text … text            on stdout, in this order
+//	command   # → text, until Ctrl-C      the command is interrupted then
+//	command   # until Ctrl-C → text       on stderr, after the interrupt
+type walk struct {
+	t        *testing.T
+	dir      string
+	database string
+	exports  []string
+	relays   int // that have run, each with a subscription of its own
+}
+
+// newWalk begins one; a file of SQLite's is in its folder.
+func newWalk(t *testing.T, database string) *walk {
+	w := &walk{t: t, dir: t.TempDir(), database: database}
+	if file, ok := strings.CutPrefix(database, "sqlite:"); ok {
+		w.database = "sqlite:" + filepath.Join(w.dir, file)
+	}
+	return w
+}
+
+var arrow = regexp.MustCompile(`\s# (?:(until Ctrl-C) )?→ (.*?)(, until Ctrl-C)?$`)
+
+func (w *walk) follow(block string) {
+	w.t.Helper()
+	for line := range strings.Lines(block) {
+		line = strings.TrimSpace(line)
+		if build := "make build && "; strings.HasPrefix(line, build) {
+			line = strings.ReplaceAll(strings.TrimPrefix(line, build), "$PWD/bin", filepath.Dir(binary))
+		}
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "export "):
+			w.exports = append(w.exports, line)
+		default:
+			w.step(line)
+		}
+		if w.t.Failed() {
+			return
+		}
+	}
+}
+
+func (w *walk) step(line string) {
+	w.t.Helper()
+	var promise []string
+	found := arrow.FindStringSubmatch(line)
+	if found != nil {
+		promise = strings.Split(found[2], "…")
+	}
+	w.t.Logf("$ %s", line)
+	if strings.HasPrefix(line, "penstock relay ") {
+		w.relays++
+	}
+	p := w.start(line)
+	switch {
+	case found != nil && found[3] != "":
+		p.await(strings.Join(promise, "…"), func() bool { return inOrder(p.stdout.String(), promise) })
+		if w.relays > 0 {
+			w.settled()
+			w.housekeeping()
+		}
+		p.signal(syscall.SIGINT)
+	case found != nil && found[1] != "":
+		w.settled()
+		p.signal(syscall.SIGINT)
+	}
+	o := p.wait()
+	if o.code != 0 {
+		w.t.Errorf("exit code %d: %s", o.code, o.stderr)
+	}
+	shown := o.stdout
+	if found != nil && found[1] != "" {
+		shown = o.stderr
+	}
+	if !inOrder(shown, promise) {
+		w.t.Errorf("%s\nis to show\n%s\nand shows\n%s", line, strings.Join(promise, "…"), shown)
+	}
+}
+
+// settled waits until each relay's subscription is there and has no backlog.
+func (w *walk) settled() {
+	w.t.Helper()
+	backlog := regexp.MustCompile(`"backlog":(\d+)`)
+	eventually(w.t, "an empty backlog", func() bool {
+		found := backlog.FindAllStringSubmatch(w.start("penstock status --json").wait().stdout, -1)
+		return len(found) == w.relays && !slices.ContainsFunc(found, func(of []string) bool { return of[1] != "0" })
+	})
+}
+
+// housekeeping does to the outbox what a relay that goes on running does, until an
+// outbox that keeps nothing is empty.
+func (w *walk) housekeeping() {
+	w.t.Helper()
+	const other = "keeps_nothing"
+	ctx := w.t.Context()
+	store, err := drivers.OpenStore(ctx, w.database, "", nil)
+	check := func(err error) {
+		w.t.Helper()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	check(err)
+	defer store.Close()
+	check(store.CreateOutbox(ctx, other))
+	check(store.Publish(ctx, other, penstock.Message{Topic: "t"}))
+	source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: other, Subscription: other, Holder: other})
+	check(err)
+	batch, err := source.Fetch(ctx, penstock.Limit{Messages: 1, Bytes: 1 << 10})
+	check(err)
+	check(source.Settle(ctx, penstock.Settled{Batch: batch}))
+	check(source.Close(ctx))
+	eventually(w.t, "an empty outbox", func() bool {
+		check(store.Maintain(ctx, "orders"))
+		check(store.Maintain(ctx, other))
+		again, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: other, Subscription: "new", Ephemeral: true})
+		check(err)
+		defer again.Close(ctx)
+		left, err := again.Fetch(ctx, penstock.Limit{Messages: 1, Bytes: 1 << 10})
+		check(err)
+		return len(left.Messages) == 0
+	})
+	check(store.DropOutbox(ctx, other))
+}
+
+func (w *walk) start(command string) *process {
+	w.t.Helper()
+	cmd := exec.Command("sh", "-c", strings.Join(append(slices.Clone(w.exports), "exec "+command), "\n"))
+	cmd.Dir = w.dir
+	cmd.Env = []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH")}
+	return startCommand(w.t, cmd)
+}
+
+// inOrder reports whether the parts are in text, one after another.
+func inOrder(text string, parts []string) bool {
+	for _, part := range parts {
+		_, after, ok := strings.Cut(text, strings.TrimSpace(part))
+		if !ok {
+			return false
+		}
+		text = after
+	}
+	return true
+}
