@@ -78,14 +78,16 @@ func reclaimWaits(e *env) {
 	floor := e.outboxStatus(outbox).Bytes
 	e.bulk(0, 2)
 	fast.settle(fast.drain(plenty)...)
-	slow.close() // a stopped subscription holds its messages too
+	page := penstock.Limit{Messages: 10, Bytes: plenty.Bytes}
+	slow.settle(slow.fetch(page))
+	slow.close() // a stopped subscription holds its messages too, be it in the middle of a backlog
 	for range 5 {
 		e.maintain()
 	}
 	slow = e.subscribe(slow.req)
-	batches := slow.drain(penstock.Limit{Messages: 10, Bytes: plenty.Bytes})
-	if n := len(flatten(batches)); n != 64 {
-		e.Fatalf("the slow subscription got %d messages, want 64", n)
+	batches := slow.drain(page)
+	if n := len(flatten(batches)); n != 54 {
+		e.Fatalf("the slow subscription got %d of the 54 messages that it had not settled", n)
 	}
 	slow.settle(batches...)
 	e.shrinks(floor)
