@@ -12,9 +12,10 @@ $$;
 
 -- _write_cursor appends to the cursor log, which moves the cursor and extends the
 -- lease; a lease of 0 gives it back: it has ended by any clock. It returns the new n; null, and nothing is
--- written, if a later epoch exists or the subscription was dropped. With expected,
--- the head must still be that n: a write that a lost connection left under way on
--- the server comes to nothing once the holder has gone on without it.
+-- written, if the subscription was dropped or the head is not expected any more: another
+-- holder has the lease, or this one has gone on without a write that a lost connection
+-- left under way on the server. Without expected it is a takeover, which has looked at
+-- the head under its lock.
 --
 -- A lease changes hands under the exclusive form of the lock. Without the shared
 -- form here a holder whose lease has expired could write between the moment when
@@ -32,8 +33,7 @@ begin
     perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in outbox_lease.go
     insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since, timeline, ahead)
     select $1, $2, $3, case $4 when 0 then timestamptz 'epoch' else clock_timestamp() + $4 * interval '1 microsecond' end, $5, $6, $7, $8, $9, $10, $11, $12, $14, $15
-     where not exists (select from _cursor c where c.subscription = $1 and c.epoch > $2)
-       and exists (select from _subscription s where s.id = $1)
+     where exists (select from _subscription s where s.id = $1)
        and (expected is null or (select h.n from _head($1) h) = expected)
     returning n into written;
     return written;
