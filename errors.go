@@ -30,13 +30,49 @@ var (
 	// ErrLeaseLost: the job's lease has ended or was settled already. Whatever the
 	// worker did, the job may be running elsewhere.
 	ErrLeaseLost = errors.New("the lease of this job is lost")
-	// ErrNotMigrated: the database has no Penstock schema, or an older one.
+	// ErrNotMigrated: the database has no Penstock schema, or an older one, which is ErrOlderSchema, too.
 	ErrNotMigrated = errors.New("the database is not migrated")
+	// ErrOlderSchema: the database was migrated by an older Penstock.
+	ErrOlderSchema = errors.New("the database was migrated by an older version of penstock")
 	// ErrNewerSchema: the database was migrated by a newer Penstock.
 	ErrNewerSchema = errors.New("the database was migrated by a newer version of penstock")
+	// ErrBrokenSchema: a table or column is missing that the version of the schema has.
+	ErrBrokenSchema = errors.New("the schema is not whole")
 	// ErrClosed: the store, source or sink was closed.
 	ErrClosed = errors.New("closed")
 )
+
+// SchemaError says what is wrong with the tables of a database. It is ErrNotMigrated, ErrOlderSchema, ErrNewerSchema or ErrBrokenSchema.
+type SchemaError struct {
+	Where      string // the schema, database or file
+	Have, Want int64  // the version of its tables, 0 without any, and that of this program
+	Lacks      string // what is missing of that version
+}
+
+func (e *SchemaError) Error() string {
+	switch {
+	case e.Lacks != "":
+		return fmt.Sprintf("%v: %s of version %d lacks %s", ErrBrokenSchema, e.Where, e.Have, e.Lacks)
+	case e.Have == 0:
+		return fmt.Sprintf("%v: there are no Penstock tables in %s", ErrNotMigrated, e.Where)
+	case e.Have < e.Want:
+		return fmt.Sprintf("%v: %s has version %d of the tables, this program needs %d", ErrOlderSchema, e.Where, e.Have, e.Want)
+	}
+	return fmt.Sprintf("%v: %s has version %d of the tables, this program knows %d", ErrNewerSchema, e.Where, e.Have, e.Want)
+}
+
+// Is tells the kinds apart.
+func (e *SchemaError) Is(target error) bool {
+	switch {
+	case e.Lacks != "":
+		return target == ErrBrokenSchema
+	case e.Have == 0:
+		return target == ErrNotMigrated
+	case e.Have < e.Want:
+		return target == ErrOlderSchema || target == ErrNotMigrated
+	}
+	return target == ErrNewerSchema
+}
 
 // HeldError tells who holds a lease and until when.
 type HeldError struct {

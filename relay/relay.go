@@ -115,8 +115,6 @@ func nextStep(err error) []any {
 		hint = "create the outbox: penstock outbox create NAME"
 	case errors.Is(err, penstock.ErrNotMigrated):
 		hint = "run: penstock migrate"
-	case errors.Is(err, penstock.ErrNewerSchema):
-		hint = "install the version of penstock that migrated the database, or a newer one"
 	}
 	return []any{"hint", hint}
 }

@@ -238,7 +238,7 @@ func TestDoctorOfThePortableProfile(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "drop schema penstock_portable cascade"); err != nil {
 		t.Fatal(err)
 	}
-	p.finds(doctor.CheckSchema, doctor.Critical, "", "there are no tables")
+	p.finds(doctor.CheckSchema, doctor.Critical, "", "there are no Penstock tables")
 }
 
 func TestDoctorFindsWhatIsDoneToAFile(t *testing.T) {

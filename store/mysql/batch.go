@@ -191,6 +191,7 @@ func number(err error) uint16 {
 const (
 	noSuchTable    = 1146
 	noSuchDatabase = 1049
+	noSuchColumn   = 1054
 	duplicate      = 1062
 	tooLarge       = 1153
 	unknownEngine  = 1286

@@ -9,9 +9,11 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -30,7 +32,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	if have >= version {
-		return s.check(have)
+		return s.check(ctx, have)
 	}
 	engine, err := s.engine(ctx)
 	if err != nil {
@@ -114,7 +116,7 @@ func (s *Store) alterChecks(ctx context.Context) error {
 
 // altered are what statements say that change a table which another one has changed meanwhile: the column is there, or is not there any more, or
 // the key or the check is not.
-var altered = append([]uint16{1054, 1060, 1091, 3821}, collided...)
+var altered = append([]uint16{noSuchColumn, 1060, 1091, 3821}, collided...)
 
 // define runs a statement that defines something, until nobody else is doing the same.
 func (s *Store) define(ctx context.Context, statement string) error {
@@ -139,25 +141,48 @@ func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	if n := number(err); n == noSuchTable || n == noSuchDatabase {
 		return 0, nil
 	}
+	if number(err) == noSuchColumn {
+		return 0, s.of().Broken(0, "the column version of version")
+	}
 	return have, s.explain(err)
 }
 
-func (s *Store) check(have int64) error {
-	switch {
-	case have > version:
-		return penstock.WithHint(fmt.Errorf("%w: it has version %d of the tables, this program knows %d", penstock.ErrNewerSchema, have, version), "use the newer penstock")
-	case have < version:
-		return penstock.WithHint(fmt.Errorf("%w: there are no tables of this version in the database %s", penstock.ErrNotMigrated, s.opts.Schema), "run: penstock migrate")
+var columns = sync.OnceValue(func() []schema.Column { return schema.Columns(uncommented("schema.sql")) })
+
+func (s *Store) check(ctx context.Context, have int64) error {
+	if have == version {
+		if lacks, err := s.lacks(ctx); err != nil || lacks != "" {
+			return cmp.Or(s.explain(err), s.of().Broken(have, lacks))
+		}
 	}
-	return nil
+	return s.of().Check(have)
 }
 
-// CheckSchema compares the version of the tables with this program's: the error is ErrNotMigrated or
-// ErrNewerSchema if it is another one.
+// lacks says what is not there of the tables of this version, "" if all is. information_schema shows a user no more than what it has a privilege on; where this one may not
+// read all, what was asked for fails by itself.
+func (s *Store) lacks(ctx context.Context) (string, error) {
+	rows, err := s.db.QueryContext(ctx, schema.Probe(columns(), quoted(s.opts.Schema)+"."))
+	switch number(err) {
+	case noSuchTable, noSuchColumn:
+		return "something: " + err.Error(), nil
+	case 1142, 1143:
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return "", rows.Close()
+}
+
+func (s *Store) of() schema.Of {
+	return schema.Of{Where: "the database " + s.opts.Schema, Want: version, Migrate: "penstock migrate", Fresh: schema.Drop}
+}
+
+// CheckSchema compares the tables with this program's: if they are others, the error is a penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
 	have, err := s.SchemaVersion(ctx)
 	if err == nil {
-		err = s.check(have)
+		err = s.check(ctx, have)
 	}
 	return nil, err
 }

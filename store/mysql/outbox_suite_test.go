@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ func suite(t *testing.T, engine string, only storetest.Cases) {
 			return instanceOn(t, testserver.MariaDBDatabase(t), mysql.Options{Engine: engine, Margin: time.Hour})
 		},
 		// Not Reclaim: plain tables do not shrink.
-		Features: storetest.Features{ConcurrentWriters: true, Outage: true, Lose: true},
+		Features: storetest.Features{ConcurrentWriters: true, Outage: true, Lose: true, Versions: true},
 		Only:     only,
 	})
 }
@@ -118,6 +119,10 @@ func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Insta
 			t.Cleanup(proxy.Resume)
 			return proxy.Refuse, proxy.Resume
 		},
+		SetVersion: func(t testing.TB, version int64) {
+			exec(t, db, fmt.Sprintf("update version set version = %d", version))
+		},
+		Spoil: func(t testing.TB) { exec(t, db, "alter table inboxes drop column keep") },
 		Lose: func(t testing.TB) {
 			for _, statement := range []string{"delete from outbox_" + storetest.Outbox, "alter table outbox_" + storetest.Outbox + " auto_increment = 1"} {
 				if _, err := db.Exec(statement); err != nil {

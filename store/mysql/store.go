@@ -243,7 +243,7 @@ func (s *Store) use(ctx context.Context) error {
 	}
 	have, err := s.SchemaVersion(ctx)
 	if err == nil {
-		err = s.check(have)
+		err = s.check(ctx, have)
 	}
 	if err == nil {
 		s.checked.Store(true)

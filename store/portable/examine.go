@@ -2,17 +2,16 @@ package portable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/schema"
 )
 
 var _ doctor.Examiner = (*Store)(nil)
@@ -38,12 +37,11 @@ func (s *Store) Examine(ctx context.Context, _ doctor.Options) (doctor.Examined,
 	}
 	defer other.Release()
 	e.listen(ctx, other.Conn())
-	_, err = s.CheckSchema(ctx)
-	switch {
-	case errors.Is(err, penstock.ErrNotMigrated), errors.Is(err, penstock.ErrNewerSchema):
-		e.add(doctor.CheckSchema, doctor.Critical, err.Error(), "nothing can be published, enqueued or settled", "penstock migrate --profile portable, or the newer penstock")
-		return e.Examined, nil
-	case err != nil:
+	if _, err = s.CheckSchema(ctx); err != nil {
+		if schema.Is(err) {
+			e.Findings = append(e.Findings, doctor.BadSchema(err))
+			return e.Examined, nil
+		}
 		return e.Examined, err
 	}
 	e.add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("the tables have version %d", version), "", "")

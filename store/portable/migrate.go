@@ -1,11 +1,12 @@
 package portable
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -28,7 +30,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	if have >= version {
-		return s.check(have)
+		return s.check(ctx, have)
 	}
 	if err := s.alter(ctx); err != nil {
 		return err
@@ -82,8 +84,11 @@ func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 		return 0, err
 	}
 	err = s.pool.QueryRow(ctx, s.sql("select coalesce(max(version), 0) from {schema}.version", "")).Scan(&have)
-	if state := pgerror.State(err); state == "42P01" || state == "3F000" {
+	switch pgerror.State(err) {
+	case "42P01", "3F000":
 		return 0, nil
+	case "42703":
+		return 0, s.of().Broken(0, "the column version of version")
 	}
 	return have, s.explain(err)
 }
@@ -98,7 +103,7 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 	have, err := s.SchemaVersion(ctx)
 	if err == nil {
-		err = s.check(have)
+		err = s.check(ctx, have)
 	}
 	if err == nil {
 		s.checked.Store(true)
@@ -106,22 +111,26 @@ func (s *Store) ready(ctx context.Context) error {
 	return err
 }
 
-func (s *Store) check(have int64) error {
-	switch {
-	case have > version:
-		return penstock.WithHint(fmt.Errorf("%w: it has version %d of the tables, this program knows %d", penstock.ErrNewerSchema, have, version), "use the newer penstock")
-	case have < version:
-		return penstock.WithHint(fmt.Errorf("%w: there are no tables of this version in schema %s", penstock.ErrNotMigrated, s.schema), "run: penstock migrate --profile portable")
+var present = sync.OnceValue(func() []schema.Column { return schema.Columns(schemaSQL) })
+
+func (s *Store) check(ctx context.Context, have int64) error {
+	if have == version {
+		if lacks, err := pg.Lacking(ctx, s.pool, s.opts.Schema, present()); err != nil || lacks != "" {
+			return cmp.Or(s.explain(err), s.of().Broken(have, lacks))
+		}
 	}
-	return nil
+	return s.of().Check(have)
 }
 
-// CheckSchema compares the version of the tables with this program's: the error is ErrNotMigrated or
-// ErrNewerSchema if it is another one.
+func (s *Store) of() schema.Of {
+	return schema.Of{Where: "schema " + s.schema, Want: version, Migrate: "penstock migrate --profile portable", Fresh: schema.Drop}
+}
+
+// CheckSchema compares the tables with this program's: if they are others, the error is a penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
 	have, err := s.SchemaVersion(ctx)
 	if err == nil {
-		err = s.check(have)
+		err = s.check(ctx, have)
 	}
 	return nil, err
 }

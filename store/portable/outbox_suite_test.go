@@ -38,7 +38,7 @@ func outboxes(through func(t testing.TB, direct string) (url string)) storetest.
 		},
 		OpenCreated: func(t testing.TB) storetest.Instance { return instanceOn(t, through(t, database(t)), slow) },
 		// Not Reclaim: plain tables do not shrink.
-		Features: storetest.Features{ConcurrentWriters: true, Outage: true, Lose: true},
+		Features: storetest.Features{ConcurrentWriters: true, Outage: true, Lose: true, Versions: true},
 	}
 }
 
@@ -113,6 +113,10 @@ func instanceOn(t testing.TB, direct string, opts portable.Options) storetest.In
 			t.Cleanup(proxy.Resume)
 			return proxy.Refuse, proxy.Resume
 		},
+		SetVersion: func(t testing.TB, version int64) {
+			exec(t, direct, "update penstock_portable.version set version = $1", version)
+		},
+		Spoil: func(t testing.TB) { exec(t, direct, "alter table penstock_portable.inboxes drop column keep") },
 		Lose: func(t testing.TB) {
 			exec(t, direct, "delete from penstock_portable.outbox_"+storetest.Outbox)
 			exec(t, direct, "alter table penstock_portable.outbox_"+storetest.Outbox+" alter column seq restart with 1")

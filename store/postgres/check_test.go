@@ -106,15 +106,25 @@ func TestCheckSchemaAsAWorker(t *testing.T) {
 	wantDifferences(t, differences, "made by another version")
 }
 
-func TestCheckSchemaOfAnotherVersion(t *testing.T) {
+// What no version leads on from, or has none: neither CheckSchema nor Migrate says "run penstock migrate".
+func TestSchemaThatNothingLeadsOnFrom(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	for version, want := range map[int64]error{1000: penstock.ErrNewerSchema, -1000: penstock.ErrNotMigrated} {
-		f.Exec("update penstock._migration set version_id = version_id + $1", version)
-		_, err := openStore(t, f.URL, postgres.Options{}).CheckSchema(f.Ctx)
-		if !errors.Is(err, want) {
-			t.Errorf("got %v, want %v", err, want)
+	for _, c := range []struct {
+		change, hint string
+		want         error
+	}{
+		{"update penstock._migration set version_id = 250", "from before the first release", penstock.ErrOlderSchema},
+		{"delete from penstock._migration", "restore it", penstock.ErrBrokenSchema},
+		{"alter table penstock._migration rename column version_id to v", "restore it", penstock.ErrBrokenSchema},
+	} {
+		f.Exec(c.change)
+		store := openStore(t, f.URL, postgres.Options{})
+		_, checked := store.CheckSchema(f.Ctx)
+		for what, err := range map[string]error{"CheckSchema": checked, "Migrate": store.Migrate(f.Ctx)} {
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.hint) {
+				t.Errorf("%s after %s: got %v, want %v with %q", what, c.change, err, c.want, c.hint)
+			}
 		}
-		f.Exec("update penstock._migration set version_id = version_id - $1", version)
 	}
 }

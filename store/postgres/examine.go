@@ -234,7 +234,7 @@ func (e *examination) schema(ctx context.Context) {
 	case sqlState(err) != "":
 		e.notSeen("the functions of the schema", err)
 	case err != nil: // of another version, or not there
-		e.add(doctor.CheckSchema, doctor.Critical, err.Error(), "this program works with its own version of the schema only", "penstock migrate, with the newest program that is in use")
+		e.Findings = append(e.Findings, doctor.BadSchema(err))
 		return
 	case len(differences) > 0:
 		const most = 5

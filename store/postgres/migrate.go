@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -10,12 +11,14 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/schema"
 )
 
 // schema/NNNNN_*.sql make and change what holds data, once each, in order. schema/functions/*.sql
@@ -142,10 +145,11 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	switch {
-	case current > newestVersion():
-		return compareVersions(current)
-	case !leadsOnFrom(current):
-		return penstock.WithHint(fmt.Errorf("schema %q is version %d, from before the first release", s.schema, current), "drop it, or bring it to version %d with the program that made it", firstVersion)
+	case current > newestVersion(), !leadsOnFrom(current):
+		return s.of().Check(current)
+	}
+	if lacks, err := s.lacks(ctx, tx, current); err != nil || lacks != "" && (current == 0 || current == newestVersion()) {
+		return cmp.Or(err, s.of().Broken(current, lacks))
 	}
 	if current > 0 && current < lastOfAllQueues {
 		if err := s.canLock(ctx, tx); err != nil {
@@ -195,7 +199,7 @@ func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash st
 	}
 	if tables {
 		if err := tx.QueryRow(ctx, "select coalesce(max(version_id), 0) from "+s.table("_migration")).Scan(&version); err != nil {
-			return 0, "", err
+			return 0, "", s.unread(err)
 		}
 	}
 	if functions {
@@ -210,7 +214,7 @@ func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash st
 }
 
 // CheckSchema says in what the functions of the schema, also those of each queue and inbox, are not what Migrate
-// would make of them; with tables of another version the error is ErrNotMigrated or ErrNewerSchema.
+// would make of them; with tables that are not this version's the error is a penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
 	return s.checkFunctions(ctx, nil)
 }
@@ -300,7 +304,42 @@ func (s *Store) SchemaVersion(ctx context.Context) (version int64, err error) {
 	case "42P01", "3F000":
 		return 0, nil
 	}
-	return version, s.explain(err)
+	return version, s.explain(s.unread(err))
+}
+
+// unread is the error where the table of versions is another one.
+func (s *Store) unread(err error) error {
+	if sqlState(err) == "42703" {
+		return s.of().Broken(0, "the column version_id of _migration")
+	}
+	return err
+}
+
+// columns are those of the tables that each schema of this version has.
+var columns = sync.OnceValue(func() []schema.Column {
+	var text strings.Builder
+	for _, m := range migrations {
+		text.WriteString(m.text + "\n")
+	}
+	return schema.Columns(text.String())
+})
+
+// lacks says what tables of that version do not have, "" if they have all. Without a version nothing is there, or it is lost.
+func (s *Store) lacks(ctx context.Context, q querier, version int64) (string, error) {
+	lacks, err := pg.Lacking(ctx, q, s.schema, columns())
+	if err != nil || version > 0 {
+		return lacks, err
+	}
+	const made = "_outbox"
+	without := []schema.Column{{Table: made, Name: "name"}}
+	if lost, err := pg.Lacking(ctx, q, s.schema, without); err != nil || lost != "" {
+		return "", err
+	}
+	return "its version in _migration", nil
+}
+
+func (s *Store) of() schema.Of {
+	return schema.Of{Where: fmt.Sprintf("schema %q", s.schema), Want: newestVersion(), Oldest: firstVersion, Also: developmentVersion, Migrate: "penstock migrate", Fresh: schema.Drop}
 }
 
 // checkVersion compares the schema with what this program was built for.
@@ -309,19 +348,10 @@ func (s *Store) checkVersion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if current == 0 {
-		return penstock.WithHint(fmt.Errorf("%w: there is no schema %q", penstock.ErrNotMigrated, s.schema), "run: penstock migrate")
+	if current == 0 || current == newestVersion() {
+		if lacks, err := s.lacks(ctx, s.pool, current); err != nil || lacks != "" {
+			return cmp.Or(s.explain(err), s.of().Broken(current, lacks))
+		}
 	}
-	return compareVersions(current)
-}
-
-func compareVersions(current int64) error {
-	want := newestVersion()
-	switch {
-	case current < want:
-		return penstock.WithHint(fmt.Errorf("%w: its schema is version %d, this program needs %d", penstock.ErrNotMigrated, current, want), "run: penstock migrate")
-	case current > want:
-		return penstock.WithHint(fmt.Errorf("%w: its schema is version %d, this program knows %d", penstock.ErrNewerSchema, current, want), "use a newer penstock")
-	}
-	return nil
+	return s.of().Check(current)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/schema"
 )
 
 // Outbox publishes to one outbox. It holds no connection: the transaction is the
@@ -196,7 +197,7 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 		return to.Publish(ctx, s.pool, msgs...)
 	})
 	if errors.Is(err, penstock.ErrNoOutbox) {
-		if notReady := s.ready(ctx); errors.Is(notReady, penstock.ErrNotMigrated) {
+		if notReady := s.ready(ctx); schema.Is(notReady) {
 			return notReady
 		}
 	}

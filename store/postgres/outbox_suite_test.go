@@ -29,7 +29,7 @@ func runSuite(t *testing.T, opts postgres.Options, only, elsewhere storetest.Cas
 	storetest.Run(t, storetest.Harness{
 		Open:        func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), opts) },
 		OpenCreated: func(t testing.TB) storetest.Instance { return openInstance(t, withOutbox(t, opts), opts) },
-		Features:    storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, SmallPieces: opts == small},
+		Features:    storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, Versions: true, SmallPieces: opts == small},
 		Only:        only,
 		Elsewhere:   elsewhere,
 	})
@@ -103,6 +103,10 @@ func instanceOn(t testing.TB, direct string, opts postgres.Options) storetest.In
 			t.Cleanup(proxy.Resume)
 			return proxy.Refuse, proxy.Resume
 		},
+		SetVersion: func(t testing.TB, version int64) {
+			exec(t, direct, "update penstock._migration set version_id = $1 where version_id = (select max(version_id) from penstock._migration)", version)
+		},
+		Spoil: func(t testing.TB) { exec(t, direct, "alter table penstock._dead_letter drop column failures") },
 		Copy: func(t testing.TB) storetest.Instance {
 			copied := copyOf(t, direct)
 			business.Reset()

@@ -3,12 +3,12 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/schema"
 )
 
 var _ penstock.QueueStore = (*Store)(nil)
@@ -108,7 +108,7 @@ func noQueue(name string) error {
 func (s *Store) queueError(ctx context.Context, queue string, err error) error {
 	switch sqlState(err) {
 	case "42P01", "42883", "3F000": // no queue; or no function or schema, where nothing is migrated
-		if notReady := s.checkVersion(ctx); errors.Is(notReady, penstock.ErrNotMigrated) {
+		if notReady := s.checkVersion(ctx); schema.Is(notReady) {
 			return notReady
 		}
 	}

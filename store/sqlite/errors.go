@@ -77,7 +77,7 @@ func (s *Store) explain(err error) error {
 			"run PRAGMA integrity_check on a copy, and restore a backup if it reports damage")
 	}
 	if strings.Contains(err.Error(), "no such table: penstock_") {
-		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, penstock.ErrNotMigrated, err), migrateHint, file)
+		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, penstock.ErrNotMigrated, err), "run: %s", s.of(0).Migrate)
 	}
 	return fmt.Errorf("%s: %w", file, err)
 }
@@ -87,8 +87,6 @@ func (s *Store) RefusesContent(err error) bool {
 	c, _ := resultCode(err)
 	return c == code.SQLITE_CONSTRAINT || c == code.SQLITE_TOOBIG || c == code.SQLITE_MISMATCH
 }
-
-const migrateHint = "run: penstock migrate --database-url sqlite:%s"
 
 func base(file string) string { return file[strings.LastIndexByte(file, '/')+1:] }
 

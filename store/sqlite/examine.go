@@ -35,7 +35,9 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 		if _, is := resultCode(err); is || s.closed.Load() {
 			return e, err
 		}
-		add(doctor.CheckSchema, doctor.Critical, err.Error(), "this program works with its own version of the tables only", "penstock migrate, with the newest program that is in use")
+		f := doctor.BadSchema(err)
+		f.About = s.path
+		e.Findings = append(e.Findings, f)
 		return e, nil
 	}
 	started := time.Now()

@@ -1,16 +1,22 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/pressly/goose/v3"
+	code "modernc.org/sqlite/lib"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/schema"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // versionTable is goose's memory; named so that it does not meet the one of an
@@ -71,12 +77,14 @@ func (s *Store) migrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if before >= newest {
-			return nil // newer is for checkSchema to say
+		if before >= newest || before > 0 && before < firstVersion {
+			return nil // for checkSchema to say
 		}
-		if before > 0 && before < firstVersion {
-			return penstock.WithHint(fmt.Errorf("%s: it has version %d of the tables, from before the first release", s.path, before),
-				"use another file, or bring it to version %d with the program that made it", firstVersion)
+		if before == 0 {
+			var lost int
+			if err := db.QueryRowContext(ctx, `select count(*) from sqlite_schema where type = 'table' and name = 'penstock_outboxes'`).Scan(&lost); err != nil || lost > 0 {
+				return cmp.Or(err, s.of(newest).Broken(0, "its version in "+versionTable))
+			}
 		}
 		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
 		if err != nil {
@@ -107,8 +115,7 @@ func createFile(ctx context.Context, db *sql.DB, patience time.Duration) error {
 	}
 }
 
-// CheckSchema compares the version of the tables with this program's: the error is ErrNotMigrated or
-// ErrNewerSchema if it is another one.
+// CheckSchema compares the tables with this program's: if they are others, the error is a penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
 	return nil, s.checkSchema(ctx)
 }
@@ -120,7 +127,9 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return err
 	}
 	if !exists {
-		return penstock.WithHint(fmt.Errorf("%w: there is no file %s", penstock.ErrNotMigrated, s.path), migrateHint, s.path)
+		of := s.of(1)
+		of.Where += ", which does not exist"
+		return of.Check(0)
 	}
 	have, err := s.SchemaVersion(ctx)
 	if err != nil {
@@ -130,18 +139,41 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case have > want:
-		return penstock.WithHint(fmt.Errorf("%s: %w: it has version %d of the tables, this program knows %d", s.path, penstock.ErrNewerSchema, have, want),
-			"use the newer penstock")
-	case have == 0:
-		return penstock.WithHint(fmt.Errorf("%s: %w: it has no Penstock tables", s.path, penstock.ErrNotMigrated), migrateHint, s.path)
-	case have < want:
-		return penstock.WithHint(fmt.Errorf("%s: %w: it has version %d of the tables, this program needs %d", s.path, penstock.ErrNotMigrated, have, want),
-			migrateHint, s.path)
+	of := s.of(want)
+	if have == want {
+		rows, err := s.readers.QueryContext(ctx, schema.Probe(columns(), ""))
+		if c, ok := resultCode(err); ok && c == code.SQLITE_ERROR {
+			return of.Broken(have, "something: "+err.Error())
+		}
+		if err != nil {
+			return s.explain(err)
+		}
+		if err := rows.Close(); err != nil {
+			return s.explain(err)
+		}
+		s.migrated.Store(true)
 	}
-	s.migrated.Store(true)
-	return nil
+	return of.Check(have)
+}
+
+// columns are those of the tables that each file of this version has.
+var columns = sync.OnceValue(func() []schema.Column {
+	var text strings.Builder
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	for _, f := range files { // sorted by name
+		var one []byte
+		if one, err = fs.ReadFile(migrations, f); err == nil {
+			text.Write(one)
+		}
+	}
+	if err != nil {
+		panic(err) // embedded
+	}
+	return schema.Columns(text.String())
+})
+
+func (s *Store) of(want int64) schema.Of {
+	return schema.Of{Where: s.path, Want: want, Oldest: firstVersion, Migrate: "penstock migrate --database-url " + shell.Word("sqlite:"+s.path), Fresh: "use another file"}
 }
 
 // SchemaVersion is the version of the tables in the file, 0 without any or without a

@@ -18,6 +18,7 @@ func TestStore(t *testing.T) {
 		Features: storetest.Features{
 			ConcurrentWriters: false, // SQLite has one writer at a time
 			Reclaim:           true,
+			Versions:          true,
 			Snapshots:         true,
 			Outage:            false, // there is no connection to cut
 			Copy:              true,
@@ -57,6 +58,10 @@ func instanceOf(t testing.TB, path string) storetest.Instance {
 			return businessTx{tx}, err
 		},
 		Pin: func(t testing.TB) func() { return pin(t, path) },
+		SetVersion: func(t testing.TB, version int64) {
+			mustExec(t, app, `update penstock_schema set version_id = ? where version_id = (select max(version_id) from penstock_schema)`, version)
+		},
+		Spoil: func(t testing.TB) { mustExec(t, app, `alter table penstock_inboxes drop column keep`) },
 		Copy: func(t testing.TB) storetest.Instance {
 			copied := filepath.Join(t.TempDir(), "copy.db")
 			if _, err := app.Exec(`vacuum into ?`, copied); err != nil {

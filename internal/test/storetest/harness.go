@@ -69,6 +69,8 @@ type Features struct {
 	Copy bool
 	// Lose: Instance.Lose is given.
 	Lose bool
+	// Versions: Instance.SetVersion and Spoil are given.
+	Versions bool
 	// Buffered: a business transaction takes messages and writes them later, so what the database refuses
 	// is an error of Commit.
 	Buffered bool
@@ -105,6 +107,12 @@ type Instance struct {
 	// Lose takes away all messages of the outbox, as on a server that was promoted without the last that was committed: what is
 	// published then gets their numbers again. No message has been settled before.
 	Lose func(t testing.TB)
+
+	// SetVersion, if given, has the database say that its tables are of that version.
+	SetVersion func(t testing.TB, version int64)
+
+	// Spoil, if given, takes away a column that every version has.
+	Spoil func(t testing.TB)
 }
 
 // Tx is a business transaction of the store's database at its default

@@ -19,6 +19,8 @@ var outboxCases = []testCase{
 	{name: "OddNamesStayApart", run: oddNamesStayApart},
 	{name: "Drop", run: dropOutbox},
 	{name: "DropUnderAReader", run: dropUnderReader},
+	{name: "SchemaOfAnotherVersion", run: schemaOfAnotherVersion, needs: Features{Versions: true}},
+	{name: "SchemaThatIsNotWhole", run: schemaNotWhole, needs: Features{Versions: true}},
 }
 
 // oddNames need quoting, look alike, or look like what a store may derive from

@@ -13,7 +13,7 @@ import (
 // isDatabaseError reports whether the database, rather than what was asked of
 // it, is the problem.
 func isDatabaseError(err error) bool {
-	for _, its := range []error{penstock.ErrNotMigrated, penstock.ErrNewerSchema, sqlite.ErrBusy, sqlite.ErrFull, sqlite.ErrUnusable} {
+	for _, its := range []error{penstock.ErrNotMigrated, penstock.ErrNewerSchema, penstock.ErrBrokenSchema, sqlite.ErrBusy, sqlite.ErrFull, sqlite.ErrUnusable} {
 		if errors.Is(err, its) {
 			return true
 		}

@@ -197,8 +197,6 @@ func nextStep(err error) string {
 	switch {
 	case errors.Is(err, penstock.ErrNotMigrated):
 		return "run penstock migrate"
-	case errors.Is(err, penstock.ErrNewerSchema):
-		return "upgrade this penstock; penstock version tells which one it is"
 	case errors.Is(err, penstock.ErrNoOutbox):
 		return "penstock outbox list shows what there is, penstock outbox create makes one"
 	case errors.Is(err, penstock.ErrNoSubscription):

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 func Plural(n int64, what string) string {
@@ -81,40 +81,8 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// Visible writes what a terminal would act on, or hide, as an escape. Names,
-// keys and errors come from anywhere: they must neither break a table nor move
-// the cursor.
-func Visible(s string) string {
-	if strings.IndexFunc(s, Hidden) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var out strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
-			fmt.Fprintf(&out, `\x%02x`, s[i])
-		case r == '\n':
-			out.WriteString(`\n`)
-		case r == '\r':
-			out.WriteString(`\r`)
-		case r == '\t':
-			out.WriteString(`\t`)
-		case Hidden(r) && r < 0x100:
-			fmt.Fprintf(&out, `\x%02x`, r)
-		case Hidden(r) && r < 0x10000:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		case Hidden(r):
-			fmt.Fprintf(&out, `\U%08x`, r)
-		default:
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
-}
-
-// Hidden is true of what is no letter, mark, number, sign or plain space:
-// control characters, and those that turn the direction of the text around.
-func Hidden(r rune) bool { return !unicode.IsPrint(r) }
+// Visible writes s so that it stays in its line and moves no cursor.
+func Visible(s string) string { return shell.Visible(s) }
 
 // shorten keeps s within most characters, 0 for any number.
 func shorten(s string, most int) string {
@@ -126,18 +94,7 @@ func shorten(s string, most int) string {
 }
 
 // ShellWord quotes s for a command line that is suggested, where it needs it.
-func ShellWord(s string) string {
-	plain := func(r rune) bool {
-		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./:@%+=,", r)
-	}
-	switch {
-	case s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0:
-		return s
-	case strings.IndexFunc(s, Hidden) >= 0:
-		return `$'` + strings.NewReplacer(`'`, `\'`).Replace(Visible(strings.ReplaceAll(s, `\`, `\\`))) + `'`
-	}
-	return `'` + strings.ReplaceAll(s, `'`, `'\''`) + `'`
-}
+func ShellWord(s string) string { return shell.Word(s) }
 
 // Wrap breaks a sentence at spaces, into lines of so many columns; those after the first begin with indent.
 func Wrap(s, indent string, columns int) string {

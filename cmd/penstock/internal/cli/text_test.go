@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 func TestVisible(t *testing.T) {
@@ -70,7 +71,7 @@ func TestShellWord(t *testing.T) {
 	for _, s := range []string{"orders", "größe", "a b", "", "it's", "$HOME `id` \\", "a\nb", "tab\t'q' \\n", "-x", "\x1b[2J", "\u202e"} {
 		word := ShellWord(s)
 		for _, r := range word {
-			if Hidden(r) {
+			if shell.Hidden(r) {
 				t.Errorf("%q is written as %q", s, word)
 			}
 		}

@@ -96,20 +96,17 @@ that leads from the version of --from, 0 for a new schema, to that of this progr
 func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) error {
 	differences, err := store.CheckSchema(ctx)
 	found := err
+	other, is := errors.AsType[*penstock.SchemaError](err)
 	switch {
-	case errors.Is(err, penstock.ErrNotMigrated), errors.Is(err, penstock.ErrNewerSchema):
-		what := err
-		if hint, ok := errors.AsType[*penstock.HintError](err); ok {
-			what = hint.Err
-		}
-		differences = []string{what.Error()}
+	case is:
+		differences = []string{other.Error()}
 	case err != nil:
 		return fmt.Errorf("checking: %w", err)
 	case len(differences) > 0:
 		found = penstock.WithHint(errors.New(cli.PluralVerb(int64(len(differences)), "difference", "was found", "were found")), "run: penstock migrate")
 	}
 	version, err := store.SchemaVersion(ctx)
-	if err != nil {
+	if err != nil && !is { // then it says the same
 		return fmt.Errorf("checking: %w", err)
 	}
 	text := fmt.Sprintf("Penstock's tables and functions are those of this program (version %d).\n", version)

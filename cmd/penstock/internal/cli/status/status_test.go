@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 func TestInboxNotes(t *testing.T) {
@@ -90,7 +91,7 @@ func TestStatusTable(t *testing.T) {
 	}
 	notes = Unwrapped(notes)
 	for i, r := range out.String() {
-		if r != '\n' && cli.Hidden(r) {
+		if r != '\n' && shell.Hidden(r) {
 			t.Errorf("%q at byte %d", r, i)
 		}
 	}

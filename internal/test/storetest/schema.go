@@ -1,0 +1,61 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/penstock/penstock"
+)
+
+// versioned is a store that knows the version of its tables.
+type versioned interface {
+	SchemaVersion(ctx context.Context) (int64, error)
+	CheckSchema(ctx context.Context) (differences []string, err error)
+}
+
+var schemaErrors = []error{penstock.ErrNotMigrated, penstock.ErrOlderSchema, penstock.ErrNewerSchema, penstock.ErrBrokenSchema}
+
+// wantSchema fails where a store that is opened now says anything else of the tables, or another next step.
+func (e *env) wantSchema(hint string, migrates bool, want ...error) {
+	e.Helper()
+	s := e.Another(e)
+	_, checked := s.(versioned).CheckSchema(e.ctx)
+	_, subscribed := s.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	_, status := s.Status(e.ctx)
+	said := map[string]error{"CheckSchema": checked, "CreateOutbox": s.CreateOutbox(e.ctx, "new"), "Subscribe": subscribed, "Status": status}
+	if queues, ok := s.(penstock.QueueStore); ok {
+		said["CreateQueue"] = queues.CreateQueue(e.ctx, "new", "")
+	}
+	if !migrates {
+		said["Migrate"] = s.Migrate(e.ctx)
+	}
+	for what, err := range said {
+		for _, kind := range schemaErrors {
+			if errors.Is(err, kind) != slices.Contains(want, kind) {
+				e.Errorf("%s: got %v, want it to be %v and no other", what, err, want)
+			}
+		}
+		hinted, _ := errors.AsType[*penstock.HintError](err)
+		if _, typed := errors.AsType[*penstock.SchemaError](err); !typed || hinted == nil || !strings.Contains(hinted.Hint, hint) {
+			e.Errorf("%s: got %v, want a SchemaError with the next step %q", what, err, hint)
+		}
+	}
+}
+
+func schemaOfAnotherVersion(e *env) {
+	version, err := e.Store.(versioned).SchemaVersion(e.ctx)
+	e.must(err, "SchemaVersion")
+	e.SetVersion(e, version-1)
+	e.wantSchema("penstock migrate", true, penstock.ErrOlderSchema, penstock.ErrNotMigrated)
+	e.SetVersion(e, version+1)
+	e.wantSchema("newer penstock", false, penstock.ErrNewerSchema)
+	e.SetVersion(e, version)
+	e.must(e.Another(e).CreateOutbox(e.ctx, "new"), "CreateOutbox on the version that it was")
+}
+
+func schemaNotWhole(e *env) {
+	e.Spoil(e)
+	e.wantSchema("restore it from a backup", false, penstock.ErrBrokenSchema)
+}
