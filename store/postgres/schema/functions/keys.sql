@@ -45,19 +45,31 @@ end $fn$;
 -- key's lock until his transaction ends, and has a lease from then on; so a statement
 -- that begins with the lock held sees whether one runs, and whether one with a smaller
 -- id is still to run. Jobs that must wait are moved to _scheduled, at the cost of one move each.
+--
+-- Of a priority it reads a thousand jobs from the first one on, and then four thousand from where such a call came to
+-- before, which the skip map says (walked). Behind the last job it begins again, so it comes to each that waits.
 create or replace function {take_keyed}(n int, in_group text, leasing boolean) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags  constant bigint := pg_sequence_last_value({flags});
+    bound  constant bigint := case when pg_current_xact_id_if_assigned() is null then coalesce(pg_sequence_last_value({seq}), 0) end; -- of the skip maps of all priorities
     m      {schema}._skip_map;
     here   smallint;
     pos    bigint;
     before bigint;
+    upto   bigint;
+    list   smallint[];  -- the segments it goes through
+    at     int;         -- which of them
+    other  int;         -- where a call before came to
+    far    boolean;     -- whether it goes on from there
+    most   int;         -- jobs to read at once
+    seen   int;         -- jobs that were read; a key that must wait counts as four more
     todo   int := n;
     got    int;
     locked int := 0;    -- keys
     moved  int := 0;    -- jobs moved to _scheduled
+    had    int;
     skip   text[] := '{}';
     ctids  tid[];
     seqs   bigint[];
@@ -72,30 +84,52 @@ begin
         raise exception 'the queue limits how many jobs run, which dequeue cannot count'
         using errcode = '0A000', hint = 'use claim, or lift the limit: select set_queue(name, max_running => 0)';
     end if;
-    <<levels>>
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
         m := {schema}._newest_skip_map({id}, in_group, p::smallint);
-        if m.n is null or random() * 64 < n
+        if m.n is null or m.walked is not null or random() * 64 < n
            or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
-            m := {skip_map}(in_group, p::smallint);
+            m := {skip_map}(in_group, p::smallint, bound);
         end if;
         if m.turn <> pg_sequence_last_value({ring}) then
             m.slots := {slots};
         end if;
-        foreach here in array m.slots loop
-            pos := {start};
-            loop
+        list := m.slots;
+        at := 1;
+        pos := {start};
+        far := false;
+        most := greatest(64, least(n, 1000));
+        seen := -n;
+        had := moved;
+        while todo > 0 and at <= cardinality(list) and (seen < 5000 or pos = {start}) loop
+            if seen >= 1000 and not far then -- what follows others have read
+                far := true;
+                other := array_position(list, (m.walked & 1023)::smallint);
+                if other > at or other = at and m.walked >> 10 {beyond} pos then
+                    at := other;
+                    pos := m.walked >> 10;
+                end if;
+            end if;
+            here := list[at];
 {segments here}
-                select array_agg(v.ctid), array_agg(v.seq), array_agg(v.id), array_agg(v.key) into ctids, seqs, ids, keys
-                  from (select v.* from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                            select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {segment} t
-                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
-                               and (t.key is null or t.key <> all (skip))
-                             order by t.seq {dir} limit greatest(todo, 64)) v
-                         limit greatest(todo, 64)) v;
+            select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
+                   count(*), case when {lifo} then max(v.seq) + 1 else min(v.seq) - 1 end, case when {lifo} then min(v.seq) else max(v.seq) end
+              into ctids, seqs, ids, keys, got, before, upto
+              from (select v.*, (v.key <> all (skip)) is not false as free from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {segment} t
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
+                         order by t.seq {dir} limit most) v
+                     limit most) v;
 {end}
-                exit when seqs is null;
+            if got = 0 then
+                at := at + 1;
+                pos := {start};
+                continue;
+            end if;
+            seen := seen + got;
+            pos := upto;
+            chosen := null;
+            if seqs is not null then
                 select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
                   from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
                          where case when c.key is null then true
@@ -103,72 +137,85 @@ begin
                                     when not leasing and {busy}(c.key, c.id, m.slots) then false
                                     else pg_try_advisory_xact_lock(hashtextextended(c.key, {id})) end
                          limit todo) c;
-                last := case when cardinality(chosen) = todo then chosen[todo] else cardinality(keys) end;
-                before := pos;
-                pos := seqs[last];
+                last := cardinality(keys);
+                if cardinality(chosen) = todo then
+                    last := chosen[todo];
+                    pos := seqs[last];
+                end if;
                 locked := locked + coalesce(cardinality(busy), 0);
+                seen := seen - 4 * cardinality(skip);
                 skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
                                        where c.i <= last and c.key is not null and (chosen is null or c.i <> all (chosen)));
-                continue when chosen is null;
-                run := chosen;
-                if busy is not null then -- a new statement: it sees what ended before the locks were had
-                    if m.turn <> pg_sequence_last_value({ring}) then
-                        m.turn := pg_sequence_last_value({ring});
-                        m.slots := {slots};
-                    end if;
-                    select array_agg(c.i order by c.i) into run
-                      from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
-                     where c.key is null or not {busy}(c.key, c.id, m.slots);
-                    -- Of a key that runs now the others stay where they are; of one that
-                    -- cannot, they are moved, by a claim: a dequeue may be part of a
-                    -- long transaction, and should lock no key in vain. One before the one that
-                    -- was looked at stays: it may be what they wait for, and is looked at next.
-                    busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
-                    skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
-                    if busy <> '{}' and leasing then
-{segments here}
-                        with d as (
-                            delete from {segment} t
-                             where t.ctid = any (array(
-                                select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
-                                 where ids[c.i] <> c.lowest or c.i = any (chosen)))
-                               and t.seq = any (seqs) and t.key = any (busy)
-                            returning t.*)
-                        insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
-                        select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
-{end}
-                        get diagnostics got = row_count;
-                        moved := moved + got;
-                        if moved > 1000 then
-                            skip := skip || busy; -- the next call goes on with it
-                        elsif got > 0 then
-                            pos := before;
-                        end if;
-                    else
-                        skip := skip || busy;
-                    end if;
+                seen := seen + 4 * cardinality(skip);
+            end if;
+            if chosen is null then
+                most := least(2 * most, 500);
+                continue;
+            end if;
+            run := chosen;
+            if busy is not null then -- a new statement: it sees what ended before the locks were had
+                if m.turn <> pg_sequence_last_value({ring}) then
+                    m.turn := pg_sequence_last_value({ring});
+                    m.slots := {slots};
                 end if;
-                if run is not null then
+                select array_agg(c.i order by c.i) into run
+                  from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
+                 where c.key is null or not {busy}(c.key, c.id, m.slots);
+                -- Of a key that runs now the others stay where they are; of one that
+                -- cannot, they are moved, by a claim: a dequeue may be part of a
+                -- long transaction, and should lock no key in vain. One before the one that
+                -- was looked at stays: it may be what they wait for, and is looked at next.
+                busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
+                skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
+                if busy <> '{}' and leasing then
 {segments here}
-                    return query
                     with d as (
                         delete from {segment} t
                          where t.ctid = any (array(
-                            select t.ctid from {segment} t
-                             where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
-                               for update skip locked))
+                            select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
+                             where ids[c.i] <> c.lowest or c.i = any (chosen)))
+                           and t.seq = any (seqs) and t.key = any (busy)
                         returning t.*)
-                    select * from d order by d.seq {dir};
+                    insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+                    select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
 {end}
                     get diagnostics got = row_count;
-                    todo := todo - got;
-                    if not leasing and busy is not null then
-                        perform {schema}._promote({id}, array(select distinct keys[i] from unnest(run) i where keys[i] is not null));
+                    moved := moved + got;
+                    most := case when 2 * got >= most then least(2 * most, 500) else greatest(most / 2, least(todo, 500), 8) end;
+                    if moved > 1000 then
+                        skip := skip || busy; -- the next call goes on with it
+                    elsif got > 0 then
+                        pos := before;
                     end if;
-                    exit levels when todo <= 0;
+                else
+                    skip := skip || busy;
                 end if;
-            end loop;
+            end if;
+            if run is not null then
+{segments here}
+                return query
+                with d as (
+                    delete from {segment} t
+                     where t.ctid = any (array(
+                        select t.ctid from {segment} t
+                         where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
+                           for update skip locked))
+                    returning t.*)
+                select * from d order by d.seq {dir};
+{end}
+                get diagnostics got = row_count;
+                todo := todo - got;
+                if not leasing and busy is not null then
+                    perform {schema}._promote({id}, array(select distinct keys[i] from unnest(run) i where keys[i] is not null));
+                end if;
+            end if;
         end loop;
+        upto := case when at <= cardinality(list) then pos << 10 | here when moved - had >= 64 then 0 end; -- 0: the next one makes a skip map, as much is gone
+        if (seen >= 1000 or at > cardinality(list)) and upto is distinct from m.walked then
+            insert into {schema}._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots, walked)
+            values ({id}, m.base, m.seen, m.xid, -1, p, in_group, m.lo, m.hi, m.pending, list, upto);
+        end if;
+        exit when todo <= 0;
     end loop;
 end $fn$;
 
