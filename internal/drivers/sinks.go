@@ -11,12 +11,12 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/redact"
 	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/kafka"
-	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/stdout"
 	"github.com/penstock/penstock/sink/webhook"
@@ -25,7 +25,7 @@ import (
 // sinks is the driver list. A new sink is its folder and a line here.
 var sinks = []sinkDriver{
 	listed(rabbitmq.Driver),
-	listed(nats.Driver),
+	listed(natsserver.Driver),
 	listed(kafka.Driver),
 	listed(webhook.Driver),
 	listed(stdout.Driver),

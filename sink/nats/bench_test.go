@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/sink/nats"
 )
 
@@ -49,19 +50,19 @@ func BenchmarkSend(b *testing.B) {
 }
 
 func benchmarkSend(b *testing.B, listen string) {
-	sink, err := nats.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: b.TempDir(), Listen: listen}}, nil)
+	local, err := natsserver.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: b.TempDir(), Listen: listen}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer sink.Close(context.Background())
-	raw := rawPublisher(b, sink.ClientURL(), natsgo.InProcessServer(sink.InProcess()))
+	defer local.Close(context.Background())
+	sink, raw := local.Sink, rawPublisher(b, "", natsgo.InProcessServer(local.InProcess()))
 	if listen != "" {
-		remote, err := nats.Open(nats.Config{URL: sink.ClientURL(), Subject: "penstock.{topic}"}, nil)
+		remote, err := nats.Open(nats.Config{URL: local.ClientURL(), Subject: "penstock.{topic}"}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer remote.Close(context.Background())
-		sink, raw = remote, rawPublisher(b, sink.ClientURL())
+		sink, raw = remote, rawPublisher(b, local.ClientURL())
 	}
 
 	var seq atomic.Int64

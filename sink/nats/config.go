@@ -3,14 +3,17 @@ package nats
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
-	"github.com/penstock/penstock/sink/nats/embedded"
 )
 
 // Config says where the messages go and how. The zero value of a field means
@@ -18,7 +21,7 @@ import (
 type Config struct {
 	// URL of the servers, one or several of one cluster separated by commas:
 	// nats://host:4222, tls://, ws:// or wss://. It may carry user:password or a
-	// token. Not used with Embedded.
+	// token. Not used with InProcess.
 	URL string `yaml:"url" url:"-"`
 	// Subject is the template of the subject: {topic}, {key}, {header.NAME}.
 	Subject string `yaml:"subject"`
@@ -47,7 +50,11 @@ type Config struct {
 	// ConnectTimeout bounds one attempt to connect to one server.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 
-	// Embedded, if set, runs the server inside this process.
+	// InProcess, if set, is a server in this process that runs, to connect to through memory:
+	// a *server.Server of nats-server, say. The sink does not stop it.
+	InProcess nats.InProcessConnProvider `yaml:"-" url:"-"`
+	// Embedded describes the server that the program penstock starts, for InProcess. Open
+	// starts none, and refuses Embedded without InProcess.
 	Embedded *EmbeddedConfig `yaml:"embedded"`
 }
 
@@ -72,14 +79,15 @@ type StreamConfig struct {
 // field is set or the server asks for TLS.
 type TLSConfig = tlsconfig.Client
 
-// EmbeddedConfig is the server inside this process.
+// EmbeddedConfig is the server that the program penstock runs in its process.
 type EmbeddedConfig struct {
-	// Dir keeps the streams.
+	// Dir keeps the streams. It is made if it does not exist; one server at a time may use it.
 	Dir string `yaml:"dir" url:"-"`
-	// Listen is a loopback host:port for consumers in other processes. Empty:
-	// only this process reaches the server.
+	// Listen is a loopback host:port for consumers in other processes, which need no
+	// credentials; port 0 takes a free one. Empty: only this process reaches the server.
 	Listen string `yaml:"listen"`
-	// SyncAlways makes each write reach the disk before it is confirmed.
+	// SyncAlways makes each write reach the disk before it is confirmed, so that confirmed
+	// messages survive a power cut, too. Without it that takes up to two minutes.
 	SyncAlways bool `yaml:"sync_always"`
 }
 
@@ -110,7 +118,7 @@ func (c *Config) SetDefaults() {
 			c.CreateStream = &StreamConfig{}
 		}
 		c.CreateStream.Name = cmp.Or(c.CreateStream.Name, DefaultEmbeddedStream)
-	} else {
+	} else if c.InProcess == nil {
 		c.URL = cmp.Or(c.URL, DefaultURL)
 	}
 	c.Subject = cmp.Or(c.Subject, DefaultSubject)
@@ -143,11 +151,7 @@ func everythingUnder(subject string) []string {
 // Validate reports the first field that cannot be used, as a
 // *penstock.FieldError. It expects SetDefaults to have run and opens no file.
 func (c *Config) Validate() error {
-	if c.Embedded == nil {
-		if err := validServers(c.URL); err != nil {
-			return err
-		}
-	} else if err := c.validEmbedded(); err != nil {
+	if err := c.validPlace(); err != nil {
 		return err
 	}
 	if _, err := template.Parse(c.Subject); err != nil {
@@ -175,6 +179,20 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+func (c *Config) validPlace() error {
+	switch {
+	case c.Embedded != nil:
+		return c.validEmbedded()
+	case c.InProcess == nil:
+		return validServers(c.URL)
+	case c.URL != "":
+		return field("url", "is set beside InProcess", "remove one of them: url is for a server elsewhere")
+	case c.TLS != (TLSConfig{}):
+		return field("tls", "is set beside InProcess", "remove it: the connection stays inside the process")
+	}
+	return nil
+}
+
 func (c *Config) validEmbedded() error {
 	if c.URL != "" {
 		return field("url", "is set beside embedded", "remove one of them: url is for a server elsewhere")
@@ -182,11 +200,33 @@ func (c *Config) validEmbedded() error {
 	if c.CredentialsFile != "" || c.NKeyFile != "" || c.User != "" || c.Password != "" || c.Token != "" || c.TLS != (TLSConfig{}) {
 		return field("embedded", "is set together with credentials or tls", "remove those: the connection stays inside the process")
 	}
-	if err := embedded.CheckListen(c.Embedded.Listen); err != nil {
+	if err := c.Embedded.Validate(); err != nil {
 		return prefixed("embedded.", err)
 	}
 	if s := c.CreateStream; s != nil && s.Replicas > 1 {
 		return field("create_stream.replicas", fmt.Sprintf("is %d", s.Replicas), "the embedded server is alone: write 1, or use a cluster through url")
+	}
+	return nil
+}
+
+// Validate accepts only addresses that no other machine can reach, because the
+// server asks for no password.
+func (c *EmbeddedConfig) Validate() error {
+	if c.Listen == "" {
+		return nil
+	}
+	bad := func(problem string) error {
+		return field("listen", problem, "write host:port with a loopback host, as in 127.0.0.1:4222")
+	}
+	host, p, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return bad("is not host:port")
+	}
+	if port, err := strconv.Atoi(p); err != nil || port < 0 || port > 65535 {
+		return bad("has no usable port")
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return bad(fmt.Sprintf("is on %q, which other machines may reach; the embedded server has no passwords", host))
 	}
 	return nil
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/sink/nats"
-	"github.com/penstock/penstock/sink/nats/embedded"
 )
 
 // The server inside the process: no network, and nobody restarts it without the
@@ -24,11 +24,11 @@ func TestConformanceEmbedded(t *testing.T) {
 		Features: sinktest.Features{ReadBack: true, Routes: true, Refuses: true, Deduplicates: true},
 		New: func(t *testing.T) *sinktest.Destination {
 			dir, r := t.TempDir(), &reader{}
-			var sink *nats.Sink // the latest; one server at a time has the directory
+			var sink *natsserver.Sink // the latest; one server at a time has the directory
 			return &sinktest.Destination{
 				Topics: []string{"orders.placed", "orders.shipped"},
 				Open: func(t *testing.T, log *slog.Logger) penstock.Sink {
-					s, err := nats.Open(nats.Config{
+					s, err := natsserver.Open(nats.Config{
 						Subject: "{topic}", Embedded: &nats.EmbeddedConfig{Dir: dir},
 						CreateStream: &nats.StreamConfig{Name: testStream, Subjects: []string{"orders.>"}},
 					}, log)
@@ -41,7 +41,7 @@ func TestConformanceEmbedded(t *testing.T) {
 				Drain: func(t *testing.T, n int) []sinktest.Received {
 					provider := sink.InProcess()
 					// If the sink is closed its server is, and the directory is free.
-					if own, err := embedded.Start(embedded.Options{Dir: dir}); err == nil {
+					if own, err := natsserver.Start(natsserver.Options{Dir: dir}, nil); err == nil {
 						defer own.Shutdown(t.Context())
 						provider = own
 					}
@@ -49,7 +49,7 @@ func TestConformanceEmbedded(t *testing.T) {
 					return r.drain(t, testStream, n)
 				},
 				Unroutable: unroutable(),
-				Bad:        badMessages(embedded.MaxPayload),
+				Bad:        badMessages(natsserver.MaxPayload),
 			}
 		},
 	})

@@ -32,7 +32,7 @@ func (s *Sink) connect() error {
 		return err
 	}
 	s.servers = "the embedded server"
-	if s.server == nil {
+	if s.cfg.InProcess == nil {
 		s.servers = redacted(s.cfg.URL)
 	}
 	s.dialer.Timeout = s.cfg.ConnectTimeout
@@ -80,8 +80,8 @@ func (s *Sink) options() ([]nats.Option, error) {
 		nats.ReconnectErrHandler(s.refused),
 		nats.ErrorHandler(s.asyncError),
 	}
-	if s.server != nil {
-		return append(opts, nats.InProcessServer(s.server)), nil
+	if s.cfg.InProcess != nil {
+		opts = append(opts, nats.InProcessServer(s.cfg.InProcess))
 	}
 	if p := s.cfg.InboxPrefix; p != "" {
 		opts = append(opts, nats.CustomInboxPrefix(p))
@@ -146,7 +146,7 @@ func reconnectDelay(rounds int) time.Duration {
 // news is the level of what is worth knowing about servers elsewhere and goes
 // without saying for one in this process.
 func (s *Sink) news() slog.Level {
-	if s.server != nil {
+	if s.cfg.InProcess != nil {
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

@@ -1,6 +1,6 @@
 // Package nats sends messages to NATS JetStream, on servers elsewhere or on one
-// embedded in this process. DESIGN.md says what is confirmed when, and why
-// acknowledgements are handled here rather than by the client library.
+// in this process, which the program itself runs. DESIGN.md says what is confirmed
+// when, and why acknowledgements are handled here rather than by the client library.
 //
 // On the wire: the payload as it is; Nats-Msg-Id carries the message's id, by
 // which JetStream drops a second copy within the stream's duplicate window;

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/driver"
 )
 
-// Driver is this sink for config's list.
+// Driver is this sink for config's list, which has it with a server for Config.Embedded.
 var Driver = driver.Sink[Config]{
 	Name: "nats", Usage: "nats://HOST or embedded[:DIR]", Schemes: []string{"nats", "tls", "ws", "wss", "embedded"},
 	Parse: ParseURL, Open: driver.Opens(Open),
@@ -32,7 +32,7 @@ func reach(_ context.Context, c Config, log *slog.Logger) error {
 	}
 	defer func() {
 		close(s.quit)
-		_ = s.letGo(context.Background())
+		s.letGo()
 	}()
 	if !s.up.Load() {
 		return s.unavailable(nats.ErrNoServers)

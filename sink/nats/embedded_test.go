@@ -14,9 +14,24 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/sink/nats"
-	"github.com/penstock/penstock/sink/nats/embedded"
 )
+
+// openEmbedded is open for a sink with a server.
+func openEmbedded(t testing.TB, cfg nats.Config) *natsserver.Sink {
+	t.Helper()
+	s, err := natsserver.Open(patiently(cfg), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(patient(t)); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
 
 // The default: one word on the command line, a stream of its own, readable by
 // other processes if a listener is asked for.
@@ -25,7 +40,7 @@ func TestEmbeddedDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, cfg)
+	s := openEmbedded(t, cfg)
 	u, err := url.Parse(s.ClientURL())
 	if err != nil || u.Hostname() != "127.0.0.1" || u.Port() == "0" || u.Port() == "" {
 		t.Fatalf("ClientURL is %q", s.ClientURL())
@@ -39,7 +54,7 @@ func TestEmbeddedDefault(t *testing.T) {
 }
 
 func TestEmbeddedWithoutListener(t *testing.T) {
-	s := open(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()}})
+	s := openEmbedded(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()}})
 	if got := s.ClientURL(); got != "" {
 		t.Errorf("ClientURL is %q without a listener", got)
 	}
@@ -52,9 +67,9 @@ func TestEmbeddedWithoutListener(t *testing.T) {
 
 // The largest message that the server announces does fit into its file store.
 func TestEmbeddedLargestMessage(t *testing.T) {
-	s := open(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()}, AckWait: time.Minute}) // a busy disk takes long
+	s := openEmbedded(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()}, AckWait: time.Minute}) // a busy disk takes long
 	m := messages(strings.Repeat("t", 1000), "large")[0]
-	m.Payload = make([]byte, embedded.MaxPayload-4<<10)
+	m.Payload = make([]byte, natsserver.MaxPayload-4<<10)
 	if err := sendOne(t, s, m); err != nil {
 		t.Error(err)
 	}
@@ -62,8 +77,8 @@ func TestEmbeddedLargestMessage(t *testing.T) {
 
 func TestEmbeddedDirectoryInUse(t *testing.T) {
 	dir := t.TempDir()
-	first := open(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: dir}})
-	_, err := nats.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: dir}}, nil)
+	first := openEmbedded(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: dir}})
+	_, err := natsserver.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: dir}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), "listen address") {
 		t.Fatalf("a second server on the directory: %v", err)
 	}
@@ -71,7 +86,7 @@ func TestEmbeddedDirectoryInUse(t *testing.T) {
 	if err := first.Close(patient(t)); err != nil {
 		t.Fatal(err)
 	}
-	open(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: dir}})
+	openEmbedded(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: dir}})
 }
 
 func TestEmbeddedDirectoryUnusable(t *testing.T) {
@@ -79,14 +94,14 @@ func TestEmbeddedDirectoryUnusable(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nats.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: file}}, nil); err == nil || !strings.Contains(err.Error(), "write to") {
+	if _, err := natsserver.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: file}}, nil); err == nil || !strings.Contains(err.Error(), "write to") {
 		t.Errorf("a file as directory: %v", err)
 	}
 }
 
 func TestEmbeddedPortInUse(t *testing.T) {
 	b := startBroker(t, nil)
-	_, err := nats.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir(), Listen: b.addr()}}, nil)
+	_, err := natsserver.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir(), Listen: b.addr()}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "listen address") {
 		t.Errorf("a port that is in use: %v", err)
 	}
@@ -102,7 +117,7 @@ func TestEmbeddedKeepsConfirmed(t *testing.T) {
 	}
 	dir = t.TempDir()
 	cfg := nats.Config{Embedded: &nats.EmbeddedConfig{Dir: dir}}
-	first := open(t, cfg)
+	first := openEmbedded(t, cfg)
 	mustSend(t, first, messages("a", "before"))
 	if err := first.Close(patient(t)); err != nil {
 		t.Fatal(err)
@@ -133,7 +148,7 @@ func TestEmbeddedKeepsConfirmed(t *testing.T) {
 		t.Fatalf("the child confirmed only %d messages", len(confirmed))
 	}
 
-	again := open(t, cfg)
+	again := openEmbedded(t, cfg)
 	mustSend(t, again, messages("a", "after"))
 	confirmed["after"] = true
 	r := &reader{opts: []natsgo.Option{natsgo.InProcessServer(again.InProcess())}}
@@ -147,7 +162,7 @@ func TestEmbeddedKeepsConfirmed(t *testing.T) {
 
 // publishUntilKilled is the child of TestEmbeddedKeepsConfirmed.
 func publishUntilKilled(t *testing.T, dir string) {
-	s, err := nats.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: dir}}, nil)
+	s, err := natsserver.Open(nats.Config{Embedded: &nats.EmbeddedConfig{Dir: dir}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +183,7 @@ func publishUntilKilled(t *testing.T, dir string) {
 // A topic is a producer's word, and must not reach the server's administration
 // even where the subject template is {topic} alone.
 func TestTopicCannotAdminister(t *testing.T) {
-	s := open(t, nats.Config{Subject: "{topic}", Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()},
+	s := openEmbedded(t, nats.Config{Subject: "{topic}", Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()},
 		CreateStream: &nats.StreamConfig{Name: "KEPT", Subjects: []string{"kept.>"}}})
 	mustSend(t, s, messages("kept.1", "1"))
 	wantError(t, sendOne(t, s, messages("$JS.API.STREAM.DELETE.KEPT", "evil")[0]), permanent, "administers")

@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/template"
-	"github.com/penstock/penstock/sink/nats/embedded"
 )
 
 // windowBytes bounds, beside Config.MaxPending, what waits for acknowledgement.
@@ -28,7 +26,6 @@ type Sink struct {
 	subject *template.Template
 	servers string // for people: without passwords
 	conn    *nats.Conn
-	server  *embedded.Server // nil if the servers are elsewhere
 	window  *window
 	acks    *acks
 	stream  stream
@@ -49,11 +46,15 @@ var _ penstock.Sink = (*Sink)(nil)
 // Open starts the sink. Servers elsewhere need not be up: the sink keeps
 // connecting in the background, and until it is connected Send fails with
 // Unavailable errors. It fails if the configuration cannot be used, a
-// file it names cannot be read, or the embedded server does not start.
+// file it names cannot be read, or a server in this process does not make the stream.
 func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("nats sink: %w", err)
+	}
+	if cfg.Embedded != nil && cfg.InProcess == nil {
+		return nil, fmt.Errorf("nats sink: %w", field("embedded", "is set, and the sink alone runs no server",
+			"start one with nats-server's package server, and set InProcess to it instead"))
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -71,21 +72,15 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		quit:   make(chan struct{}),
 		known:  make(chan struct{}),
 	}
-	if e := cfg.Embedded; e != nil {
-		s.server, err = embedded.Start(embedded.Options{Dir: e.Dir, Listen: e.Listen, SyncAlways: e.SyncAlways, Log: log})
-		if err != nil {
-			return nil, fmt.Errorf("nats sink: %w", err)
-		}
-	}
 	if err := s.connect(); err != nil {
-		s.letGo(context.Background())
+		s.letGo()
 		return nil, fmt.Errorf("nats sink: %w", err)
 	}
 	// Consumers may come before the first message, so the stream is made now if
 	// it can be; else with the first message.
 	if err := s.ensureStream(context.Background()); err != nil {
-		if s.server != nil {
-			s.letGo(context.Background())
+		if cfg.InProcess != nil {
+			s.letGo()
 			return nil, fmt.Errorf("nats sink: %w", err)
 		}
 		log.Warn("the JetStream stream could not be created yet", "error", err)
@@ -93,29 +88,10 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	return s, nil
 }
 
-// ClientURL is where consumers connect: the embedded server's listener, or the
-// configured servers, without passwords. Empty if the embedded server has no
-// listener; a consumer in this process then uses InProcess.
-func (s *Sink) ClientURL() string {
-	if s.server != nil {
-		return s.server.ClientURL()
-	}
-	return s.servers
-}
-
-// InProcess is the connection provider of the embedded server, for
-// nats.InProcessServer; nil if the servers are elsewhere.
-func (s *Sink) InProcess() nats.InProcessConnProvider {
-	if s.server == nil {
-		return nil
-	}
-	return s.server
-}
-
 var errClosed = penstock.Unavailable(fmt.Errorf("nats sink: %w", penstock.ErrClosed))
 
 // Close waits for running Sends until ctx ends, then stops them, and lets go of
-// the connection and the embedded server.
+// the connection.
 func (s *Sink) Close(ctx context.Context) error {
 	idle, first := s.gate.Close()
 	if !first {
@@ -129,20 +105,15 @@ func (s *Sink) Close(ctx context.Context) error {
 	}
 	close(s.quit)
 	s.acks.failAll(nil, errClosed)
-	return errors.Join(err, s.letGo(ctx))
+	s.letGo()
+	return err
 }
 
-func (s *Sink) letGo(ctx context.Context) error {
+func (s *Sink) letGo() {
 	if s.conn != nil {
 		released := make(chan struct{})
 		go s.dialer.freeWriter(released)
 		s.conn.Close()
 		close(released)
 	}
-	if s.server != nil {
-		if err := s.server.Shutdown(ctx); err != nil {
-			return fmt.Errorf("nats sink: the embedded server is still stopping: %w", err)
-		}
-	}
-	return nil
 }

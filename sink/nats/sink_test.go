@@ -45,7 +45,7 @@ func messages(topic string, ids ...string) []penstock.Message {
 	return msgs
 }
 
-func mustSend(t testing.TB, s *nats.Sink, msgs []penstock.Message) {
+func mustSend(t testing.TB, s penstock.Sink, msgs []penstock.Message) {
 	t.Helper()
 	for i, err := range s.Send(patient(t), msgs) {
 		if err != nil {
@@ -55,7 +55,7 @@ func mustSend(t testing.TB, s *nats.Sink, msgs []penstock.Message) {
 }
 
 // sendOne sends a message and returns its error.
-func sendOne(t testing.TB, s *nats.Sink, m penstock.Message) error {
+func sendOne(t testing.TB, s penstock.Sink, m penstock.Message) error {
 	t.Helper()
 	errs := s.Send(patient(t), []penstock.Message{m})
 	if errs == nil {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/test/postgrestest"
-	"github.com/penstock/penstock/sink/nats/embedded"
 )
 
 // natsStream is a stream of one subject, "orders", that drops the ids that it has seen.
@@ -28,7 +28,7 @@ type natsStream struct {
 // deduplicatingStream makes one in a server of the test's own.
 func deduplicatingStream(t testing.TB) *natsStream {
 	t.Helper()
-	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
-	"github.com/penstock/penstock/sink/nats/embedded"
 )
 
 // The main job: business transactions, a tenth of which roll back, of four
@@ -37,7 +37,7 @@ func TestFlightsSQLiteToEmbeddedNATS(t *testing.T) {
 }
 
 func TestFlightsSQLiteToNATSElsewhere(t *testing.T) {
-	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/demo"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
-	"github.com/penstock/penstock/sink/nats/embedded"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -72,7 +72,7 @@ func postgresAirline(t testing.TB, database string) demo.Airline {
 
 // sqliteLine relays to a NATS server that is not the relay's own.
 func sqliteLine(t testing.TB, flights int, lease time.Duration) *line {
-	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

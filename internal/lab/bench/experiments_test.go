@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/kafka"
-	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/store/memory"
@@ -60,12 +60,11 @@ func openSink(url string, log *slog.Logger) (penstock.Sink, error) {
 		}
 		return webhook.Open(cfg, log)
 	default:
-		cfg, err := nats.ParseURL(url)
+		cfg, err := natsserver.Driver.Parse(url)
 		if err != nil {
 			return nil, err
 		}
-		cfg.SetDefaults()
-		return nats.Open(cfg, log)
+		return natsserver.Driver.Open(cfg, log)
 	}
 }
 
@@ -179,7 +178,7 @@ func TestOutageOfConnections(t *testing.T) {
 }
 
 // forgetful confirms one message that it does not send.
-type forgetful struct{ *nats.Sink }
+type forgetful struct{ *natsserver.Sink }
 
 func (s forgetful) Send(ctx context.Context, msgs []penstock.Message) []error {
 	kept := slices.DeleteFunc(slices.Clone(msgs), func(m penstock.Message) bool {
@@ -201,7 +200,7 @@ func TestLossIsFound(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return forgetful{sink.(*nats.Sink)}, nil
+		return forgetful{sink.(*natsserver.Sink)}, nil
 	}
 	_, err := Poison(t.Context(), PoisonConfig{Setup: s, Messages: 1000, PayloadBytes: 200, Keys: 10, Poisoned: 1, Repeat: 1})
 	var wrong *CheckError

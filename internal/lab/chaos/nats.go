@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/test/testserver"
-	"github.com/penstock/penstock/sink/nats/embedded"
 )
 
 // natsCommand is the argument that makes this program a NATS server.
@@ -21,7 +21,7 @@ const natsCommand = "nats-server"
 // serveNATS runs a server in this process, which exists to be killed. It returns
 // if the server does not start.
 func serveNATS(dir, listen string) error {
-	if _, err := embedded.Start(embedded.Options{Dir: dir, Listen: listen, SyncAlways: true}); err != nil {
+	if _, err := natsserver.Start(natsserver.Options{Dir: dir, Listen: listen, SyncAlways: true}, nil); err != nil {
 		return err
 	}
 	select {}

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -55,12 +56,14 @@ var rooms = []row{
 
 	{room: "sink/format", may: []string{self, ".", "internal/*"}, tests: with(helpers, "sink/*")},
 	{room: "sink/previous", may: []string{self, "."}, tests: with(helpers, "relay", "store/*", "sink/*")}, // end to end
-	{room: "sink/*", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/memory")},
+	{room: "sink/*", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/memory", "internal/natsserver")},
 
 	// What tests stand on: suites, models, servers, certificates.
 	{room: "internal/test", named: true, may: []string{self, ".", "work", "internal/*", "store/postgres"}, tests: with(helpers, "store/memory", "sink/discard")},
-	{room: "internal/drivers", named: true, may: []string{".", "internal/*", "store/*", "sink/*"}, tests: helpers},
-	{room: "internal/lab", named: true, may: with(wiring, "internal/test")}, // what measures and proves
+	{room: "internal/drivers", named: true, may: []string{".", "internal/*", "internal/natsserver", "store/*", "sink/*"}, tests: helpers},
+	{room: "internal/lab", named: true, may: with(wiring, "internal/test", "internal/natsserver")}, // what measures and proves
+	// A whole NATS server, which programs with sink/nats are not built with.
+	{room: "internal/natsserver", named: true, may: []string{".", "internal/*", "sink/nats"}, tests: helpers},
 	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
 
 	// The program. Its own rooms, from what it serves and runs up to its verbs.
@@ -72,7 +75,7 @@ var rooms = []row{
 	{room: program + "cli/clitest", named: true, may: with(wiring, program+"cli", "internal/test")},
 	{room: program + "cli", named: true, may: with(wiring, "internal/lab", program+"*"), tests: with(helpers, program+"cli/clitest")},
 	{room: program + "*", may: []string{".", "internal/*", program + "*"}, tests: helpers},
-	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo"), tests: helpers},
+	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo", "internal/natsserver"), tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, program+"*", program+"cli"), tests: with(helpers, program+"cli/clitest")},
 
 	{room: "penstocktest", named: true, may: []string{".", "work", "store/postgres"}, tests: with(helpers, "store/*")},
@@ -243,8 +246,9 @@ func TestObjection(t *testing.T) {
 		{"store/sqlite", true, "store/sqlite", true},
 		{"store/sqlite", true, "store/postgres", false},
 		{"store/sqlite", false, "relay", false},
-		{"sink/nats", false, "sink/nats/embedded", true},
-		{"sink/nats/embedded", false, ".", true},
+		{"sink/nats", false, "internal/natsserver", false},
+		{"sink/nats", true, "internal/natsserver", true},
+		{"internal/natsserver", false, "sink/nats", true},
 		{"sink/nats", false, "sink/rabbitmq", false},
 		{"sink/nats", false, "store/memory", false},
 		{"sink/nats", true, "internal/test/sinktest", true},
@@ -280,6 +284,35 @@ func TestObjection(t *testing.T) {
 		if why := objection(c.folder, c.test, c.target); (why == "") != c.ok {
 			t.Errorf("%s (test: %v) importing %s: %q, want allowed = %v", c.folder, c.test, c.target, why, c.ok)
 		}
+	}
+}
+
+// builtWithServer are the folders whose importers get a NATS server into their program.
+var builtWithServer = []string{"cmd", "internal/lab", "internal/drivers", "internal/natsserver"}
+
+// A program with sink/nats is not built with a server, by whatever way.
+func TestNoServerInPrograms(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{.Deps}}", module+"/...")
+	list.Stderr = t.Output()
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders, with := 0, 0
+	for line := range strings.Lines(string(out)) {
+		imported, deps, _ := strings.Cut(line, " ")
+		folder := path.Clean(strings.TrimPrefix(imported+"/", module+"/"))
+		folders++
+		if !strings.Contains(deps, "/nats-server/") {
+			continue
+		}
+		with++
+		if !slices.ContainsFunc(builtWithServer, func(room string) bool { return within(folder, room) }) {
+			t.Errorf("%s is built with a NATS server", folder)
+		}
+	}
+	if folders < 50 || with < 5 {
+		t.Errorf("%d folders, %d of them with a server: is it the module?", folders, with)
 	}
 }
 

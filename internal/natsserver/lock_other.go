@@ -1,6 +1,6 @@
 //go:build !unix
 
-package embedded
+package natsserver
 
 // dirLock does nothing here: keeping a second server out of the directory is
 // the operator's care.

@@ -1,7 +1,8 @@
-// Package embedded runs a NATS server with JetStream inside the process, on
+// Package natsserver runs a NATS server with JetStream inside the process, on
 // file storage in one directory. It needs no installation and, unless asked
-// to listen, no port: its clients connect through memory.
-package embedded
+// to listen, no port: its clients connect through memory. It is apart from
+// sink/nats so that a program with that sink is not built with a server.
+package natsserver
 
 import (
 	"context"
@@ -16,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/sink/nats"
 )
 
 // MaxPayload is the largest message, headers included, that the server takes:
@@ -26,22 +28,8 @@ const MaxPayload = 32<<20 - 64<<10
 // startTimeout bounds reading what an earlier run left in the directory.
 const startTimeout = 60 * time.Second
 
-// Options say where the server keeps its streams and who may reach it.
-type Options struct {
-	// Dir holds the streams. It is created if it does not exist; one server at a
-	// time may use it.
-	Dir string
-	// Listen is the loopback address, host:port, on which other processes may
-	// connect, without credentials; port 0 takes a free one. Empty: none may.
-	Listen string
-	// SyncAlways makes every write reach the disk before it is confirmed, so
-	// that confirmed messages survive a power cut too. Without it the file system
-	// decides when, at most two minutes later.
-	SyncAlways bool
-	// Log receives the server's warnings and errors, and the rest at debug
-	// level. Default: nothing is logged.
-	Log *slog.Logger
-}
+// Options are what a configuration says of the server.
+type Options = nats.EmbeddedConfig
 
 // Server is a running server.
 type Server struct {
@@ -50,8 +38,9 @@ type Server struct {
 }
 
 // Start runs a server and returns once it accepts connections and its streams
-// are loaded.
-func Start(o Options) (*Server, error) {
+// are loaded. The log, which may be nil, gets its warnings and errors, and the rest at
+// debug level.
+func Start(o Options, log *slog.Logger) (*Server, error) {
 	if o.Dir == "" {
 		return nil, &penstock.FieldError{Field: "dir", Problem: "is empty", Hint: "name the directory in which the embedded NATS server keeps its streams"}
 	}
@@ -59,10 +48,10 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
-	host, port, err := listenAddress(o.Listen)
-	if err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	host, port := listenAddress(o.Listen)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, penstock.WithHint(fmt.Errorf("embedded NATS server: %w", err), "choose a directory that this user may write to")
 	}
@@ -89,7 +78,7 @@ func Start(o Options) (*Server, error) {
 		lock.release()
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
-	logger := newLogger(o.Log)
+	logger := newLogger(log)
 	srv.SetLogger(logger, false, false)
 	srv.Start()
 	s := &Server{srv: srv, lock: lock}
@@ -117,36 +106,13 @@ func (s *Server) awaitReady(l *logger) error {
 	}
 }
 
-// listenAddress accepts only addresses that no other machine can reach,
-// because the server asks nobody for a password.
-func listenAddress(listen string) (host string, port int, err error) {
-	if listen == "" {
-		return "", 0, nil
-	}
-	bad := func(problem string) error {
-		return &penstock.FieldError{Field: "listen", Problem: problem, Hint: "write host:port with a loopback host, as in 127.0.0.1:4222"}
-	}
-	host, p, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "", 0, bad("is not host:port")
-	}
-	port, err = strconv.Atoi(p)
-	if err != nil || port < 0 || port > 65535 {
-		return "", 0, bad("has no usable port")
-	}
-	if port == 0 {
+// listenAddress splits what EmbeddedConfig.Validate has accepted.
+func listenAddress(listen string) (host string, port int) {
+	host, p, _ := net.SplitHostPort(listen)
+	if port, _ = strconv.Atoi(p); port == 0 {
 		port = server.RANDOM_PORT
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", 0, bad(fmt.Sprintf("is on %q, which other machines may reach; the embedded server has no passwords", host))
-	}
-	return host, port, nil
-}
-
-// CheckListen reports whether listen can be used as Options.Listen.
-func CheckListen(listen string) error {
-	_, _, err := listenAddress(listen)
-	return err
+	return host, port
 }
 
 // InProcessConn makes the server usable with nats.InProcessServer.
