@@ -2,15 +2,20 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -19,6 +24,12 @@ import (
 func benchCLI(t *testing.T, url string, args ...string) outcome {
 	t.Helper()
 	t.Chdir(t.TempDir())
+	return cliOn(t, url, append([]string{"bench"}, args...)...)
+}
+
+// cliOn runs the command line with PENSTOCK_DATABASE_URL, "" for none.
+func cliOn(t *testing.T, url string, args ...string) outcome {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	a := cli.New(strings.NewReader(""), &stdout, &stderr)
 	a.Getenv = func(name string) string {
@@ -27,7 +38,7 @@ func benchCLI(t *testing.T, url string, args ...string) outcome {
 		}
 		return ""
 	}
-	code := runWith(t.Context(), a, append([]string{"bench"}, args...))
+	code := runWith(t.Context(), a, args)
 	return outcome{stdout.String(), stderr.String(), code}
 }
 
@@ -40,6 +51,34 @@ func TestBenchWebhook(t *testing.T) {
 	var object struct{ Keys, Client, Relay, Ratio float64 }
 	if err := json.Unmarshal([]byte(got.stdout), &object); err != nil || object.Keys != 10 || object.Client <= 0 || object.Relay <= 0 || object.Ratio <= 0 {
 		t.Errorf("exit %d, %q, %q: %v", got.code, got.stdout, got.stderr, err)
+	}
+}
+
+// Interrupted in its last phase, a benchmark shows what it has measured before.
+func TestBenchInterrupted(t *testing.T) {
+	for _, flags := range [][]string{nil, {"--json"}} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		var sent atomic.Int64
+		sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			if sent.Add(1) > 100 { // more than the backlog: the latency phase has begun
+				interrupt()
+			}
+		}))
+		defer sink.Close()
+		var stdout, stderr bytes.Buffer
+		a := cli.New(strings.NewReader(""), &stdout, &stderr)
+		a.Getenv = func(string) string { return "" }
+		code := runWith(ctx, a, append([]string{"bench", "relay", "--relay-only", "--messages", "20", "--latency-for", "1h", "--rate", "100", "--sink", sink.URL + "#allow_private=true"}, flags...))
+		var measured map[string]any
+		if err := json.Unmarshal(stdout.Bytes(), &measured); err != nil || code != cli.ExitInterrupted {
+			t.Fatalf("exit %d, %q, %q: %v", code, stdout.String(), stderr.String(), err)
+		}
+		if rate, _ := measured["relay"].(float64); rate <= 0 || measured["latency_ms"] != nil || measured["read_ceiling"] != nil {
+			t.Errorf("it shows %v, want the relay's rate, and nothing of what was not measured", measured)
+		}
+		if flags == nil {
+			clitest.Contains(t, stderr.String(), "What was measured until then", "interrupted")
+		}
 	}
 }
 

@@ -80,6 +80,7 @@ func TestMisuse(t *testing.T) {
 		{"demo --csv missing.csv", "--csv"},
 		{"demo --csv bad.yaml", "line 1: the header has no column scheduled_departure"},
 		{"demo --sink redis://x", "redis"},
+		{"demo --database-url mysql://root@127.0.0.1:1/", "give postgres://"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			invoke(t, strings.Fields(tc.args)...).wants(t, cli.ExitUsage, tc.want)

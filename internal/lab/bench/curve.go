@@ -62,6 +62,10 @@ func (cfg FifoLifoConfig) measure(ctx context.Context, c contender) (curve Curve
 		}
 		c.progress("%s: %d workers dequeue for %s", c.label, cfg.Workers, cfg.Duration)
 		if err := d.run(ctx, s, payload); err != nil {
+			if ctx.Err() != nil && d.at.Load() > 0 { // what was measured until it was interrupted
+				curve = d.curve()
+				curve.SizeAtStart = size
+			}
 			return err
 		}
 		curve = d.curve()

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
@@ -15,7 +16,10 @@ import (
 func (r *run) openDatabase(ctx context.Context) (err error) {
 	private := false // whether Penstock's tables are the run's own too
 	onSQLite := strings.HasPrefix(r.DatabaseURL, "sqlite:")
-	switch {
+	switch other := drivers.NotPostgres(r.DatabaseURL); {
+	case other != "" && !onSQLite && r.DatabaseURL != "":
+		return &penstock.FieldError{Field: "--database-url", Problem: "is a database of " + other + ", and the demo has its flights in PostgreSQL or SQLite",
+			Hint: "give postgres://user:password@host:5432/database or sqlite:FILE, or unset PENSTOCK_DATABASE_URL for a file of the demo's own"}
 	case r.DatabaseURL == "":
 		r.DatabaseURL, onSQLite = "sqlite:"+filepath.Join(r.dir, "demo.db"), true
 		private = true

@@ -190,10 +190,16 @@ func (r *run) run(ctx context.Context) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
+	subscribed := false
 	pump, err := relay.New(relay.Config{
 		Name: r.outbox,
 		Open: func(ctx context.Context) (penstock.Source, error) {
-			return r.store.Subscribe(ctx, penstock.Subscribe{Outbox: r.outbox, Subscription: "demo", Holder: r.name})
+			source, err := r.store.Subscribe(ctx, penstock.Subscribe{Outbox: r.outbox, Subscription: "demo", Holder: r.name})
+			if err != nil && !subscribed { // through a pooler, say: a relay tries again, and nothing would ever come
+				cancel(fmt.Errorf("the relay cannot begin: %w", err))
+			}
+			subscribed = subscribed || err == nil
+			return source, err
 		},
 		Sink: r.sink, Maintain: func(ctx context.Context) error { return r.store.Maintain(ctx, r.outbox) },
 		Logger: r.Log, Observer: r.observer,

@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"context"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 func TestRun(t *testing.T) {
@@ -115,5 +118,28 @@ func TestRemoveInADeadlock(t *testing.T) {
 	}
 	if err := testserver.DropInDeadlock(t, url, "airline", func() error { return a.Remove(t.Context()) }); err != nil {
 		t.Error(err)
+	}
+}
+
+// What keeps the relay from beginning, a pooler, say, ends the run with that error: nothing is waited for, or called lost.
+func TestTheRelaysErrorEndsTheRun(t *testing.T) {
+	flights, err := Sample(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "test.db")
+	_, err = Run(t.Context(), Config{Flights: flights, DatabaseURL: "sqlite:" + file, Patience: time.Hour, Log: slog.New(slog.DiscardHandler),
+		Opened: func(ctx context.Context, _, _ string) error {
+			db, err := sqlite.OpenDB(file)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			_, err = db.ExecContext(ctx, "create trigger refused before insert on penstock_subscriptions begin select raise(abort, 'no relay today'); end")
+			return err
+		},
+	})
+	if err == nil || !strings.Contains(err.Error(), "the relay cannot begin: ") || !strings.Contains(err.Error(), "no relay today") {
+		t.Errorf("got %v", err)
 	}
 }

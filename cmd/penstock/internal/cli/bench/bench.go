@@ -143,6 +143,9 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 		return &cli.ExitError{Code: cli.ExitCheck, Err: err}
 	}
 	if err != nil {
+		if ctx.Err() != nil {
+			return errors.Join(unfinished(ctx, a, f, result), err)
+		}
 		return err
 	}
 	if err := keep(ctx, result, table); err != nil {
@@ -152,6 +155,70 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 		return json.NewEncoder(a.Stdout).Encode(result)
 	}
 	return table(a.Stdout, result)
+}
+
+// unfinished shows what was measured before the run was interrupted, as JSON: a table would have zeros where nothing was measured.
+func unfinished(ctx context.Context, a *cli.App, f benchFlags, result any) error {
+	text, err := json.Marshal(result)
+	var measured map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &measured)
+	}
+	if err != nil {
+		return fmt.Errorf("what was measured cannot be shown: %w", err)
+	}
+	measured, _ = withoutZeros(measured).(map[string]any)
+	if s, ok := ctx.Value(sectionKey{}).(*section); ok {
+		s.JSON, _ = json.Marshal(measured)
+	}
+	if f.asJSON {
+		return json.NewEncoder(a.Stdout).Encode(measured)
+	}
+	fmt.Fprintln(a.Stderr, "Interrupted. What was measured until then:")
+	out := json.NewEncoder(a.Stdout)
+	out.SetIndent("", "  ")
+	return out.Encode(measured)
+}
+
+// withoutZeros leaves out what a benchmark did not come to; nil if that is all.
+func withoutZeros(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, in := range v {
+			if in = withoutZeros(in); in == nil {
+				delete(v, name)
+			} else {
+				v[name] = in
+			}
+		}
+		if len(v) == 0 {
+			return nil
+		}
+	case []any:
+		var kept []any
+		for _, in := range v {
+			if in = withoutZeros(in); in != nil {
+				kept = append(kept, in)
+			}
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case float64:
+		if v == 0 {
+			return nil
+		}
+	case string:
+		if v == "" {
+			return nil
+		}
+	case bool:
+		if !v {
+			return nil
+		}
+	}
+	return v
 }
 
 // withPool sets how many connections a pool may have, unless the URL does.

@@ -64,7 +64,7 @@ server, in a temporary directory that is removed at the end (so its commits are
 not flushed to disk one by one; with --keep or sqlite:FILE they are).
 --database-url (or PENSTOCK_DATABASE_URL, if it is set) and --sink run the same thing on real servers, with schemas,
 queues and streams of its own that are removed at the end, too, unless --keep is
-given.
+given. The database is PostgreSQL or SQLite.
 
 --console shows it in the browser while it goes on, 200 flights a second unless --rate
 says otherwise, and until Ctrl-C.
