@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -43,19 +43,19 @@ func TestAdoptCheck(t *testing.T) {
 
 	o := d.cli(checks()...)
 	clitest.Contains(t, o.stdout, "public.outbox_messages on PostgreSQL", "[missing-index]", "create index concurrently")
-	o.wants(t, cli.ExitCheck, "public.outbox_messages has 1 finding to act on: the report says what to run; --fix creates")
-	d.cli(checks("--fix")...).wants(t, cli.ExitUsage, "nothing was changed: there is no terminal to ask on, pass --yes")
-	d.cli(checks("--yes")...).wants(t, cli.ExitUsage, "--yes goes with --fix")
+	o.wants(t, terminal.ExitCheck, "public.outbox_messages has 1 finding to act on: the report says what to run; --fix creates")
+	d.cli(checks("--fix")...).wants(t, terminal.ExitUsage, "nothing was changed: there is no terminal to ask on, pass --yes")
+	d.cli(checks("--yes")...).wants(t, terminal.ExitUsage, "--yes goes with --fix")
 
 	o = d.asked("n\n", checks("--fix")...)
 	clitest.Contains(t, o.stdout, "_idx: declined")
 	clitest.Contains(t, o.stderr, "create index concurrently", "Run it? [y/N] ")
-	if o.code != cli.ExitCheck {
+	if o.code != terminal.ExitCheck {
 		t.Errorf("exit code %d", o.code)
 	}
 	o = d.asked("y\n", checks("--fix")...)
 	clitest.Contains(t, o.stdout, "_idx: created in ", "Left now: 0 critical, 0 warnings")
-	if o.code != cli.ExitOK {
+	if o.code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}
 
@@ -70,14 +70,14 @@ subscriptions:
 		Fixed    []struct{ Outcome string }
 	}
 	o = d.cli("adopt", "check", "--json", "--config", file, "--subscription", "mails")
-	if err := json.Unmarshal([]byte(o.stdout), &report); err != nil || o.code != cli.ExitOK || report.Table.Name != "outbox_messages" || strings.Contains(o.stdout, "missing-index") {
+	if err := json.Unmarshal([]byte(o.stdout), &report); err != nil || o.code != terminal.ExitOK || report.Table.Name != "outbox_messages" || strings.Contains(o.stdout, "missing-index") {
 		t.Errorf("%+v, %v, exit code %d: %s", report, err, o.code, o.stderr)
 	}
-	d.cli("adopt", "check", "--config", file, "--subscription", "orders").wants(t, cli.ExitUsage, `--subscription "orders" adopts no table in the configuration; those that do are mails`)
-	d.cli("adopt", "check", "--subscription", "mails", "--preset", "dotnet", "--config", file).wants(t, cli.ExitUsage, "beside --preset or --table")
-	d.cli(checks("--table", "nothing.outbox_messages")...).wants(t, cli.ExitFailure, `there is no table "nothing"."outbox_messages"`)
-	d.cli("adopt", "check", "--table", "t", "--database-url", database).wants(t, cli.ExitUsage, "--table is given without --preset")
-	d.cli("adopt", "check", "--preset", "java", "--database-url", database).wants(t, cli.ExitUsage, `preset is "java": choose one of debezium`)
-	d.cli("adopt", "check", "--preset", "dotnet", "--database-url", "sqlite:x.db").wants(t, cli.ExitUsage, "tables are checked in PostgreSQL")
-	d.cli("adopt", "check", "--preset", "dotnet", "--database-url", "postgres://app:hunter2@127.0.0.1:1/x").wants(t, cli.ExitDatabase, "check that the server is up")
+	d.cli("adopt", "check", "--config", file, "--subscription", "orders").wants(t, terminal.ExitUsage, `--subscription "orders" adopts no table in the configuration; those that do are mails`)
+	d.cli("adopt", "check", "--subscription", "mails", "--preset", "dotnet", "--config", file).wants(t, terminal.ExitUsage, "beside --preset or --table")
+	d.cli(checks("--table", "nothing.outbox_messages")...).wants(t, terminal.ExitFailure, `there is no table "nothing"."outbox_messages"`)
+	d.cli("adopt", "check", "--table", "t", "--database-url", database).wants(t, terminal.ExitUsage, "--table is given without --preset")
+	d.cli("adopt", "check", "--preset", "java", "--database-url", database).wants(t, terminal.ExitUsage, `preset is "java": choose one of debezium`)
+	d.cli("adopt", "check", "--preset", "dotnet", "--database-url", "sqlite:x.db").wants(t, terminal.ExitUsage, "tables are checked in PostgreSQL")
+	d.cli("adopt", "check", "--preset", "dotnet", "--database-url", "postgres://app:hunter2@127.0.0.1:1/x").wants(t, terminal.ExitDatabase, "check that the server is up")
 }

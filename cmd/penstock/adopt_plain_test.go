@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -76,12 +77,12 @@ func adoptsOnPlainTables(t *testing.T, execute func(sql string), flags ...string
 	for s := status(); ctx.Err() == nil && (s.Adopted[0].Settled < 3 || s.Adopted[0].Backlog > 0); s = status() {
 	}
 	stop()
-	if code := <-ended; code != cli.ExitOK || status().Adopted[0].Settled != 3 {
+	if code := <-ended; code != terminal.ExitOK || status().Adopted[0].Settled != 3 {
 		t.Fatalf("exit code %d: %s", code, log.String())
 	}
 	clitest.Contains(t, run("dead", "list", "mails", "--adopt", "dotnet", "--table", "outbox_messages"), "0 dead letters")
-	invoke(t, append([]string{"relay", "--adopt", "dotnet", "--workers", "2", "--sink", "discard"}, flags...)...).wants(t, cli.ExitUsage, "workers is 2")
-	invoke(t, append([]string{"adopt", "check", "--preset", "dotnet"}, flags...)...).wants(t, cli.ExitUsage, "tables are checked in PostgreSQL")
+	invoke(t, append([]string{"relay", "--adopt", "dotnet", "--workers", "2", "--sink", "discard"}, flags...)...).wants(t, terminal.ExitUsage, "workers is 2")
+	invoke(t, append([]string{"adopt", "check", "--preset", "dotnet"}, flags...)...).wants(t, terminal.ExitUsage, "tables are checked in PostgreSQL")
 	clitest.Contains(t, run("subscription", "drop", "mails", "--yes"), "is gone")
-	invoke(t, append([]string{"subscription", "drop", "mails", "--yes"}, flags...)...).wants(t, cli.ExitUsage, `no subscription "mails"`)
+	invoke(t, append([]string{"subscription", "drop", "mails", "--yes"}, flags...)...).wants(t, terminal.ExitUsage, `no subscription "mails"`)
 }

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
@@ -67,7 +68,7 @@ subscriptions:
 		meant string // database, in those of status
 	}{
 		{"file", []string{"--config", file}, "", "--config " + file},
-		{"flags", []string{"--database-url", database, "--adopt", "dotnet", "--table", "outbox_messages"}, " --adopt dotnet --table outbox_messages", "--database-url " + cli.ShellWord(database)},
+		{"flags", []string{"--database-url", database, "--adopt", "dotnet", "--table", "outbox_messages"}, " --adopt dotnet --table outbox_messages", "--database-url " + shell.Word(database)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			with := func(args ...string) []string { return append(args, tc.flags...) }
@@ -82,8 +83,8 @@ subscriptions:
 			}
 			clitest.Contains(t, must(t, with("dead", "show", "mails", dead.ID)...), `{"n": 1}`, "of outbox_messages/mails", "penstock dead retry "+tc.meant+" mails"+tc.said)
 			clitest.Same(t, "of no key", must(t, with("parked", "mails", "--retry", "--key", "none")...), "0 keys of outbox_messages/mails waited, and will be tried now.\n")
-			invoke(t, with("dead", "retry", "mails", "--id", "nobody")...).wants(t, cli.ExitFailure, `outbox_messages/mails has no such dead letter: id "nobody"`)
-			invoke(t, with("dead", "retry", "mails", "--group", "g")...).wants(t, cli.ExitUsage, "--group chooses among jobs")
+			invoke(t, with("dead", "retry", "mails", "--id", "nobody")...).wants(t, terminal.ExitFailure, `outbox_messages/mails has no such dead letter: id "nobody"`)
+			invoke(t, with("dead", "retry", "mails", "--group", "g")...).wants(t, terminal.ExitUsage, "--group chooses among jobs")
 		})
 	}
 	var status statusJSON
@@ -106,16 +107,16 @@ subscriptions:
 	clitest.Contains(t, must(t, append(config, "dead", "discard", "mails", "--error", "again", "--yes")...), "of outbox_messages/mails discarded")
 	clitest.Contains(t, must(t, append(config, "dead", "list", "mails")...), "0 dead letters of outbox_messages/mails")
 
-	invoke(t, append(config, "subscription", "drop", "mails")...).wants(t, cli.ExitUsage, "nothing was dropped: there is no terminal to ask on")
-	invoke(t, append(config, "subscription", "drop", "nobody", "--yes")...).wants(t, cli.ExitUsage, `no subscription "nobody" adopts a table`)
+	invoke(t, append(config, "subscription", "drop", "mails")...).wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
+	invoke(t, append(config, "subscription", "drop", "nobody", "--yes")...).wants(t, terminal.ExitUsage, `no subscription "nobody" adopts a table`)
 	clitest.Same(t, "dropped", must(t, append(config, "subscription", "drop", "mails", "--yes")...), "Subscription mails of table outbox_messages is gone; the table is as it was.\n")
-	invoke(t, append(config, "dead", "list", "mails")...).wants(t, cli.ExitFailure, `subscription "mails" of table outbox_messages: no such subscription`)
+	invoke(t, append(config, "dead", "list", "mails")...).wants(t, terminal.ExitFailure, `subscription "mails" of table outbox_messages: no such subscription`)
 	// By its name alone: no configuration has it, or its mapping does not fit any more.
 	for _, by := range [][]string{{"--database-url", database}, {"--adopt", "debezium", "--table", "outbox_messages", "--database-url", database}} {
 		settleRows(t, database, "mails", func(penstock.Message) penstock.Verdict { return penstock.Verdict{} })
 		clitest.Same(t, "dropped by name", must(t, append([]string{"subscription", "drop", "mails", "--yes"}, by...)...), "Subscription mails of table public.outbox_messages is gone; the table is as it was.\n")
 	}
-	invoke(t, append(config, "parked", "nothing")...).wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
-	invoke(t, append(config, "dead", "list", "nothing")...).wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
-	invoke(t, "parked", "mails", "--table", "t", "--database-url", database).wants(t, cli.ExitUsage, "--table goes with --adopt")
+	invoke(t, append(config, "parked", "nothing")...).wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
+	invoke(t, append(config, "dead", "list", "nothing")...).wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
+	invoke(t, "parked", "mails", "--table", "t", "--database-url", database).wants(t, terminal.ExitUsage, "--table goes with --adopt")
 }

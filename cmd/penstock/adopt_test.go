@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -40,5 +40,5 @@ func TestPresetsCanBeCopied(t *testing.T) {
 	if err := json.Unmarshal([]byte(must(t, "adopt", "presets", "--json")), &all); err != nil || len(all) != len(adopt.PresetNames()) || all[1].Preset != "dotnet" || all[1].Adopt["delivered"] != "mark" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	invoke(t, "adopt", "presets", "java").wants(t, cli.ExitUsage, `"java" is no preset: there are debezium, dotnet`)
+	invoke(t, "adopt", "presets", "java").wants(t, terminal.ExitUsage, `"java" is no preset: there are debezium, dotnet`)
 }

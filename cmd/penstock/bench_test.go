@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -44,7 +45,7 @@ func cliOn(t *testing.T, url string, args ...string) outcome {
 
 func TestBenchWebhook(t *testing.T) {
 	args := strings.Fields("webhook --messages 100 --keys 10 --delay 1ms")
-	if got := benchCLI(t, "", args...); got.code != cli.ExitOK || !strings.Contains(got.stdout, "of the client") || got.stderr != "" {
+	if got := benchCLI(t, "", args...); got.code != terminal.ExitOK || !strings.Contains(got.stdout, "of the client") || got.stderr != "" {
 		t.Fatalf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
 	}
 	got := benchCLI(t, "", append(args, "--json")...)
@@ -70,7 +71,7 @@ func TestBenchInterrupted(t *testing.T) {
 		a.Getenv = func(string) string { return "" }
 		code := runWith(ctx, a, append([]string{"bench", "relay", "--relay-only", "--messages", "20", "--latency-for", "1h", "--rate", "100", "--sink", sink.URL + "#allow_private=true"}, flags...))
 		var measured map[string]any
-		if err := json.Unmarshal(stdout.Bytes(), &measured); err != nil || code != cli.ExitInterrupted {
+		if err := json.Unmarshal(stdout.Bytes(), &measured); err != nil || code != terminal.ExitInterrupted {
 			t.Fatalf("exit %d, %q, %q: %v", code, stdout.String(), stderr.String(), err)
 		}
 		if rate, _ := measured["relay"].(float64); rate <= 0 || measured["latency_ms"] != nil || measured["read_ceiling"] != nil {
@@ -115,7 +116,7 @@ func TestBenchQueuesMisused(t *testing.T) {
 		"queue --batches 1 --plot c.svg":         "at least two",
 	} {
 		got := benchCLI(t, "", strings.Fields(args)...)
-		if got.code != cli.ExitUsage || !strings.Contains(got.stderr, want) || got.stdout != "" {
+		if got.code != terminal.ExitUsage || !strings.Contains(got.stderr, want) || got.stdout != "" {
 			t.Errorf("%s: exit %d, %q, want %q in it", args, got.code, got.stderr, want)
 		}
 	}
@@ -141,7 +142,7 @@ func TestBenchQueues(t *testing.T) {
 			args := strings.Fields(c.args)
 			args = append(args, "--plot", chart)
 			if testseed.Long() || name == "fifo-lifo" { // one prints its table here, each in make soak
-				if got := benchCLI(t, url, args...); got.code != cli.ExitOK || len(strings.Split(got.stdout, "\n")) < 3 || got.stderr != "" {
+				if got := benchCLI(t, url, args...); got.code != terminal.ExitOK || len(strings.Split(got.stdout, "\n")) < 3 || got.stderr != "" {
 					t.Fatalf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
 				}
 			}
@@ -150,7 +151,7 @@ func TestBenchQueues(t *testing.T) {
 				t.Errorf("no chart: %v", err)
 			}
 			var object map[string]any
-			if err := json.Unmarshal([]byte(got.stdout), &object); err != nil || got.code != cli.ExitOK {
+			if err := json.Unmarshal([]byte(got.stdout), &object); err != nil || got.code != terminal.ExitOK {
 				t.Fatalf("exit %d, %q, %q: %v", got.code, got.stdout, got.stderr, err)
 			}
 			for _, key := range c.keys {
@@ -172,7 +173,7 @@ func TestBenchAll(t *testing.T) {
 	}
 	for url, on := range pages {
 		got := benchCLI(t, url, args...)
-		if got.code != cli.ExitOK || !strings.Contains(got.stdout, "of the client") {
+		if got.code != terminal.ExitOK || !strings.Contains(got.stdout, "of the client") {
 			t.Fatalf("%s: exit %d, %q, %q", on, got.code, got.stdout, got.stderr)
 		}
 		page, err := os.ReadFile(filepath.Join(dir, "index.html"))
@@ -207,11 +208,11 @@ func TestBenchAll(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{"all --run walk": `"walk" is no benchmark`, "all relay": "all"} {
-		if got := benchCLI(t, "", strings.Fields(args)...); got.code != cli.ExitUsage || !strings.Contains(got.stderr, want) {
+		if got := benchCLI(t, "", strings.Fields(args)...); got.code != terminal.ExitUsage || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: exit %d, %q", args, got.code, got.stderr)
 		}
 	}
-	if got := benchCLI(t, "", "all", "--run", "webhook --keys 0"); got.code == cli.ExitOK || !strings.Contains(got.stderr, "webhook: ") {
+	if got := benchCLI(t, "", "all", "--run", "webhook --keys 0"); got.code == terminal.ExitOK || !strings.Contains(got.stderr, "webhook: ") {
 		t.Errorf("one that fails: exit %d, %q", got.code, got.stderr)
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -45,7 +45,7 @@ func invokeWith(t *testing.T, stdin string, args ...string) outcome {
 func must(t *testing.T, args ...string) string {
 	t.Helper()
 	o := invoke(t, args...)
-	if o.code != cli.ExitOK {
+	if o.code != terminal.ExitOK {
 		t.Fatalf("penstock %q: exit code %d: %s", args, o.code, o.stderr)
 	}
 	return o.stdout
@@ -57,7 +57,7 @@ func (o outcome) wants(t *testing.T, code int, text string) {
 	if o.code != code || !strings.Contains(o.stderr, text) {
 		t.Errorf("exit code %d, stderr %q; want %d and %q", o.code, o.stderr, code, text)
 	}
-	if code != cli.ExitOK && (!strings.HasPrefix(o.stderr, "penstock: ") || strings.Count(o.stderr, "\n") != 1) {
+	if code != terminal.ExitOK && (!strings.HasPrefix(o.stderr, "penstock: ") || strings.Count(o.stderr, "\n") != 1) {
 		t.Errorf("stderr is %q, want one line that begins with penstock:", o.stderr)
 	}
 }
@@ -115,7 +115,7 @@ func TestMigrateCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := invoke(t, "migrate", "--check", "--database-url", url)
-			o.wants(t, cli.ExitCheck, "penstock migrate --database-url")
+			o.wants(t, terminal.ExitCheck, "penstock migrate --database-url")
 			clitest.Contains(t, o.stdout, "the database is not migrated")
 			clitest.Contains(t, must(t, "migrate", "--database-url", url), "were created")
 			clitest.Contains(t, must(t, "migrate", "--check", "--database-url", url), "are those of this program")
@@ -132,7 +132,7 @@ func TestMigrateCheckNamesFunctions(t *testing.T) {
 	db.Exec(`alter function penstock."_mails.ack"(bigint[]) set work_mem = '64MB'; drop function penstock.dequeue_other()`, pgx.QueryExecModeSimpleProtocol)
 	var found struct{ Differences []string }
 	o := invoke(t, "migrate", "--check", "--json", "--database-url", db.URL)
-	o.wants(t, cli.ExitCheck, "2 differences were found: run: penstock migrate")
+	o.wants(t, terminal.ExitCheck, "2 differences were found: run: penstock migrate")
 	if err := json.Unmarshal([]byte(o.stdout), &found); err != nil || len(found.Differences) != 2 {
 		t.Fatalf("%v, %q", err, o.stdout)
 	}
@@ -181,10 +181,10 @@ func TestMigrateSQL(t *testing.T) {
 	clitest.Contains(t, must(t, "migrate", "--sql"), `create schema "penstock";`, "this leads on from version 0")
 	clitest.Contains(t, must(t, "migrate", "--sql", "--from", "160", "--schema", "my jobs"), `create schema "my jobs";`, "this leads on from version 160")
 	clitest.Contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
-	invoke(t, "migrate", "--sql", "--from", "7").wants(t, cli.ExitUsage, "7 is no version")
-	invoke(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, cli.ExitUsage, "this database is SQLite")
-	invoke(t, "migrate", "--sql", "--json").wants(t, cli.ExitUsage, "beside --json or --check")
-	invoke(t, "migrate", "--from", "160").wants(t, cli.ExitUsage, "--from goes with --sql")
+	invoke(t, "migrate", "--sql", "--from", "7").wants(t, terminal.ExitUsage, "7 is no version")
+	invoke(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, terminal.ExitUsage, "this database is SQLite")
+	invoke(t, "migrate", "--sql", "--json").wants(t, terminal.ExitUsage, "beside --json or --check")
+	invoke(t, "migrate", "--from", "160").wants(t, terminal.ExitUsage, "--from goes with --sql")
 }
 
 func TestOutboxLifecycle(t *testing.T) {
@@ -195,24 +195,24 @@ func TestOutboxLifecycle(t *testing.T) {
 	for _, name := range []string{"orders", `we"ird; drop table x`, "größe"} {
 		must(t, with("outbox", "create", name)...)
 	}
-	invoke(t, with("outbox", "create", "orders")...).wants(t, cli.ExitFailure, "exists already")
+	invoke(t, with("outbox", "create", "orders")...).wants(t, terminal.ExitFailure, "exists already")
 	must(t, with("outbox", "create", "orders", "--if-missing")...)
-	invoke(t, with("outbox", "create", "")...).wants(t, cli.ExitUsage, "outbox")
-	invoke(t, with("outbox", "create", strings.Repeat("x", 49))...).wants(t, cli.ExitUsage, "outbox")
+	invoke(t, with("outbox", "create", "")...).wants(t, terminal.ExitUsage, "outbox")
+	invoke(t, with("outbox", "create", strings.Repeat("x", 49))...).wants(t, terminal.ExitUsage, "outbox")
 
 	var names []string
 	if err := json.Unmarshal([]byte(must(t, with("outbox", "list", "--json")...)), &names); err != nil || len(names) != 3 {
 		t.Errorf("got %q, %v", names, err)
 	}
-	invoke(t, with("outbox", "drop", "orders")...).wants(t, cli.ExitUsage, "pass --yes if you mean it")
-	invoke(t, with("outbox", "drop", "nothing", "--yes")...).wants(t, cli.ExitFailure, "no such outbox")
+	invoke(t, with("outbox", "drop", "orders")...).wants(t, terminal.ExitUsage, "pass --yes if you mean it")
+	invoke(t, with("outbox", "drop", "nothing", "--yes")...).wants(t, terminal.ExitFailure, "no such outbox")
 	must(t, with("outbox", "drop", "orders", "--yes")...)
 	clitest.Same(t, "json", must(t, with("outbox", "create", "orders", "--json")...)+must(t, with("outbox", "drop", "orders", "--yes", "--json")...),
 		`{"outbox":"orders"}`+"\n"+`{"backlog":0,"dead_letters":0,"outbox":"orders","parked":0}`+"\n")
 	if out := must(t, with("outbox", "list")...); strings.Contains(out, "orders") {
 		t.Errorf("orders is still there: %q", out)
 	}
-	invoke(t, with("status", "orders")...).wants(t, cli.ExitFailure, "no such outbox")
+	invoke(t, with("status", "orders")...).wants(t, terminal.ExitFailure, "no such outbox")
 	if out := must(t, with("status")...); !strings.Contains(out, "größe") || !strings.Contains(out, "(none)") {
 		t.Errorf("status is %q", out)
 	}
@@ -243,7 +243,7 @@ func TestNotMigrated(t *testing.T) {
 		"job cancel q 1", "schedule set q n --cron @daily", "schedule list q", "schedule drop q n", "replay o --from 1 --yes", "outbox set o --retain-age 1h", "subscription drop o s --yes"} {
 		t.Run(verb, func(t *testing.T) {
 			args := append(strings.Fields(verb), "--database-url", "sqlite:not.db")
-			invoke(t, args...).wants(t, cli.ExitDatabase, "penstock migrate")
+			invoke(t, args...).wants(t, terminal.ExitDatabase, "penstock migrate")
 		})
 	}
 }
@@ -255,13 +255,13 @@ func TestPublishAndTail(t *testing.T) {
 	must(t, "publish", "orders", "--database-url", url, "--topic", "order.paid", "--key", "42", "--id", "id-1",
 		"-H", "traceparent=00-ab", "-H", "eq=a=b", "--payload", `{"total":10}`)
 	must(t, "publish", "orders", "--database-url", url, "--topic", "bytes", "--payload-file", "payload.bin")
-	if o := invokeWith(t, "from stdin", "publish", "orders", "--database-url", url, "--payload-file", "-"); o.code != cli.ExitOK {
+	if o := invokeWith(t, "from stdin", "publish", "orders", "--database-url", url, "--payload-file", "-"); o.code != terminal.ExitOK {
 		t.Fatal(o.stderr)
 	}
-	invoke(t, "publish", "nothing", "--topic", "t", "--database-url", url).wants(t, cli.ExitFailure, "no such outbox")
-	invoke(t, "publish", "orders", "--key", "a\x00b", "--database-url", url).wants(t, cli.ExitUsage, "key has a NUL at byte 1")
-	invoke(t, "publish", "orders", "--topic", "a\xff", "--database-url", url).wants(t, cli.ExitUsage, "topic is not valid UTF-8")
-	invoke(t, "publish", "orders", "-H", "h=\x00", "--database-url", url).wants(t, cli.ExitUsage, `headers["h"] has a NUL`)
+	invoke(t, "publish", "nothing", "--topic", "t", "--database-url", url).wants(t, terminal.ExitFailure, "no such outbox")
+	invoke(t, "publish", "orders", "--key", "a\x00b", "--database-url", url).wants(t, terminal.ExitUsage, "key has a NUL at byte 1")
+	invoke(t, "publish", "orders", "--topic", "a\xff", "--database-url", url).wants(t, terminal.ExitUsage, "topic is not valid UTF-8")
+	invoke(t, "publish", "orders", "-H", "h=\x00", "--database-url", url).wants(t, terminal.ExitUsage, `headers["h"] has a NUL`)
 
 	text := must(t, "tail", "orders", "--database-url", url)
 	for _, want := range []string{"order.paid  key=42  eq=a=b  traceparent=00-ab  {\"total\":10}\n", "bytes  (2 bytes that are no text)\n", "from stdin\n"} {
@@ -276,7 +276,7 @@ func TestPublishAndTail(t *testing.T) {
 	// What tail writes, publish takes.
 	lines := must(t, "tail", "orders", "--json", "--database-url", url)
 	must(t, "outbox", "create", "copy", "--database-url", url)
-	if o := invokeWith(t, lines, "publish", "copy", "--json", "--database-url", url); o.code != cli.ExitOK || !strings.Contains(o.stdout, `"published":3`) {
+	if o := invokeWith(t, lines, "publish", "copy", "--json", "--database-url", url); o.code != terminal.ExitOK || !strings.Contains(o.stdout, `"published":3`) {
 		t.Fatalf("%q, %q", o.stdout, o.stderr)
 	}
 	if again := must(t, "tail", "copy", "--database-url", url); len(again) != len(text) {
@@ -293,7 +293,7 @@ func TestTailFollowEndsWithTheContext(t *testing.T) {
 	out := &notifyingBuffer{wait: "first", found: cancel}
 	var stderr bytes.Buffer
 	code := run(ctx, []string{"tail", "orders", "--follow", "--database-url", url}, strings.NewReader(""), out, &stderr)
-	if code != cli.ExitOK {
+	if code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
 }
@@ -331,7 +331,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 		{"relay", "--outbox", "o", "--database-url", "sqlite:x.db", "--sink", "kafka://app:" + secret + "@127.0.0.1/"},
 	} {
 		o := invoke(t, args...)
-		if o.code == cli.ExitOK || strings.Contains(o.stdout+o.stderr, secret) {
+		if o.code == terminal.ExitOK || strings.Contains(o.stdout+o.stderr, secret) {
 			t.Errorf("penstock %q: exit code %d, %q %q", args, o.code, o.stdout, o.stderr)
 		}
 	}
@@ -339,7 +339,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 
 func TestScrubber(t *testing.T) {
 	var out bytes.Buffer
-	s := cli.NewScrubber(&out)
+	s := terminal.NewScrubber(&out)
 	s.Hide("postgres://app:p%40ss@localhost/shop?password=other")
 	line := "cannot use postgres://app:p%40ss@localhost with :p@ss@ and password=other, pass\n"
 	if n, err := s.Write([]byte(line)); n != len(line) || err != nil {
@@ -354,7 +354,7 @@ func TestSummaryOnFailureTellsWhatWasPublished(t *testing.T) {
 	url := sqliteDatabase(t)
 	must(t, "outbox", "create", "o", "--database-url", url)
 	o := invokeWith(t, "{\"topic\":\"a\"}\n{\"topic\":\"b\"}\nbad\n", "publish", "o", "--batch", "1", "--json", "--database-url", url)
-	o.wants(t, cli.ExitUsage, "line 3: is no message")
+	o.wants(t, terminal.ExitUsage, "line 3: is no message")
 	var summary struct{ Published int }
 	if err := json.Unmarshal([]byte(o.stdout), &summary); err != nil || summary.Published != 2 {
 		t.Errorf("summary is %q, %v", o.stdout, err)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -128,7 +128,7 @@ func TestCompletionIsSilent(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--database-url", "postgres://postgres@127.0.0.1:1/none"}, {"--database-url", "sqlite:none.db"}, {"--config", "none.yaml"}} {
 		o := invoke(t, append([]string{"__complete"}, append(flags, "status", "")...)...)
 		clitest.Same(t, strings.Join(flags, " "), o.stdout, ":4\n")
-		if o.code != cli.ExitOK || strings.Contains(o.stderr, "penstock:") {
+		if o.code != terminal.ExitOK || strings.Contains(o.stderr, "penstock:") {
 			t.Errorf("%q: %+v", flags, o)
 		}
 	}

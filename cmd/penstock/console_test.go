@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 var consoleURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\w*/?`)
@@ -177,7 +178,7 @@ func TestConsoleBesideWork(t *testing.T) {
 		if _, text := get(t, url+"api/v1/"+of+"/latency", ""); !strings.Contains(text, `"known":true`) {
 			t.Errorf("%q says of latencies: %s", c.args, text)
 		}
-		if code := stop(); code != cli.ExitOK {
+		if code := stop(); code != terminal.ExitOK {
 			t.Errorf("%q ends with %d", c.args, code)
 		}
 	}
@@ -187,7 +188,7 @@ func TestConsoleBesideWork(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	code := runWith(ctx, a, []string{"work", "mails", "--exec", "true", "--console-listen", "0.0.0.0:0", "--database-url", "sqlite:replaced.db"})
-	if code != cli.ExitUsage || !strings.Contains(stderr.String(), "PENSTOCK_CONSOLE_OPERATE_TOKEN") {
+	if code != terminal.ExitUsage || !strings.Contains(stderr.String(), "PENSTOCK_CONSOLE_OPERATE_TOKEN") {
 		t.Errorf("for other machines without a token: %d %s", code, stderr.String())
 	}
 }

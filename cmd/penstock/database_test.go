@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -32,7 +32,7 @@ func TestDatabaseFromConfigAndEnvironment(t *testing.T) {
 	if out := must(t, "outbox", "list", "--config", "penstock.yaml", "--database-url", url); out != "orders\n" {
 		t.Errorf("--database-url before --config: %q", out)
 	}
-	invoke(t, "relay", "--config", "named.yaml", "--subscription", "b").wants(t, cli.ExitUsage, "which has a")
+	invoke(t, "relay", "--config", "named.yaml", "--subscription", "b").wants(t, terminal.ExitUsage, "which has a")
 }
 
 // Whoever set the variable and forgot the file, or the other way round, must not work
@@ -44,7 +44,7 @@ func TestVariableAndFileDisagree(t *testing.T) {
 	t.Setenv("PENSTOCK_DATABASE_URL", url)
 	for _, verb := range []string{"outbox list", "outbox create orders", "relay", "relay --outbox orders --sink discard", "status", "migrate"} {
 		o := invoke(t, strings.Fields(verb)...)
-		o.wants(t, cli.ExitUsage, "PENSTOCK_DATABASE_URL is "+url+", and ./penstock.yaml has postgres://app:xxxxx@db/shop")
+		o.wants(t, terminal.ExitUsage, "PENSTOCK_DATABASE_URL is "+url+", and ./penstock.yaml has postgres://app:xxxxx@db/shop")
 		if t.Failed() {
 			return // a relay that begins does not end
 		}
@@ -68,7 +68,7 @@ func TestVariableAndFileDisagree(t *testing.T) {
 		}
 	}
 	clitest.Write(t, "penstock.yaml", "database_url: [")
-	if o := invoke(t, "outbox", "list"); o.code != cli.ExitUsage || !strings.Contains(o.stderr, "penstock.yaml:1:") {
+	if o := invoke(t, "outbox", "list"); o.code != terminal.ExitUsage || !strings.Contains(o.stderr, "penstock.yaml:1:") {
 		t.Errorf("exit code %d, stderr %q", o.code, o.stderr)
 	}
 }
@@ -85,5 +85,5 @@ func TestSchemaOfTheFile(t *testing.T) {
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
 	clitest.Same(t, "without", must(t, "outbox", "list"), "orders\n")
 	clitest.Same(t, "with --database-url", must(t, "outbox", "list", "--config", "penstock.yaml", "--database-url", url), "orders\n")
-	invoke(t, "outbox", "list", "--schema", "penstock").wants(t, cli.ExitDatabase, "penstock migrate")
+	invoke(t, "outbox", "list", "--schema", "penstock").wants(t, terminal.ExitDatabase, "penstock migrate")
 }

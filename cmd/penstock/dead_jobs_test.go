@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // deadJobDesk has four dead letters in the queue mails and returns their ids.
@@ -97,9 +97,9 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			"retry mails":                  "say which dead letters",
 			"discard mails --all --key r":  "--all is given together with",
 		} {
-			d.cli(append([]string{"dead"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+			d.cli(append([]string{"dead"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 		}
-		d.cli("dead", "list", "orders").wants(t, cli.ExitFailure, `outbox "orders": no such outbox: nor is there a queue of that name`)
+		d.cli("dead", "list", "orders").wants(t, terminal.ExitFailure, `outbox "orders": no such outbox: nor is there a queue of that name`)
 	})
 }
 
@@ -118,7 +118,7 @@ func TestDeadJobIsShown(t *testing.T) {
 			dead.Attempts != 1 || len(dead.Failures) != 1 || time.Since(dead.DiedAt) > time.Hour {
 			t.Errorf("got %+v", dead)
 		}
-		d.cli("dead", "show", "mails", "999999").wants(t, cli.ExitFailure, "mails has no such dead letter: id 999999: penstock dead list")
+		d.cli("dead", "show", "mails", "999999").wants(t, terminal.ExitFailure, "mails has no such dead letter: id 999999: penstock dead list")
 	})
 }
 
@@ -132,14 +132,14 @@ func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
 		if jobs := d.claim("mails", "acme"); len(jobs) != 1 || jobs[0].ID != ids[3] || jobs[0].Attempt != 2 {
 			t.Errorf("runs again: %+v", jobs)
 		}
-		d.cli("dead", "retry", "mails", "--id", id(1), "--id", id(4)).wants(t, cli.ExitFailure, "mails has no such dead letter: id "+id(4))
+		d.cli("dead", "retry", "mails", "--id", id(1), "--id", id(4)).wants(t, terminal.ExitFailure, "mails has no such dead letter: id "+id(4))
 		clitest.Same(t, "nothing was done for the other", d.deadJobs(ids), "1 2 3")
 
-		d.cli("dead", "discard", "mails", "--key", "red").wants(t, cli.ExitUsage, "nothing was discarded: there is no terminal to ask on")
-		d.asked("y\n", "dead", "discard", "mails", "--group", "acme").wants2(t, cli.ExitOK, "discard 1 dead letter of mails? [y/N] ")
+		d.cli("dead", "discard", "mails", "--key", "red").wants(t, terminal.ExitUsage, "nothing was discarded: there is no terminal to ask on")
+		d.asked("y\n", "dead", "discard", "mails", "--group", "acme").wants2(t, terminal.ExitOK, "discard 1 dead letter of mails? [y/N] ")
 		clitest.Same(t, "dead", d.deadJobs(ids), "1 2")
 		clitest.Same(t, "as JSON", d.must("dead", "discard", "mails", "--id", id(2), "--json"), `{"discarded":1,"queue":"mails"}`+"\n")
-		d.cli("dead", "retry", "mails", "--all").wants(t, cli.ExitUsage, "nothing was retried")
+		d.cli("dead", "retry", "mails", "--all").wants(t, terminal.ExitUsage, "nothing was retried")
 		clitest.Same(t, "all", d.must("dead", "retry", "mails", "--all", "--yes"), "1 dead letter of mails retried.\n")
 		clitest.Same(t, "dead", d.deadJobs(ids), "")
 		clitest.Same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "2")

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // deadDesk has the dead letters a1 to a4 of orders/billing and, of the same
@@ -90,8 +91,8 @@ func TestDeadShow(t *testing.T) {
 		}
 		bySeq := d.must("dead", "show", "orders", "--subscription", "billing", "--seq", fmt.Sprint(dead.Seq))
 		clitest.Contains(t, bySeq, "a3\n")
-		d.cli(append(show, "a9")...).wants(t, cli.ExitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
-		d.cli(append(show, "--seq", "99999")...).wants(t, cli.ExitFailure, `no such dead letter: seq 99999`)
+		d.cli(append(show, "a9")...).wants(t, terminal.ExitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
+		d.cli(append(show, "--seq", "99999")...).wants(t, terminal.ExitFailure, `no such dead letter: seq 99999`)
 	})
 }
 
@@ -114,11 +115,11 @@ func TestDeadRetry(t *testing.T) {
 		}
 
 		// An id of which nothing is known: perhaps the subscription is the wrong one.
-		d.cli(append(retry, "--id", "a1", "--id", "a3")...).wants(t, cli.ExitFailure, `has no such dead letter: id "a1"`)
+		d.cli(append(retry, "--id", "a1", "--id", "a3")...).wants(t, terminal.ExitFailure, `has no such dead letter: id "a1"`)
 		clitest.Same(t, "after a wrong id", d.dead("orders", "billing"), "a3 a4")
 		clitest.Same(t, "by seq and id, as JSON", d.must(append(retry, "--id", "a3", "--json")...), `{"outbox":"orders","retried":1,"subscription":"billing"}`+"\n")
 
-		d.cli(append(retry, "--all")...).wants(t, cli.ExitUsage, "nothing was retried: there is no terminal to ask on, pass --yes")
+		d.cli(append(retry, "--all")...).wants(t, terminal.ExitUsage, "nothing was retried: there is no terminal to ask on, pass --yes")
 		clitest.Same(t, "nobody was asked", d.dead("orders", "billing"), "a4")
 		clitest.Same(t, "all", d.must(append(retry, "--all", "--yes")...), "1 dead letter of orders/billing retried.\n")
 		clitest.Same(t, "none is left", d.must(append(retry, "--all", "--yes")...), "0 dead letters of orders/billing retried.\n")
@@ -132,9 +133,9 @@ func TestDeadDiscard(t *testing.T) {
 		discard := []string{"dead", "discard", "orders", "--subscription", "billing"}
 		for _, broad := range []string{"--all", "--key red", "--topic order.paid", "--error such", "--older-than 0s", "--newer-than 9d", "--all --limit 1"} {
 			args := append(discard, strings.Fields(broad)...)
-			d.cli(args...).wants(t, cli.ExitUsage, "nothing was discarded: there is no terminal to ask on")
+			d.cli(args...).wants(t, terminal.ExitUsage, "nothing was discarded: there is no terminal to ask on")
 			for _, answer := range []string{"n\n", "\n", "", "maybe\n"} {
-				if o := d.asked(answer, args...); o.code != cli.ExitFailure || !strings.Contains(o.stderr, "nothing was discarded") || !strings.Contains(o.stderr, "? [y/N] ") {
+				if o := d.asked(answer, args...); o.code != terminal.ExitFailure || !strings.Contains(o.stderr, "nothing was discarded") || !strings.Contains(o.stderr, "? [y/N] ") {
 					t.Errorf("%s, answer %q: exit code %d, %q", broad, answer, o.code, o.stderr)
 				}
 			}
@@ -142,7 +143,7 @@ func TestDeadDiscard(t *testing.T) {
 		}
 		clitest.Same(t, "by id", d.must(append(discard, "--id", "a2")...), "1 dead letter of orders/billing discarded.\n")
 		o := d.asked("y\n", append(discard, "--topic", "order.paid")...)
-		o.wants(t, cli.ExitOK, "discard 2 dead letters of orders/billing? [y/N] ")
+		o.wants(t, terminal.ExitOK, "discard 2 dead letters of orders/billing? [y/N] ")
 		clitest.Same(t, "billing", d.dead("orders", "billing"), "a4")
 		clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 		d.must(append(discard, "--all", "--yes")...)
@@ -173,8 +174,8 @@ func TestDeadResend(t *testing.T) {
 			}
 			clitest.Same(t, subscription, fmt.Sprint(new), "2")
 		}
-		d.cli(append(resend, "--id", "a1")...).wants(t, cli.ExitFailure, "no such dead letter")
-		d.cli("dead", "resend", "orders", "--subscription", "billing").wants(t, cli.ExitUsage, "nothing was sent again")
+		d.cli(append(resend, "--id", "a1")...).wants(t, terminal.ExitFailure, "no such dead letter")
+		d.cli("dead", "resend", "orders", "--subscription", "billing").wants(t, terminal.ExitUsage, "nothing was sent again")
 
 		ids := deadJobDesk(t, d)
 		clitest.Same(t, "jobs", d.must("dead", "resend", "mails", "--group", "acme", "--discard"), "2 dead letters of mails sent again.\n")
@@ -208,7 +209,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 			"orders --older-than 2h --newer-than 1h":               "nothing is both",
 			"--yes --all":                                          "it takes OUTBOX",
 		} {
-			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 		}
 		for args, want := range map[string]string{
 			"nothing --yes --all":                  `outbox "nothing": no such outbox: nor is there a queue of that name; penstock status`,
@@ -216,15 +217,15 @@ func TestDeadNeedsAChoice(t *testing.T) {
 			"orders --yes --all --subscription x":  `subscription "x" of outbox "orders": no such subscription: penstock status`,
 			"fresh --yes --all":                    `outbox "fresh" has no subscription yet`,
 		} {
-			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, cli.ExitFailure, want)
+			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, terminal.ExitFailure, want)
 		}
 	}
 	clitest.Same(t, "billing", d.dead("orders", "billing"), "a1 a2 a3 a4")
 	clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
-	d.cli("dead", "list", "nothing").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
-	d.cli("dead", "show", "orders").wants(t, cli.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
-	d.cli("dead", "show", "orders", "a1", "a2").wants(t, cli.ExitUsage, "see penstock dead show --help")
-	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, cli.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
+	d.cli("dead", "list", "nothing").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
+	d.cli("dead", "show", "orders").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
+	d.cli("dead", "show", "orders", "a1", "a2").wants(t, terminal.ExitUsage, "see penstock dead show --help")
+	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 }
 
 // crowd is a store with so many dead letters that they come in pages.
@@ -304,7 +305,7 @@ func TestDeadLettersComeInPages(t *testing.T) {
 	}
 	c.retried = true
 	o := d.cli("dead", "retry", "orders", "--subscription", "billing", "--all", "--yes", "--progress")
-	o.wants(t, cli.ExitOK, "")
+	o.wants(t, terminal.ExitOK, "")
 	clitest.Same(t, "those that die again at once are retried once", o.stdout, "1,203 dead letters of orders/billing retried.\n")
 	clitest.Same(t, "pages", fmt.Sprint(c.calls), "[500 500 203]")
 }
@@ -319,7 +320,7 @@ func TestDiscardKeepsToWhatWasAskedAbout(t *testing.T) {
 		c.alive[7] = false
 	}
 	o := crowdDesk(t, c).asked("yes\n", "dead", "discard", "orders", "--subscription", "billing", "--all")
-	o.wants(t, cli.ExitOK, "discard 30 dead letters of orders/billing? [y/N] ")
+	o.wants(t, terminal.ExitOK, "discard 30 dead letters of orders/billing? [y/N] ")
 	clitest.Same(t, "told", o.stdout, "29 dead letters of orders/billing discarded; 1 meanwhile decided by somebody else.\n")
 	for seq := int64(31); seq <= 40; seq++ {
 		if !c.alive[seq] {
@@ -332,7 +333,7 @@ func TestDiscardThatFailsHalfwayTellsHowFarItCame(t *testing.T) {
 	c := newCrowd(1203)
 	c.failFrom = 2
 	o := crowdDesk(t, c).cli("dead", "discard", "orders", "--subscription", "billing", "--all", "--yes")
-	o.wants(t, cli.ExitFailure, "after 500 of 1203: the database said no")
+	o.wants(t, terminal.ExitFailure, "after 500 of 1203: the database said no")
 	clitest.Same(t, "told", o.stdout, "500 dead letters of orders/billing discarded, 703 not.\n")
 }
 

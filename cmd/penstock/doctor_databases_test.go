@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -158,14 +158,14 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		app := strings.Replace(p.url, "postgres@", "app@", 1)
 		file := yaml(t, "database_url: "+app+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: discard}\n")
 		o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
-		clitest.Contains(t, cli.OneLine(o.stdout), "critical  permissions: ", "permission denied for schema penstock", "penstock outbox grant")
+		clitest.Contains(t, terminal.OneLine(o.stdout), "critical  permissions: ", "permission denied for schema penstock", "penstock outbox grant")
 		db.Exec("grant usage on schema penstock to app")
 		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")
-		clitest.Contains(t, cli.OneLine(o.stdout), "critical  permissions: role app may not run the relay", "penstock outbox grant")
+		clitest.Contains(t, terminal.OneLine(o.stdout), "critical  permissions: role app may not run the relay", "penstock outbox grant")
 		must(t, "outbox", "grant", "app", "--relay", "--database-url", p.url)
 		db.Exec("grant execute on function pg_control_system() to app")
 		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")
-		if o.code != cli.ExitOK {
+		if o.code != terminal.ExitOK {
 			t.Errorf("exit code %d: %s%s", o.code, o.stdout, o.stderr)
 		}
 		db.Exec("drop owned by app")

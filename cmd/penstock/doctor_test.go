@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/work"
@@ -42,9 +42,9 @@ func (p *patient) examined(args ...string) []doctor.Finding {
 	if err := from.Decode(&report); err != nil {
 		p.t.Fatalf("%v: %s", err, stderr.String())
 	}
-	want := cli.ExitOK
+	want := terminal.ExitOK
 	if doctor.Count(report.Findings, doctor.Critical) > 0 {
-		want = cli.ExitCheck
+		want = terminal.ExitCheck
 	}
 	if code != want {
 		p.t.Errorf("exit code %d, want %d: %s", code, want, stderr.String())
@@ -142,7 +142,7 @@ func TestDoctorFindsNothingWhereAllIsWell(t *testing.T) {
 		p.relayed("orders")
 		p.must("queue", "create", "mails")
 		p.jobs("mails", "{}")
-		if o := p.work("mails", nothingToDo, "--exec", "true"); o.code != cli.ExitOK {
+		if o := p.work("mails", nothingToDo, "--exec", "true"); o.code != terminal.ExitOK {
 			t.Fatal(o.stderr)
 		}
 		p.healthy()
@@ -329,8 +329,8 @@ func TestDoctorFindsADeadBroker(t *testing.T) {
 	}
 	file := yaml(t, "database_url: "+p.url+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: 'amqp://"+down+"/'}\n  - {name: audit, outbox: gone, sink: discard}\n")
 	o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
-	o.wants(t, cli.ExitCheck, "2 critical findings need somebody")
-	clitest.Contains(t, cli.OneLine(o.stdout), "critical  sink orders/billing → rabbitmq:", "gone/audit: the configuration names an outbox that is not there", "orders/billing: no relay has ever run it", "next: penstock outbox create")
+	o.wants(t, terminal.ExitCheck, "2 critical findings need somebody")
+	clitest.Contains(t, terminal.OneLine(o.stdout), "critical  sink orders/billing → rabbitmq:", "gone/audit: the configuration names an outbox that is not there", "orders/billing: no relay has ever run it", "next: penstock outbox create")
 	for _, f := range p.examined("--sink", "http://"+up+"/x#allow_private=true", "--sink", "stdout") {
 		if f.Check == doctor.CheckSink && f.Severity != doctor.OK {
 			t.Errorf("it is up: %v", f)
@@ -341,12 +341,12 @@ func TestDoctorFindsADeadBroker(t *testing.T) {
 func TestDoctorWithoutADatabase(t *testing.T) {
 	t.Chdir(t.TempDir())
 	o := invoke(t, "doctor", "--database-url", "postgres://app:hunter2@127.0.0.1:1/shop", "--sink", "discard")
-	o.wants(t, cli.ExitDatabase, "the database could not be looked at")
+	o.wants(t, terminal.ExitDatabase, "the database could not be looked at")
 	clitest.Contains(t, o.stdout, "critical  connection", "ok        sink discard")
-	invoke(t, "doctor", "--database-url", "sqlite:x.db", "--measure", "0s").wants(t, cli.ExitUsage, "--measure is 0")
-	invoke(t, "doctor", "--database-url", "sqlite:x.db", "--sink", "what").wants(t, cli.ExitUsage, "--sink: ")
+	invoke(t, "doctor", "--database-url", "sqlite:x.db", "--measure", "0s").wants(t, terminal.ExitUsage, "--measure is 0")
+	invoke(t, "doctor", "--database-url", "sqlite:x.db", "--sink", "what").wants(t, terminal.ExitUsage, "--sink: ")
 	o = invoke(t, "doctor", "--database-url", "sqlite:x.db")
-	if _, err := os.Stat("x.db"); o.code != cli.ExitCheck || err == nil {
+	if _, err := os.Stat("x.db"); o.code != terminal.ExitCheck || err == nil {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}
 	clitest.Contains(t, o.stdout, "critical  schema x.db", "penstock migrate")

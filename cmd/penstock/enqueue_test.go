@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // claim takes every job of a queue that may run.
@@ -40,7 +40,7 @@ func TestEnqueueOne(t *testing.T) {
 		j := jobs[0]
 		clitest.Same(t, "job", fmt.Sprint(j.ID, j.Key, j.Priority, j.Headers, string(j.Payload)), id+"k-16 map[a:b=c]hello")
 
-		if o := d.run(false, "\x00\xff", "enqueue", "mails", "-", "--group", "acme"); o.code != cli.ExitOK {
+		if o := d.run(false, "\x00\xff", "enqueue", "mails", "-", "--group", "acme"); o.code != terminal.ExitOK {
 			t.Fatal(o.stderr)
 		}
 		d.must("enqueue", "mails", "", "--group", "acme", "--not-before", "2001-02-03 04:05")
@@ -55,9 +55,9 @@ func TestEnqueueOne(t *testing.T) {
 		}
 		clitest.Same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
 
-		d.cli("enqueue", "nothing", "x").wants(t, cli.ExitFailure, `queue "nothing": no such queue: penstock queue list`)
-		d.cli("enqueue", "mails", "x", "--key", "a\x00").wants(t, cli.ExitUsage, "key has a NUL at byte 1")
-		d.cli("enqueue", "mails", "x", "--priority", "16").wants(t, cli.ExitUsage, "priority is 16")
+		d.cli("enqueue", "nothing", "x").wants(t, terminal.ExitFailure, `queue "nothing": no such queue: penstock queue list`)
+		d.cli("enqueue", "mails", "x", "--key", "a\x00").wants(t, terminal.ExitUsage, "key has a NUL at byte 1")
+		d.cli("enqueue", "mails", "x", "--priority", "16").wants(t, terminal.ExitUsage, "priority is 16")
 	})
 }
 
@@ -73,7 +73,7 @@ func TestEnqueueLines(t *testing.T) {
 {"payload":"late","not_before":"2999-01-01T00:00:00Z"}
 `
 		o := d.run(false, input, "enqueue", "mails", "--batch", "3")
-		o.wants(t, cli.ExitOK, "")
+		o.wants(t, terminal.ExitOK, "")
 		if n := strings.Count(o.stdout, "\n"); n != 5 {
 			t.Errorf("%d ids: %q", n, o.stdout)
 		}
@@ -86,7 +86,7 @@ func TestEnqueueLines(t *testing.T) {
 		clitest.Same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
 
 		o = d.run(false, "{\"payload\":\"a\"}\n{\"payload\":\"b\"}\n{\"payload\":\"c\",\"priority\":99}\n", "enqueue", "mails", "--json", "--batch", "2")
-		o.wants(t, cli.ExitUsage, "line 3: priority is 99: use -16 (first) to 15 (last); 2 jobs enqueued, nothing from line 3 on: repeat with tail -n +3")
+		o.wants(t, terminal.ExitUsage, "line 3: priority is 99: use -16 (first) to 15 (last); 2 jobs enqueued, nothing from line 3 on: repeat with tail -n +3")
 		var told struct {
 			Queue string
 			IDs   []int64
@@ -94,7 +94,7 @@ func TestEnqueueLines(t *testing.T) {
 		if err := json.Unmarshal([]byte(o.stdout), &told); err != nil || told.Queue != "mails" || len(told.IDs) != 2 {
 			t.Errorf("told %q, %v", o.stdout, err)
 		}
-		d.run(false, "{}\n", "enqueue", "nothing").wants(t, cli.ExitFailure, `enqueuing lines 1 to 1: queue "nothing": no such queue; nothing was enqueued`)
+		d.run(false, "{}\n", "enqueue", "nothing").wants(t, terminal.ExitFailure, `enqueuing lines 1 to 1: queue "nothing": no such queue; nothing was enqueued`)
 	})
 }
 
@@ -111,9 +111,9 @@ func TestJobCancel(t *testing.T) {
 		}
 		clitest.Same(t, "as JSON", d.must("job", "cancel", "mails", fmt.Sprint(ids[1]), "--json"), `{"cancelled":1,"queue":"mails"}`+"\n")
 		clitest.Same(t, "the others stay", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
-		d.cli("job", "cancel", "mails", "x").wants(t, cli.ExitUsage, `"x" is no id of a job`)
-		d.cli("job", "cancel", "mails").wants(t, cli.ExitUsage, "see penstock job cancel --help")
-		d.cli("job", "cancel", "nothing", "1").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
+		d.cli("job", "cancel", "mails", "x").wants(t, terminal.ExitUsage, `"x" is no id of a job`)
+		d.cli("job", "cancel", "mails").wants(t, terminal.ExitUsage, "see penstock job cancel --help")
+		d.cli("job", "cancel", "nothing", "1").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 	})
 }
 
@@ -135,14 +135,14 @@ func TestSchedules(t *testing.T) {
 		clitest.Same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b] key:k name:hourly payload_base64:/w== priority:5 queue:reports]")
 		clitest.Contains(t, d.must("schedule", "list", "reports"), "NEXT (UTC)", "DEDUP KEY", "once a day", "30 4 * * *", `{"days":1}`, `\xff`)
 
-		d.cli("schedule", "set", "reports", "bad", "--cron", "99 * * * *").wants(t, cli.ExitUsage, "give minute, hour, day of month, month and day of week")
-		d.cli("schedule", "set", "reports", "bad").wants(t, cli.ExitUsage, "--cron is missing")
-		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", "").wants(t, cli.ExitUsage, "--dedup-key is empty: give it a text, or leave it out")
-		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", strings.Repeat("x", penstock.MaxDedupBytes+1)).wants(t, cli.ExitUsage, "dedup key")
-		d.cli("schedule", "set", "nothing", "x", "--cron", "@daily").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
-		d.cli("schedule", "list", "nothing").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
+		d.cli("schedule", "set", "reports", "bad", "--cron", "99 * * * *").wants(t, terminal.ExitUsage, "give minute, hour, day of month, month and day of week")
+		d.cli("schedule", "set", "reports", "bad").wants(t, terminal.ExitUsage, "--cron is missing")
+		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", "").wants(t, terminal.ExitUsage, "--dedup-key is empty: give it a text, or leave it out")
+		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", strings.Repeat("x", penstock.MaxDedupBytes+1)).wants(t, terminal.ExitUsage, "dedup key")
+		d.cli("schedule", "set", "nothing", "x", "--cron", "@daily").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
+		d.cli("schedule", "list", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 		clitest.Same(t, "dropped", d.must("schedule", "drop", "reports", "hourly"), "Schedule hourly of reports is gone.\n")
 		clitest.Same(t, "json", d.must("schedule", "drop", "reports", "nightly", "--json"), `{"name":"nightly","queue":"reports"}`+"\n")
-		d.cli("schedule", "drop", "reports", "hourly").wants(t, cli.ExitFailure, `schedule "hourly" of queue "reports": no such schedule: penstock schedule list`)
+		d.cli("schedule", "drop", "reports", "hourly").wants(t, terminal.ExitFailure, `schedule "hourly" of queue "reports": no such schedule: penstock schedule list`)
 	})
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -32,7 +32,7 @@ func TestFullStdoutIsAnError(t *testing.T) {
 		}
 		var stderr strings.Builder
 		code := run(t.Context(), strings.Fields(args), strings.NewReader(""), full{}, &stderr)
-		outcome{"", stderr.String(), code}.wants(t, cli.ExitFailure, "writing to standard output: no space left on device")
+		outcome{"", stderr.String(), code}.wants(t, terminal.ExitFailure, "writing to standard output: no space left on device")
 	}
 }
 
@@ -45,18 +45,18 @@ func TestRefusingDatabases(t *testing.T) {
 		if err := os.Chmod(strings.TrimPrefix(url, "sqlite:"), 0o400); err != nil {
 			t.Fatal(err)
 		}
-		invoke(t, "outbox", "create", "orders", "--database-url", url).wants(t, cli.ExitDatabase, "let this user write")
+		invoke(t, "outbox", "create", "orders", "--database-url", url).wants(t, terminal.ExitDatabase, "let this user write")
 	})
 	t.Run("SQLite, no database", func(t *testing.T) {
 		t.Chdir(t.TempDir())
 		clitest.Write(t, "notes.txt", strings.Repeat("these are notes\n", 100))
-		invoke(t, "status", "--database-url", "sqlite:notes.txt").wants(t, cli.ExitDatabase, "give the path of a SQLite database")
+		invoke(t, "status", "--database-url", "sqlite:notes.txt").wants(t, terminal.ExitDatabase, "give the path of a SQLite database")
 	})
 	t.Run("PostgreSQL, read-only", func(t *testing.T) {
 		t.Chdir(t.TempDir())
 		url := testserver.Database(t, testserver.PostgresURL(t))
 		must(t, "migrate", "--database-url", url)
-		invoke(t, "outbox", "create", "orders", "--database-url", url+"&default_transaction_read_only=on").wants(t, cli.ExitDatabase, "target_session_attrs=read-write")
+		invoke(t, "outbox", "create", "orders", "--database-url", url+"&default_transaction_read_only=on").wants(t, terminal.ExitDatabase, "target_session_attrs=read-write")
 	})
 }
 
@@ -71,7 +71,7 @@ func TestBusyDatabase(t *testing.T) {
 	}
 	defer db.Close()
 	hold(t, db)
-	invoke(t, "outbox", "create", "orders", "--database-url", url).wants(t, cli.ExitDatabase, "locked by another writer")
+	invoke(t, "outbox", "create", "orders", "--database-url", url).wants(t, terminal.ExitDatabase, "locked by another writer")
 }
 
 // hold keeps a write transaction open until the test ends.
@@ -88,15 +88,15 @@ func hold(t *testing.T, db *sql.DB) {
 }
 
 func TestExitCodesOfStates(t *testing.T) {
-	for state, want := range map[string]int{"25006": cli.ExitDatabase, "55P03": cli.ExitDatabase, "57014": cli.ExitDatabase, "53300": cli.ExitDatabase, "53100": cli.ExitDatabase, "08006": cli.ExitDatabase, "22023": cli.ExitFailure} {
-		if got := cli.ExitCode(fmt.Errorf("doing it: %w", &pgconn.PgError{Code: state})); got != want {
+	for state, want := range map[string]int{"25006": terminal.ExitDatabase, "55P03": terminal.ExitDatabase, "57014": terminal.ExitDatabase, "53300": terminal.ExitDatabase, "53100": terminal.ExitDatabase, "08006": terminal.ExitDatabase, "22023": terminal.ExitFailure} {
+		if got := terminal.ExitCode(fmt.Errorf("doing it: %w", &pgconn.PgError{Code: state})); got != want {
 			t.Errorf("%s: exit code %d, want %d", state, got, want)
 		}
 	}
 }
 
 func TestUnknownShell(t *testing.T) {
-	invoke(t, "completion", "tcsh").wants(t, cli.ExitUsage, `"tcsh" is no verb of penstock completion`)
+	invoke(t, "completion", "tcsh").wants(t, terminal.ExitUsage, `"tcsh" is no verb of penstock completion`)
 	if out := must(t, "completion"); !strings.Contains(out, "powershell") {
 		t.Errorf("got %q", out)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -59,7 +59,7 @@ func TestExplainSlow(t *testing.T) {
 	}
 	db.Exec("insert into penstock.orders (key, topic, payload) select 'k' || i, 't', 'p' from generate_series(1, 20000) i")
 	db.Exec(`do $$ declare i regclass; begin for i in select indexrelid from pg_index where indrelid = 'penstock.orders'::regclass and indnkeyatts = 1 loop execute 'drop index ' || i || ' cascade'; end loop; end $$`)
-	if o := d.cli("explain", "orders"); o.code != cli.ExitCheck || !strings.Contains(o.stdout, "20000 for 1000 rows") || !strings.Contains(o.stderr, "reads far more") {
+	if o := d.cli("explain", "orders"); o.code != terminal.ExitCheck || !strings.Contains(o.stdout, "20000 for 1000 rows") || !strings.Contains(o.stderr, "reads far more") {
 		t.Errorf("%+v", o)
 	}
 	if f := d.finds(doctor.CheckPlans, doctor.Warning, "orders/billing", "20000 for 1000 rows"); f.Next != "penstock explain orders" {

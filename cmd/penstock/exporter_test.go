@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // served is a log that tells where metrics are.
@@ -74,7 +74,7 @@ func TestVerbsThatServeMetrics(t *testing.T) {
 			"relay --outbox orders --sink discard --metrics-groups -1":            "--metrics-groups is -1: use 0 to 1000",
 			"work mails --exec true --metrics-listen localhost --log-level error": `--metrics-listen is "localhost"`,
 		} {
-			d.cli(strings.Fields(args)...).wants(t, cli.ExitUsage, want)
+			d.cli(strings.Fields(args)...).wants(t, terminal.ExitUsage, want)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/memory"
 )
@@ -101,7 +102,7 @@ func (d *desk) app(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 func (d *desk) must(args ...string) string {
 	d.t.Helper()
 	o := d.cli(args...)
-	if o.code != cli.ExitOK {
+	if o.code != terminal.ExitOK {
 		d.t.Fatalf("penstock %q: exit code %d: %s", args, o.code, o.stderr)
 	}
 	return o.stdout

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -40,16 +40,16 @@ func TestQueueGrant(t *testing.T) {
 	}
 	enqueuer, worker := as("enqueue"), as("work")
 
-	enqueuer("enqueue", "mails", "hello").wants(t, cli.ExitOK, "")
-	enqueuer("enqueue", "others", "hello").wants(t, cli.ExitDatabase, "permission denied")
-	enqueuer("dead", "list", "mails").wants(t, cli.ExitDatabase, "penstock queue grant mails ROLE --operate")
-	worker("enqueue", "mails", "hello").wants(t, cli.ExitDatabase, "permission denied")
+	enqueuer("enqueue", "mails", "hello").wants(t, terminal.ExitOK, "")
+	enqueuer("enqueue", "others", "hello").wants(t, terminal.ExitDatabase, "permission denied")
+	enqueuer("dead", "list", "mails").wants(t, terminal.ExitDatabase, "penstock queue grant mails ROLE --operate")
+	worker("enqueue", "mails", "hello").wants(t, terminal.ExitDatabase, "permission denied")
 
 	clitest.Same(t, "json", d.must("queue", "grant", "mails", roleOf(t, conn), "--work", "--enqueue", "--json"),
 		fmt.Sprintf(`{"granted":["enqueue","work"],"queue":"mails","role":%q}`+"\n", roleOf(t, conn)))
-	d.cli("queue", "grant", "mails", "nobody_at_all", "--work").wants(t, cli.ExitUsage, `role "nobody_at_all" does not exist: make it first`)
-	d.cli("queue", "grant", "nothing", "postgres", "--work").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
-	d.cli("queue", "grant", "mails", "postgres").wants(t, cli.ExitUsage, "nothing to grant: give --enqueue, --work or --operate")
+	d.cli("queue", "grant", "mails", "nobody_at_all", "--work").wants(t, terminal.ExitUsage, `role "nobody_at_all" does not exist: make it first`)
+	d.cli("queue", "grant", "nothing", "postgres", "--work").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
+	d.cli("queue", "grant", "mails", "postgres").wants(t, terminal.ExitUsage, "nothing to grant: give --enqueue, --work or --operate")
 }
 
 // makeRole makes a role that goes with the test.
@@ -101,14 +101,14 @@ func TestOutboxGrant(t *testing.T) {
 		"orders postgres --relay":        "--relay is for every outbox: give ROLE alone",
 		"postgres --publish":             "--publish is for one outbox: give OUTBOX and ROLE",
 	} {
-		d.cli(append([]string{"outbox", "grant"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+		d.cli(append([]string{"outbox", "grant"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 	}
-	d.cli("outbox", "grant", "nothing", "postgres", "--publish").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
+	d.cli("outbox", "grant", "nothing", "postgres", "--publish").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
 }
 
 func TestOnlyPostgreSQLGrants(t *testing.T) {
 	t.Parallel()
 	d := memoryDesk(t)
-	d.cli("queue", "grant", "mails", "somebody", "--work").wants(t, cli.ExitUsage, "this database has no roles")
-	d.cli("outbox", "grant", "orders", "somebody", "--publish").wants(t, cli.ExitUsage, "this database has no roles")
+	d.cli("queue", "grant", "mails", "somebody", "--work").wants(t, terminal.ExitUsage, "this database has no roles")
+	d.cli("outbox", "grant", "orders", "somebody", "--publish").wants(t, terminal.ExitUsage, "this database has no roles")
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
@@ -69,9 +69,9 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 {"payload":"c"}
 {"payload":"`+long+`","key":"`+long+`"}
 {"payload":"d"}`)
-		d.cli("publish", "orders", "--file", file).wants(t, cli.ExitUsage, `line 2: is no message: json: unknown field "colour"; nothing was published`)
+		d.cli("publish", "orders", "--file", file).wants(t, terminal.ExitUsage, `line 2: is no message: json: unknown field "colour"; nothing was published`)
 		o := d.cli("publish", "orders", "--file", file, "--continue-on-error", "--json")
-		clitest.Same(t, "exit code", fmt.Sprint(o.code), fmt.Sprint(cli.ExitUsage))
+		clitest.Same(t, "exit code", fmt.Sprint(o.code), fmt.Sprint(terminal.ExitUsage))
 		clitest.Contains(t, o.stderr, "penstock: 3 messages refused: see "+file+".rejects\n", "line 2: is no message", "line 4: ", "line 6: key is 204800 bytes")
 		clitest.Contains(t, o.stdout, `"published":3`, `"rejected":3`)
 		clitest.Same(t, "published", d.published("orders"), "a c d")
@@ -81,9 +81,9 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 		}
 		clitest.Contains(t, string(rejects)[:100], `{"payload":"b","colour":1}`+"\n"+`{"payload":"no"}`+"\n"+`{"payload":"xxx`)
 		clitest.Same(t, "rejects", fmt.Sprint(strings.Count(string(rejects), "\n")), "3")
-		d.run(false, "{\"payload\":\"e\"}\nbad\n", "publish", "orders", "--continue-on-error").wants(t, cli.ExitUsage, "wants --rejects FILE")
-		d.cli("publish", "orders", "--file", file, "--rejects", "x").wants(t, cli.ExitUsage, "goes with --continue-on-error")
-		d.cli("publish", "orders", "--file", file+".no").wants(t, cli.ExitUsage, "no such file")
+		d.run(false, "{\"payload\":\"e\"}\nbad\n", "publish", "orders", "--continue-on-error").wants(t, terminal.ExitUsage, "wants --rejects FILE")
+		d.cli("publish", "orders", "--file", file, "--rejects", "x").wants(t, terminal.ExitUsage, "goes with --continue-on-error")
+		d.cli("publish", "orders", "--file", file+".no").wants(t, terminal.ExitUsage, "no such file")
 	})
 }
 
@@ -92,7 +92,7 @@ func TestImportsOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		if _, has := d.store.(penstock.OncePublisher); !has {
 			d.must("outbox", "create", "orders")
-			d.cli("publish", "orders", "--once", "imports", "--id", "1").wants(t, cli.ExitUsage, "no inboxes")
+			d.cli("publish", "orders", "--once", "imports", "--id", "1").wants(t, terminal.ExitUsage, "no inboxes")
 			return
 		}
 		d.must("outbox", "create", "orders")
@@ -107,8 +107,8 @@ func TestImportsOnce(t *testing.T) {
 			return s
 		}
 		clitest.Write(t, file, line(1, 5)+"cut o") // as a producer leaves it that is still writing
-		d.cli("publish", "orders", "-f", file, "--once", "imports", "--batch", "2").wants(t, cli.ExitUsage, "line 6: is no message")
-		d.cli("enqueue", "mails", "-f", file, "--once", "--batch", "2").wants(t, cli.ExitUsage, "line 6: is no job")
+		d.cli("publish", "orders", "-f", file, "--once", "imports", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is no message")
+		d.cli("enqueue", "mails", "-f", file, "--once", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is no job")
 		clitest.Write(t, file, line(1, 7)+line(7, 7)) // the same line twice is two messages
 		for range 2 {
 			d.must("publish", "orders", "-f", file, "--once", "imports", "--batch", "3")
@@ -118,12 +118,12 @@ func TestImportsOnce(t *testing.T) {
 		}
 		d.must("publish", "copy", "-f", file, "--once", "imports")
 		clitest.Same(t, "another outbox", d.published("copy"), "p1 p2 p3 p4 p5 p6 p7 p7")
-		d.run(false, `{"id":"own","payload":"own"}`, "publish", "copy", "--once", "imports").wants(t, cli.ExitOK, "")
+		d.run(false, `{"id":"own","payload":"own"}`, "publish", "copy", "--once", "imports").wants(t, terminal.ExitOK, "")
 		d.must("publish", "copy", "--id", "own", "--payload", "again", "--once", "imports")
 		clitest.Same(t, "an id of its own", d.published("copy"), "p1 p2 p3 p4 p5 p6 p7 p7 own")
-		d.cli("publish", "copy", "-f", file, "--once", "nowhere").wants(t, cli.ExitFailure, "no such inbox")
-		d.cli("publish", "copy", "--payload", "x", "--once", "imports").wants(t, cli.ExitUsage, "--once wants --id")
-		d.cli("enqueue", "mails", "x", "--once").wants(t, cli.ExitUsage, "are for JSON lines")
+		d.cli("publish", "copy", "-f", file, "--once", "nowhere").wants(t, terminal.ExitFailure, "no such inbox")
+		d.cli("publish", "copy", "--payload", "x", "--once", "imports").wants(t, terminal.ExitUsage, "--once wants --id")
+		d.cli("enqueue", "mails", "x", "--once").wants(t, terminal.ExitUsage, "are for JSON lines")
 	})
 }
 

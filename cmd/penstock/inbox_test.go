@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -24,30 +24,30 @@ func TestInboxLifecycle(t *testing.T) {
 		clitest.Same(t, "none yet", d.must("inbox", "list", "--json"), "[]\n")
 		clitest.Same(t, "created", d.must("inbox", "create", "billing"), "Inbox billing is ready.\n")
 		clitest.Same(t, "json", d.must("inbox", "create", "größe; drop", "--keep", "2d", "--json"), `{"consumer":"größe; drop"}`+"\n")
-		d.cli("inbox", "create", "billing").wants(t, cli.ExitFailure, `creating the inbox "billing": the inbox exists already: use it, or choose another name`)
+		d.cli("inbox", "create", "billing").wants(t, terminal.ExitFailure, `creating the inbox "billing": the inbox exists already: use it, or choose another name`)
 		d.must("inbox", "create", "billing", "--if-missing", "--keep", "1h")
-		d.cli("inbox", "create", "").wants(t, cli.ExitUsage, "consumer has no name")
-		d.cli("inbox", "create", "x", "--keep", "1s").wants(t, cli.ExitUsage, "--keep is 1s: use a time between 1m and 3650d")
-		d.cli("inbox", "create", "x", "--keep", "soon").wants(t, cli.ExitUsage, "use a number with ms, s, m, h or d")
+		d.cli("inbox", "create", "").wants(t, terminal.ExitUsage, "consumer has no name")
+		d.cli("inbox", "create", "x", "--keep", "1s").wants(t, terminal.ExitUsage, "--keep is 1s: use a time between 1m and 3650d")
+		d.cli("inbox", "create", "x", "--keep", "soon").wants(t, terminal.ExitUsage, "use a number with ms, s, m, h or d")
 		clitest.Same(t, "list", d.must("inbox", "list"), "billing\ngröße; drop\n")
 		clitest.Same(t, "list", d.must("inbox", "list", "--json"), `["billing","größe; drop"]`+"\n")
 
 		clitest.Same(t, "set", d.must("inbox", "set", "billing", "--keep", "30d"), "Inbox billing: ids are known for 30d.\n")
 		clitest.Same(t, "set", d.must("inbox", "set", "billing", "--keep", "1h", "--json"), `{"consumer":"billing","keep_ns":3600000000000}`+"\n")
-		d.cli("inbox", "set", "billing").wants(t, cli.ExitUsage, "nothing to set: give --keep")
-		d.cli("inbox", "set", "billing", "--keep", "4000d").wants(t, cli.ExitUsage, "--keep is 4000d")
+		d.cli("inbox", "set", "billing").wants(t, terminal.ExitUsage, "nothing to set: give --keep")
+		d.cli("inbox", "set", "billing", "--keep", "4000d").wants(t, terminal.ExitUsage, "--keep is 4000d")
 		clitest.Contains(t, d.must("inbox", "status"), "CONSUMER", "billing", "1h", "2d")
 
 		d.must("inbox", "set", "billing", "--keep", "7d")
 		c.receives("k", "2", "1", "")
-		d.cli("inbox", "drop", "billing").wants(t, cli.ExitUsage, "nothing was dropped: there is no terminal to ask on")
-		d.asked("y\n", "inbox", "drop", "billing").wants2(t, cli.ExitFailure, "This deletes the inbox of billing with every id it knows, and 1 held message.", "that is not its name")
-		if o := d.asked("billing\n", "inbox", "drop", "billing"); o.code != cli.ExitOK || o.stdout != "Inbox billing is gone (1 held message).\n" {
+		d.cli("inbox", "drop", "billing").wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
+		d.asked("y\n", "inbox", "drop", "billing").wants2(t, terminal.ExitFailure, "This deletes the inbox of billing with every id it knows, and 1 held message.", "that is not its name")
+		if o := d.asked("billing\n", "inbox", "drop", "billing"); o.code != terminal.ExitOK || o.stdout != "Inbox billing is gone (1 held message).\n" {
 			t.Errorf("%+v", o)
 		}
 		clitest.Same(t, "drop", d.must("inbox", "drop", "größe; drop", "--yes", "--json"), `{"consumer":"größe; drop","held":0}`+"\n")
 		for _, verb := range []string{"set billing --keep 1d", "status billing", "held billing", "held billing 1", "gaps billing", "release billing --key k", "release billing --all --yes", "discard billing 1 --yes", "drop billing --yes"} {
-			d.cli(append([]string{"inbox"}, strings.Fields(verb)...)...).wants(t, cli.ExitFailure, `inbox "billing": no such inbox: penstock inbox list shows those there are, penstock inbox create makes one`)
+			d.cli(append([]string{"inbox"}, strings.Fields(verb)...)...).wants(t, terminal.ExitFailure, `inbox "billing": no such inbox: penstock inbox list shows those there are, penstock inbox create makes one`)
 		}
 	})
 }
@@ -88,15 +88,15 @@ func TestInboxHeldAndGaps(t *testing.T) {
 		}
 		clitest.Same(t, "fields", fmt.Sprintf("%v", []any{held["consumer"], held["id"], held["key"], held["previous"], held["previous_held"], held["payload_bytes"], held["payload"]}), "[billing b l a false 4 <nil>]")
 		clitest.Same(t, "nothing", d.must("inbox", "held", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
-		if o := d.cli("inbox", "held", "billing", "--limit", "1"); o.code != cli.ExitOK || strings.Count(o.stdout, "\n") != 2 || !strings.Contains(o.stderr, "there are more: raise --limit") {
+		if o := d.cli("inbox", "held", "billing", "--limit", "1"); o.code != terminal.ExitOK || strings.Count(o.stdout, "\n") != 2 || !strings.Contains(o.stderr, "there are more: raise --limit") {
 			t.Errorf("%+v", o)
 		}
 		clitest.Contains(t, d.must("inbox", "held", "billing", "4"), "previous  3, which is held", "trace: 4", "of 4", "Next: penstock inbox release billing --id 4\n  or: penstock inbox discard billing 4\n")
 		clitest.Contains(t, d.must("inbox", "held", "billing", "4", "--json"), `"payload":"of 4"`, `"trace":"4"`)
-		d.cli("inbox", "held", "billing", "2").wants(t, cli.ExitFailure, `inbox "billing" holds no message 2: it may have been handed over meanwhile`)
-		d.cli("inbox", "held", "billing", "--limit", "0").wants(t, cli.ExitUsage, "--limit is 0")
-		d.cli("inbox", "held", "billing", "--key", "").wants(t, cli.ExitUsage, "--key is empty")
-		d.cli("inbox", "held", "billing", "--full").wants(t, cli.ExitUsage, "--full goes with ID")
+		d.cli("inbox", "held", "billing", "2").wants(t, terminal.ExitFailure, `inbox "billing" holds no message 2: it may have been handed over meanwhile`)
+		d.cli("inbox", "held", "billing", "--limit", "0").wants(t, terminal.ExitUsage, "--limit is 0")
+		d.cli("inbox", "held", "billing", "--key", "").wants(t, terminal.ExitUsage, "--key is empty")
+		d.cli("inbox", "held", "billing", "--full").wants(t, terminal.ExitUsage, "--full goes with ID")
 
 		c.isDue("")
 		clitest.Same(t, "release", d.must("inbox", "release", "billing", "--id", "4"), "1 message of billing due now: the consumer's next inbox_due hands over what is due.\n")
@@ -145,11 +145,11 @@ func TestInboxRelease(t *testing.T) {
 			}
 		}
 		hold()
-		d.cli("inbox", "release", "billing").wants(t, cli.ExitUsage, "nothing was released: say what with --key, --previous or --id, or --all")
-		d.cli("inbox", "release", "billing", "--all", "--key", "k").wants(t, cli.ExitUsage, "--all is given with what narrows the choice")
-		d.cli("inbox", "release", "billing", "--key", "").wants(t, cli.ExitUsage, "--key is empty")
-		d.cli("inbox", "release", "billing", "--all").wants(t, cli.ExitUsage, "nothing was released: there is no terminal to ask on")
-		d.cli("inbox", "release", "billing", "--id", "k2").wants(t, cli.ExitFailure, `inbox "billing" holds no message k2`)
+		d.cli("inbox", "release", "billing").wants(t, terminal.ExitUsage, "nothing was released: say what with --key, --previous or --id, or --all")
+		d.cli("inbox", "release", "billing", "--all", "--key", "k").wants(t, terminal.ExitUsage, "--all is given with what narrows the choice")
+		d.cli("inbox", "release", "billing", "--key", "").wants(t, terminal.ExitUsage, "--key is empty")
+		d.cli("inbox", "release", "billing", "--all").wants(t, terminal.ExitUsage, "nothing was released: there is no terminal to ask on")
+		d.cli("inbox", "release", "billing", "--id", "k2").wants(t, terminal.ExitFailure, `inbox "billing" holds no message k2`)
 		clitest.Same(t, "none", d.must("inbox", "release", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
 		c.isDue("")
 
@@ -157,9 +157,9 @@ func TestInboxRelease(t *testing.T) {
 		c.isDue("k3 after k2, k4")
 		clitest.Same(t, "for l2", d.must("inbox", "release", "billing", "--previous", "l2", "--json"), `{"consumer":"billing","released":1}`+"\n")
 		c.isDue("l3 after l2, l4")
-		d.asked("n\n", "inbox", "release", "billing", "--all").wants2(t, cli.ExitFailure, "Release 2 messages of billing, past the gaps before them?", "nothing was released: the answer was not yes")
+		d.asked("n\n", "inbox", "release", "billing", "--all").wants2(t, terminal.ExitFailure, "Release 2 messages of billing, past the gaps before them?", "nothing was released: the answer was not yes")
 		c.isDue("")
-		if o := d.asked("y\n", "inbox", "release", "billing", "--all"); o.code != cli.ExitOK {
+		if o := d.asked("y\n", "inbox", "release", "billing", "--all"); o.code != terminal.ExitOK {
 			t.Errorf("%+v", o)
 		}
 		c.isDue("m3 after m2, m4")
@@ -176,9 +176,9 @@ func TestInboxDiscard(t *testing.T) {
 		c.receives("k", "3", "2", "")
 		c.receives("k", "4", "3", "")
 		c.receives("k", "5", "4", "")
-		d.cli("inbox", "discard", "billing", "4").wants(t, cli.ExitUsage, "nothing was discarded: there is no terminal to ask on")
-		d.cli("inbox", "discard", "billing", "4", "2", "x", "--yes").wants(t, cli.ExitFailure, `nothing was discarded: inbox "billing" holds no message 2, x`)
-		d.asked("n\n", "inbox", "discard", "billing", "4").wants2(t, cli.ExitFailure, "Discard 1 held message of billing for good?")
+		d.cli("inbox", "discard", "billing", "4").wants(t, terminal.ExitUsage, "nothing was discarded: there is no terminal to ask on")
+		d.cli("inbox", "discard", "billing", "4", "2", "x", "--yes").wants(t, terminal.ExitFailure, `nothing was discarded: inbox "billing" holds no message 2, x`)
+		d.asked("n\n", "inbox", "discard", "billing", "4").wants2(t, terminal.ExitFailure, "Discard 1 held message of billing for good?")
 		clitest.Same(t, "discard", d.must("inbox", "discard", "billing", "4", "4", "--yes"), "1 held message of billing discarded.\n")
 		c.isDue("5 after 4") // and 3 waits for 2, as before
 		c.receives("k", "2", "1", "2 late, 3 late")
@@ -218,26 +218,26 @@ func TestInboxGrant(t *testing.T) {
 		}
 	}
 	clitest.Same(t, "sees its own", operates("inbox", "list").stdout, "billing\n")
-	operates("inbox", "held", "billing", "2").wants(t, cli.ExitOK, "")
-	operates("inbox", "discard", "billing", "3", "--yes").wants(t, cli.ExitOK, "")
-	operates("inbox", "release", "billing", "--all", "--yes").wants(t, cli.ExitOK, "")
-	operates("inbox", "gaps", "billing").wants(t, cli.ExitOK, "")
+	operates("inbox", "held", "billing", "2").wants(t, terminal.ExitOK, "")
+	operates("inbox", "discard", "billing", "3", "--yes").wants(t, terminal.ExitOK, "")
+	operates("inbox", "release", "billing", "--all", "--yes").wants(t, terminal.ExitOK, "")
+	operates("inbox", "gaps", "billing").wants(t, terminal.ExitOK, "")
 	for _, denied := range []string{"held secret", "gaps secret", "release secret --key k", "discard secret x --yes", "drop billing --yes", "set billing --keep 1d", "create other", "grant secret postgres --operate"} {
-		operates(append([]string{"inbox"}, strings.Fields(denied)...)...).wants(t, cli.ExitDatabase, "permission denied")
+		operates(append([]string{"inbox"}, strings.Fields(denied)...)...).wants(t, terminal.ExitDatabase, "permission denied")
 	}
 	for _, denied := range []string{"held billing", "gaps billing", "release billing --key k"} {
-		consumes(append([]string{"inbox"}, strings.Fields(denied)...)...).wants(t, cli.ExitDatabase, "permission denied")
+		consumes(append([]string{"inbox"}, strings.Fields(denied)...)...).wants(t, terminal.ExitDatabase, "permission denied")
 	}
 	clitest.Same(t, "json", d.must("inbox", "grant", "billing", roleOf(t, conn), "--operate", "--consume", "--json"),
 		fmt.Sprintf(`{"consumer":"billing","granted":["consume","operate"],"role":%q}`+"\n", roleOf(t, conn)))
-	d.cli("inbox", "grant", "billing", "nobody_at_all", "--consume").wants(t, cli.ExitUsage, `role "nobody_at_all" does not exist: make it first`)
-	d.cli("inbox", "grant", "nothing", roleOf(t, conn), "--consume").wants(t, cli.ExitFailure, `inbox "nothing": no such inbox`)
-	d.cli("inbox", "grant", "billing", "postgres").wants(t, cli.ExitUsage, "nothing to grant: give --consume or --operate")
+	d.cli("inbox", "grant", "billing", "nobody_at_all", "--consume").wants(t, terminal.ExitUsage, `role "nobody_at_all" does not exist: make it first`)
+	d.cli("inbox", "grant", "nothing", roleOf(t, conn), "--consume").wants(t, terminal.ExitFailure, `inbox "nothing": no such inbox`)
+	d.cli("inbox", "grant", "billing", "postgres").wants(t, terminal.ExitUsage, "nothing to grant: give --consume or --operate")
 }
 
 func TestStoresWithoutInboxes(t *testing.T) {
 	t.Parallel()
 	d := memoryDesk(t)
-	d.cli("inbox", "list").wants(t, cli.ExitUsage, "has no inboxes: use PostgreSQL or SQLite")
-	d.cli("inbox", "grant", "billing", "somebody", "--consume").wants(t, cli.ExitUsage, "this database has no roles")
+	d.cli("inbox", "list").wants(t, terminal.ExitUsage, "has no inboxes: use PostgreSQL or SQLite")
+	d.cli("inbox", "grant", "billing", "somebody", "--consume").wants(t, terminal.ExitUsage, "this database has no roles")
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func TestMisuse(t *testing.T) {
@@ -83,12 +83,12 @@ func TestMisuse(t *testing.T) {
 		{"demo --database-url mysql://root@127.0.0.1:1/", "give postgres://"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
-			invoke(t, strings.Fields(tc.args)...).wants(t, cli.ExitUsage, tc.want)
+			invoke(t, strings.Fields(tc.args)...).wants(t, terminal.ExitUsage, tc.want)
 		})
 	}
 	t.Run("configuration", func(t *testing.T) {
 		o := invoke(t, "status", "--config", "bad.yaml")
-		if o.code != cli.ExitUsage || !strings.Contains(o.stderr, "bad.yaml:1:1") {
+		if o.code != terminal.ExitUsage || !strings.Contains(o.stderr, "bad.yaml:1:1") {
 			t.Errorf("exit code %d, stderr %q", o.code, o.stderr)
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func ids(msgs []penstock.Message) string {
@@ -34,9 +34,9 @@ func TestReplay(t *testing.T) {
 		d.relay("orders", "audit", deliver)
 		replay := []string{"replay", "orders", "--subscription", "billing"}
 
-		d.cli(append(replay, "--from", "beginning")...).wants(t, cli.ExitUsage, "nothing is replayed: there is no terminal to ask on, pass --yes")
+		d.cli(append(replay, "--from", "beginning")...).wants(t, terminal.ExitUsage, "nothing is replayed: there is no terminal to ask on, pass --yes")
 		o := d.asked("no\n", append(replay, "--from", "-2h")...)
-		if o.code != cli.ExitFailure || !strings.Contains(o.stderr, "Consumers see the same ids again.\nGo on? [y/N] ") {
+		if o.code != terminal.ExitFailure || !strings.Contains(o.stderr, "Consumers see the same ids again.\nGo on? [y/N] ") {
 			t.Errorf("exit code %d, %q", o.code, o.stderr)
 		}
 		clitest.Same(t, "nobody agreed", ids(d.relay("orders", "billing", deliver)), "")
@@ -76,9 +76,9 @@ func TestReplay(t *testing.T) {
 		o.wants(t, 0, "")
 		clitest.Same(t, "none is under way", o.stderr, "")
 		clitest.Contains(t, o.stdout, "0 messages")
-		d.cli("replay", "orders", "--from", "1", "--yes").wants(t, cli.ExitUsage, "has 2 subscriptions")
-		d.cli("replay", "orders", "--from", "1", "--yes", "--subscription", "x").wants(t, cli.ExitFailure, "no such subscription")
-		d.cli("replay", "nothing", "--from", "1", "--yes").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
+		d.cli("replay", "orders", "--from", "1", "--yes").wants(t, terminal.ExitUsage, "has 2 subscriptions")
+		d.cli("replay", "orders", "--from", "1", "--yes", "--subscription", "x").wants(t, terminal.ExitFailure, "no such subscription")
+		d.cli("replay", "nothing", "--from", "1", "--yes").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
 	})
 }
 
@@ -156,11 +156,11 @@ func TestParked(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		d.cli("parked", "nothing").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox: penstock outbox list`)
-		d.cli("parked", "orders", "--subscription", "x").wants(t, cli.ExitFailure, `subscription "x" of outbox "orders": no such subscription`)
-		d.cli("parked", "orders", "--limit", "0").wants(t, cli.ExitUsage, "--limit is 0")
-		d.cli("parked", "orders", "--key", "k").wants(t, cli.ExitUsage, "--key is given without --retry")
-		d.cli("parked", "orders", "--retry", "--key", "").wants(t, cli.ExitUsage, "--key is empty")
+		d.cli("parked", "nothing").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox: penstock outbox list`)
+		d.cli("parked", "orders", "--subscription", "x").wants(t, terminal.ExitFailure, `subscription "x" of outbox "orders": no such subscription`)
+		d.cli("parked", "orders", "--limit", "0").wants(t, terminal.ExitUsage, "--limit is 0")
+		d.cli("parked", "orders", "--key", "k").wants(t, terminal.ExitUsage, "--key is given without --retry")
+		d.cli("parked", "orders", "--retry", "--key", "").wants(t, terminal.ExitUsage, "--key is empty")
 	})
 }
 
@@ -228,10 +228,10 @@ func TestRetention(t *testing.T) {
 			"set orders --retain-bytes 9999999999TiB": "--retain-bytes",
 			"create other --retain-age soon":          "--retain-age",
 		} {
-			d.cli(append([]string{"outbox"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+			d.cli(append([]string{"outbox"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 		}
 		is("orders", time.Hour, 0)
-		d.cli("outbox", "set", "other", "--retain-age", "1h").wants(t, cli.ExitFailure, `outbox "other": no such outbox: penstock outbox list`)
+		d.cli("outbox", "set", "other", "--retain-age", "1h").wants(t, terminal.ExitFailure, `outbox "other": no such outbox: penstock outbox list`)
 	})
 }
 
@@ -242,23 +242,23 @@ func TestSubscriptionDrop(t *testing.T) {
 		d.relay("orders", "billing", dies)
 		d.relay("orders", "audit", dies)
 		drop := []string{"subscription", "drop", "orders", "billing"}
-		d.cli(drop...).wants(t, cli.ExitUsage, "nothing was dropped: there is no terminal to ask on")
+		d.cli(drop...).wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
 		for _, answer := range []string{"y\n", "\n", "", "audit\n"} {
 			o := d.asked(answer, drop...)
-			if o.code != cli.ExitFailure || !strings.Contains(o.stderr, "nothing was dropped") {
+			if o.code != terminal.ExitFailure || !strings.Contains(o.stderr, "nothing was dropped") {
 				t.Errorf("answer %q: exit code %d, %q", answer, o.code, o.stderr)
 			}
 			clitest.Contains(t, o.stderr, "0 messages in its backlog, 0 parked messages, 3 dead letters are lost to it", "Type its name to go on: ")
 		}
 		clitest.Same(t, "still there", d.dead("orders", "billing"), "m1 m2 m3")
 		o := d.asked("billing\n", drop...)
-		o.wants(t, cli.ExitOK, "Type its name")
+		o.wants(t, terminal.ExitOK, "Type its name")
 		clitest.Contains(t, o.stdout, "Subscription billing of orders is gone")
-		d.cli("dead", "list", "orders", "--subscription", "billing").wants(t, cli.ExitFailure, "no such subscription")
+		d.cli("dead", "list", "orders", "--subscription", "billing").wants(t, terminal.ExitFailure, "no such subscription")
 		clitest.Same(t, "the other one", d.dead("orders", "audit"), "m1 m2 m3")
 
-		d.cli(append(drop, "--yes")...).wants(t, cli.ExitFailure, `subscription "billing" of outbox "orders": no such subscription`)
-		d.cli("subscription", "drop", "nothing", "x", "--yes").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
+		d.cli(append(drop, "--yes")...).wants(t, terminal.ExitFailure, `subscription "billing" of outbox "orders": no such subscription`)
+		d.cli("subscription", "drop", "nothing", "x", "--yes").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
 
 		source, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "audit", Holder: "web-1/42"})
 		if err != nil {
@@ -266,7 +266,7 @@ func TestSubscriptionDrop(t *testing.T) {
 		}
 		defer source.Close(t.Context())
 		o = d.cli("subscription", "drop", "orders", "audit", "--yes", "--json")
-		o.wants(t, cli.ExitOK, "a relay runs it (web-1/42)")
+		o.wants(t, terminal.ExitOK, "a relay runs it (web-1/42)")
 		clitest.Same(t, "as JSON", o.stdout, `{"backlog":0,"dead_letters":3,"outbox":"orders","parked":0,"subscription":"audit"}`+"\n")
 	})
 }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -17,7 +17,7 @@ func TestPortableProfile(t *testing.T) {
 	portable := func(args ...string) string {
 		return must(t, append(args, "--database-url", url, "--profile", "portable")...)
 	}
-	invoke(t, "outbox", "create", "orders", "--database-url", url, "--profile", "portable").wants(t, cli.ExitDatabase, "--profile portable")
+	invoke(t, "outbox", "create", "orders", "--database-url", url, "--profile", "portable").wants(t, terminal.ExitDatabase, "--profile portable")
 	portable("migrate")
 	portable("outbox", "create", "orders")
 	portable("publish", "orders", "--key", "k", "--payload", "one")
@@ -28,17 +28,17 @@ func TestPortableProfile(t *testing.T) {
 	clitest.Contains(t, portable("status"), "thumbnails")
 	portable("inbox", "create", "billing")
 	clitest.Contains(t, portable("inbox", "status"), "billing")
-	invoke(t, "bench", "queue", "--database-url", url, "--profile", "portable").wants(t, cli.ExitUsage, "not the portable profile")
-	invoke(t, "outbox", "list", "--database-url", url).wants(t, cli.ExitDatabase, "penstock migrate")
-	invoke(t, "outbox", "list", "--database-url", url, "--profile", "odd").wants(t, cli.ExitUsage, "portable")
+	invoke(t, "bench", "queue", "--database-url", url, "--profile", "portable").wants(t, terminal.ExitUsage, "not the portable profile")
+	invoke(t, "outbox", "list", "--database-url", url).wants(t, terminal.ExitDatabase, "penstock migrate")
+	invoke(t, "outbox", "list", "--database-url", url, "--profile", "odd").wants(t, terminal.ExitUsage, "portable")
 
 	clitest.Write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: portable\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
 	clitest.Same(t, "the file's", must(t, "outbox", "list"), "orders\n")
 	clitest.Write(t, "auto.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
-	invoke(t, "outbox", "list", "--config", "auto.yaml").wants(t, cli.ExitDatabase, "penstock migrate") // PostgreSQL's own
+	invoke(t, "outbox", "list", "--config", "auto.yaml").wants(t, terminal.ExitDatabase, "penstock migrate") // PostgreSQL's own
 	t.Setenv("PENSTOCK_DATABASE_URL", url)
 	clitest.Same(t, "with the variable", must(t, "outbox", "list"), "orders\n")
-	invoke(t, "outbox", "list", "--profile", "postgres").wants(t, cli.ExitDatabase, "penstock migrate")
+	invoke(t, "outbox", "list", "--profile", "postgres").wants(t, terminal.ExitDatabase, "penstock migrate")
 }
 
 // On a server that says that it is YugabyteDB, the postgres profile says which one to use instead, auto uses it, and portable's own statements
@@ -61,10 +61,10 @@ func TestProfileOfTheServer(t *testing.T) {
 		}
 	}
 	for _, verb := range [][]string{{"migrate"}, {"outbox", "list"}, {"status"}, {"queue", "create", "mails"}} {
-		invoke(t, append(verb, "--database-url", url)...).wants2(t, cli.ExitFailure, "YugabyteDB", "--profile portable")
+		invoke(t, append(verb, "--database-url", url)...).wants2(t, terminal.ExitFailure, "YugabyteDB", "--profile portable")
 	}
 	clitest.Same(t, "auto", must(t, "outbox", "list", "--database-url", url, "--profile", "auto"), "made\n")
-	invoke(t, "outbox", "create", "orders", "--database-url", url, "--profile", "auto").wants(t, cli.ExitFailure, `"hash"`) // its DDL, which PostgreSQL does not read
+	invoke(t, "outbox", "create", "orders", "--database-url", url, "--profile", "auto").wants(t, terminal.ExitFailure, `"hash"`) // its DDL, which PostgreSQL does not read
 	clitest.Write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
 	clitest.Same(t, "auto in the file", must(t, "outbox", "list"), "made\n")
 	must(t, "status")

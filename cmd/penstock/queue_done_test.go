@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // queue set has jobs kept that are done, queue done lists them; a database that cannot says which can.
@@ -15,11 +15,11 @@ func TestQueueDone(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
-		d.cli("queue", "set", "mails", "--keep-done", "often").wants(t, cli.ExitUsage, `--keep-done is "often"`)
-		d.cli("queue", "set", "mails", "--keep-done-bytes", "7").wants(t, cli.ExitUsage, "use 1.0 MiB or more")
+		d.cli("queue", "set", "mails", "--keep-done", "often").wants(t, terminal.ExitUsage, `--keep-done is "often"`)
+		d.cli("queue", "set", "mails", "--keep-done-bytes", "7").wants(t, terminal.ExitUsage, "use 1.0 MiB or more")
 		if _, keeps := d.queues().(penstock.HistoryStore); !keeps {
-			d.cli("queue", "set", "mails", "--keep-done", "24h").wants(t, cli.ExitUsage, "is not possible in this database: jobs that are done are kept in PostgreSQL only")
-			d.cli("queue", "done", "mails").wants(t, cli.ExitUsage, "PostgreSQL does")
+			d.cli("queue", "set", "mails", "--keep-done", "24h").wants(t, terminal.ExitUsage, "is not possible in this database: jobs that are done are kept in PostgreSQL only")
+			d.cli("queue", "done", "mails").wants(t, terminal.ExitUsage, "PostgreSQL does")
 			return
 		}
 		clitest.Contains(t, d.must("queue", "done", "mails"), "keeps no jobs that are done: penstock queue set mails --keep-done 24h")
@@ -41,7 +41,7 @@ func TestQueueDone(t *testing.T) {
 		clitest.Contains(t, d.must("queue", "done", "mails", "--id", fmt.Sprint(jobs[1].ID), "--json"), fmt.Sprintf(`{"id":%d,`, jobs[1].ID), `"worker":"ann"`, `"report":17`)
 		clitest.Contains(t, d.must("queue", "done", "mails", "--id", "4711"), "0 jobs of mails are kept that match.")
 		clitest.Contains(t, d.must("status"), " done")
-		d.cli("queue", "done", "nothing").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
-		d.cli("queue", "done", "mails", "--limit", "0").wants(t, cli.ExitUsage, "--limit is 0")
+		d.cli("queue", "done", "nothing").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
+		d.cli("queue", "done", "mails", "--limit", "0").wants(t, terminal.ExitUsage, "--limit is 0")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/memory"
 )
 
@@ -67,15 +68,15 @@ func TestQueueLifecycle(t *testing.T) {
 			clitest.Same(t, name, d.must("queue", "create", name), "Queue "+name+" is ready.\n")
 		}
 		d.must("queue", "create", "stack", "--order", "lifo", "--max-attempts", "3", "--max-running", "2", "--dedup-window", "10m")
-		d.cli("queue", "create", "mails").wants(t, cli.ExitFailure, `creating queue "mails": the queue exists already: use it, or choose another name`)
+		d.cli("queue", "create", "mails").wants(t, terminal.ExitFailure, `creating queue "mails": the queue exists already: use it, or choose another name`)
 		d.must("queue", "create", "mails", "--if-missing")
-		d.cli("queue", "create", "mails", "--if-missing", "--order", "lifo").wants(t, cli.ExitUsage, "exists with the order fifo")
+		d.cli("queue", "create", "mails", "--if-missing", "--order", "lifo").wants(t, terminal.ExitUsage, "exists with the order fifo")
 		d.must("outbox", "create", "orders")
-		d.cli("queue", "create", "orders", "--if-missing").wants(t, cli.ExitFailure, `creating queue "orders": an outbox has this name: outboxes and queues share their names: choose another`)
+		d.cli("queue", "create", "orders", "--if-missing").wants(t, terminal.ExitFailure, `creating queue "orders": an outbox has this name: outboxes and queues share their names: choose another`)
 		for _, flag := range []string{"--json", "--if-missing"} {
-			d.cli("outbox", "create", "mails", flag).wants(t, cli.ExitFailure, `creating outbox "mails": a queue has this name: outboxes and queues share their names: choose another`)
+			d.cli("outbox", "create", "mails", flag).wants(t, terminal.ExitFailure, `creating outbox "mails": a queue has this name: outboxes and queues share their names: choose another`)
 		}
-		d.cli("queue", "create", "").wants(t, cli.ExitUsage, "queue has no name")
+		d.cli("queue", "create", "").wants(t, terminal.ExitUsage, "queue has no name")
 
 		var names []string
 		if err := json.Unmarshal([]byte(d.must("queue", "list", "--json")), &names); err != nil {
@@ -87,14 +88,14 @@ func TestQueueLifecycle(t *testing.T) {
 		clitest.Same(t, "created as", fmt.Sprint(stack.Order, *stack.MaxAttempts, *stack.MaxRunning, *stack.DedupWindow), "lifo3 2 10m0s")
 
 		d.jobs("mails", "a", "b")
-		d.cli("queue", "drop", "mails").wants(t, cli.ExitUsage, "nothing was dropped: there is no terminal to ask on")
-		d.asked("y\n", "queue", "drop", "mails").wants2(t, cli.ExitFailure, "This deletes queue mails with everything in it: 2 jobs, 0 dead letters.", "that is not its name")
+		d.cli("queue", "drop", "mails").wants(t, terminal.ExitUsage, "nothing was dropped: there is no terminal to ask on")
+		d.asked("y\n", "queue", "drop", "mails").wants2(t, terminal.ExitFailure, "This deletes queue mails with everything in it: 2 jobs, 0 dead letters.", "that is not its name")
 		clitest.Same(t, "still there", fmt.Sprint(d.queue("mails").Ready), "2")
-		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != cli.ExitOK || o.stdout != "Queue mails is gone (2 jobs, 0 dead letters).\n" {
+		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != terminal.ExitOK || o.stdout != "Queue mails is gone (2 jobs, 0 dead letters).\n" {
 			t.Errorf("%+v", o)
 		}
 		clitest.Same(t, "json", d.must("queue", "create", "mails", "--json")+d.must("queue", "drop", "mails", "--yes", "--json"), `{"queue":"mails"}`+"\n"+`{"dead_letters":0,"jobs":0,"queue":"mails"}`+"\n")
-		d.cli("queue", "drop", "mails", "--yes").wants(t, cli.ExitFailure, `queue "mails": no such queue: penstock queue list`)
+		d.cli("queue", "drop", "mails", "--yes").wants(t, terminal.ExitFailure, `queue "mails": no such queue: penstock queue list`)
 	})
 }
 
@@ -128,7 +129,7 @@ func TestQueueSetAndPause(t *testing.T) {
 			t.Errorf("%v, %v was claimed from a queue that is resumed", jobs, err)
 		}
 		for _, verb := range []string{"set nothing --max-attempts 2", "pause nothing", "resume nothing"} {
-			d.cli(append([]string{"queue"}, strings.Fields(verb)...)...).wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
+			d.cli(append([]string{"queue"}, strings.Fields(verb)...)...).wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 		}
 	})
 }
@@ -202,7 +203,7 @@ func TestStatusShowsQueues(t *testing.T) {
 				t.Errorf("status %s shows %s: %s", one.name, one.other, shown)
 			}
 		}
-		d.cli("status", "nothing").wants(t, cli.ExitFailure, `no such outbox: nor is there a queue of that name`)
+		d.cli("status", "nothing").wants(t, terminal.ExitFailure, `no such outbox: nor is there a queue of that name`)
 
 		var status struct{ Outboxes, Queues []map[string]any }
 		if err := json.Unmarshal([]byte(d.must("status", "--json")), &status); err != nil {

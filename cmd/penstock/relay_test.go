@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -41,7 +41,7 @@ func relayIntoAQueue(t *testing.T, d *desk) {
 		}
 	}
 	stop()
-	if o := <-ended; o.code != cli.ExitOK {
+	if o := <-ended; o.code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}
 	var s statusJSON
@@ -49,16 +49,16 @@ func relayIntoAQueue(t *testing.T, d *desk) {
 		t.Errorf("%+v, %v", s, err)
 	}
 
-	d.cli("relay", "--outbox", "orders", "--sink", "queue:nothing", "--log-level", "error").wants(t, cli.ExitFailure, `subscription "default": queue "nothing": no such queue: penstock queue list`)
-	d.cli("relay", "--outbox", "nothing", "--sink", "queue:emails", "--log-level", "error").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox: penstock outbox list`)
-	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--topic", "a").wants(t, cli.ExitUsage, "--topic has no meaning with a queue as the sink")
+	d.cli("relay", "--outbox", "orders", "--sink", "queue:nothing", "--log-level", "error").wants(t, terminal.ExitFailure, `subscription "default": queue "nothing": no such queue: penstock queue list`)
+	d.cli("relay", "--outbox", "nothing", "--sink", "queue:emails", "--log-level", "error").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox: penstock outbox list`)
+	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--topic", "a").wants(t, terminal.ExitUsage, "--topic has no meaning with a queue as the sink")
 }
 
 func TestNotEveryStoreForwards(t *testing.T) {
 	t.Parallel()
 	d := memoryDesk(t)
 	d.outbox("orders")
-	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--log-level", "error").wants(t, cli.ExitUsage, "is for PostgreSQL and SQLite")
+	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--log-level", "error").wants(t, terminal.ExitUsage, "is for PostgreSQL and SQLite")
 }
 
 func TestRelayFlagsThatAreRefused(t *testing.T) {
@@ -79,10 +79,10 @@ func TestRelayFlagsThatAreRefused(t *testing.T) {
 		"--format avro":                         "--format: kind is \"avro\": write raw, cloudevents or debezium",
 		"--format cloudevents?prefix=ce_":       "--format: prefix is \"ce_\"",
 	} {
-		invoke(t, append([]string{"relay", "--outbox", "o", "--sink", "discard"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+		invoke(t, append([]string{"relay", "--outbox", "o", "--sink", "discard"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 	}
 	for _, args := range []string{"--topic a", "--header a=b", "--max-attempts 3", "--max-age 1h", "--on-dead hold", "--lease 3s", "--from now", "--format raw", "--previous", "--table t", "--workers 2"} {
-		invoke(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, "goes with --outbox or --adopt, and --sink: with a configuration file, write it there")
+		invoke(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, "goes with --outbox or --adopt, and --sink: with a configuration file, write it there")
 	}
 }
 
@@ -95,7 +95,7 @@ func TestRelayLogsItsStartOnce(t *testing.T) {
 	defer cancel()
 	log := &notifyingBuffer{wait: "took the lease", found: cancel}
 	a := d.app(strings.NewReader(""), io.Discard, log)
-	if code := runWith(ctx, a, []string{"relay", "--outbox", "orders", "--sink", "discard", "--topic", "t"}); code != cli.ExitOK {
+	if code := runWith(ctx, a, []string{"relay", "--outbox", "orders", "--sink", "discard", "--topic", "t"}); code != terminal.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	for _, line := range []string{"msg=relaying", "took the lease", "msg=stopped"} {
@@ -121,6 +121,6 @@ func TestAdoptFlagsThatAreRefused(t *testing.T) {
 		"--adopt dotnet --sink discard --previous --workers 2":     "--previous is true, but several workers read the table",
 		"--adopt dotnet --sink discard --database-url sqlite:a.db": "--adopt is for tables in PostgreSQL and MariaDB, and the database is SQLite",
 	} {
-		invoke(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+		invoke(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 	}
 }

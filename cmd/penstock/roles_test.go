@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -48,7 +48,7 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	as := func(args ...string) outcome { return invoke(t, append(args, "--database-url", u.String())...) }
 
 	o := as("status")
-	if o.code != cli.ExitOK || !strings.Contains(o.stdout, "orders") || o.stderr != "penstock: queues and inboxes are not shown: this role may not read them\n" {
+	if o.code != terminal.ExitOK || !strings.Contains(o.stdout, "orders") || o.stderr != "penstock: queues and inboxes are not shown: this role may not read them\n" {
 		t.Errorf("%+v", o)
 	}
 	var status map[string]any
@@ -56,11 +56,11 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 		t.Errorf("got %v, %v", status, err)
 	}
 	clitest.Contains(t, as("dead", "list", "orders").stdout, "refused")
-	as("queue", "list").wants(t, cli.ExitDatabase, "penstock queue grant QUEUE ROLE --operate")
-	as("status", "mails").wants(t, cli.ExitDatabase, // there is a queue of that name
+	as("queue", "list").wants(t, terminal.ExitDatabase, "penstock queue grant QUEUE ROLE --operate")
+	as("status", "mails").wants(t, terminal.ExitDatabase, // there is a queue of that name
 		`nothing that this role may see is called "mails", and queues it may not read: the owner of the schema can grant it: penstock queue grant mails ROLE --operate`)
-	as("dead", "list", "mails").wants(t, cli.ExitDatabase, "permission denied for function _mails.operate (SQLSTATE 42501): the owner of the schema can grant it: penstock queue grant mails ROLE --operate")
-	as("relay", "--outbox", "orders", "--sink", "queue:missing", "--log-level", "error").wants(t, cli.ExitFailure, `queue "missing": no such queue: penstock queue list`)
+	as("dead", "list", "mails").wants(t, terminal.ExitDatabase, "permission denied for function _mails.operate (SQLSTATE 42501): the owner of the schema can grant it: penstock queue grant mails ROLE --operate")
+	as("relay", "--outbox", "orders", "--sink", "queue:missing", "--log-level", "error").wants(t, terminal.ExitFailure, `queue "missing": no such queue: penstock queue list`)
 	o = as("status", "orders")
 	clitest.Same(t, "of what it asked for all is shown", o.stderr, "")
 }
@@ -97,24 +97,24 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 	producer := as("produce", "outbox grant orders ROLE --publish")
 	relay := as("relay", "outbox grant ROLE --relay")
 
-	clitest.Contains(t, operator(cli.ExitOK, "penstock: outboxes and inboxes are not shown: this role may not read them\n", "status").stdout, "mails")
-	o := operator(cli.ExitOK, "", "status", "mails")
+	clitest.Contains(t, operator(terminal.ExitOK, "penstock: outboxes and inboxes are not shown: this role may not read them\n", "status").stdout, "mails")
+	o := operator(terminal.ExitOK, "", "status", "mails")
 	if clitest.Contains(t, o.stdout, "mails"); o.stderr != "" || strings.Contains(o.stdout, "others") {
 		t.Errorf("%+v", o)
 	}
 	var seen map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(operator(cli.ExitOK, "", "status", "--json").stdout), &seen); err != nil || seen["outboxes"] != nil || !strings.Contains(string(seen["queues"]), `"mails"`) {
+	if err := json.Unmarshal([]byte(operator(terminal.ExitOK, "", "status", "--json").stdout), &seen); err != nil || seen["outboxes"] != nil || !strings.Contains(string(seen["queues"]), `"mails"`) {
 		t.Errorf("got %s, %v", seen, err)
 	}
-	operator(cli.ExitDatabase, `queue "others": this role may not see it: the owner of the schema can grant it: penstock queue grant others ROLE --operate`, "status", "others")
-	operator(cli.ExitDatabase, `nothing that this role may see is called "orders", and outboxes it may not read: the owner of the schema can grant it: penstock outbox grant ROLE --relay`, "status", "orders")
-	clitest.Contains(t, watcher(cli.ExitOK, "penstock: outboxes and queues are not shown", "status").stdout, "billing")
-	if o := relay(cli.ExitOK, "penstock: queues and inboxes are not shown", "status"); !strings.Contains(o.stdout, "orders") {
+	operator(terminal.ExitDatabase, `queue "others": this role may not see it: the owner of the schema can grant it: penstock queue grant others ROLE --operate`, "status", "others")
+	operator(terminal.ExitDatabase, `nothing that this role may see is called "orders", and outboxes it may not read: the owner of the schema can grant it: penstock outbox grant ROLE --relay`, "status", "orders")
+	clitest.Contains(t, watcher(terminal.ExitOK, "penstock: outboxes and queues are not shown", "status").stdout, "billing")
+	if o := relay(terminal.ExitOK, "penstock: queues and inboxes are not shown", "status"); !strings.Contains(o.stdout, "orders") {
 		t.Errorf("%+v", o)
 	}
-	enqueuer(cli.ExitDatabase, "permission denied", "status") // it sees nothing
-	enqueuer(cli.ExitDatabase, "penstock queue grant mails ROLE --operate, or if it is an outbox penstock outbox grant ROLE --relay", "status", "mails")
-	producer(cli.ExitOK, "", "publish", "orders", "--payload", "x")
+	enqueuer(terminal.ExitDatabase, "permission denied", "status") // it sees nothing
+	enqueuer(terminal.ExitDatabase, "penstock queue grant mails ROLE --operate, or if it is an outbox penstock outbox grant ROLE --relay", "status", "mails")
+	producer(terminal.ExitOK, "", "publish", "orders", "--payload", "x")
 
 	for _, refused := range []struct {
 		as   func(code int, want string, args ...string) outcome
@@ -148,7 +148,7 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 		{watcher, "inbox held shipping", "inbox grant shipping ROLE --operate"},
 		{watcher, "inbox set billing --keep 1h", "only the owner of the schema may do this"},
 	} {
-		o := refused.as(cli.ExitDatabase, refused.hint, strings.Fields(refused.verb)...)
+		o := refused.as(terminal.ExitDatabase, refused.hint, strings.Fields(refused.verb)...)
 		if strings.Count(o.stderr, " grant ")+strings.Count(o.stderr, "only the owner") != 1+strings.Count(o.stderr, "can grant it") {
 			t.Errorf("%s: more than one next step: %s", refused.verb, o.stderr)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/relay"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/status"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/work"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 const rootLong = `Penstock is a transactional outbox in your own database, and the relay that
@@ -65,15 +66,15 @@ func rootCommand(a *cli.App) *cobra.Command {
 		Long:          rootLong,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cli.KnownVerb,
+		Args:          terminal.KnownVerb,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
-		if !maps.Equal(cmd.Annotations, cli.OwnSignals) {
-			cmd.SetContext(cli.Interruptible(cmd.Context()))
+		if !maps.Equal(cmd.Annotations, terminal.OwnSignals) {
+			cmd.SetContext(terminal.Interruptible(cmd.Context()))
 		}
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Misuse(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return terminal.Misuse(err) })
 	flags := root.PersistentFlags()
 	flags.Var(cli.DatabaseFlag{App: a}, "database-url", "postgres://user:password@host/db, sqlite:FILE or mysql://user:password@host/ (default $PENSTOCK_DATABASE_URL)")
 	flags.StringVar(&a.Schema, "schema", "", "PostgreSQL schema of Penstock's tables (default \"penstock\")")
@@ -118,7 +119,7 @@ func runWith(ctx context.Context, a *cli.App, args []string) int {
 	root.InitDefaultCompletionCmd() // writes to what is set above
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		// Cobra's own shows its help for a shell that it does not know.
-		completion.Args = cli.KnownVerb
+		completion.Args = terminal.KnownVerb
 		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	defer a.Close()

@@ -13,6 +13,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -29,10 +31,10 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 	for _, verb := range []string{"status", "outbox list", "publish orders --topic t", "migrate --json --schema elsewhere"} {
 		o := invoke(t, append(strings.Fields(verb), "--database-url", url, "--schema", "nope")...)
 		if strings.HasPrefix(verb, "migrate") {
-			o.wants(t, cli.ExitOK, "") // the last one counts
+			o.wants(t, terminal.ExitOK, "") // the last one counts
 			continue
 		}
-		o.wants(t, cli.ExitDatabase, "penstock migrate --database-url "+cli.ShellWord(url)+" --schema nope")
+		o.wants(t, terminal.ExitDatabase, "penstock migrate --database-url "+shell.Word(url)+" --schema nope")
 	}
 	clitest.Contains(t, must(t, "status", "--database-url", url, "--schema", "nope2", "--help"), "penstock status orders --watch")
 }
@@ -84,7 +86,7 @@ func TestOutboxDropTellsWhatIsLost(t *testing.T) {
 		}
 		d.relay("orders", "audit", deliver)
 		lost := "audit had 0 messages to deliver and 0 dead letters; billing had 2 messages to deliver and 3 dead letters"
-		d.asked("nothing\n", "outbox", "drop", "orders").wants2(t, cli.ExitFailure, "with every message in it, delivered or not: "+lost+".\nType its name", "nothing was dropped")
+		d.asked("nothing\n", "outbox", "drop", "orders").wants2(t, terminal.ExitFailure, "with every message in it, delivered or not: "+lost+".\nType its name", "nothing was dropped")
 		o := d.asked("orders\n", "outbox", "drop", "orders", "--json")
 		clitest.Same(t, "json", o.stdout, `{"backlog":2,"dead_letters":3,"outbox":"orders","parked":0}`+"\n")
 		d.outbox("orders", numbered(1)...)
@@ -95,7 +97,7 @@ func TestOutboxDropTellsWhatIsLost(t *testing.T) {
 func TestJSONLogsNameTheUnitOfDurations(t *testing.T) {
 	for format, want := range map[string]string{"json": `"in_seconds":1.5`, "text": "in=1.5s"} {
 		var logged bytes.Buffer
-		a := &cli.App{Stderr: cli.NewScrubber(&logged), LogLevel: "info", LogFormat: format}
+		a := &cli.App{Stderr: terminal.NewScrubber(&logged), LogLevel: "info", LogFormat: format}
 		log, err := a.Logger()
 		if err != nil {
 			t.Fatal(err)
@@ -107,6 +109,6 @@ func TestJSONLogsNameTheUnitOfDurations(t *testing.T) {
 
 func TestErrorsOfConnectingSayOneThing(t *testing.T) {
 	const whom, refused, wrong = "failed to connect to `user=app database=shop`:", "127.0.0.1:5432 (localhost): tls error: server refused TLS connection", "127.0.0.1:5432 (localhost): failed SASL auth: FATAL: password authentication failed for user \"app\" (SQLSTATE 28P01)"
-	clitest.Same(t, "a wrong password", cli.OneLine(whom+"\n\t"+refused+"\n\t"+wrong), whom+" "+wrong)
-	clitest.Same(t, "a server without TLS", cli.OneLine(whom+"\n\t"+refused), whom+" "+refused)
+	clitest.Same(t, "a wrong password", terminal.OneLine(whom+"\n\t"+refused+"\n\t"+wrong), whom+" "+wrong)
+	clitest.Same(t, "a server without TLS", terminal.OneLine(whom+"\n\t"+refused), whom+" "+refused)
 }

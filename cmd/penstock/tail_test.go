@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func TestTailChooses(t *testing.T) {
@@ -63,7 +63,7 @@ func TestTailRefuses(t *testing.T) {
 		"--from yesterday":  "use beginning or now",
 		"--topic order.>.a": "> before the end",
 	} {
-		d.cli(append([]string{"tail", "orders"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+		d.cli(append([]string{"tail", "orders"}, strings.Fields(args)...)...).wants(t, terminal.ExitUsage, want)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/trace"
 	"github.com/penstock/penstock/trace/otlp"
 )
@@ -76,7 +76,7 @@ func TestTracesOfCommands(t *testing.T) {
 			}()
 			return func() {}
 		}
-		if code := runWith(ctx, a, c.args); code != cli.ExitOK {
+		if code := runWith(ctx, a, c.args); code != terminal.ExitOK {
 			t.Errorf("%q ends with %d", c.args, code)
 		}
 		cancel()

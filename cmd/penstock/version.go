@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // version is set by the linker in a release.
@@ -30,7 +31,7 @@ func versionCommand(a *cli.App) *cobra.Command {
 		Short: "Print the version",
 		Example: `  penstock version
   penstock version --json`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
 			if asJSON {

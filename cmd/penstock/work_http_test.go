@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Each job is a signed request, and the answer decides what becomes of it.
@@ -51,7 +51,7 @@ func TestAnswerIsTheVerdict(t *testing.T) {
 	}
 	d.jobs("mails", "204", "400", "410", "429", "500", "503")
 	o := d.work("mails", nothingToDo, "--http", server.URL+"/hook?token=tell-nobody#allow_private=true", "--concurrency", "2", "--timeout", "1m")
-	if o.code != cli.ExitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") || strings.Contains(o.stderr, "tell-nobody") || strings.Contains(o.stderr, secret) {
+	if o.code != terminal.ExitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") || strings.Contains(o.stderr, "tell-nobody") || strings.Contains(o.stderr, secret) {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}
 	clitest.Same(t, "the request", seen["200"], fmt.Sprintf("mails-%d k", ids[0].ID))
@@ -70,7 +70,7 @@ func TestEndpointThatIsDown(t *testing.T) {
 	d.must("queue", "create", "mails", "--max-attempts", "1")
 	d.jobs("mails", "x")
 	o := d.work("mails", func(q *penstock.QueueStatus) bool { return q.Delayed+q.DeadLetters > 0 }, "--http", server.URL+"#allow_private=true")
-	if q := d.queue("mails"); o.code != cli.ExitOK || q.Delayed != 1 {
+	if q := d.queue("mails"); o.code != terminal.ExitOK || q.Delayed != 1 {
 		t.Errorf("exit code %d, %+v: %s", o.code, q, o.stderr)
 	}
 }
@@ -88,7 +88,7 @@ func TestWorkHTTPUsage(t *testing.T) {
 		{[]string{"work", "mails", "--http", "ftp://example.com/?token=tell-nobody"}, "--http: url"},
 	} {
 		o := d.run(false, "", c.args...)
-		if o.code != cli.ExitUsage || !strings.Contains(o.stderr, c.says) || strings.Contains(o.stderr, "tell-nobody") {
+		if o.code != terminal.ExitUsage || !strings.Contains(o.stderr, c.says) || strings.Contains(o.stderr, "tell-nobody") {
 			t.Errorf("%q: exit code %d: %s", c.args, o.code, o.stderr)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -91,7 +91,7 @@ func TestFirstSignalDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.says(t, "ended")
-	if code := w.exitCode(); code != cli.ExitOK || !strings.Contains(w.read.String(), "done=1") {
+	if code := w.exitCode(); code != terminal.ExitOK || !strings.Contains(w.read.String(), "done=1") {
 		t.Errorf("exit code %d: %s", code, w.read.String())
 	}
 }
@@ -109,7 +109,7 @@ func TestSecondSignalKillsTheCommand(t *testing.T) {
 	if err := w.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := w.exitCode(); code != cli.ExitInterrupted {
+	if code := w.exitCode(); code != terminal.ExitInterrupted {
 		t.Errorf("exit code %d: %s", code, w.read.String())
 	}
 	line.down()
@@ -124,7 +124,7 @@ func TestDrainTimeoutKillsTheCommand(t *testing.T) {
 	if err := w.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := w.exitCode(); code != cli.ExitOK {
+	if code := w.exitCode(); code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", code, w.read.String())
 	}
 	line.down()

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
@@ -63,7 +63,7 @@ func TestExitCodeIsTheVerdict(t *testing.T) {
 		d.must("queue", "create", "scripts")
 		d.jobs("scripts", "exit 0", "true", "echo used wrongly >&2; exit 64", "exit 65", "exit 75", "exit 1", "kill -9 $$")
 		o := d.work("scripts", nothingToDo, "--exec", "sh") // each payload is a script
-		if o.code != cli.ExitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") {
+		if o.code != terminal.ExitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") {
 			t.Errorf("exit code %d: %s", o.code, o.stderr)
 		}
 		clitest.Same(t, "dead", fmt.Sprint(d.deadErrors("scripts")), "map[echo used wrongly >&2; exit 64:exit status 64: used wrongly exit 65:exit status 65]")
@@ -168,7 +168,7 @@ func TestWorkOnSeveralGroups(t *testing.T) {
 		d.must("enqueue", "mails", "x")
 		o = d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 1 }, echo...)
 		clitest.Same(t, "without a group", lines(o), ".")
-		d.cli("work", "mails", "--exec", "true", "--all-groups", "--group", "a").wants(t, cli.ExitUsage, "--all-groups is given with --group")
+		d.cli("work", "mails", "--exec", "true", "--all-groups", "--group", "a").wants(t, terminal.ExitUsage, "--all-groups is given with --group")
 	})
 }
 
@@ -305,7 +305,7 @@ func TestHurryKillsAndGivesBack(t *testing.T) {
 		}
 		code := runWith(t.Context(), a, []string{"work", "mails", "--concurrency", "1", "--exec", line.command()})
 		clitest.Contains(t, log.String(), "done=0 failed=0 dead=0 lost=0")
-		if code != cli.ExitInterrupted {
+		if code != terminal.ExitInterrupted {
 			t.Errorf("it ended with %d: %s", code, log.String())
 		}
 		line.down()
@@ -323,7 +323,7 @@ func TestHurryKillsAndGivesBack(t *testing.T) {
 
 func TestWorkEndsWhereItCannotWork(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
-		d.cli("work", "nothing", "--exec", "true").wants(t, cli.ExitFailure, `queue "nothing": no such queue: penstock queue list`)
+		d.cli("work", "nothing", "--exec", "true").wants(t, terminal.ExitFailure, `queue "nothing": no such queue: penstock queue list`)
 	})
 }
 
@@ -361,7 +361,7 @@ workers: [{queue: mails, exec: "cat >> %s/ran; echo >> %[1]s/ran", concurrency: 
 				drain()
 			}()
 			o := d.runIn(ctx, false, "", step.verb, "--config", file)
-			if o.code != cli.ExitOK || ran() != step.want || !strings.Contains(o.stderr, "done=1 failed=0") {
+			if o.code != terminal.ExitOK || ran() != step.want || !strings.Contains(o.stderr, "done=1 failed=0") {
 				t.Fatalf("%s: exit code %d, it ran %q: %s", step.verb, o.code, ran(), o.stderr)
 			}
 		}

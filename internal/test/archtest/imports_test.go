@@ -61,7 +61,8 @@ var rooms = []row{
 	// What tests stand on: suites, models, servers, certificates.
 	{room: "internal/test", named: true, may: []string{self, ".", "work", "internal/*", "store/postgres"}, tests: with(helpers, "store/memory", "sink/discard")},
 	{room: "internal/drivers", named: true, may: []string{".", "internal/*", "internal/natsserver", "store/*", "sink/*"}, tests: helpers},
-	{room: "internal/lab", named: true, may: with(wiring, "internal/test", "internal/natsserver")}, // what measures and proves
+	{room: "internal/terminal", named: true, may: []string{".", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
+	{room: "internal/lab", named: true, may: with(wiring, "internal/test", "internal/natsserver")},             // what measures and proves
 	// A whole NATS server, which programs with sink/nats are not built with.
 	{room: "internal/natsserver", named: true, may: []string{".", "internal/*", "sink/nats"}, tests: helpers},
 	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
@@ -73,10 +74,10 @@ var rooms = []row{
 	{room: program + "run", may: with(wiring, program+"config", program+"ingest", program+"about"), tests: helpers},
 	{room: program + "demo", may: wiring, tests: helpers},
 	{room: program + "cli/clitest", named: true, may: with(wiring, program+"cli", "internal/test")},
-	{room: program + "cli", named: true, may: with(wiring, "internal/lab", program+"*"), tests: with(helpers, program+"cli/clitest")},
+	{room: program + "cli", named: true, may: with(wiring, "internal/lab", "internal/terminal", program+"*"), tests: with(helpers, program+"cli/clitest")},
 	{room: program + "*", may: []string{".", "internal/*", program + "*"}, tests: helpers},
 	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo", "internal/natsserver"), tests: helpers},
-	{room: "cmd/penstock", may: with(wiring, program+"*", program+"cli"), tests: with(helpers, program+"cli/clitest")},
+	{room: "cmd/penstock", may: with(wiring, "internal/terminal", program+"*", program+"cli"), tests: with(helpers, program+"cli/clitest")},
 
 	{room: "penstocktest", named: true, may: []string{".", "work", "store/postgres"}, tests: with(helpers, "store/*")},
 	{room: "clients", named: true, may: wiring, tests: helpers},

@@ -4,12 +4,13 @@
 //	app.go open.go                 the streams, the global flags, and the database they mean
 //	outboxes.go queues.go list.go  what verbs of several subjects ask of a store
 //	grant.go filter.go lines.go    rights, flags that choose messages, JSON lines from stdin
-//	exit.go database_error.go      exit codes, and the next step for an error
+//	exit.go                        the next step for an error
 //	complete.go suggest.go         names for the shell; the database that a suggested command means
-//	signals.go stdin.go            what Ctrl-C ends
-//	confirm.go terminal.go         asking before something is lost; progress
-//	table.go dead_letter_text.go   what people read: lists, and one dead letter or held message
-//	text.go when.go scrub.go       names, numbers and times in it; no password on stderr
+//	stdin.go                       what Ctrl-C ends
+//	confirm.go                     asking before something is lost
+//	dead_letter_text.go when.go    what people read: one dead letter or held message, and times
+//
+// What other programs have, too, is in internal/terminal.
 package cli
 
 import (
@@ -27,13 +28,14 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // App is what every verb shares: the streams and the global flags.
 type App struct {
 	Stdin  io.Reader
 	Stdout io.Writer
-	Stderr *scrubber
+	Stderr *terminal.Scrubber
 	Getenv func(string) string
 
 	// What tests replace: the store that a URL opens, whether somebody is there to
@@ -56,7 +58,7 @@ type App struct {
 // New is a command line whose writes to stdout that fail are not lost, and which
 // writes no password to stderr.
 func New(stdin io.Reader, stdout, stderr io.Writer) *App {
-	return &App{Stdin: stdin, Stdout: &Results{W: stdout}, Stderr: &scrubber{w: stderr}, Getenv: os.Getenv, OnSignals: onSignals}
+	return &App{Stdin: stdin, Stdout: &terminal.Results{W: stdout}, Stderr: terminal.NewScrubber(stderr), Getenv: os.Getenv, OnSignals: terminal.OnSignals}
 }
 
 // Later has something closed when the verb has ended.
@@ -97,7 +99,7 @@ func (a *App) Database() (url, schema string, err error) {
 	profile := config.Profile(a.Profile)
 	if profile != "" {
 		if err := profile.UnmarshalText([]byte(profile)); err != nil {
-			return "", "", Usage(fmt.Errorf("--profile %w", err))
+			return "", "", terminal.Usage(fmt.Errorf("--profile %w", err))
 		}
 	}
 	if a.DatabaseURL != "" {
@@ -105,7 +107,7 @@ func (a *App) Database() (url, schema string, err error) {
 			return profile.Of(a.DatabaseURL), a.Schema, nil
 		}
 		given, schema, err := config.Loader{DatabaseURL: a.DatabaseURL, Profile: profile}.Database(a.ConfigFile)
-		return given.Reveal(), cmp.Or(a.Schema, schema), Usage(err)
+		return given.Reveal(), cmp.Or(a.Schema, schema), terminal.Usage(err)
 	}
 	variable := a.Getenv("PENSTOCK_DATABASE_URL")
 	if a.ConfigFile == "" && variable != "" {
@@ -117,7 +119,7 @@ func (a *App) Database() (url, schema string, err error) {
 		return "", "", err
 	}
 	if cfg == nil || cfg.DatabaseURL == "" {
-		return "", "", Usage(ErrNoDatabase)
+		return "", "", terminal.Usage(ErrNoDatabase)
 	}
 	return cfg.DatabaseURL.Reveal(), cmp.Or(a.Schema, cfg.Schema), nil
 }
@@ -133,15 +135,15 @@ func (a *App) agreed(variable string) (given, schema string, err error) {
 	// Only this is read: most verbs need nothing else of it.
 	url, schema, err := config.Loader{Profile: profile}.Database(DefaultConfigFile)
 	if err != nil {
-		return "", "", Usage(err)
+		return "", "", terminal.Usage(err)
 	}
 	a.Stderr.Hide(url.Reveal())
 	if url != "" && !drivers.SameDatabase(url.Reveal(), variable) {
-		return "", "", Usage(fmt.Errorf("PENSTOCK_DATABASE_URL is %s, and ./%s has %s: pass --config %[2]s or --database-url to say which is meant, or unset the variable",
+		return "", "", terminal.Usage(fmt.Errorf("PENSTOCK_DATABASE_URL is %s, and ./%s has %s: pass --config %[2]s or --database-url to say which is meant, or unset the variable",
 			config.URL(variable), DefaultConfigFile, url))
 	}
 	again, _, err := config.Loader{DatabaseURL: variable, Profile: profile}.Database(DefaultConfigFile)
-	return again.Reveal(), schema, Usage(err)
+	return again.Reveal(), schema, terminal.Usage(err)
 }
 
 // LoadConfig reads the file of --config, or ./penstock.yaml if it is there. It
@@ -163,7 +165,7 @@ func (a *App) LoadConfig() (*config.Config, error) {
 		}
 	}
 	cfg, err := config.Loader{DatabaseURL: url, Profile: config.Profile(a.Profile)}.Load(file)
-	return cfg, Usage(err)
+	return cfg, terminal.Usage(err)
 }
 
 // Tell says what was done: fields for programs, or a sentence.

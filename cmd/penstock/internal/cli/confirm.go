@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Consent is how a verb that destroys or repeats something gets leave to do it.
@@ -16,7 +18,9 @@ type Consent struct {
 }
 
 // asks reports whether there is somebody to ask.
-func (a *App) asks() bool { return a.Interactive || IsTerminal(a.Stdin) && IsTerminal(a.Stderr) }
+func (a *App) asks() bool {
+	return a.Interactive || terminal.IsTerminal(a.Stdin) && terminal.IsTerminal(a.Stderr)
+}
 
 // Possible fails where nobody can be asked and nobody has agreed. It comes
 // before any work.
@@ -24,7 +28,7 @@ func (a *App) Possible(c Consent) error {
 	if c.Yes || a.asks() {
 		return nil
 	}
-	return Usage(fmt.Errorf("%s: there is no terminal to ask on, pass --yes if you mean it", c.Undone))
+	return terminal.Usage(fmt.Errorf("%s: there is no terminal to ask on, pass --yes if you mean it", c.Undone))
 }
 
 // Confirm asks a question that y answers.

@@ -4,12 +4,14 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Each question gets the answer that was meant for it, though the first one read
 // ahead.
 func TestAnswersToSeveralQuestions(t *testing.T) {
-	a := &App{Stdin: strings.NewReader("n\ny\n"), Stderr: NewScrubber(io.Discard), Interactive: true}
+	a := &App{Stdin: strings.NewReader("n\ny\n"), Stderr: terminal.NewScrubber(io.Discard), Interactive: true}
 	for _, want := range []bool{false, true} {
 		if got, err := a.Agrees(t.Context(), Consent{}, "Sure?"); err != nil || got != want {
 			t.Errorf("got %v, %v; want %v", got, err, want)

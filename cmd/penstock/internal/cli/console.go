@@ -21,6 +21,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/web"
 	"github.com/penstock/penstock/metrics"
 )
@@ -63,7 +64,7 @@ func (f *ConsoleFlags) Set(c *config.Console) error {
 		}
 	}
 	c.SetDefaults()
-	return Usage(c.Validate())
+	return terminal.Usage(c.Validate())
 }
 
 // FromFile is what the flags and the file say. A file that nobody named may have mistakes: most of it is not for the console.
@@ -117,7 +118,7 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 		}
 	}
 	if err := a.checkTokens(c.Listen); err != nil {
-		return "", Usage(err)
+		return "", terminal.Usage(err)
 	}
 	options := web.Options{Listen: c.Listen, Credentials: credentials, Logger: log}
 	several := m == nil && len(a.DatabaseURLs) > 1
@@ -125,7 +126,7 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 		if field, ok := errors.AsType[*penstock.FieldError](err); ok && strings.Contains(field.Hint, "token") {
 			field.Hint = "set " + readToken + " or " + operateToken + ", or listen on 127.0.0.1"
 		}
-		return "", Usage(err)
+		return "", terminal.Usage(err)
 	}
 	var all []console.Options
 	names := map[string]bool{"static": true}
@@ -136,7 +137,7 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 		}
 		shown, ok := store.(console.Store)
 		if !ok {
-			return "", Usage(errors.New("this database's driver has no console: use PostgreSQL or SQLite"))
+			return "", terminal.Usage(errors.New("this database's driver has no console: use PostgreSQL or SQLite"))
 		}
 		o := console.Options{Store: shown, Findings: findings(over, store), BasePath: c.BasePath, Redact: c.Redact, Logger: log}
 		if m != nil {

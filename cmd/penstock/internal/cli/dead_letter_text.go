@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // ShownPayload is how many bytes of a payload are shown unless all are wanted.
@@ -24,18 +26,18 @@ func (t *DeadLetterText) Line(name, format string, args ...any) {
 
 func (t *DeadLetterText) Times(created, died, now time.Time, attempts int) {
 	t.Line("created", "%s", Clock(created))
-	t.Line("died", "%s, %s ago, after %s", Clock(died), Since(died, now), Plural(int64(attempts), "attempt"))
+	t.Line("died", "%s, %s ago, after %s", Clock(died), Since(died, now), terminal.Plural(int64(attempts), "attempt"))
 }
 
 func (t *DeadLetterText) Headers(headers map[string]string) {
 	for i, name := range slices.Sorted(maps.Keys(headers)) {
-		t.Line(map[bool]string{true: "headers"}[i == 0], "%s: %s", Visible(name), Visible(headers[name]))
+		t.Line(map[bool]string{true: "headers"}[i == 0], "%s: %s", shell.Visible(name), shell.Visible(headers[name]))
 	}
 }
 
 func (t *DeadLetterText) Failures(failures []penstock.Failure) {
 	for i, f := range failures {
-		t.Line(map[bool]string{true: "errors"}[i == 0], "%d  %s  %s", f.Attempt, Clock(f.At), Visible(f.Err))
+		t.Line(map[bool]string{true: "errors"}[i == 0], "%d  %s  %s", f.Attempt, Clock(f.At), shell.Visible(f.Err))
 	}
 }
 
@@ -51,19 +53,19 @@ func (t *DeadLetterText) Payload(payload []byte, full bool) {
 				shown = shown[:len(shown)-1]
 			}
 		}
-		kind += fmt.Sprintf("; the first %s, --full shows the rest", Size(int64(len(shown))))
+		kind += fmt.Sprintf("; the first %s, --full shows the rest", terminal.Size(int64(len(shown))))
 	}
 	if len(payload) == 0 {
 		t.WriteString("payload   empty\n")
 		return
 	}
-	fmt.Fprintf(t, "payload   %s (%s)\n\n", Size(int64(len(payload))), kind)
+	fmt.Fprintf(t, "payload   %s (%s)\n\n", terminal.Size(int64(len(payload))), kind)
 	if !utf8.Valid(payload) {
 		t.WriteString(base64.StdEncoding.EncodeToString(shown) + "\n")
 		return
 	}
 	for text := range strings.Lines(string(shown)) {
-		fmt.Fprintf(t, "%s\n", Visible(strings.ReplaceAll(strings.TrimRight(text, "\r\n"), "\t", "    ")))
+		fmt.Fprintf(t, "%s\n", shell.Visible(strings.ReplaceAll(strings.TrimRight(text, "\r\n"), "\t", "    ")))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Drop is what a verb that drops something would do.
@@ -22,7 +24,7 @@ func DropCommand(a *App, find func(ctx context.Context, name string) (Drop, erro
 	)
 	cmd := &cobra.Command{
 		Use:  "drop NAME",
-		Args: Exactly("NAME"),
+		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {

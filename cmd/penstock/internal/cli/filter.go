@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // FilterFlags choose among messages as the filter of a subscription does.
@@ -22,17 +23,17 @@ func (f *FilterFlags) Read() (penstock.Filter, error) {
 	for _, header := range f.headers {
 		name, value, ok := strings.Cut(header, "=")
 		if !ok {
-			return filter, Usage(fmt.Errorf("--header %q has no =: write NAME=VALUE, or NAME=* for any value", header))
+			return filter, terminal.Usage(fmt.Errorf("--header %q has no =: write NAME=VALUE, or NAME=* for any value", header))
 		}
 		if before, twice := filter.Headers[name]; twice && before != value {
-			return filter, Usage(fmt.Errorf("--header %s is given with two values: no message has both", name))
+			return filter, terminal.Usage(fmt.Errorf("--header %s is given with two values: no message has both", name))
 		}
 		if filter.Headers == nil {
 			filter.Headers = map[string]string{}
 		}
 		filter.Headers[name] = value
 	}
-	return filter, Usage(filter.Validate())
+	return filter, terminal.Usage(filter.Validate())
 }
 
 func ParseStart(from string) (penstock.Start, error) {
@@ -42,5 +43,5 @@ func ParseStart(from string) (penstock.Start, error) {
 	case "now":
 		return penstock.FromNow, nil
 	}
-	return 0, Usage(fmt.Errorf("--from is %q: use beginning or now", from))
+	return 0, terminal.Usage(fmt.Errorf("--from is %q: use beginning or now", from))
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Granter is a store whose database knows roles.
@@ -40,7 +43,7 @@ func (a *App) GrantCommand(to Grantable) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:  "grant " + to.Argument + " ROLE",
-		Args: Exactly(to.Argument, "ROLE"),
+		Args: terminal.Exactly(to.Argument, "ROLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			var rights []Privilege
@@ -53,7 +56,7 @@ func (a *App) GrantCommand(to Grantable) *cobra.Command {
 			}
 			if len(rights) == 0 {
 				last := len(flags) - 1
-				return Misuse(fmt.Errorf("nothing to grant: give %s or %s", strings.Join(flags[:last], ", "), flags[last]))
+				return terminal.Misuse(fmt.Errorf("nothing to grant: give %s or %s", strings.Join(flags[:last], ", "), flags[last]))
 			}
 			g, err := a.OpenGranter(ctx)
 			if err != nil {
@@ -77,7 +80,7 @@ func (a *App) OpenGranter(ctx context.Context) (Granter, error) {
 	}
 	g, ok := store.(Granter)
 	if !ok {
-		return nil, Usage(errors.New("this database has no roles: whoever may write the file may do everything; grants are for PostgreSQL"))
+		return nil, terminal.Usage(errors.New("this database has no roles: whoever may write the file may do everything; grants are for PostgreSQL"))
 	}
 	return g, nil
 }
@@ -91,5 +94,5 @@ func (a *App) grant(ctx context.Context, g Granter, to Grantable, rights []Privi
 		granted[i] = r.Flag
 	}
 	return a.Tell(asJSON, map[string]any{strings.ToLower(to.Argument): name, "role": role, "granted": granted},
-		"Role %s may %s on %s %s.\n", Visible(role), strings.Join(granted, " and "), to.Kind, Visible(name))
+		"Role %s may %s on %s %s.\n", shell.Visible(role), strings.Join(granted, " and "), to.Kind, shell.Visible(name))
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/lines"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/writer"
 )
 
@@ -43,13 +45,13 @@ func (f *LineFlags) Add(flags *pflag.FlagSet) {
 func (f *LineFlags) Check() error {
 	switch {
 	case f.Batch < 0:
-		return Usage(errors.New("--batch is negative: use 1 or more, or 0 for one transaction"))
+		return terminal.Usage(errors.New("--batch is negative: use 1 or more, or 0 for one transaction"))
 	case f.rejects != "" && !f.goOn:
-		return Usage(errors.New("--rejects goes with --continue-on-error"))
+		return terminal.Usage(errors.New("--rejects goes with --continue-on-error"))
 	case f.goOn && f.Batch == 0:
-		return Usage(errors.New("--batch is 0 and --continue-on-error is given: one transaction is all or nothing, so leave one of them out"))
+		return terminal.Usage(errors.New("--batch is 0 and --continue-on-error is given: one transaction is all or nothing, so leave one of them out"))
 	case f.goOn && f.rejects == "" && (f.File == "" || f.File == "-"):
-		return Usage(errors.New("--continue-on-error wants --rejects FILE when the lines come from stdin"))
+		return terminal.Usage(errors.New("--continue-on-error wants --rejects FILE when the lines come from stdin"))
 	}
 	return nil
 }
@@ -69,7 +71,7 @@ func (f *LineFlags) open(a *App) (io.ReadCloser, error) {
 	}
 	file, err := os.Open(f.File)
 	if err != nil {
-		return nil, Usage(fmt.Errorf("--file: %w", err))
+		return nil, terminal.Usage(fmt.Errorf("--file: %w", err))
 	}
 	return file, nil
 }
@@ -101,7 +103,7 @@ func (r *rejects) add(bad []lines.Bad) (err error) {
 	for i := range bad {
 		if r.file == nil {
 			if r.file, err = os.Create(r.name); err != nil {
-				return Usage(fmt.Errorf("--rejects: %w", err))
+				return terminal.Usage(fmt.Errorf("--rejects: %w", err))
 			}
 		}
 		if r.n++; r.n <= maxReasons {
@@ -121,7 +123,7 @@ func (r *rejects) close(item string) error {
 	if err := r.file.Close(); err != nil {
 		return err
 	}
-	return Usage(fmt.Errorf("%s refused: see %s", Plural(r.n, item), r.name))
+	return terminal.Usage(fmt.Errorf("%s refused: see %s", terminal.Plural(r.n, item), r.name))
 }
 
 // Send gives items of one transaction to a writer; wait says what became of them.
@@ -147,7 +149,7 @@ func CarryLines[T any](ctx context.Context, a *App, f *LineFlags, kind *lines.Ki
 		return done, err
 	}
 	defer in.Close()
-	progress := a.NewProgress(f.progress)
+	progress := terminal.NewProgress(a.Stderr, f.progress)
 	defer progress.Clear()
 	refused := &rejects{a: a, name: cmp.Or(f.rejects, f.File+".rejects")}
 	defer func() {
@@ -162,7 +164,7 @@ func CarryLines[T any](ctx context.Context, a *App, f *LineFlags, kind *lines.Ki
 			return done, err
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return done, fmt.Errorf("%w; %s", Usage(err), progressMade(kind.Words, done.Sent, batch.First))
+			return done, fmt.Errorf("%w; %s", terminal.Usage(err), progressMade(kind.Words, done.Sent, batch.First))
 		}
 		sent, err := carry(context.WithoutCancel(ctx), f.goOn, &batch, send, refuses)
 		if done.Sent += sent; err != nil {
@@ -171,7 +173,7 @@ func CarryLines[T any](ctx context.Context, a *App, f *LineFlags, kind *lines.Ki
 		if err := refused.add(batch.Bad); err != nil {
 			return done, err
 		}
-		progress.Show(fmt.Sprintf("%s %s", Plural(done.Sent, kind.Item), kind.Past))
+		progress.Show(fmt.Sprintf("%s %s", terminal.Plural(done.Sent, kind.Item), kind.Past))
 	}
 	return done, nil
 }
@@ -239,7 +241,7 @@ func progressMade(w *lines.Words, sent int64, from int) string {
 	if sent == 0 {
 		return "nothing was " + w.Past
 	}
-	return fmt.Sprintf("%s %s, nothing from line %d on: repeat with tail -n +%d", Plural(sent, w.Item), w.Past, from, from)
+	return fmt.Sprintf("%s %s, nothing from line %d on: repeat with tail -n +%d", terminal.Plural(sent, w.Item), w.Past, from, from)
 }
 
 // ReadHeaders reads name=value from each flag; nil without any.
@@ -251,10 +253,10 @@ func ReadHeaders(flags []string) (map[string]string, error) {
 	for _, header := range flags {
 		name, value, ok := strings.Cut(header, "=")
 		if !ok {
-			return nil, Usage(fmt.Errorf("--header %q has no =: write name=value", header))
+			return nil, terminal.Usage(fmt.Errorf("--header %q has no =: write name=value", header))
 		}
 		if _, twice := headers[name]; twice {
-			return nil, Usage(fmt.Errorf("--header %s is given twice: a header has one value", Visible(name)))
+			return nil, terminal.Usage(fmt.Errorf("--header %s is given twice: a header has one value", shell.Visible(name)))
 		}
 		headers[name] = value
 	}

@@ -8,6 +8,9 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // NameStore is a store as lists of names see it: what things hold is not looked at.
@@ -27,7 +30,7 @@ func ListCommand[S io.Closer](a *App, things string, names func(context.Context,
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:  "list",
-		Args: Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			store, err := OpenWith[S](ctx, a, things)
@@ -43,11 +46,22 @@ func ListCommand[S io.Closer](a *App, things string, names func(context.Context,
 				return json.NewEncoder(a.Stdout).Encode(append([]string{}, found...)) // [] rather than null
 			}
 			for _, name := range found {
-				fmt.Fprintln(a.Stdout, Visible(name))
+				fmt.Fprintln(a.Stdout, shell.Visible(name))
 			}
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
 	return cmd
+}
+
+// JSONLines writes each of them as as says.
+func JSONLines[T any](w io.Writer, all []T, as func(*T) any) error {
+	lines := json.NewEncoder(w)
+	for i := range all {
+		if err := lines.Encode(as(&all[i])); err != nil {
+			return err
+		}
+	}
+	return nil
 }

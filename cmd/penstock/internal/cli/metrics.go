@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/metrics"
 )
 
@@ -34,7 +35,7 @@ func (f *MetricsFlags) Set(m *config.Metrics) error {
 	}
 	if wrong := (*penstock.FieldError)(nil); errors.As(m.Validate(), &wrong) {
 		wrong.Field = "--metrics-" + wrong.Field
-		return Usage(wrong)
+		return terminal.Usage(wrong)
 	}
 	return nil
 }

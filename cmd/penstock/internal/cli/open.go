@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // OpenStore opens the database that the flags, the environment or the
@@ -50,35 +50,14 @@ func OpenWith[S any](ctx context.Context, a *App, things string) (with S, err er
 	}
 	with, ok := store.(S)
 	if !ok {
-		return with, Usage(fmt.Errorf("this database's driver has no %s: use PostgreSQL or SQLite", things))
+		return with, terminal.Usage(fmt.Errorf("this database's driver has no %s: use PostgreSQL or SQLite", things))
 	}
 	return with, nil
 }
 
 // Logger writes to stderr as --log-format and --log-level say.
 func (a *App) Logger() (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(a.LogLevel)); err != nil {
-		return nil, Usage(errors.New("--log-level: use debug, info, warn or error"))
-	}
-	options := &slog.HandlerOptions{Level: level}
-	switch a.LogFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(a.Stderr, options)), nil
-	case "json":
-		options.ReplaceAttr = inSeconds
-		return slog.New(slog.NewJSONHandler(a.Stderr, options)), nil
-	}
-	return nil, Usage(errors.New("--log-format: use text or json"))
-}
-
-// inSeconds names the unit of a duration, which JSON would show as a bare number of
-// nanoseconds: after=1.5s becomes "after_seconds":1.5.
-func inSeconds(_ []string, attr slog.Attr) slog.Attr {
-	if attr.Value.Kind() == slog.KindDuration {
-		return slog.Float64(attr.Key+"_seconds", attr.Value.Duration().Seconds())
-	}
-	return attr
+	return terminal.NewLogger(a.Stderr, a.LogLevel, a.LogFormat)
 }
 
 // WarnOfDifferences looks, beside whatever runs, whether the functions of a queue, or with no name those of a relay,

@@ -10,6 +10,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // ChooseSubscription returns the one that was named, or the outbox's only one.
@@ -32,9 +34,9 @@ func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named s
 		return names[0], nil
 	}
 	for i := range names {
-		names[i] = Visible(names[i])
+		names[i] = shell.Visible(names[i])
 	}
-	return "", Usage(fmt.Errorf("outbox %q has %d subscriptions, and which one is meant is not given: pass --subscription with one of %s", outbox, len(names), strings.Join(names, ", ")))
+	return "", terminal.Usage(fmt.Errorf("outbox %q has %d subscriptions, and which one is meant is not given: pass --subscription with one of %s", outbox, len(names), strings.Join(names, ", ")))
 }
 
 // OpenSubscription opens the database and finds the subscription that a verb is about.
@@ -49,7 +51,7 @@ func (a *App) OpenSubscription(ctx context.Context, outbox, named string) (penst
 
 // OfSubscription names one, as in orders/billing.
 func OfSubscription(outbox, subscription string) string {
-	return Visible(outbox) + "/" + Visible(subscription)
+	return shell.Visible(outbox) + "/" + shell.Visible(subscription)
 }
 
 // StatusReader is what status needs of a store.
@@ -83,14 +85,14 @@ func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int, nam
 // CountOf is a figure of a status; with a plus if it was not counted to its end.
 func CountOf(n int64, name string, atLeast []string) string {
 	if slices.Contains(atLeast, name) {
-		return Count(n) + "+"
+		return terminal.Count(n) + "+"
 	}
-	return Count(n)
+	return terminal.Count(n)
 }
 
 // PluralOf is Plural of such a figure.
 func PluralOf(n int64, name string, atLeast []string, what string) string {
-	return strings.Replace(Plural(n, what), Count(n), CountOf(n, name, atLeast), 1)
+	return strings.Replace(terminal.Plural(n, what), terminal.Count(n), CountOf(n, name, atLeast), 1)
 }
 
 func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]penstock.OutboxStatus, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // QueueStore is a store as verbs about queues see it.
@@ -51,7 +52,7 @@ func JobIDs(texts []string) ([]int64, error) {
 	for i, text := range texts {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || id < 1 {
-			return nil, Usage(fmt.Errorf("%q is no id of a job: give the number that penstock enqueue printed", text))
+			return nil, terminal.Usage(fmt.Errorf("%q is no id of a job: give the number that penstock enqueue printed", text))
 		}
 		ids[i] = id
 	}
@@ -73,5 +74,5 @@ func RunningLimit(s penstock.QueueSettings) string {
 	if s.MaxRunning == nil || *s.MaxRunning == 0 {
 		return "any number"
 	}
-	return Count(int64(*s.MaxRunning))
+	return terminal.Count(int64(*s.MaxRunning))
 }

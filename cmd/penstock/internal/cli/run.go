@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // errHurried is why what runs ends at the second signal.
@@ -14,12 +15,12 @@ var errHurried = errors.New("hurried")
 // Run runs what cfg describes until the first signal, or an end of ctx, drains it, or the second signal ends it.
 func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error {
 	o.Stdout, o.Stderr = a.Stdout, a.Stderr
-	if results, ok := o.Stdout.(*Results); ok {
+	if results, ok := o.Stdout.(*terminal.Results); ok {
 		o.Stdout = results.W // commands get a file itself
 	}
 	relays, err := run.New(ctx, cfg, o)
 	if err != nil {
-		return Usage(err)
+		return terminal.Usage(err)
 	}
 	defer relays.Close()
 	log := o.Log
@@ -35,7 +36,7 @@ func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error 
 	})
 	defer stopListening()
 	if err := relays.Run(ctx); errors.Is(err, errHurried) {
-		return &ExitError{Code: ExitInterrupted, Err: err}
+		return &terminal.ExitError{Code: terminal.ExitInterrupted, Err: err}
 	} else if err != nil {
 		return err
 	}

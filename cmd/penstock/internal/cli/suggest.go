@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // suggestion is where a text names a verb to run.
@@ -18,7 +19,7 @@ func (a *App) Suggest(text string) string {
 		given := ""
 		add := func(flag, value string) {
 			if value != "" && !strings.Contains(text, flag+" "+value) { // the store's hint may say it already
-				given += " " + flag + " " + ShellWord(value)
+				given += " " + flag + " " + shell.Word(value)
 			}
 		}
 		if !strings.HasSuffix(command, " grant") {

@@ -5,6 +5,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/trace/otlp"
 )
 
@@ -16,7 +17,7 @@ func (a *App) Trace(ctx context.Context) error {
 	}
 	stop, err := otlp.Start(ctx)
 	if err != nil {
-		return Usage(err)
+		return terminal.Usage(err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces could not be sent", "err", err) }))
 	a.Later(closer(stop))

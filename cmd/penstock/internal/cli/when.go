@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Span is a flag for a length of time: what Go takes, and days.
@@ -141,4 +144,32 @@ func Until(t, now time.Time) string {
 		return "now"
 	}
 	return "in " + Coarse(t.Sub(now)+time.Second-1)
+}
+
+// Age writes a duration with the precision that people look for.
+func Age(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "-"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d >= 100*time.Hour:
+		return Coarse(d)
+	}
+	return d.Round(time.Second).String()
+}
+
+// RetentionText says it for people.
+func RetentionText(r penstock.Retention) string {
+	switch {
+	case r.Age > 0 && r.Bytes > 0:
+		return SpanText(r.Age) + " or " + terminal.Size(r.Bytes)
+	case r.Age > 0:
+		return SpanText(r.Age)
+	case r.Bytes > 0:
+		return terminal.Size(r.Bytes)
+	}
+	return "not at all"
 }

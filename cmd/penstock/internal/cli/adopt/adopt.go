@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -28,7 +29,7 @@ The table is never altered; what is to be remembered is in Penstock's own tables
 
 From then on status, parked, dead and subscription drop know its subscription.`,
 	}
-	return cli.Group(cmd, checkCommand(a), presetsCommand(a))
+	return terminal.Group(cmd, checkCommand(a), presetsCommand(a))
 }
 
 func presetsCommand(a *cli.App) *cobra.Command {
@@ -43,14 +44,14 @@ another copies the mapping that comes closest, and changes it.`,
 		Example: `  penstock adopt presets
   penstock adopt presets debezium
   penstock adopt presets --json | jq -r '.[].preset'`,
-		Args: cli.Args(cobra.MaximumNArgs(1)),
+		Args: terminal.Args(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			presets := adopt.Presets()
 			if len(args) > 0 {
 				presets = slices.DeleteFunc(presets, func(p adopt.Preset) bool { return p.Name != args[0] })
 			}
 			if len(presets) == 0 {
-				return cli.Usage(fmt.Errorf("%q is no preset: there are %s", args[0], strings.Join(adopt.PresetNames(), ", ")))
+				return terminal.Usage(fmt.Errorf("%q is no preset: there are %s", args[0], strings.Join(adopt.PresetNames(), ", ")))
 			}
 			return showPresets(a, presets, asJSON)
 		},

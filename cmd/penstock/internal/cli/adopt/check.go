@@ -16,6 +16,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres/adopt"
 	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
@@ -57,7 +59,7 @@ is, so that a deployment can insist on a clean table.`,
   penstock adopt check --preset dotnet --table shop.outbox_messages --fix
   penstock adopt check --config penstock.yaml --subscription mails
   penstock adopt check --preset debezium --json | jq -r '.findings[] | .severity + " " + .title'`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			if f.fix {
@@ -65,7 +67,7 @@ is, so that a deployment can insist on a clean table.`,
 					return err
 				}
 			} else if f.leave.Yes {
-				return cli.Usage(errors.New("--yes goes with --fix: checking changes nothing"))
+				return terminal.Usage(errors.New("--yes goes with --fix: checking changes nothing"))
 			}
 			tables, err := tablesToCheck(a, &f)
 			if err != nil {
@@ -97,20 +99,20 @@ func tablesToCheck(a *cli.App, f *checkFlags) ([]adopt.Config, error) {
 	if f.preset != "" || f.table != "" {
 		switch {
 		case f.subscription != "":
-			return nil, cli.Usage(errors.New("--subscription is given beside --preset or --table: it is for a configuration file, which says what the table is like"))
+			return nil, terminal.Usage(errors.New("--subscription is given beside --preset or --table: it is for a configuration file, which says what the table is like"))
 		case f.preset == "":
-			return nil, cli.Usage(fmt.Errorf("--table is given without --preset: say what its columns are like, with one of %s, or map them in a configuration file", strings.Join(adopt.PresetNames(), ", ")))
+			return nil, terminal.Usage(fmt.Errorf("--table is given without --preset: say what its columns are like, with one of %s, or map them in a configuration file", strings.Join(adopt.PresetNames(), ", ")))
 		}
 		c := adopt.Config{Preset: f.preset, Table: f.table}
 		c.SetDefaults()
-		return []adopt.Config{c}, cli.Usage(c.Validate())
+		return []adopt.Config{c}, terminal.Usage(c.Validate())
 	}
 	cfg, err := a.LoadConfig()
 	if err != nil {
 		return nil, err
 	}
 	if cfg == nil {
-		return nil, cli.Misuse(errors.New("no table is given: pass --preset and --table, or --config penstock.yaml"))
+		return nil, terminal.Misuse(errors.New("no table is given: pass --preset and --table, or --config penstock.yaml"))
 	}
 	var tables []adopt.Config
 	var names []string
@@ -118,16 +120,16 @@ func tablesToCheck(a *cli.App, f *checkFlags) ([]adopt.Config, error) {
 		if s.Adopt == nil {
 			continue
 		}
-		names = append(names, cli.Visible(s.Name))
+		names = append(names, shell.Visible(s.Name))
 		if f.subscription == "" || s.Name == f.subscription {
 			tables = append(tables, s.Adopt.Config)
 		}
 	}
 	switch {
 	case len(names) == 0:
-		return nil, cli.Usage(errors.New("the configuration adopts no table: pass --preset and --table, or describe one under adopt"))
+		return nil, terminal.Usage(errors.New("the configuration adopts no table: pass --preset and --table, or describe one under adopt"))
 	case len(tables) == 0:
-		return nil, cli.Usage(fmt.Errorf("--subscription %q adopts no table in the configuration; those that do are %s", f.subscription, strings.Join(names, ", ")))
+		return nil, terminal.Usage(fmt.Errorf("--subscription %q adopts no table in the configuration; those that do are %s", f.subscription, strings.Join(names, ", ")))
 	}
 	return tables, nil
 }
@@ -142,9 +144,9 @@ func Connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
 	parsed, err := pgx.ParseConfig(url)
 	switch {
 	case drivers.NotPostgres(url) != "":
-		return nil, cli.Usage(errors.New("tables are checked in PostgreSQL, and this database is " + drivers.NotPostgres(url) + ": write postgres://user:password@host:5432/database"))
+		return nil, terminal.Usage(errors.New("tables are checked in PostgreSQL, and this database is " + drivers.NotPostgres(url) + ": write postgres://user:password@host:5432/database"))
 	case err != nil:
-		return nil, cli.Usage(pgerror.URL(err))
+		return nil, terminal.Usage(pgerror.URL(err))
 	}
 	pgerror.Speak(&parsed.Config)
 	if parsed.ConnectTimeout == 0 {
@@ -197,11 +199,11 @@ func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopt
 			left = checked.After
 		}
 		if n := left[check.Critical.String()] + left[check.Warning.String()]; n > 0 {
-			unclean = append(unclean, fmt.Sprintf("%s.%s has %s to act on", cli.Visible(report.Table.Schema), cli.Visible(report.Table.Name), cli.Plural(int64(n), "finding")))
+			unclean = append(unclean, fmt.Sprintf("%s.%s has %s to act on", shell.Visible(report.Table.Schema), shell.Visible(report.Table.Name), terminal.Plural(int64(n), "finding")))
 		}
 	}
 	if len(unclean) > 0 {
-		return &cli.ExitError{Code: cli.ExitCheck, Err: penstock.WithHint(errors.New(strings.Join(unclean, ", ")), "the report says what to run; --fix creates indexes that are missing")}
+		return &terminal.ExitError{Code: terminal.ExitCheck, Err: penstock.WithHint(errors.New(strings.Join(unclean, ", ")), "the report says what to run; --fix creates indexes that are missing")}
 	}
 	return nil
 }
@@ -214,7 +216,7 @@ func counts(r *check.Report) map[string]int {
 
 // fixTable creates what is missing, and looks again if it has created anything.
 func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopt.Config, checked *checkedJSON, f *checkFlags) error {
-	p := &sharedProgress{progress: a.NewProgress(f.progress)}
+	p := &sharedProgress{progress: terminal.NewProgress(a.Stderr, f.progress)}
 	var refused error // to answer
 	fixed, err := check.Fix(ctx, conn, checked.Report, check.FixOptions{
 		LockTimeout: time.Duration(f.lockTimeout),
@@ -225,7 +227,7 @@ func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopt.Confi
 				return false
 			}
 			var agreed bool
-			agreed, refused = a.Agrees(ctx, f.leave, "\n"+cli.Visible(s.SQL)+";\n"+riskText(s)+"Run it?")
+			agreed, refused = a.Agrees(ctx, f.leave, "\n"+shell.Visible(s.SQL)+";\n"+riskText(s)+"Run it?")
 			return agreed
 		},
 	})
@@ -237,7 +239,7 @@ func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopt.Confi
 			created++
 		}
 		if !f.asJSON {
-			fmt.Fprintf(a.Stdout, "\nindex %s: %s%s\n", cli.Visible(x.Statement.Creates.Name), x.Outcome, tookText(x))
+			fmt.Fprintf(a.Stdout, "\nindex %s: %s%s\n", shell.Visible(x.Statement.Creates.Name), x.Outcome, tookText(x))
 		}
 	}
 	switch {
@@ -257,7 +259,7 @@ func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopt.Confi
 	}
 	checked.After = counts(&after)
 	if !f.asJSON {
-		fmt.Fprintf(a.Stdout, "Left now: %d critical, %s, %s.\n", after.Count(check.Critical), cli.Plural(int64(after.Count(check.Warning)), "warning"), cli.Plural(int64(after.Count(check.Note)), "note"))
+		fmt.Fprintf(a.Stdout, "Left now: %d critical, %s, %s.\n", after.Count(check.Critical), terminal.Plural(int64(after.Count(check.Warning)), "warning"), terminal.Plural(int64(after.Count(check.Note)), "note"))
 	}
 	return nil
 }
@@ -266,7 +268,7 @@ func riskText(s check.Statement) string {
 	if s.Risk == "" {
 		return ""
 	}
-	return cli.Visible(s.Risk) + "\n"
+	return shell.Visible(s.Risk) + "\n"
 }
 
 func tookText(f check.Fixed) string {
@@ -277,9 +279,9 @@ func tookText(f check.Fixed) string {
 }
 
 func progressText(p check.Progress) string {
-	text := cli.Visible(p.Index.Name) + ": " + p.Phase
+	text := shell.Visible(p.Index.Name) + ": " + p.Phase
 	if p.Total > 0 {
-		text += fmt.Sprintf(", %s of %s", cli.Count(p.Done), cli.Count(p.Total))
+		text += fmt.Sprintf(", %s of %s", terminal.Count(p.Done), terminal.Count(p.Total))
 	}
 	if p.WaitsFor != 0 {
 		text += fmt.Sprintf(", waits for session %d", p.WaitsFor)
@@ -290,7 +292,7 @@ func progressText(p check.Progress) string {
 // sharedProgress is a progress that several goroutines use.
 type sharedProgress struct {
 	mu       sync.Mutex
-	progress *cli.Progress
+	progress *terminal.Progress
 }
 
 func (p *sharedProgress) show(line string) {

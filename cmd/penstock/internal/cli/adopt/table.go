@@ -14,6 +14,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/driver"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -38,7 +40,7 @@ type Subscription struct {
 func (f *Flags) Named(name string) (*Subscription, error) {
 	if f.Preset == "" {
 		if f.Table != "" {
-			return nil, cli.Usage(errors.New("--table goes with --adopt: say what kind of table it is"))
+			return nil, terminal.Usage(errors.New("--table goes with --adopt: say what kind of table it is"))
 		}
 		return nil, nil
 	}
@@ -46,9 +48,9 @@ func (f *Flags) Named(name string) (*Subscription, error) {
 	if err != nil {
 		return nil, err
 	}
-	said := " --adopt " + cli.ShellWord(f.Preset)
+	said := " --adopt " + shell.Word(f.Preset)
 	if f.Table != "" {
-		said += " --table " + cli.ShellWord(f.Table)
+		said += " --table " + shell.Word(f.Table)
 	}
 	return &Subscription{Name: cmp.Or(name, c.Table), Config: c, flags: said}, nil
 }
@@ -58,7 +60,7 @@ func Described(preset, table string, workers int) (adopt.Config, error) {
 	c := adopt.Config{Preset: preset, Table: table, Workers: workers}
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
-		return c, cli.Usage(fmt.Errorf("--adopt: %w", err))
+		return c, terminal.Usage(fmt.Errorf("--adopt: %w", err))
 	}
 	return c, nil
 }
@@ -117,7 +119,7 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 	}
 	a.Stderr.Hide(url)
 	if database := drivers.NoTables(url); database != "" {
-		return nil, cli.Usage(errors.New("tables are adopted in PostgreSQL and MariaDB, and this database is " + database))
+		return nil, terminal.Usage(errors.New("tables are adopted in PostgreSQL and MariaDB, and this database is " + database))
 	}
 	log, err := a.Logger()
 	if err != nil {
@@ -125,7 +127,7 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 	}
 	table, err := drivers.OpenTable(ctx, url, schema, of.Name, of.Config, log)
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("subscription %q: %w", of.Name, err))
+		return nil, terminal.Usage(fmt.Errorf("subscription %q: %w", of.Name, err))
 	}
 	return &Table{Adopted: table, Subscription: *of}, nil
 }
@@ -151,7 +153,7 @@ func (s *Table) RetryParked(ctx context.Context, _, _ string, keys ...string) (i
 }
 
 // Argument is what names the subscription on a command line.
-func (s *Table) Argument() string { return cli.ShellWord(s.Name) + s.flags }
+func (s *Table) Argument() string { return shell.Word(s.Name) + s.flags }
 
 // About is the function of that name for this subscription.
 func (s *Table) About(err error, doing string) error {
@@ -159,7 +161,7 @@ func (s *Table) About(err error, doing string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, penstock.ErrNoSubscription):
-		return fmt.Errorf("subscription %q of table %s: %w", s.Name, cli.Visible(s.Config.Table), penstock.ErrNoSubscription)
+		return fmt.Errorf("subscription %q of table %s: %w", s.Name, shell.Visible(s.Config.Table), penstock.ErrNoSubscription)
 	case doing == "":
 		return err
 	}
@@ -192,7 +194,7 @@ func WithOutboxOrTable(ctx context.Context, a *cli.App, f *Flags, name string, o
 // Drop drops the subscription of an adopted table, which has no outbox.
 func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Consent, asJSON bool) error {
 	if len(args) > 1 {
-		return cli.Usage(errors.New("--adopt is given with an outbox: give the subscription's name alone"))
+		return terminal.Usage(errors.New("--adopt is given with an outbox: give the subscription's name alone"))
 	}
 	table, err := Find(ctx, a, f, args[0])
 	if err != nil {
@@ -231,16 +233,16 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 			}
 		}
 	}
-	return cli.Misuse(fmt.Errorf("no subscription %q adopts a table: give OUTBOX and NAME, or --adopt", name))
+	return terminal.Misuse(fmt.Errorf("no subscription %q adopts a table: give OUTBOX and NAME, or --adopt", name))
 }
 
 // dropAdoption asks, and drops.
 func dropAdoption(ctx context.Context, a *cli.App, table string, s penstock.SubscriptionStatus, leave cli.Consent, asJSON bool, drop func() error) error {
 	name := s.Subscription
-	lost := fmt.Sprintf("what it knows of %s and %s", cli.Plural(s.Parked, "parked row"), cli.Plural(s.DeadLetters, "dead letter"))
-	warning := fmt.Sprintf("This drops subscription %s of table %s: %s is lost. The rows stay as they are.", cli.Visible(name), cli.Visible(table), lost)
+	lost := fmt.Sprintf("what it knows of %s and %s", terminal.Plural(s.Parked, "parked row"), terminal.Plural(s.DeadLetters, "dead letter"))
+	warning := fmt.Sprintf("This drops subscription %s of table %s: %s is lost. The rows stay as they are.", shell.Visible(name), shell.Visible(table), lost)
 	if cli.IsHeld(&s, time.Now()) {
-		fmt.Fprintf(a.Stderr, "penstock: a relay runs it (%s) and will make it anew: stop it first\n", cli.Visible(s.Holder))
+		fmt.Fprintf(a.Stderr, "penstock: a relay runs it (%s) and will make it anew: stop it first\n", shell.Visible(s.Holder))
 	}
 	if err := a.ConfirmName(ctx, leave, warning, name); err != nil {
 		return err
@@ -249,5 +251,5 @@ func dropAdoption(ctx context.Context, a *cli.App, table string, s penstock.Subs
 		return err
 	}
 	return a.Tell(asJSON, map[string]any{"table": table, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
-		"Subscription %s of table %s is gone; the table is as it was.\n", cli.Visible(name), cli.Visible(table))
+		"Subscription %s of table %s is gone; the table is as it was.\n", shell.Visible(name), shell.Visible(table))
 }

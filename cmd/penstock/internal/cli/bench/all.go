@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // experiment is one of bench all.
@@ -68,11 +69,11 @@ RabbitMQ as well (--sink amqp://…). What is missing is left out, and the page 
 		Example: `  penstock bench all --quick --report report
   penstock bench all --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --report report
   penstock bench all --run relay --run 'webhook --keys 50' --report report`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			chosen, err := choose(only, quick)
 			if err != nil {
-				return cli.Usage(err)
+				return terminal.Usage(err)
 			}
 			return all(cmd.Context(), a, chosen, sink, dir)
 		},

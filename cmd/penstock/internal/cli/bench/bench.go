@@ -21,6 +21,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func Command(a *cli.App) *cobra.Command {
@@ -36,7 +37,7 @@ file unless there is --database-url, and --repeat shows how far their ratios
 spread; the median counts. Those of queues need PostgreSQL: hand-written queues
 run beside Penstock's there.`,
 	}
-	return cli.Group(cmd, relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a),
+	return terminal.Group(cmd, relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a),
 		fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a), processorCommand(a), churnCommand(a), bufferingCommand(a), webhookCommand(a), overheadCommand(a), allCommand(a))
 }
 
@@ -107,7 +108,7 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 	if f.delay > 0 {
 		prefix, rest, found := strings.Cut(url, "postgres")
 		if !found || prefix != "" && prefix != "portable+" {
-			return cli.Usage(errors.New("--delay needs PostgreSQL: pass --database-url postgres://…"))
+			return terminal.Usage(errors.New("--delay needs PostgreSQL: pass --database-url postgres://…"))
 		}
 		far, remove, err := bench.Distant("postgres"+rest, f.delay)
 		if err != nil {
@@ -127,7 +128,7 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 	if s, ok := store.(interface{ DropSchema(context.Context) error }); ok && private {
 		defer func() { err = errors.Join(err, s.DropSchema(context.WithoutCancel(ctx))) }()
 	}
-	progress := a.NewProgress(f.progress)
+	progress := terminal.NewProgress(a.Stderr, f.progress)
 	result, err := run(ctx, benchOn{url: url, schema: schema, setup: bench.Setup{
 		Store: store, Outbox: name, SinkURL: f.sink, Log: log, Progress: progress.Show,
 		OpenSink: func(url string) (penstock.Sink, error) {
@@ -140,7 +141,7 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 	}})
 	progress.Clear()
 	if wrong := (*bench.CheckError)(nil); errors.As(err, &wrong) {
-		return &cli.ExitError{Code: cli.ExitCheck, Err: err}
+		return &terminal.ExitError{Code: terminal.ExitCheck, Err: err}
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -235,7 +236,7 @@ func withPool(url string, conns int) string {
 
 // valid has a verb check what is to be measured before it runs.
 func valid(cfg interface{ Validate() error }) func(*cobra.Command, []string) error {
-	return func(*cobra.Command, []string) error { return cli.Usage(cfg.Validate()) }
+	return func(*cobra.Command, []string) error { return terminal.Usage(cfg.Validate()) }
 }
 
 // orNegative hands a zero on as -1: for the benchmark zero means the default.
@@ -255,7 +256,7 @@ type figures struct {
 func newFigures(w io.Writer) figures { return figures{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), w} }
 
 func (f figures) row(name, format string, args ...any) {
-	if page, ok := f.to.(cli.Cells); ok {
+	if page, ok := f.to.(terminal.Cells); ok {
 		page.Cells(nil, [][]string{{name, fmt.Sprintf(format, args...)}})
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func bufferingCommand(a *cli.App) *cobra.Command {
@@ -36,11 +37,11 @@ themselves, on up to 64 connections (pool_max_conns in the URL), and through a w
 that shares commits; the same on a SQLite file in $TMPDIR.`,
 		Example: `  penstock bench buffering --database-url postgres://postgres@localhost/postgres
   penstock bench buffering --delays 10ms --callers 64 --json`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.Publishes, cfg.Duration = orNegative(cfg.Publishes), orNegative(cfg.Duration)
 			if err := cfg.Validate(); err != nil {
-				return cli.Usage(err)
+				return terminal.Usage(err)
 			}
 			return runQueueBench(a, cmd, f, bufferingTable, bufferingChart, func(ctx context.Context, b benchPostgres) (bench.BufferingResult, error) {
 				cfg.Database, cfg.Store = b.database, b.setup.Store
@@ -60,14 +61,14 @@ that shares commits; the same on a SQLite file in $TMPDIR.`,
 }
 
 func bufferingTable(w io.Writer, r bench.BufferingResult) error {
-	t := cli.NewTable(w, cli.Left("WAY"), cli.Right("MESSAGES"), cli.Right("FLUSHES"), cli.Right("SECONDS"), cli.Right("PER SECOND"), cli.Right("PUBLISHED FLUSHES"), cli.Right("SECONDS"))
+	t := terminal.NewTable(w, terminal.Left("WAY"), terminal.Right("MESSAGES"), terminal.Right("FLUSHES"), terminal.Right("SECONDS"), terminal.Right("PER SECOND"), terminal.Right("PUBLISHED FLUSHES"), terminal.Right("SECONDS"))
 	rows := func(ways []bench.BufferingWay, suffix string) {
 		for _, way := range ways {
 			flushes, seconds := "", ""
 			if p := way.Published; p != nil && suffix == "" {
-				flushes, seconds = cli.Count(int64(p.Flushes)), fmt.Sprintf("%.1f", p.Seconds)
+				flushes, seconds = terminal.Count(int64(p.Flushes)), fmt.Sprintf("%.1f", p.Seconds)
 			}
-			t.Row(way.Name+suffix, cli.Count(int64(way.Messages)), cli.Count(int64(way.Flushes)), fmt.Sprintf("%.2f", way.Seconds), cli.Count(int64(way.PerSecond)), flushes, seconds)
+			t.Row(way.Name+suffix, terminal.Count(int64(way.Messages)), terminal.Count(int64(way.Flushes)), fmt.Sprintf("%.2f", way.Seconds), terminal.Count(int64(way.PerSecond)), flushes, seconds)
 		}
 	}
 	rows(r.Ways, "")
@@ -95,7 +96,7 @@ func bufferingTable(w io.Writer, r bench.BufferingResult) error {
 			on = ", SQLite"
 		}
 		f.row(fmt.Sprintf("%d callers%s", c.Callers, on), "%s/s alone, p99 %s ms; %s/s by a writer, p99 %s ms: %.1f ×",
-			cli.Count(int64(c.AutocommitPerSecond)), ms(c.AutocommitP99MS), cli.Count(int64(c.WriterPerSecond)), ms(c.WriterP99MS), c.Speedup)
+			terminal.Count(int64(c.AutocommitPerSecond)), ms(c.AutocommitP99MS), terminal.Count(int64(c.WriterPerSecond)), ms(c.WriterP99MS), c.Speedup)
 	}
 	return f.flush()
 }

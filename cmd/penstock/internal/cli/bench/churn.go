@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func churnCommand(a *cli.App) *cobra.Command {
@@ -49,12 +50,12 @@ Penstock must deliver every row once, the late one too: exit code 3 otherwise. W
 the steps over what was deleted.`,
 		Example: `  penstock bench churn --database-url postgres://postgres@localhost/postgres --duration 10m --pin
   penstock bench churn --duration 10m --late 5m --pin --plot churn.svg --json`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("late") {
 				cfg.Late = min(cfg.Late, cfg.Duration/2)
 			}
-			return cli.Usage(cfg.Validate())
+			return terminal.Usage(cfg.Validate())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runQueueBench(a, cmd, f, benchChurnTable, benchChurnChart, func(ctx context.Context, b benchPostgres) (bench.ChurnResult, error) {
@@ -90,23 +91,23 @@ func churnText(r bench.ChurnResult) string {
 	if r.Pinned {
 		pinned = "snapshot pinned"
 	}
-	return fmt.Sprintf("%s rows in, %s out, for %s, margin %s, %s", cli.Count(int64(r.Batch)), cli.Count(int64(r.Batch)), seconds(r.Duration), seconds(r.Margin), pinned)
+	return fmt.Sprintf("%s rows in, %s out, for %s, margin %s, %s", terminal.Count(int64(r.Batch)), terminal.Count(int64(r.Batch)), seconds(r.Duration), seconds(r.Margin), pinned)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func benchChurnTable(w io.Writer, r bench.ChurnResult) error {
 	fmt.Fprintln(w, churnText(r))
-	columns := []cli.Column{cli.Right("SECONDS")}
+	columns := []terminal.Column{terminal.Right("SECONDS")}
 	for _, side := range churnSides(r) {
-		columns = append(columns, cli.Right(strings.ToUpper(side.name)+" ROWS/S"), cli.Right("P50 MS"), cli.Right("P99 MS"), cli.Right("SIZE"))
+		columns = append(columns, terminal.Right(strings.ToUpper(side.name)+" ROWS/S"), terminal.Right("P50 MS"), terminal.Right("P99 MS"), terminal.Right("SIZE"))
 	}
-	t := cli.NewTable(w, columns...)
+	t := terminal.NewTable(w, columns...)
 	for i, at := range r.Outbox.Intervals {
 		row := []string{fmt.Sprintf("%.1f", at.At)}
 		for _, side := range churnSides(r) {
 			in := side.Intervals[i]
-			row = append(row, cli.Count(int64(in.RowsPerSecond)), ms(in.P50MS), ms(in.P99MS), cli.Size(in.SizeBytes))
+			row = append(row, terminal.Count(int64(in.RowsPerSecond)), ms(in.P50MS), ms(in.P99MS), terminal.Size(in.SizeBytes))
 		}
 		t.Row(row...)
 	}
@@ -117,7 +118,7 @@ func benchChurnTable(w io.Writer, r bench.ChurnResult) error {
 	f := newFigures(w)
 	for _, side := range churnSides(r) {
 		f.row(side.name, "%s rows/s; a batch in %s ms, at the end %s ms: flatness %.2f (p50 %.2f, p99 %.2f); %s at most, %s at the end",
-			cli.Count(int64(side.RowsPerSecond)), ms(side.FirstMeanMS), ms(side.LastMeanMS), side.Flatness, side.FlatnessP50, side.FlatnessP99, cli.Size(side.SizePeak), cli.Size(side.SizeAtEnd))
+			terminal.Count(int64(side.RowsPerSecond)), ms(side.FirstMeanMS), ms(side.LastMeanMS), side.Flatness, side.FlatnessP50, side.FlatnessP99, terminal.Size(side.SizePeak), terminal.Size(side.SizeAtEnd))
 	}
 	for _, side := range churnSides(r) {
 		if late := side.Late; late != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func fifoLifoCommand(a *cli.App) *cobra.Command {
@@ -58,15 +59,15 @@ steps over what was deleted, which these do not count.`,
   penstock bench fifo-lifo --arrivals=false --preload 1000000 --duration 2m --json
   penstock bench fifo-lifo --database-url 'mysql://root@localhost/?engine=rocksdb'
   penstock bench fifo-lifo --order lifo --dequeue-rate 100 --duration 1h --preload 6000  # as published`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		PreRunE: func(*cobra.Command, []string) error {
 			if cfg.Rate < 0 {
-				return cli.Usage(fmt.Errorf("--rate is %d, expected 0 (unlimited) or more; for no arrivals there is --arrivals=false", cfg.Rate))
+				return terminal.Usage(fmt.Errorf("--rate is %d, expected 0 (unlimited) or more; for no arrivals there is --arrivals=false", cfg.Rate))
 			}
 			if !arrivals {
 				cfg.Rate = -1
 			}
-			return cli.Usage(cfg.Validate())
+			return terminal.Usage(cfg.Validate())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runQueueBench(a, cmd, f, benchFifoLifoTable, benchFifoLifoChart, func(ctx context.Context, b benchPostgres) (bench.FifoLifoResult, error) {
@@ -93,7 +94,7 @@ steps over what was deleted, which these do not count.`,
 
 // fifoLifoText says what was run.
 func fifoLifoText(r bench.FifoLifoResult) string {
-	arrivals := fmt.Sprintf("%s arriving", cli.Rate(float64(r.Rate)))
+	arrivals := fmt.Sprintf("%s arriving", terminal.Rate(float64(r.Rate)))
 	switch {
 	case r.Rate < 0:
 		arrivals = "none arriving"
@@ -104,19 +105,19 @@ func fifoLifoText(r bench.FifoLifoResult) string {
 	if r.Pinned {
 		pinned = "snapshot pinned"
 	}
-	return fmt.Sprintf("%s, %d workers, mode %s, %s jobs at the start, %s, %s", r.Order, r.Workers, r.Mode, cli.Count(int64(r.Preload)), arrivals, pinned)
+	return fmt.Sprintf("%s, %d workers, mode %s, %s jobs at the start, %s, %s", r.Order, r.Workers, r.Mode, terminal.Count(int64(r.Preload)), arrivals, pinned)
 }
 
 func benchFifoLifoTable(w io.Writer, r bench.FifoLifoResult) error {
 	fmt.Fprintln(w, fifoLifoText(r))
-	t := cli.NewTable(w, cli.Right("SECONDS"), cli.Right("JOBS/S"), cli.Right("P50 MS"), cli.Right("P99 MS"), cli.Right("SIZE"),
-		cli.Right("HAND-WRITTEN JOBS/S"), cli.Right("P50 MS"), cli.Right("P99 MS"), cli.Right("SIZE"))
+	t := terminal.NewTable(w, terminal.Right("SECONDS"), terminal.Right("JOBS/S"), terminal.Right("P50 MS"), terminal.Right("P99 MS"), terminal.Right("SIZE"),
+		terminal.Right("HAND-WRITTEN JOBS/S"), terminal.Right("P50 MS"), terminal.Right("P99 MS"), terminal.Right("SIZE"))
 	cells := func(c bench.Curve, i int) []string {
 		if i >= len(c.Intervals) {
 			return []string{"", "", "", ""}
 		}
 		at := c.Intervals[i]
-		return []string{cli.Count(int64(at.JobsPerSecond)), ms(at.P50MS), ms(at.P99MS), cli.Size(at.SizeBytes)}
+		return []string{terminal.Count(int64(at.JobsPerSecond)), ms(at.P50MS), ms(at.P99MS), terminal.Size(at.SizeBytes)}
 	}
 	for i := range max(len(r.Intervals), len(r.Baseline.Intervals)) {
 		at := 0.0
@@ -141,8 +142,8 @@ func benchFifoLifoTable(w io.Writer, r bench.FifoLifoResult) error {
 			ended = ", when it was empty"
 		}
 		f.row(side.name, "%s jobs/s; %s jobs in, %s out in %.1f s%s; p99 %s ms, then %s ms: flatness %.2f; %s at most, %s at the end",
-			cli.Count(int64(side.JobsPerSecond)), cli.Count(side.Enqueued), cli.Count(side.Dequeued), side.Seconds, ended,
-			ms(side.FirstP99MS), ms(side.LastP99MS), side.Flatness, cli.Size(side.SizePeak), cli.Size(side.SizeAtEnd))
+			terminal.Count(int64(side.JobsPerSecond)), terminal.Count(side.Enqueued), terminal.Count(side.Dequeued), side.Seconds, ended,
+			ms(side.FirstP99MS), ms(side.LastP99MS), side.Flatness, terminal.Size(side.SizePeak), terminal.Size(side.SizeAtEnd))
 	}
 	if r.RocksDB != nil {
 		at := func(c bench.Curve) string {

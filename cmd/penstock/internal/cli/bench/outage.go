@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func outageCommand(a *cli.App) *cobra.Command {
@@ -41,7 +42,7 @@ busy: give more of them.`,
 		Example: `  penstock bench outage --before 5s --outage 10s
   penstock bench outage --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
   penstock bench outage --rate 5000 --outage 1m --keep-arriving --repeat 3 --json`,
-		Args:    cli.Args(cobra.NoArgs),
+		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.conns = cfg.Writers + 4 // the others are for the relay

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func overheadCommand(a *cli.App) *cobra.Command {
@@ -24,7 +25,7 @@ can keep jobs that are done, a third line says what work.Run loses by that.
   ratio  observed / alone, the median of the pairs`,
 		Example: `  penstock bench overhead --database-url postgres://postgres@localhost/postgres --sink discard
   penstock bench overhead --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --sampled 1 --json`,
-		Args:    cli.Args(cobra.NoArgs),
+		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBench(a, cmd, f, benchOverheadTable, func(ctx context.Context, b benchOn) (bench.OverheadResult, error) {
@@ -55,6 +56,6 @@ func benchOverheadTable(w io.Writer, r bench.OverheadResult) error {
 	if r.History != nil {
 		t.row("history", "%.0f jobs/s alone, %.0f kept: %s", r.History.Alone, r.History.Observed, ratios(r.History.Ratio, r.History.Ratios))
 	}
-	t.row("observed", "%d scrapes, %s of spans", r.Spans.Scrapes, cli.Size(r.Spans.TraceBytes))
+	t.row("observed", "%d scrapes, %s of spans", r.Spans.Scrapes, terminal.Size(r.Spans.TraceBytes))
 	return t.flush()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func parkCommand(a *cli.App) *cobra.Command {
@@ -35,7 +36,7 @@ benchmark that is short, as the wait is not what it measures.`,
 		Example: `  penstock bench park
   penstock bench park --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --repeat 5
   penstock bench park --messages 10000 --keys 10000 --json`,
-		Args:    cli.Args(cobra.NoArgs),
+		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBench(a, cmd, f, benchParkTable, func(ctx context.Context, b benchOn) (bench.ParkResult, error) {
@@ -63,7 +64,7 @@ func benchParkTable(w io.Writer, r bench.ParkResult) error {
 	t.row("ratio", "%s of the normal rate", ratios(r.Ratio, r.Ratios))
 	t.row("peak memory", "%.0f MiB normally, %.0f while parking, %.0f while draining", r.NormalUse.RSSMB, r.ParkingUse.RSSMB, r.DrainUse.RSSMB)
 	t.row("peak live heap", "%.1f MiB normally, %.1f while parking, %.1f while draining", r.NormalUse.HeapMB, r.ParkingUse.HeapMB, r.DrainUse.HeapMB)
-	t.row("outbox size", "%s at first, %s with all parked, %s when drained", cli.Size(r.SizeFloor), cli.Size(r.SizeParked), cli.Size(r.SizeAfter))
+	t.row("outbox size", "%s at first, %s with all parked, %s when drained", terminal.Size(r.SizeFloor), terminal.Size(r.SizeParked), terminal.Size(r.SizeAfter))
 	t.row("delivered", "%s", checked(r.Check))
 	return t.flush()
 }

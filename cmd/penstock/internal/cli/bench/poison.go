@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func poisonCommand(a *cli.App) *cobra.Command {
@@ -30,7 +31,7 @@ nothing healthy was lost or out of order: exit code 3 otherwise.`,
 		Example: `  penstock bench poison
   penstock bench poison --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --repeat 9
   penstock bench poison --poisoned 100 --json`,
-		Args:    cli.Args(cobra.NoArgs),
+		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBench(a, cmd, f, benchPoisonTable, func(ctx context.Context, b benchOn) (bench.PoisonResult, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func processorCommand(a *cli.App) *cobra.Command {
@@ -47,10 +48,10 @@ is not there means exit code 3.`,
 		Example: `  penstock bench processor --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
   penstock bench processor --rows 2000000 --duration 1m --plot ladder.svg  # as published
   penstock bench processor --repeat 3 --json`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		PreRunE: func(*cobra.Command, []string) error {
 			cfg.SinkURL = f.sink
-			return cli.Usage(cfg.Validate())
+			return terminal.Usage(cfg.Validate())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runQueueBench(a, cmd, f, benchProcessorTable, benchProcessorChart, func(ctx context.Context, b benchPostgres) (bench.ProcessorResult, error) {
@@ -72,16 +73,16 @@ is not there means exit code 3.`,
 
 func benchProcessorTable(w io.Writer, r bench.ProcessorResult) error {
 	fmt.Fprintln(w, processorText(r))
-	t := cli.NewTable(w, cli.Left("RUNG"), cli.Right("QUERY MS"), cli.Right("PUBLISH MS"), cli.Right("UPDATE MS"), cli.Right("MESSAGES/S"), cli.Right("PUBLISHED"))
+	t := terminal.NewTable(w, terminal.Left("RUNG"), terminal.Right("QUERY MS"), terminal.Right("PUBLISH MS"), terminal.Right("UPDATE MS"), terminal.Right("MESSAGES/S"), terminal.Right("PUBLISHED"))
 	for _, rung := range r.Rungs {
 		published := ""
 		if rung.Published > 0 {
-			published = cli.Count(int64(rung.Published))
+			published = terminal.Count(int64(rung.Published))
 		}
-		t.Row(rung.Name, ms(rung.QueryMS), ms(rung.PublishMS), ms(rung.UpdateMS), cli.Count(int64(rung.MessagesPerSecond)), published)
+		t.Row(rung.Name, ms(rung.QueryMS), ms(rung.PublishMS), ms(rung.UpdateMS), terminal.Count(int64(rung.MessagesPerSecond)), published)
 	}
 	for _, side := range processorOthers(r) {
-		t.Row(side.name, "", "", "", cli.Count(int64(side.rate)), "")
+		t.Row(side.name, "", "", "", terminal.Count(int64(side.rate)), "")
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -106,7 +107,7 @@ func benchProcessorTable(w io.Writer, r bench.ProcessorResult) error {
 
 // processorText says what was run.
 func processorText(r bench.ProcessorResult) string {
-	return fmt.Sprintf("%s rows of %d bytes, batches of %s by hand, %s a rung at most", cli.Count(int64(r.Rows)), r.PayloadBytes, cli.Count(int64(r.Batch)),
+	return fmt.Sprintf("%s rows of %d bytes, batches of %s by hand, %s a rung at most", terminal.Count(int64(r.Rows)), r.PayloadBytes, terminal.Count(int64(r.Batch)),
 		time.Duration(r.Duration*float64(time.Second)))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 type benchQueueFlags struct {
@@ -76,7 +77,7 @@ pauses for 1.75 ms when there are none. Producers and workers share one Go proce
   penstock bench queue --ops dequeue,claim --batches 100 --workers 10 --json
   penstock bench queue --ops publish,enqueue,business --batches 1 --workers 8 --longest 20s
   penstock bench queue --steady 2000 --duration 50s`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return benchQueue(a, cmd, f) },
 	}
 	f.register(cmd)
@@ -102,15 +103,15 @@ func benchQueue(a *cli.App, cmd *cobra.Command, f benchQueueFlags) error {
 		steady.Rate = orNegative(f.steady)
 		check = steady.Validate
 		if f.pin {
-			return cli.Usage(errors.New("--pin goes with cells, not with --steady"))
+			return terminal.Usage(errors.New("--pin goes with cells, not with --steady"))
 		}
 	} else if cmd.Flags().Changed("duration") || cmd.Flags().Changed("concurrency") {
-		return cli.Usage(errors.New("--duration and --concurrency go with --steady RATE; cells have --longest and --workers"))
+		return terminal.Usage(errors.New("--duration and --concurrency go with --steady RATE; cells have --longest and --workers"))
 	} else if f.plot != "" && len(slices.Compact(slices.Sorted(slices.Values(f.batches)))) < 2 {
-		return cli.Usage(errors.New("--plot draws a curve over batch sizes: pass at least two with --batches"))
+		return terminal.Usage(errors.New("--plot draws a curve over batch sizes: pass at least two with --batches"))
 	}
 	if err := check(); err != nil {
-		return cli.Usage(err)
+		return terminal.Usage(err)
 	}
 	return runQueueBench(a, cmd, f.queueBenchFlags, benchQueueTable, benchQueueChart, func(ctx context.Context, b benchPostgres) (queueFigures, error) {
 		store, ok := b.setup.Store.(penstock.QueueStore)
@@ -131,13 +132,13 @@ func benchQueue(a *cli.App, cmd *cobra.Command, f benchQueueFlags) error {
 func benchQueueTable(w io.Writer, r queueFigures) error {
 	if s := r.Steady; s != nil {
 		t := newFigures(w)
-		t.row("jobs", "%d/s asked for, %s enqueued; %d handlers", s.Rate, cli.Rate(s.Enqueued), s.Concurrency)
+		t.row("jobs", "%d/s asked for, %s enqueued; %d handlers", s.Rate, terminal.Rate(s.Enqueued), s.Concurrency)
 		for _, one := range []struct {
 			suffix string
 			*bench.SteadyQueueResult
 		}{{"", s}, {" by hand", s.ByHand}} {
 			l := one.LatencyMS
-			t.row("latency"+one.suffix, "p50 %s ms, p99 %s ms, max %s ms from commit to handler, of %s jobs", ms(l.P50), ms(l.P99), ms(l.Max), cli.Count(int64(l.Messages)))
+			t.row("latency"+one.suffix, "p50 %s ms, p99 %s ms, max %s ms from commit to handler, of %s jobs", ms(l.P50), ms(l.P99), ms(l.Max), terminal.Count(int64(l.Messages)))
 			if one.CPUSecondsPer100k != nil {
 				t.row("CPU"+one.suffix, "%.1f s of the whole machine per 100,000 jobs (%.1f s not idle)", *one.CPUSecondsPer100k, *one.NotIdleSecondsPer100k)
 			}
@@ -147,12 +148,12 @@ func benchQueueTable(w io.Writer, r queueFigures) error {
 		}
 		return t.flush()
 	}
-	t := cli.NewTable(w, cli.Left("OPERATION"), cli.Left("MODE"), cli.Right("BATCH"), cli.Right("WORKERS"), cli.Right("JOBS/S"), cli.Right("BY HAND"), cli.Right("RATIO"), cli.Right("WITH LEASES"), cli.Right("RATIO"), cli.Right("PLAIN INSERT"), cli.Right("RATIO"))
+	t := terminal.NewTable(w, terminal.Left("OPERATION"), terminal.Left("MODE"), terminal.Right("BATCH"), terminal.Right("WORKERS"), terminal.Right("JOBS/S"), terminal.Right("BY HAND"), terminal.Right("RATIO"), terminal.Right("WITH LEASES"), terminal.Right("RATIO"), terminal.Right("PLAIN INSERT"), terminal.Right("RATIO"))
 	for _, c := range r.Cells {
-		row := []string{c.Op, c.Mode, cli.Count(int64(c.Batch)), fmt.Sprint(c.Workers), cli.Count(int64(c.Penstock))}
+		row := []string{c.Op, c.Mode, terminal.Count(int64(c.Batch)), fmt.Sprint(c.Workers), terminal.Count(int64(c.Penstock))}
 		for _, beside := range [][2]float64{{c.Baseline, c.Ratio}, {c.Leased, c.RatioLeased}, {c.Plain, c.RatioPlain}} {
 			if beside[0] > 0 {
-				row = append(row, cli.Count(int64(beside[0])), fmt.Sprintf("%.2f", beside[1]))
+				row = append(row, terminal.Count(int64(beside[0])), fmt.Sprintf("%.2f", beside[1]))
 			} else {
 				row = append(row, "", "")
 			}
@@ -184,7 +185,7 @@ func benchQueueChart(r queueFigures) plot.Chart {
 		}
 		p := &chart.Panels[len(chart.Panels)-1]
 		at := float64(len(p.Ticks))
-		p.Ticks = append(p.Ticks, cli.Count(int64(c.Batch)))
+		p.Ticks = append(p.Ticks, terminal.Count(int64(c.Batch)))
 		for i, y := range []float64{c.Penstock, c.Baseline} {
 			p.Series[i].Points = append(p.Series[i].Points, plot.Point{X: at, Y: y})
 		}
@@ -201,7 +202,7 @@ func benchSteadyChart(r bench.SteadyQueueResult) plot.Chart {
 		jobs.Points = append(jobs.Points, plot.Point{X: i.At, Y: i.JobsPerSecond})
 	}
 	return plot.Chart{
-		Title: "From commit to handler, at a steady rate", Subtitle: fmt.Sprintf("%s jobs/s, one per transaction, %d handlers", cli.Count(int64(r.Rate)), r.Concurrency),
+		Title: "From commit to handler, at a steady rate", Subtitle: fmt.Sprintf("%s jobs/s, one per transaction, %d handlers", terminal.Count(int64(r.Rate)), r.Concurrency),
 		Panels: []plot.Panel{
 			{X: "seconds", Y: "latency, ms", Log: true, Series: []plot.Series{p50, p99, {Name: jobs.Name}}},
 			{X: "seconds", Y: "jobs/s", Series: []plot.Series{{}, {}, jobs}},

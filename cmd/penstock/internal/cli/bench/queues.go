@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -57,7 +58,7 @@ func runQueueBench[R any](a *cli.App, cmd *cobra.Command, f queueBenchFlags, tab
 	run func(context.Context, benchPostgres) (R, error)) error {
 	if f.plot != "" {
 		if err := plot.CheckFile(f.plot); err != nil {
-			return cli.Usage(err)
+			return terminal.Usage(err)
 		}
 	}
 	url, _, err := a.GivenDatabase()
@@ -66,7 +67,7 @@ func runQueueBench[R any](a *cli.App, cmd *cobra.Command, f queueBenchFlags, tab
 	}
 	ofMySQL := strings.HasPrefix(url, "mysql:")
 	if !ofPostgres(url) && !(f.portable && portable.Is(url)) && !(f.mysql && ofMySQL) {
-		return cli.Usage(errors.New(cmd.CommandPath() + " needs PostgreSQL: pass --database-url postgres://…" + map[bool]string{true: " or mysql://…"}[f.mysql] + map[bool]string{false: ", and not the portable profile"}[f.portable]))
+		return terminal.Usage(errors.New(cmd.CommandPath() + " needs PostgreSQL: pass --database-url postgres://…" + map[bool]string{true: " or mysql://…"}[f.mysql] + map[bool]string{false: ", and not the portable profile"}[f.portable]))
 	}
 	return runBench(a, cmd, f.benchFlags, table, func(ctx context.Context, on benchOn) (R, error) {
 		b := benchPostgres{benchOn: on, database: bench.Database{URL: portable.Plain(on.url), Schema: on.schema, Name: on.setup.Outbox, Progress: on.setup.Progress}}

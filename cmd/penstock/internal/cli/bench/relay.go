@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func relayCommand(a *cli.App) *cobra.Command {
@@ -42,14 +43,14 @@ further away, over a proxy in this process.`,
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink kafka://localhost:9092
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink discard --json
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink discard --messages 100000 --repeat 10 --pin`,
-		Args:    cli.Args(cobra.NoArgs),
+		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBench(a, cmd, f, benchRelayTable, func(ctx context.Context, b benchOn) (bench.RelayResult, error) {
 				cfg.Setup = b.setup
 				if pin {
 					if strings.HasPrefix(b.url, "sqlite:") {
-						return bench.RelayResult{}, cli.Usage(errors.New("--pin needs PostgreSQL: pass --database-url postgres://…"))
+						return bench.RelayResult{}, terminal.Usage(errors.New("--pin needs PostgreSQL: pass --database-url postgres://…"))
 					}
 					cfg.Pin = bench.PinPostgres(b.url)
 				}
@@ -95,6 +96,6 @@ func benchRelayTable(w io.Writer, r bench.RelayResult) error {
 	if len(r.Drains) > 1 {
 		t.row("flatness", "last drain at %.2f of the first's rate, pinned: %v", r.FlatnessLastToFirst, r.Pinned)
 	}
-	t.row("outbox size", "%s at first, %s at most, %s when caught up", cli.Size(r.SizeFloor), cli.Size(r.SizePeak), cli.Size(r.SizeAfter))
+	t.row("outbox size", "%s at first, %s at most, %s when caught up", terminal.Size(r.SizeFloor), terminal.Size(r.SizePeak), terminal.Size(r.SizeAfter))
 	return t.flush()
 }

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // report is what bench all writes, as JSON and as a page.
@@ -41,7 +41,7 @@ type section struct {
 
 // block is a table, or lines of text.
 type block struct {
-	Head []cli.Column
+	Head []terminal.Column
 	Rows [][]string
 	Text string
 }
@@ -54,7 +54,7 @@ func (s *section) Write(text []byte) (int, error) {
 }
 
 // Cells adds rows to the table that was begun, or begins one.
-func (s *section) Cells(head []cli.Column, rows [][]string) {
+func (s *section) Cells(head []terminal.Column, rows [][]string) {
 	if last := len(s.Blocks) - 1; last >= 0 && len(s.Blocks[last].Rows) > 0 && len(head) == 0 && len(s.Blocks[last].Head) == 0 {
 		s.Blocks[last].Rows = append(s.Blocks[last].Rows, rows...)
 		return
@@ -130,7 +130,7 @@ func (r report) Overview() (template.HTML, error) {
 //go:embed report.html
 var reportPage string
 
-var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"right": cli.Column.Right, "trim": strings.TrimSpace}).Parse(reportPage))
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"right": terminal.Column.Right, "trim": strings.TrimSpace}).Parse(reportPage))
 
 func (r report) write(dir string) error {
 	var page bytes.Buffer

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func tombstonesCommand(a *cli.App) *cobra.Command {
@@ -40,7 +41,7 @@ Ask for the engine: mysql://…?engine=rocksdb.`,
 		Example: `  penstock bench tombstones --database-url postgres://postgres@localhost/postgres --pin
   penstock bench tombstones --events 100000 --json
   penstock bench tombstones --database-url 'mysql://root@localhost/?engine=rocksdb'`,
-		Args:    cli.Args(cobra.NoArgs),
+		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runQueueBench(a, cmd, f, benchTombstonesTable, benchTombstonesChart, func(ctx context.Context, b benchPostgres) (bench.TombstonesResult, error) {
@@ -86,24 +87,24 @@ func benchTombstonesTable(w io.Writer, r bench.TombstonesResult) error {
 	if len(r.Cases) > 0 && r.Cases[0].Outbox != nil {
 		return rocksDBTombstonesTable(w, r)
 	}
-	t := cli.NewTable(w, cli.Left("DELETED"), cli.Left("FETCH"), cli.Right("FRESH MS"), cli.Right("FIRST MS"), cli.Right("MS"), cli.Right("RATIO"),
-		cli.Right("FRESH PAGES"), cli.Right("PAGES"), cli.Right("INDEX"), cli.Right("HEAP"), cli.Right("FETCHES"))
+	t := terminal.NewTable(w, terminal.Left("DELETED"), terminal.Left("FETCH"), terminal.Right("FRESH MS"), terminal.Right("FIRST MS"), terminal.Right("MS"), terminal.Right("RATIO"),
+		terminal.Right("FRESH PAGES"), terminal.Right("PAGES"), terminal.Right("INDEX"), terminal.Right("HEAP"), terminal.Right("FETCHES"))
 	for _, c := range r.Cases {
 		for _, way := range tombstoneWays(c) {
 			t.Row(tombstoneCaseText(c), way.name, fmt.Sprintf("%.3f", way.FreshMS), fmt.Sprintf("%.3f", way.FirstMS), fmt.Sprintf("%.3f", way.MS),
-				fmt.Sprintf("%.2f", way.Ratio), cli.Count(way.FreshPages.All), cli.Count(way.Pages.All), cli.Count(way.Pages.Index), cli.Count(way.Pages.Heap), fmt.Sprint(way.Fetches))
+				fmt.Sprintf("%.2f", way.Ratio), terminal.Count(way.FreshPages.All), terminal.Count(way.Pages.All), terminal.Count(way.Pages.Index), terminal.Count(way.Pages.Heap), fmt.Sprint(way.Fetches))
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s events; Penstock's largest ratio is %.2f\n", cli.Count(int64(r.Events)), r.WorstRatio)
+	_, err := fmt.Fprintf(w, "\n%s events; Penstock's largest ratio is %.2f\n", terminal.Count(int64(r.Events)), r.WorstRatio)
 	return err
 }
 
 func rocksDBTombstonesTable(w io.Writer, r bench.TombstonesResult) error {
-	t := cli.NewTable(w, cli.Left("DELETED"), cli.Left("FETCH"), cli.Right("FRESH MS"), cli.Right("FIRST MS"), cli.Right("MS"), cli.Right("RATIO"),
-		cli.Right("NEXT"), cli.Right("SEEK"), cli.Right("SKIPPED"), cli.Right("TOMBSTONES"), cli.Right("FETCHES"))
+	t := terminal.NewTable(w, terminal.Left("DELETED"), terminal.Left("FETCH"), terminal.Right("FRESH MS"), terminal.Right("FIRST MS"), terminal.Right("MS"), terminal.Right("RATIO"),
+		terminal.Right("NEXT"), terminal.Right("SEEK"), terminal.Right("SKIPPED"), terminal.Right("TOMBSTONES"), terminal.Right("FETCHES"))
 	for _, c := range r.Cases {
 		for _, way := range tombstoneWays(c) {
 			calls, tombstones := bench.FetchCalls{}, ""
@@ -111,16 +112,16 @@ func rocksDBTombstonesTable(w io.Writer, r bench.TombstonesResult) error {
 				calls = *way.Pages.RocksDB
 			}
 			if calls.Tombstones != nil {
-				tombstones = cli.Count(*calls.Tombstones)
+				tombstones = terminal.Count(*calls.Tombstones)
 			}
 			t.Row(tombstoneCaseText(c), way.name, fmt.Sprintf("%.3f", way.FreshMS), fmt.Sprintf("%.3f", way.FirstMS), fmt.Sprintf("%.3f", way.MS),
-				fmt.Sprintf("%.2f", way.Ratio), cli.Count(calls.Next), cli.Count(calls.Seek), cli.Count(calls.Skipped), tombstones, fmt.Sprint(way.Fetches))
+				fmt.Sprintf("%.2f", way.Ratio), terminal.Count(calls.Next), terminal.Count(calls.Seek), terminal.Count(calls.Skipped), tombstones, fmt.Sprint(way.Fetches))
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s events; Penstock's largest ratio is %.2f\n", cli.Count(int64(r.Events)), r.WorstRatio)
+	_, err := fmt.Fprintf(w, "\n%s events; Penstock's largest ratio is %.2f\n", terminal.Count(int64(r.Events)), r.WorstRatio)
 	return err
 }
 
@@ -141,12 +142,12 @@ func benchTombstonesChart(r bench.TombstonesResult) plot.Chart {
 	pages.Ticks = panel.Ticks
 	if len(r.Cases) > 0 && r.Cases[0].Outbox != nil {
 		return plot.Chart{
-			Title: "The next event behind those that are gone", Subtitle: fmt.Sprintf("%s events, the first half consumed", cli.Count(int64(r.Events))),
+			Title: "The next event behind those that are gone", Subtitle: fmt.Sprintf("%s events, the first half consumed", terminal.Count(int64(r.Events))),
 			Panels: []plot.Panel{panel},
 		}
 	}
 	return plot.Chart{
-		Title: "The next event behind those that are gone", Subtitle: fmt.Sprintf("%s events, the first half consumed", cli.Count(int64(r.Events))),
+		Title: "The next event behind those that are gone", Subtitle: fmt.Sprintf("%s events, the first half consumed", terminal.Count(int64(r.Events))),
 		Panels: []plot.Panel{panel, pages},
 	}
 }

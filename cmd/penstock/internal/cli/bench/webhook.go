@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func webhookCommand(a *cli.App) *cobra.Command {
@@ -26,7 +27,7 @@ The endpoint shares the machine with both; CPU says how busy it was. It also not
 what came: a message that is lost or out of order means exit code 3.`,
 		Example: `  penstock bench webhook
   penstock bench webhook --database-url postgres://postgres@localhost/postgres --keys 200 --delay 20ms --repeat 5 --json`,
-		Args:    cli.Args(cobra.NoArgs),
+		Args:    terminal.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBench(a, cmd, f, benchWebhookTable, func(ctx context.Context, b benchOn) (bench.WebhookResult, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Command serves the console.
@@ -47,7 +48,7 @@ configuration file has the same settings.`,
   PENSTOCK_CONSOLE_OPERATE_TOKEN=$(openssl rand -hex 32) penstock console --listen 0.0.0.0:8484
   penstock console --database-url postgres://localhost/shop --database-url postgres://localhost/billing
   curl -H "Authorization: Bearer $TOKEN" http://localhost:8484/api/v1/status`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.FromFile(a)
 			if err != nil {

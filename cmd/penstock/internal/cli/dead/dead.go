@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func Command(a *cli.App) *cobra.Command {
@@ -33,7 +34,7 @@ list shows those as held.
   penstock dead list thumbnails                the same verbs for a queue
   penstock dead list mails                     and for a subscription that adopts a table`,
 	}
-	return cli.Group(cmd, listCommand(a), showCommand(a), retryCommand(a), resendCommand(a), discardCommand(a))
+	return terminal.Group(cmd, listCommand(a), showCommand(a), retryCommand(a), resendCommand(a), discardCommand(a))
 }
 
 // deadFlags choose dead letters of one subscription or queue.
@@ -76,33 +77,33 @@ must all hold.`
 func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	for name, empty := range map[string]bool{"key": f.key == "", "topic": f.topic == "", "error": f.errorText == "", "subscription": f.subscription == ""} {
 		if flags.Changed(name) && empty {
-			return cli.Usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
+			return terminal.Usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
 		}
 	}
 	for _, id := range f.ids {
 		if id == "" {
-			return cli.Usage(errors.New("--id is empty: give an id that penstock dead list shows, or leave it out"))
+			return terminal.Usage(errors.New("--id is empty: give an id that penstock dead list shows, or leave it out"))
 		}
 	}
 	for _, seq := range f.seqs {
 		if seq < 1 {
-			return cli.Usage(fmt.Errorf("--seq is %d: give a seq that penstock dead list shows", seq))
+			return terminal.Usage(fmt.Errorf("--seq is %d: give a seq that penstock dead list shows", seq))
 		}
 	}
 	if f.limit < 0 || flags.Changed("limit") && f.limit == 0 {
-		return cli.Usage(fmt.Errorf("--limit is %d: use 1 or more, or leave it out", f.limit))
+		return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more, or leave it out", f.limit))
 	}
 	if flags.Changed("older-than") && flags.Changed("newer-than") && f.olderThan >= f.newerThan {
-		return cli.Usage(errors.New("--older-than is not less than --newer-than: nothing is both"))
+		return terminal.Usage(errors.New("--older-than is not less than --newer-than: nothing is both"))
 	}
 	f.noGroup = flags.Changed("group") && f.group == ""
 	if f.noGroup && !f.listing {
-		return cli.Usage(errors.New("--group is empty: give it a text, or leave it out; penstock dead list takes it, for the jobs without a group"))
+		return terminal.Usage(errors.New("--group is empty: give it a text, or leave it out; penstock dead list takes it, for the jobs without a group"))
 	}
 	f.byName = len(f.ids)+len(f.seqs) > 0
 	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.key != "" || f.topic != "" || flags.Changed("group") || f.errorText != ""
 	if f.all && f.narrowed {
-		return cli.Usage(errors.New("--all is given together with what narrows the choice: use one of them"))
+		return terminal.Usage(errors.New("--all is given together with what narrows the choice: use one of them"))
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // deadLetters is where the verbs find dead letters that were chosen by flags: the
@@ -24,7 +26,7 @@ type deadLetters interface {
 	identity() map[string]any
 
 	// columns of the table that list prints.
-	columns() []cli.Column
+	columns() []terminal.Column
 	// page returns up to limit dead letters whose numbers are above after, in order.
 	page(ctx context.Context, after int64, limit int) ([]deadLetter, error)
 	// named are those that the choice names one by one, as deadLetter.names does.
@@ -80,7 +82,7 @@ func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFla
 		return nil, err
 	}
 	if f.group != "" || f.noGroup {
-		return nil, cli.Usage(errors.New("--group chooses among jobs: leave it out, or name a queue"))
+		return nil, terminal.Usage(errors.New("--group chooses among jobs: leave it out, or name a queue"))
 	}
 	box := f.ofSubscription(table, table.Config.Table, table.Name, flags)
 	box.adopted = table
@@ -99,7 +101,7 @@ func findDeadLetters(ctx context.Context, store penstock.Store, name string, f *
 		}
 	}
 	if f.group != "" || f.noGroup {
-		return nil, cli.Usage(fmt.Errorf("--group chooses among jobs, and %s is no queue: leave it out, or name a queue", cli.Visible(name)))
+		return nil, terminal.Usage(fmt.Errorf("--group chooses among jobs, and %s is no queue: leave it out, or name a queue", shell.Visible(name)))
 	}
 	subscription, err := cli.ChooseSubscription(ctx, store, name, f.subscription)
 	if hasQueues && f.subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func TestDeadPagesFollowThePayloads(t *testing.T) {
@@ -51,7 +52,7 @@ func (c *jobCrowd) DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery)
 }
 
 func TestDeadJobsAreActedOnByID(t *testing.T) {
-	a := &cli.App{Stderr: cli.NewScrubber(io.Discard)}
+	a := &cli.App{Stderr: terminal.NewScrubber(io.Discard)}
 	for _, action := range []deadAction{retryDead, discardDead} {
 		c := &jobCrowd{last: 703}
 		n, err := decide(t.Context(), a, &deadJobs{store: c, query: penstock.DeadJobQuery{Queue: "mails", Key: "red"}}, 0, action, cli.Consent{Yes: true}, nil)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // deadAction is one of the decisions.
@@ -126,14 +127,14 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:  action.verb + " OUTBOX|QUEUE|SUBSCRIPTION",
-		Args: cli.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
+		Args: terminal.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
 			if !f.narrowed && !f.all {
-				return cli.Misuse(fmt.Errorf("%s: say which dead letters with --id, --key, --error and so on, or --all", leave.Undone))
+				return terminal.Misuse(fmt.Errorf("%s: say which dead letters with --id, --key, --error and so on, or --all", leave.Undone))
 			}
 			leave.Yes = leave.Yes || !action.asks(&f)
 			if err := a.Possible(leave); err != nil {
@@ -146,7 +147,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			if discard {
 				action = thenDiscarding(action)
 			}
-			p := a.NewProgress(progress)
+			p := terminal.NewProgress(a.Stderr, progress)
 			defer p.Clear()
 			done, err := decide(ctx, a, box, f.limit, action, leave, p)
 			p.Clear()
@@ -171,13 +172,13 @@ type decisions struct{ chosen, done int }
 // decide chooses first and acts afterwards, on what it has chosen alone: what
 // dies in between was not asked about, and what is retried and dies at once is
 // not retried for ever.
-func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action deadAction, leave cli.Consent, p *cli.Progress) (n decisions, err error) {
+func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action deadAction, leave cli.Consent, p *terminal.Progress) (n decisions, err error) {
 	numbers, err := chooseDead(ctx, box, limit, p)
 	if err != nil || len(numbers) == 0 {
 		return n, err
 	}
 	p.Clear()
-	question := fmt.Sprintf("%s %s of %s?", action.verb, cli.Plural(int64(len(numbers)), "dead letter"), box.name())
+	question := fmt.Sprintf("%s %s of %s?", action.verb, terminal.Plural(int64(len(numbers)), "dead letter"), box.name())
 	if err := a.Confirm(ctx, leave, question); err != nil {
 		return n, err
 	}
@@ -188,7 +189,7 @@ func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action 
 		if err != nil {
 			return n, fmt.Errorf("after %d of %d: %w", n.done, n.chosen, err)
 		}
-		p.Show(fmt.Sprintf("%s of %s %s", cli.Count(int64(n.done)), cli.Count(int64(n.chosen)), action.past))
+		p.Show(fmt.Sprintf("%s of %s %s", terminal.Count(int64(n.done)), terminal.Count(int64(n.chosen)), action.past))
 	}
 	return n, nil
 }
@@ -196,7 +197,7 @@ func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action 
 // chooseDead returns the numbers of the dead letters of a box. One that was named and
 // is not among them is an error, so that nothing is done for the others: the
 // wrong subscription, perhaps.
-func chooseDead(ctx context.Context, box deadLetters, limit int, p *cli.Progress) ([]int64, error) {
+func chooseDead(ctx context.Context, box deadLetters, limit int, p *terminal.Progress) ([]int64, error) {
 	var numbers []int64
 	missing := box.named()
 	err := eachPage(ctx, box, limit, func(page []deadLetter) error {
@@ -207,7 +208,7 @@ func chooseDead(ctx context.Context, box deadLetters, limit int, p *cli.Progress
 				missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(names, name) })
 			}
 		}
-		p.Show(cli.Plural(int64(len(numbers)), "dead letter") + " found")
+		p.Show(terminal.Plural(int64(len(numbers)), "dead letter") + " found")
 		return nil
 	})
 	if err == nil && (limit == 0 || len(numbers) < limit) && len(missing) > 0 {
@@ -226,11 +227,11 @@ func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err er
 		told[strings.ReplaceAll(action.past, " ", "_")] = n.done
 		return json.NewEncoder(a.Stdout).Encode(told)
 	}
-	fmt.Fprintf(a.Stdout, "%s of %s %s", cli.Plural(int64(n.done), "dead letter"), box.name(), action.past)
+	fmt.Fprintf(a.Stdout, "%s of %s %s", terminal.Plural(int64(n.done), "dead letter"), box.name(), action.past)
 	if left := n.chosen - n.done; left > 0 && err == nil {
-		fmt.Fprintf(a.Stdout, "; %s meanwhile decided by somebody else", cli.Count(int64(left)))
+		fmt.Fprintf(a.Stdout, "; %s meanwhile decided by somebody else", terminal.Count(int64(left)))
 	} else if left > 0 {
-		fmt.Fprintf(a.Stdout, ", %s not", cli.Count(int64(left)))
+		fmt.Fprintf(a.Stdout, ", %s not", terminal.Count(int64(left)))
 	}
 	fmt.Fprintln(a.Stdout, ".")
 	return nil

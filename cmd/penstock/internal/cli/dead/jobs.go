@@ -11,6 +11,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/resend"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // deadJobs is deadLetters of a queue.
@@ -26,7 +28,7 @@ type deadJobs struct {
 func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.FlagSet) (*deadJobs, error) {
 	for _, name := range []string{"seq", "topic"} {
 		if flags.Changed(name) {
-			return nil, cli.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --key and a --group", name, cli.Visible(queue)))
+			return nil, terminal.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --key and a --group", name, shell.Visible(queue)))
 		}
 	}
 	ids, err := cli.JobIDs(f.ids)
@@ -39,14 +41,14 @@ func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.F
 	}, f.noGroup}, nil
 }
 
-func (b *deadJobs) name() string             { return cli.Visible(b.query.Queue) }
-func (b *deadJobs) arguments() string        { return cli.ShellWord(b.query.Queue) }
+func (b *deadJobs) name() string             { return shell.Visible(b.query.Queue) }
+func (b *deadJobs) arguments() string        { return shell.Word(b.query.Queue) }
 func (b *deadJobs) identity() map[string]any { return map[string]any{"queue": b.query.Queue} }
 
-func (b *deadJobs) columns() []cli.Column {
-	return []cli.Column{
-		cli.Right("ID"), cli.Cut("KEY", 24), cli.Cut("GROUP", 24),
-		cli.Right("ATTEMPTS"), cli.Left("AGE"), cli.Cut("ERROR", 64),
+func (b *deadJobs) columns() []terminal.Column {
+	return []terminal.Column{
+		terminal.Right("ID"), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24),
+		terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Cut("ERROR", 64),
 	}
 }
 
@@ -134,8 +136,8 @@ func (d *deadJob) text(full bool, now time.Time) string {
 	var out cli.DeadLetterText
 	j := &d.Job
 	out.Line("id", "%d of %s", j.ID, d.box.name())
-	out.Line("key", "%s", cli.OrDash(cli.Visible(j.Key)))
-	out.Line("group", "%s", cli.OrDash(cli.Visible(j.Group)))
+	out.Line("key", "%s", terminal.OrDash(shell.Visible(j.Key)))
+	out.Line("group", "%s", terminal.OrDash(shell.Visible(j.Group)))
 	out.Line("priority", "%d", j.Priority)
 	out.Times(j.CreatedAt, d.At, now, d.attempts())
 	out.Headers(j.Headers)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func listCommand(a *cli.App) *cobra.Command {
@@ -35,7 +36,7 @@ the payload: show has it.`,
   penstock dead list thumbnails --group acme
   penstock dead list thumbnails --group ''            # the jobs without a group
   penstock dead list orders --json | jq -r .error | sort | uniq -c | sort -rn`,
-		Args: cli.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
+		Args: terminal.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			f.listing = true
@@ -57,7 +58,7 @@ the payload: show has it.`,
 					return nil
 				})
 			}
-			list := cli.NewTable(a.Stdout, box.columns()...)
+			list := terminal.NewTable(a.Stdout, box.columns()...)
 			listed := 0
 			now := time.Now()
 			err = eachPage(ctx, box, f.limit, func(page []deadLetter) error {

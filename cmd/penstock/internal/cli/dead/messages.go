@@ -12,6 +12,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/cmd/penstock/internal/resend"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // deadStore is what dead letters of a subscription need of a store.
@@ -43,7 +45,7 @@ func (b *deadMessages) arguments() string {
 	if b.adopted != nil {
 		return b.adopted.Argument()
 	}
-	return cli.ShellWord(b.query.Outbox) + " --subscription " + cli.ShellWord(b.query.Subscription)
+	return shell.Word(b.query.Outbox) + " --subscription " + shell.Word(b.query.Subscription)
 }
 
 func (b *deadMessages) identity() map[string]any {
@@ -53,10 +55,10 @@ func (b *deadMessages) identity() map[string]any {
 	return map[string]any{"outbox": b.query.Outbox, "subscription": b.query.Subscription}
 }
 
-func (b *deadMessages) columns() []cli.Column {
-	return []cli.Column{
-		cli.Right("SEQ"), cli.Cut("ID", 40), cli.Cut("KEY", 24), cli.Cut("TOPIC", 24),
-		cli.Right("ATTEMPTS"), cli.Left("AGE"), cli.Left("HELD"), cli.Cut("ERROR", 64),
+func (b *deadMessages) columns() []terminal.Column {
+	return []terminal.Column{
+		terminal.Right("SEQ"), terminal.Cut("ID", 40), terminal.Cut("KEY", 24), terminal.Cut("TOPIC", 24),
+		terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Left("HELD"), terminal.Cut("ERROR", 64),
 	}
 }
 
@@ -140,16 +142,16 @@ func (d *deadMessage) attempts() int { return attemptsOf(d.Message.Attempt, d.Fa
 
 func (d *deadMessage) row(now time.Time) []string {
 	m := &d.Message
-	return []string{fmt.Sprint(m.Seq), m.ID, m.Key, m.Topic, fmt.Sprint(d.attempts()), cli.Since(d.At, now), cli.YesNo(d.Held), d.Err()}
+	return []string{fmt.Sprint(m.Seq), m.ID, m.Key, m.Topic, fmt.Sprint(d.attempts()), cli.Since(d.At, now), terminal.YesNo(d.Held), d.Err()}
 }
 
 func (d *deadMessage) text(full bool, now time.Time) string {
 	var out cli.DeadLetterText
 	m := &d.Message
-	out.Line("id", "%s", cli.Visible(m.ID))
+	out.Line("id", "%s", shell.Visible(m.ID))
 	out.Line("seq", "%d of %s", m.Seq, d.box.name())
-	out.Line("topic", "%s", cli.OrDash(cli.Visible(m.Topic)))
-	out.Line("key", "%s", cli.OrDash(cli.Visible(m.Key)))
+	out.Line("topic", "%s", terminal.OrDash(shell.Visible(m.Topic)))
+	out.Line("key", "%s", terminal.OrDash(shell.Visible(m.Key)))
 	out.Times(m.CreatedAt, d.At, now, d.attempts())
 	if d.Held {
 		out.Line("held", "yes: later messages of its key wait until it is retried or discarded")

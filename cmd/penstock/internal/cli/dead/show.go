@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func showCommand(a *cli.App) *cobra.Command {
@@ -31,14 +32,14 @@ payload.`,
   penstock dead show thumbnails 4711
   penstock dead show orders --seq 4711 --subscription billing --full
   penstock dead show orders 018f3c… --json | jq -r .payload`,
-		Args: cli.Args(cobra.RangeArgs(0, 2)),
+		Args: terminal.Args(cobra.RangeArgs(0, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {
 			case len(args) == 2 && len(f.seqs) == 0:
 				f.ids = args[1:]
 			case len(args) != 1 || len(f.seqs) != 1:
-				return cli.Misuse(errors.New("it takes OUTBOX or QUEUE and an ID, or OUTBOX and one --seq"))
+				return terminal.Misuse(errors.New("it takes OUTBOX or QUEUE and an ID, or OUTBOX and one --seq"))
 			}
 			if err := f.check(cmd.Flags()); err != nil {
 				return err

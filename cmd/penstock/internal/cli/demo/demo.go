@@ -19,6 +19,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/demo"
 	"github.com/penstock/penstock/internal/redact"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/metrics"
 )
 
@@ -78,7 +79,7 @@ Exit code 3 if anything was lost, phantom or out of order.`,
   penstock demo --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
   penstock demo --sink nats://localhost:4222 --json
   penstock demo --csv flights.csv.gz --limit 100000`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.console != "" && !cmd.Flags().Changed("rate") {
 				f.rate = shownRate
@@ -110,7 +111,7 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	}
 	a.Stderr.Hide(f.sink)
 	if _, err := config.ParseSink(f.sink); err != nil {
-		return cli.Usage(fmt.Errorf("--sink: %w", err))
+		return terminal.Usage(fmt.Errorf("--sink: %w", err))
 	}
 	log, err := demoLogger(a, cmd)
 	if err != nil {
@@ -134,9 +135,9 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	if databaseURL != "" {
 		database = redact.Text(databaseURL)
 	}
-	fmt.Fprintf(out, "%s → outbox on %s → relay → %s → consumer\n", cli.Plural(int64(len(flights)), "flight"), database, sinkText(f.sink))
+	fmt.Fprintf(out, "%s → outbox on %s → relay → %s → consumer\n", terminal.Plural(int64(len(flights)), "flight"), database, sinkText(f.sink))
 
-	progress := a.NewProgress(f.progress)
+	progress := terminal.NewProgress(a.Stderr, f.progress)
 	cfg := demo.Config{
 		Flights: flights, DatabaseURL: databaseURL, Schema: schema, Sink: f.sink,
 		Producers: f.producers, Rollback: f.rollback, Seed: f.seed, Keep: f.keep, Patience: f.patience, Rate: f.rate,
@@ -160,7 +161,7 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 		writeDemoSummary(a.Stdout, &result, f)
 	}
 	if !result.OK() {
-		return &cli.ExitError{Code: cli.ExitCheck, Err: fmt.Errorf("the check failed: %s", strings.Join(result.Examples, "; "))}
+		return &terminal.ExitError{Code: terminal.ExitCheck, Err: fmt.Errorf("the check failed: %s", strings.Join(result.Examples, "; "))}
 	}
 	return nil
 }
@@ -181,7 +182,7 @@ func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end fun
 	}
 	cfg.Finished = func(ctx context.Context, r *demo.Result) {
 		clear()
-		fmt.Fprintf(a.Stderr, "%s of %s arrived; the console stays until Ctrl-C\n", cli.Count(int64(r.Delivered)), cli.Plural(int64(r.Published), "flight"))
+		fmt.Fprintf(a.Stderr, "%s of %s arrived; the console stays until Ctrl-C\n", terminal.Count(int64(r.Delivered)), terminal.Plural(int64(r.Published), "flight"))
 		<-ctx.Done()
 	}
 	return func() {
@@ -194,17 +195,17 @@ func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end fun
 func (f *demoFlags) validate() error {
 	switch {
 	case f.rate < 0 || math.IsNaN(f.rate):
-		return cli.Usage(fmt.Errorf("--rate is %v: use 1 or more, or 0 for as many as can", f.rate))
+		return terminal.Usage(fmt.Errorf("--rate is %v: use 1 or more, or 0 for as many as can", f.rate))
 	case f.producers < 1:
-		return cli.Usage(fmt.Errorf("--producers is %d: use 1 or more", f.producers))
+		return terminal.Usage(fmt.Errorf("--producers is %d: use 1 or more", f.producers))
 	case f.producers > 1000:
-		return cli.Usage(fmt.Errorf("--producers is %d: use at most 1000, each takes a connection", f.producers))
+		return terminal.Usage(fmt.Errorf("--producers is %d: use at most 1000, each takes a connection", f.producers))
 	case math.IsNaN(f.rollback) || f.rollback < 0 || f.rollback > 1:
-		return cli.Usage(fmt.Errorf("--rollback is %v: use a share from 0 to 1", f.rollback))
+		return terminal.Usage(fmt.Errorf("--rollback is %v: use a share from 0 to 1", f.rollback))
 	case f.limit < 0:
-		return cli.Usage(fmt.Errorf("--limit is %d: use 1 or more, or 0 for all", f.limit))
+		return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more, or 0 for all", f.limit))
 	case f.patience <= 0:
-		return cli.Usage(fmt.Errorf("--patience is %v: use a time such as 1m", f.patience))
+		return terminal.Usage(fmt.Errorf("--patience is %v: use a time such as 1m", f.patience))
 	}
 	return nil
 }
@@ -225,14 +226,14 @@ func readFlights(a *cli.App, f demoFlags) ([]demo.Flight, error) {
 	if f.csv != "-" {
 		file, err := os.Open(f.csv)
 		if err != nil {
-			return nil, cli.Usage(fmt.Errorf("--csv: %w", err))
+			return nil, terminal.Usage(fmt.Errorf("--csv: %w", err))
 		}
 		defer file.Close()
 		in = file
 	}
 	flights, err := demo.ReadFlights(in, f.limit)
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("--csv %s: %w", f.csv, err))
+		return nil, terminal.Usage(fmt.Errorf("--csv %s: %w", f.csv, err))
 	}
 	return flights, nil
 }
@@ -253,8 +254,8 @@ func demoProgress(p demo.Progress) string {
 		perSecond = float64(p.Delivered) / p.Elapsed.Seconds()
 	}
 	return fmt.Sprintf("%3d%%  committed %7s  rolled back %6s  delivered %7s  %8s  %6s",
-		(p.Committed+p.RolledBack)*100/max(p.Total, 1), cli.Count(p.Committed), cli.Count(p.RolledBack), cli.Count(p.Delivered),
-		cli.Rate(perSecond), cli.Age(p.Elapsed))
+		(p.Committed+p.RolledBack)*100/max(p.Total, 1), terminal.Count(p.Committed), terminal.Count(p.RolledBack), terminal.Count(p.Delivered),
+		terminal.Rate(perSecond), cli.Age(p.Elapsed))
 }
 
 // demoJSON is the summary for programs.
@@ -286,9 +287,9 @@ func demoSummary(r *demo.Result) demoJSON {
 }
 
 func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
-	fmt.Fprintf(w, "\n  committed     %s (%s rolled back)\n", cli.Count(int64(r.Published)), cli.Plural(int64(r.RolledBack), "more transaction"))
+	fmt.Fprintf(w, "\n  committed     %s (%s rolled back)\n", terminal.Count(int64(r.Published)), terminal.Plural(int64(r.RolledBack), "more transaction"))
 	fmt.Fprintf(w, "  delivered     %s in %s: %s, from the first transaction to the last message read\n",
-		cli.Count(int64(r.Delivered)), r.Elapsed.Round(10*time.Millisecond), cli.Rate(r.PerSecond()))
+		terminal.Count(int64(r.Delivered)), r.Elapsed.Round(10*time.Millisecond), terminal.Rate(r.PerSecond()))
 	fmt.Fprintf(w, "  bounded by    %s\n", demoBound(r))
 	if r.Unread {
 		fmt.Fprintf(w, "\nNobody can read %s back, so losses and order were not checked.\n", f.sink)
@@ -318,7 +319,7 @@ func demoBound(r *demo.Result) string {
 		demo.BoundByStatements: "the statements of the transactions",
 	}[r.BoundedBy()]
 	return fmt.Sprintf("%s; committed at %s, of the %s that the database takes where nothing else is done",
-		what, cli.Rate(r.WrittenPerSecond()), cli.Rate(r.CommitsPerSecond))
+		what, terminal.Rate(r.WrittenPerSecond()), terminal.Rate(r.CommitsPerSecond))
 }
 
 // demoNext suggests what this run did not show.

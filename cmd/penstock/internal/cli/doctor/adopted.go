@@ -6,10 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
@@ -73,13 +74,13 @@ func (e *examination) adopted(ctx context.Context, seen doctor.Examined) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	for i := range all {
-		about := cli.Visible(all[i].Config.Table)
+		about := shell.Visible(all[i].Config.Table)
 		r, err := check.Run(ctx, conn, all[i].Config, check.Options{OldSnapshot: e.o.Old})
 		if err != nil {
 			if ctx.Err() != nil || conn.IsClosed() {
 				return err
 			}
-			e.add(doctor.Finding{Check: doctor.CheckAdopted, Severity: doctor.Critical, About: about, Found: cli.OneLine(err.Error())})
+			e.add(doctor.Finding{Check: doctor.CheckAdopted, Severity: doctor.Critical, About: about, Found: terminal.OneLine(err.Error())})
 			continue
 		}
 		of := r.Findings[:0]

@@ -20,6 +20,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 type flags struct {
@@ -70,7 +72,7 @@ measured. The names of checks do not change between versions.`,
 		Example: `  penstock doctor --config penstock.yaml
   penstock doctor --database-url postgres://app@localhost/shop --sink amqp://localhost/
   penstock doctor --json | jq -r '.findings[] | select(.severity != "ok") | .check + " " + .found'`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, &f) },
 	}
 	cmd.Flags().StringArrayVar(&f.sinks, "sink", nil, "see whether this sink can be reached, too; may be repeated")
@@ -88,7 +90,7 @@ type report struct {
 
 func run(ctx context.Context, a *cli.App, f *flags) error {
 	if f.measure <= 0 {
-		return cli.Usage(errors.New("--measure is 0: use a time such as 2s"))
+		return terminal.Usage(errors.New("--measure is 0: use a time such as 2s"))
 	}
 	cfg, err := configured(a)
 	if err != nil {
@@ -114,7 +116,7 @@ func run(ctx context.Context, a *cli.App, f *flags) error {
 		return ctx.Err()
 	}
 	if unusable != nil {
-		e.add(doctor.Finding{Check: doctor.CheckConnection, Severity: doctor.Critical, Found: cli.OneLine(unusable.Error()), Why: "without the database nothing goes on"})
+		e.add(doctor.Finding{Check: doctor.CheckConnection, Severity: doctor.Critical, Found: terminal.OneLine(unusable.Error()), Why: "without the database nothing goes on"})
 	}
 	e.add(reached...)
 	doctor.Sort(e.found)
@@ -123,9 +125,9 @@ func run(ctx context.Context, a *cli.App, f *flags) error {
 	}
 	switch critical := doctor.Count(e.found, doctor.Critical); {
 	case unusable != nil:
-		return &cli.ExitError{Code: cli.ExitDatabase, Err: fmt.Errorf("the database could not be looked at: %w", unusable)}
+		return &terminal.ExitError{Code: terminal.ExitDatabase, Err: fmt.Errorf("the database could not be looked at: %w", unusable)}
 	case critical > 0:
-		return &cli.ExitError{Code: cli.ExitCheck, Err: penstock.WithHint(errors.New(cli.PluralVerb(int64(critical), "critical finding", "needs somebody", "need somebody")), "the report says what to do next")}
+		return &terminal.ExitError{Code: terminal.ExitCheck, Err: penstock.WithHint(errors.New(terminal.PluralVerb(int64(critical), "critical finding", "needs somebody", "need somebody")), "the report says what to do next")}
 	}
 	return nil
 }
@@ -148,7 +150,7 @@ func sinksOf(cfg *config.Config, given []string) (all []sink, err error) {
 	for _, url := range given {
 		s, err := config.ParseSink(url)
 		if err != nil {
-			return nil, cli.Usage(fmt.Errorf("--sink: %w", err))
+			return nil, terminal.Usage(fmt.Errorf("--sink: %w", err))
 		}
 		all = append(all, sink{"", s})
 	}
@@ -175,11 +177,11 @@ func reach(ctx context.Context, s sink) doctor.Finding {
 	case !tried:
 		f.Found = "there is nothing to connect to"
 	case err != nil:
-		f.Severity, f.Found = doctor.Critical, cli.OneLine(err.Error())
+		f.Severity, f.Found = doctor.Critical, terminal.OneLine(err.Error())
 		f.Why = "nothing is delivered, and the backlog grows; no attempt is spent meanwhile"
 		f.Next = "bring it back, or correct its URL and login: a relay goes on by itself"
 		if hint, ok := errors.AsType[*penstock.HintError](err); ok {
-			f.Found, f.Next = strings.Replace(f.Found, cli.OneLine(hint.Error()), cli.OneLine(hint.Err.Error()), 1), hint.Hint
+			f.Found, f.Next = strings.Replace(f.Found, terminal.OneLine(hint.Error()), terminal.OneLine(hint.Err.Error()), 1), hint.Hint
 		}
 	default:
 		f.Found = "it can be reached, in " + cli.Age(took)
@@ -214,7 +216,7 @@ func show(a *cli.App, r report, asJSON bool) error {
 		}
 		line := func(first, text string) {
 			if text != "" {
-				out.WriteString(cli.Wrap(fmt.Sprintf("%-9s %s", first, a.Suggest(cli.Visible(text))), strings.Repeat(" ", 10), columns) + "\n")
+				out.WriteString(terminal.Wrap(fmt.Sprintf("%-9s %s", first, a.Suggest(shell.Visible(text))), strings.Repeat(" ", 10), columns) + "\n")
 			}
 		}
 		line(string(f.Severity), name+": "+f.Found)
@@ -224,7 +226,7 @@ func show(a *cli.App, r report, asJSON bool) error {
 		}
 	}
 	fmt.Fprintf(&out, "\n%d critical, %s, %d ok\n", doctor.Count(r.Findings, doctor.Critical),
-		cli.Plural(int64(doctor.Count(r.Findings, doctor.Warning)), "warning"), doctor.Count(r.Findings, doctor.OK))
+		terminal.Plural(int64(doctor.Count(r.Findings, doctor.Warning)), "warning"), doctor.Count(r.Findings, doctor.OK))
 	_, err := io.WriteString(a.Stdout, out.String())
 	return err
 }

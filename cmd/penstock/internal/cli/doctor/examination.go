@@ -13,6 +13,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
@@ -87,7 +89,7 @@ func (e *examination) plans(ctx context.Context, now *look) {
 	for i := range now.outboxes {
 		found, err := explainer.ExplainOutbox(ctx, now.outboxes[i].Outbox)
 		if err != nil && !cli.IsForbidden(err) {
-			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: "plans of outbox " + now.outboxes[i].Outbox, Found: cli.OneLine(err.Error())})
+			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: "plans of outbox " + now.outboxes[i].Outbox, Found: terminal.OneLine(err.Error())})
 		}
 		for _, s := range found {
 			f := doctor.Finding{Check: doctor.CheckPlans, Severity: doctor.OK, About: s.Of, Found: s.Name + " " + s.Verdict}
@@ -109,7 +111,7 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 			return err
 		}
 		if tell {
-			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: what, Found: cli.OneLine(err.Error())})
+			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: what, Found: terminal.OneLine(err.Error())})
 		}
 		return nil
 	}
@@ -168,7 +170,7 @@ func (e *examination) missing(now *look) {
 		case s.Adopt != nil:
 			continue
 		case o == nil:
-			f.Severity, f.Found, f.Next = doctor.Critical, "the configuration names an outbox that is not there", "penstock outbox create "+cli.ShellWord(s.Outbox)
+			f.Severity, f.Found, f.Next = doctor.Critical, "the configuration names an outbox that is not there", "penstock outbox create "+shell.Word(s.Outbox)
 		case find(o.Subscriptions, func(b *penstock.SubscriptionStatus) bool { return b.Subscription == s.Name }) == nil:
 			f.Severity, f.Found, f.Next = doctor.Warning, "no relay has ever run it", "start its relay: penstock relay"
 			f.Why = "a subscription begins when its relay first runs"

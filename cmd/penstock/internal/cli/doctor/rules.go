@@ -9,6 +9,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // look is what the status says at one moment, by the clock of the database. Of a role that may not see
@@ -43,7 +45,7 @@ func compare(before, now look, free int64, o doctor.Options) []doctor.Finding {
 			subscriptions += len(now.outboxes[i].Subscriptions)
 			r.outbox(&now.outboxes[i])
 		}
-		r.inOrder(doctor.CheckSubscription, fmt.Sprintf("of %s none has a backlog that nobody relays", cli.Plural(int64(subscriptions), "subscription")))
+		r.inOrder(doctor.CheckSubscription, fmt.Sprintf("of %s none has a backlog that nobody relays", terminal.Plural(int64(subscriptions), "subscription")))
 		r.inOrder(doctor.CheckRelay, "no relay stands still, and none says that its sink is down")
 		r.inOrder(doctor.CheckParked, "no key is parked")
 	}
@@ -52,7 +54,7 @@ func compare(before, now look, free int64, o doctor.Options) []doctor.Finding {
 			r.queue(&now.queues[i])
 			r.workers(&now.queues[i])
 		}
-		r.inOrder(doctor.CheckQueue, fmt.Sprintf("of %s none is left alone or in trouble", cli.Plural(int64(len(now.queues)), "queue")))
+		r.inOrder(doctor.CheckQueue, fmt.Sprintf("of %s none is left alone or in trouble", terminal.Plural(int64(len(now.queues)), "queue")))
 		r.inOrder(doctor.CheckWorkers, "no worker hangs, and no lease has run out")
 	}
 	r.inOrder(doctor.CheckDead, "there are no dead letters")
@@ -77,7 +79,7 @@ func (r *rules) outbox(o *penstock.OutboxStatus) {
 		if was != nil {
 			before = find(was.Subscriptions, func(b *penstock.SubscriptionStatus) bool { return b.Subscription == s.Subscription })
 		}
-		r.subscription(o.Outbox, cli.ShellWord(o.Outbox)+" --subscription "+cli.ShellWord(s.Subscription), s, before)
+		r.subscription(o.Outbox, shell.Word(o.Outbox)+" --subscription "+shell.Word(s.Subscription), s, before)
 		if before != nil {
 			r.growth(o.Outbox+"/"+s.Subscription, s.Backlog-before.Backlog, s.Backlog, s.OldestAge, o.Bytes-was.Bytes)
 		}
@@ -88,7 +90,7 @@ func (r *rules) outbox(o *penstock.OutboxStatus) {
 func (r *rules) subscription(of, argument string, s, before *penstock.SubscriptionStatus) {
 	f := doctor.Finding{About: of + "/" + s.Subscription, Severity: doctor.Critical,
 		Measured: []doctor.Figure{{Name: "waiting", Value: float64(s.Backlog + s.Parked)}, {Name: "oldest", Value: s.OldestAge.Seconds(), Unit: "s"}}}
-	waiting := atLeast(s.AtLeast) + cli.PluralVerb(s.Backlog+s.Parked, "message", "waits", "wait") + ", the oldest for " + cli.Age(s.OldestAge)
+	waiting := atLeast(s.AtLeast) + terminal.PluralVerb(s.Backlog+s.Parked, "message", "waits", "wait") + ", the oldest for " + cli.Age(s.OldestAge)
 	held := cli.IsHeld(s, r.now.at)
 	switch {
 	case !held && s.Backlog+s.Parked > 0:
@@ -116,7 +118,7 @@ func (r *rules) subscription(of, argument string, s, before *penstock.Subscripti
 		r.add(f)
 	}
 	if s.ParkedKeys > 0 {
-		parked := fmt.Sprintf("%s with %s", cli.PluralVerb(s.ParkedKeys, "key", "is parked", "are parked"), cli.Plural(s.Parked, "message"))
+		parked := fmt.Sprintf("%s with %s", terminal.PluralVerb(s.ParkedKeys, "key", "is parked", "are parked"), terminal.Plural(s.Parked, "message"))
 		if s.HeldKeys > 0 {
 			parked += ", " + cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast) + " of them until a dead letter is decided about"
 		}
@@ -140,20 +142,20 @@ func atLeast(figures []string) string {
 
 func (r *rules) dead(about string, n int64, figures []string, argument string) {
 	if n > 0 {
-		r.add(doctor.Finding{Check: doctor.CheckDead, Severity: doctor.Warning, About: about, Found: atLeast(figures) + cli.PluralVerb(n, "dead letter", "waits", "wait") + " for a decision",
+		r.add(doctor.Finding{Check: doctor.CheckDead, Severity: doctor.Warning, About: about, Found: atLeast(figures) + terminal.PluralVerb(n, "dead letter", "waits", "wait") + " for a decision",
 			Next: "retry or discard: penstock dead list " + argument, Measured: []doctor.Figure{{Name: "dead letters", Value: float64(n)}}})
 	}
 }
 
 func (r *rules) queue(q *penstock.QueueStatus) {
-	argument := cli.ShellWord(q.Queue)
+	argument := shell.Word(q.Queue)
 	f := doctor.Finding{Check: doctor.CheckQueue, About: q.Queue, Severity: doctor.Warning,
 		Measured: []doctor.Figure{{Name: "ready", Value: float64(q.Ready)}, {Name: "running", Value: float64(q.Running)}, {Name: "oldest", Value: q.OldestAge.Seconds(), Unit: "s"}}}
 	for _, trouble := range q.Trouble {
 		r.add(doctor.Finding{Check: doctor.CheckQueue, Severity: doctor.Warning, About: q.Queue, Found: "its space is not given back: " + trouble,
 			Next: "penstock status " + argument, Measured: []doctor.Figure{{Name: "size", Value: float64(q.Bytes), Unit: "bytes"}}})
 	}
-	switch ready := atLeast(q.AtLeast) + cli.PluralVerb(q.Ready, "job", "is ready", "are ready") + ", the oldest for " + cli.Age(q.OldestAge); {
+	switch ready := atLeast(q.AtLeast) + terminal.PluralVerb(q.Ready, "job", "is ready", "are ready") + ", the oldest for " + cli.Age(q.OldestAge); {
 	case cli.IsPaused(q.QueueSettings) && q.Ready > 0:
 		f.Found, f.Next = "it is paused, and "+ready, "penstock queue resume "+argument
 		r.add(f)
@@ -179,7 +181,7 @@ func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, b
 		return
 	}
 	f := doctor.Finding{Check: doctor.CheckBacklog, Severity: doctor.Warning, About: about,
-		Found: fmt.Sprintf("its backlog of %s grows by %s", cli.Count(waits), cli.Rate(float64(grown)/r.over.Seconds())),
+		Found: fmt.Sprintf("its backlog of %s grows by %s", terminal.Count(waits), terminal.Rate(float64(grown)/r.over.Seconds())),
 		Why:   "what takes from it is slower than what comes, or does not run; the rate is that of " + cli.Age(r.over),
 		Next:  "see who takes from it, and how fast: penstock status --watch",
 		Measured: []doctor.Figure{{Name: "waiting", Value: float64(waits)}, {Name: "growth", Value: float64(grown) / r.over.Seconds(), Unit: "per second"},
@@ -223,13 +225,13 @@ func (r *rules) workers(q *penstock.QueueStatus) {
 	add := func(jobs []doctor.Running) {
 		f.Measured = []doctor.Figure{{Name: "jobs", Value: float64(len(jobs))}, {Name: "job", Value: float64(jobs[0].ID)}, {Name: "enqueued", Value: jobs[0].Age.Seconds(), Unit: "s"}, {Name: "leases begun since", Value: float64(jobs[0].Since)}, {Name: "held", Value: jobs[0].Held.Seconds(), Unit: "s"}}
 		if f.Next == "" {
-			f.Next = fmt.Sprintf("look at %s and end it if it hangs: when the lease has ended another one runs the job; or penstock job cancel %s %d", jobs[0].Worker, cli.ShellWord(q.Queue), jobs[0].ID)
+			f.Next = fmt.Sprintf("look at %s and end it if it hangs: when the lease has ended another one runs the job; or penstock job cancel %s %d", jobs[0].Worker, shell.Word(q.Queue), jobs[0].ID)
 		}
 		r.add(f)
 	}
 	if was := r.was(q); len(held) > 0 && int64(len(held)) >= q.Running && was != nil && was.Running == q.Running && q.Ready > 0 && q.OldestAge >= r.o.Old {
 		f.Found = fmt.Sprintf("for %s no job has begun or ended: %s, held by %s, while %s, the oldest for %s", cli.Age(r.over), jobName(held), workersOf(held),
-			cli.PluralVerb(q.Ready, "job", "is ready", "are ready"), cli.Age(q.OldestAge))
+			terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), cli.Age(q.OldestAge))
 		if slices.ContainsFunc(held, func(job doctor.Running) bool { return job.Held > 0 && job.Held < r.o.Old }) { // jobs may take that long
 			f.Severity = doctor.Warning
 		}
@@ -239,13 +241,13 @@ func (r *rules) workers(q *penstock.QueueStatus) {
 		if long[0].Held > 0 {
 			f.Found += " for " + cli.Age(long[0].Held)
 		} else {
-			f.Found += ", while " + cli.Plural(long[0].Since, "lease") + " of the schema began"
+			f.Found += ", while " + terminal.Plural(long[0].Since, "lease") + " of the schema began"
 		}
 		f.Found += ": far longer than others run"
 		add(long)
 	}
 	if len(expired) > 0 {
-		f.Severity, f.Why, f.Next = since(expired[0].Expired, r.o.Old), "no worker is left that takes such a job over", "start workers: penstock work "+cli.ShellWord(q.Queue)
+		f.Severity, f.Why, f.Next = since(expired[0].Expired, r.o.Old), "no worker is left that takes such a job over", "start workers: penstock work "+shell.Word(q.Queue)
 		f.Found = fmt.Sprintf("%s held by %s, whose lease ended %s ago: it has neither ended the job nor extended the lease", jobName(expired), workersOf(expired), cli.Age(expired[0].Expired))
 		add(expired)
 	}
@@ -262,7 +264,7 @@ func length(job doctor.Running) int64 {
 func jobName(jobs []doctor.Running) string {
 	name := fmt.Sprintf("job %d (attempt %d, enqueued %s ago)", jobs[0].ID, jobs[0].Attempt, cli.Age(jobs[0].Age))
 	if len(jobs) > 1 {
-		name += " and " + cli.Plural(int64(len(jobs)-1), "other")
+		name += " and " + terminal.Plural(int64(len(jobs)-1), "other")
 	}
 	return name
 }
@@ -271,7 +273,7 @@ func workersOf(jobs []doctor.Running) string {
 	var names []string
 	for i := range jobs {
 		if !slices.Contains(names, jobs[i].Worker) && len(names) < 3 {
-			names = append(names, cli.OrDash(jobs[i].Worker))
+			names = append(names, terminal.OrDash(jobs[i].Worker))
 		}
 	}
 	return strings.Join(names, ", ")

@@ -15,6 +15,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func Command(a *cli.App) *cobra.Command {
@@ -54,7 +56,7 @@ On SQLite there is a plan instead of figures.
 The exit code is 3 if a statement reads far more than it returns.`,
 		Example: `  penstock explain orders
   penstock explain mails --json | jq '.statements[] | select(.slow)'`,
-		Args: cli.Exactly("OUTBOX|QUEUE"),
+		Args: terminal.Exactly("OUTBOX|QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := cli.OpenWith[doctor.Explainer](cmd.Context(), a, "plans to explain")
 			if err != nil {
@@ -75,7 +77,7 @@ The exit code is 3 if a statement reads far more than it returns.`,
 				return err
 			}
 			if slices.ContainsFunc(found, func(s doctor.Statement) bool { return s.Slow }) {
-				return &cli.ExitError{Code: cli.ExitCheck, Err: errors.New("a statement reads far more than it returns: see its verdict")}
+				return &terminal.ExitError{Code: terminal.ExitCheck, Err: errors.New("a statement reads far more than it returns: see its verdict")}
 			}
 			return nil
 		},
@@ -93,7 +95,7 @@ func show(a *cli.App, found []doctor.Statement, asJSON bool) error {
 		return err
 	}
 	var below strings.Builder
-	table := cli.NewTable(a.Stdout, cli.Cut("of", 30), cli.Left("statement"), cli.Right("rows"), cli.Right("entries"), cli.Right("dead"), cli.Right("scanned"), cli.Right("pages"), cli.Right("ms"), cli.Right("trips"))
+	table := terminal.NewTable(a.Stdout, terminal.Cut("of", 30), terminal.Left("statement"), terminal.Right("rows"), terminal.Right("entries"), terminal.Right("dead"), terminal.Right("scanned"), terminal.Right("pages"), terminal.Right("ms"), terminal.Right("trips"))
 	table.Fit = columns
 	for i := range found {
 		s := &found[i]
@@ -108,12 +110,12 @@ func show(a *cli.App, found []doctor.Statement, asJSON bool) error {
 			ms = strconv.FormatFloat(s.Seconds*1e3, 'f', 2, 64)
 		}
 		table.Row(s.Of, s.Name, figure(s.Rows), figure(s.Entries), figure(s.Dead), figure(s.Scanned), figure(s.Pages), ms, figure(int64(s.RoundTrips)))
-		fmt.Fprintln(&below, cli.Wrap(s.Of+" "+s.Name+": "+s.Verdict, "  ", columns))
+		fmt.Fprintln(&below, terminal.Wrap(s.Of+" "+s.Name+": "+s.Verdict, "  ", columns))
 		if g := s.Storage; g != nil && *g != (doctor.Storage{}) {
 			fmt.Fprintf(&below, "    storage: %d reads, %d writes, %d flushes, %d rows scanned, %d seeks, %d nexts\n", g.Reads, g.Writes, g.Flushes, g.Rows, g.Seeks, g.Nexts)
 		}
 		for _, step := range s.Plan {
-			fmt.Fprintln(&below, "    "+cli.Visible(step))
+			fmt.Fprintln(&below, "    "+shell.Visible(step))
 		}
 	}
 	if err := table.Flush(); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/metrics"
 )
 
@@ -31,7 +32,7 @@ Adopted tables are those of the configuration file. There is no password: keep t
 address on the loopback, or in a network that only Prometheus reaches.`,
 		Example: `  penstock exporter
   penstock exporter --database-url postgres://monitor@db/shop --metrics-listen 0.0.0.0:9464`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			store, err := a.OpenStore(ctx)

@@ -12,6 +12,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func releaseCommand(a *cli.App) *cobra.Command {
@@ -37,7 +39,7 @@ Should the missing message come later, it is handed over, late.`,
 		Example: `  penstock inbox release billing --key 42
   penstock inbox release billing --previous 018f3c…
   penstock inbox release billing --all --yes`,
-		Args: cli.Exactly("CONSUMER"),
+		Args: terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous", "id"); err != nil {
@@ -46,9 +48,9 @@ Should the missing message come later, it is handed over, late.`,
 			q := penstock.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, ID: id}
 			switch narrowed := chosenHeld(q) != ""; {
 			case !narrowed && !all:
-				return cli.Misuse(errors.New("nothing was released: say what with --key, --previous or --id, or --all"))
+				return terminal.Misuse(errors.New("nothing was released: say what with --key, --previous or --id, or --all"))
 			case narrowed && all:
-				return cli.Usage(errors.New("--all is given with what narrows the choice: use one of them"))
+				return terminal.Usage(errors.New("--all is given with what narrows the choice: use one of them"))
 			}
 			leave.Yes = leave.Yes || !all
 			if err := a.Possible(leave); err != nil {
@@ -80,7 +82,7 @@ func confirmRelease(ctx context.Context, a *cli.App, store penstock.InboxStore, 
 	if err != nil || box.Held == 0 {
 		return err
 	}
-	return a.Confirm(ctx, leave, fmt.Sprintf("Release %s of %s, past the gaps before them?", cli.Plural(box.Held, "message"), cli.Visible(consumer)))
+	return a.Confirm(ctx, leave, fmt.Sprintf("Release %s of %s, past the gaps before them?", terminal.Plural(box.Held, "message"), shell.Visible(consumer)))
 }
 
 func release(ctx context.Context, a *cli.App, store penstock.InboxStore, q penstock.HeldQuery, asJSON bool) error {
@@ -93,10 +95,10 @@ func release(ctx context.Context, a *cli.App, store penstock.InboxStore, q penst
 	case asJSON:
 		return json.NewEncoder(a.Stdout).Encode(map[string]any{"consumer": q.Consumer, "released": n})
 	case n == 0:
-		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", cli.Visible(q.Consumer), chosenHeld(q))
+		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", shell.Visible(q.Consumer), chosenHeld(q))
 		return nil
 	}
-	fmt.Fprintf(a.Stdout, "%s of %s due now: the consumer's next inbox_due hands over what is due.\n", cli.Plural(n, "message"), cli.Visible(q.Consumer))
+	fmt.Fprintf(a.Stdout, "%s of %s due now: the consumer's next inbox_due hands over what is due.\n", terminal.Plural(n, "message"), shell.Visible(q.Consumer))
 	return nil
 }
 
@@ -118,7 +120,7 @@ If one of the ids is not held, nothing is discarded. It asks first; without a
 terminal to ask on it needs --yes.`,
 		Example: `  penstock inbox held billing 018f3c… --json > 018f3c.json   # to keep it
   penstock inbox discard billing 018f3c…`,
-		Args: cli.Args(cobra.MinimumNArgs(2)),
+		Args: terminal.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {
@@ -132,7 +134,7 @@ terminal to ask on it needs --yes.`,
 			if err := areHeld(ctx, store, consumer, ids); err != nil {
 				return err
 			}
-			if err := a.Confirm(ctx, leave, fmt.Sprintf("Discard %s of %s for good?", cli.Plural(int64(len(ids)), "held message"), cli.Visible(consumer))); err != nil {
+			if err := a.Confirm(ctx, leave, fmt.Sprintf("Discard %s of %s for good?", terminal.Plural(int64(len(ids)), "held message"), shell.Visible(consumer))); err != nil {
 				return err
 			}
 			gone, err := store.DiscardHeld(ctx, consumer, ids...)
@@ -142,9 +144,9 @@ terminal to ask on it needs --yes.`,
 			if asJSON {
 				return json.NewEncoder(a.Stdout).Encode(map[string]any{"consumer": consumer, "discarded": len(gone)})
 			}
-			fmt.Fprintf(a.Stdout, "%s of %s discarded", cli.Plural(int64(len(gone)), "held message"), cli.Visible(consumer))
+			fmt.Fprintf(a.Stdout, "%s of %s discarded", terminal.Plural(int64(len(gone)), "held message"), shell.Visible(consumer))
 			if rest := len(ids) - len(gone); rest > 0 {
-				fmt.Fprintf(a.Stdout, "; %s meanwhile handed over", cli.Count(int64(rest)))
+				fmt.Fprintf(a.Stdout, "; %s meanwhile handed over", terminal.Count(int64(rest)))
 			}
 			fmt.Fprintln(a.Stdout, ".")
 			return nil
@@ -161,7 +163,7 @@ func areHeld(ctx context.Context, store penstock.InboxStore, consumer string, id
 	var missing []string
 	for _, id := range ids {
 		if id == "" {
-			return cli.Usage(errors.New("ID is empty: give the id of a held message"))
+			return terminal.Usage(errors.New("ID is empty: give the id of a held message"))
 		}
 		held, err := store.HeldMessages(ctx, penstock.HeldQuery{Consumer: consumer, ID: id})
 		if err != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // heldFlags choose among held messages.
@@ -52,22 +54,22 @@ message: penstock inbox discard.`,
   penstock inbox held billing --key 42
   penstock inbox held billing 018f3c…
   penstock inbox held billing 018f3c… --json | jq -r .payload`,
-		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		Args: terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			q := penstock.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
 			if limit < 1 || limit >= penstock.MaxInboxRows {
-				return cli.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
+				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
 			}
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous"); err != nil {
 				return err
 			}
 			if len(args) == 2 {
 				if q.ID = args[1]; q.ID == "" {
-					return cli.Usage(errors.New("ID is empty: give the id of a message, or leave it out to list them"))
+					return terminal.Usage(errors.New("ID is empty: give the id of a message, or leave it out to list them"))
 				}
 			} else if full {
-				return cli.Usage(errors.New("--full goes with ID: say which message to show"))
+				return terminal.Usage(errors.New("--full goes with ID: say which message to show"))
 			}
 			store, err := openInboxes(ctx, a)
 			if err != nil {
@@ -128,15 +130,15 @@ func listHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q pens
 		return cli.JSONLines(a.Stdout, held, func(m *penstock.HeldMessage) any { return heldForPrograms(q.Consumer, m, false) })
 	}
 	if len(held) == 0 {
-		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", cli.Visible(q.Consumer), chosenHeld(q))
+		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", shell.Visible(q.Consumer), chosenHeld(q))
 		return nil
 	}
-	t := cli.NewTable(a.Stdout, cli.Cut("ID", 40), cli.Cut("KEY", 24), cli.Cut("PREVIOUS", 40), cli.Left("WHICH"),
-		cli.Left("HELD"), cli.Left("DUE"), cli.Right("PAYLOAD"))
+	t := terminal.NewTable(a.Stdout, terminal.Cut("ID", 40), terminal.Cut("KEY", 24), terminal.Cut("PREVIOUS", 40), terminal.Left("WHICH"),
+		terminal.Left("HELD"), terminal.Left("DUE"), terminal.Right("PAYLOAD"))
 	now := time.Now()
 	for i := range held {
 		m := &held[i]
-		t.Row(m.ID, m.Key, m.Previous, heldOrMissing(m), cli.Since(m.At, now), cli.Until(m.Due, now), cli.Size(m.PayloadBytes))
+		t.Row(m.ID, m.Key, m.Previous, heldOrMissing(m), cli.Since(m.At, now), cli.Until(m.Due, now), terminal.Size(m.PayloadBytes))
 	}
 	return t.Flush()
 }
@@ -146,7 +148,7 @@ func chosenHeld(q penstock.HeldQuery) string {
 	text := ""
 	for _, part := range []struct{ what, value string }{{"with the key", q.Key}, {"that waits for", q.Previous}, {"with the id", q.ID}} {
 		if part.value != "" {
-			text += fmt.Sprintf(" %s %s", part.what, cli.Visible(part.value))
+			text += fmt.Sprintf(" %s %s", part.what, shell.Visible(part.value))
 		}
 	}
 	return text
@@ -171,25 +173,25 @@ func showHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q pens
 	}
 	m, now := &held[0], time.Now()
 	var t cli.DeadLetterText
-	t.Line("id", "%s", cli.Visible(m.ID))
-	t.Line("key", "%s", cli.Visible(m.Key))
-	t.Line("previous", "%s, which is %s", cli.Visible(m.Previous), heldOrMissing(m))
+	t.Line("id", "%s", shell.Visible(m.ID))
+	t.Line("key", "%s", shell.Visible(m.Key))
+	t.Line("previous", "%s, which is %s", shell.Visible(m.Previous), heldOrMissing(m))
 	t.Line("held", "since %s, %s ago", cli.Clock(m.At), cli.Since(m.At, now))
 	t.Line("due", "%s, %s", cli.Clock(m.Due), cli.Until(m.Due, now))
 	t.Headers(m.Headers)
 	t.Payload(m.Payload, full)
-	chosen := cli.ShellWord(q.Consumer)
-	next := fmt.Sprintf("\nNext: penstock inbox release %s --id %s\n  or: penstock inbox discard %[1]s %[2]s\n", chosen, cli.ShellWord(m.ID))
+	chosen := shell.Word(q.Consumer)
+	next := fmt.Sprintf("\nNext: penstock inbox release %s --id %s\n  or: penstock inbox discard %[1]s %[2]s\n", chosen, shell.Word(m.ID))
 	_, err = fmt.Fprint(a.Stdout, t.String(), a.Suggest(next))
 	return err
 }
 
 func notHeld(consumer string, ids ...string) error {
 	for i := range ids {
-		ids[i] = cli.Visible(ids[i])
+		ids[i] = shell.Visible(ids[i])
 	}
 	return penstock.WithHint(fmt.Errorf("inbox %q holds no message %s", consumer, strings.Join(ids, ", ")),
-		"it may have been handed over meanwhile; penstock inbox held %s shows those there are", cli.ShellWord(consumer))
+		"it may have been handed over meanwhile; penstock inbox held %s shows those there are", shell.Word(consumer))
 }
 
 func gapsCommand(a *cli.App) *cobra.Command {
@@ -214,11 +216,11 @@ list), the broker has lost it or routed it elsewhere, or it came before the
 inbox was made.`,
 		Example: `  penstock inbox gaps billing
   penstock inbox gaps billing --json | jq -r 'select(.came | not) | .missing'`,
-		Args: cli.Exactly("CONSUMER"),
+		Args: terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if limit < 1 || limit >= penstock.MaxInboxRows {
-				return cli.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
+				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
 			}
 			store, err := openInboxes(ctx, a)
 			if err != nil {
@@ -251,10 +253,10 @@ func listGaps(ctx context.Context, a *cli.App, store penstock.InboxStore, consum
 		})
 	}
 	if len(gaps) == 0 {
-		fmt.Fprintf(a.Stdout, "No gap of %s was reported.\n", cli.Visible(consumer))
+		fmt.Fprintf(a.Stdout, "No gap of %s was reported.\n", shell.Visible(consumer))
 		return nil
 	}
-	t := cli.NewTable(a.Stdout, cli.Cut("MISSING", 40), cli.Cut("KEY", 24), cli.Cut("FOLLOWED", 40), cli.Left("REPORTED"), cli.Left("WHY"), cli.Left("CAME"))
+	t := terminal.NewTable(a.Stdout, terminal.Cut("MISSING", 40), terminal.Cut("KEY", 24), terminal.Cut("FOLLOWED", 40), terminal.Left("REPORTED"), terminal.Left("WHY"), terminal.Left("CAME"))
 	now := time.Now()
 	for i := range gaps {
 		g := &gaps[i]
@@ -262,7 +264,7 @@ func listGaps(ctx context.Context, a *cli.App, store penstock.InboxStore, consum
 		if g.Discarded {
 			why = "discarded"
 		}
-		t.Row(g.Missing, g.Key, g.Next, cli.Since(g.At, now), why, cli.YesNo(g.Came))
+		t.Row(g.Missing, g.Key, g.Next, cli.Since(g.At, now), why, terminal.YesNo(g.Came))
 	}
 	return t.Flush()
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func Command(a *cli.App) *cobra.Command {
@@ -34,7 +36,7 @@ In the application's transaction, on PostgreSQL:
 
   select penstock.inbox('billing', 'the message''s id');   -- true: it is new`,
 	}
-	return cli.Group(cmd, createCommand(a), setCommand(a), listCommand(a), statusCommand(a), heldCommand(a), gapsCommand(a),
+	return terminal.Group(cmd, createCommand(a), setCommand(a), listCommand(a), statusCommand(a), heldCommand(a), gapsCommand(a),
 		releaseCommand(a), discardCommand(a), grantCommand(a), dropCommand(a))
 }
 
@@ -82,7 +84,7 @@ func createCommand(a *cli.App) *cobra.Command {
 ` + keepHelp,
 		Example: `  penstock inbox create billing
   penstock inbox create billing --keep 30d --if-missing`,
-		Args: cli.Exactly("CONSUMER"),
+		Args: terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := validKeep(keep, cmd.Flags().Changed("keep")); err != nil {
@@ -99,7 +101,7 @@ func createCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return about.Inbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
 			}
-			return a.Tell(asJSON, map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", cli.Visible(args[0]))
+			return a.Tell(asJSON, map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", shell.Visible(args[0]))
 		},
 	}
 	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d (default "+cli.SpanText(penstock.DefaultInboxKeep)+")")
@@ -114,7 +116,7 @@ func validKeep(keep cli.Span, given bool) error {
 		return nil
 	}
 	if d := time.Duration(keep); penstock.ValidateInboxKeep(d) != nil {
-		return cli.Usage(fmt.Errorf("--keep is %s: use a time between 1m and %s, such as 12h or 30d", cli.SpanText(d), cli.SpanText(penstock.MaxInboxKeep)))
+		return terminal.Usage(fmt.Errorf("--keep is %s: use a time between 1m and %s, such as 12h or 30d", cli.SpanText(d), cli.SpanText(penstock.MaxInboxKeep)))
 	}
 	return nil
 }
@@ -132,11 +134,11 @@ on: what was to be forgotten tomorrow still is.
 
 ` + keepHelp,
 		Example: `  penstock inbox set billing --keep 30d`,
-		Args:    cli.Exactly("CONSUMER"),
+		Args:    terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if !cmd.Flags().Changed("keep") {
-				return cli.Misuse(errors.New("nothing to set: give --keep"))
+				return terminal.Misuse(errors.New("nothing to set: give --keep"))
 			}
 			if err := validKeep(keep, true); err != nil {
 				return err
@@ -149,7 +151,7 @@ on: what was to be forgotten tomorrow still is.
 				return about.Inbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
 			}
 			return a.Tell(asJSON, map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)},
-				"Inbox %s: ids are known for %s.\n", cli.Visible(args[0]), cli.SpanText(time.Duration(keep)))
+				"Inbox %s: ids are known for %s.\n", shell.Visible(args[0]), cli.SpanText(time.Duration(keep)))
 		},
 	}
 	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d")
@@ -182,17 +184,17 @@ func dropCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return cli.Drop{}, err
 		}
-		lost := cli.Plural(box.Held, "held message")
+		lost := terminal.Plural(box.Held, "held message")
 		return cli.Drop{
-			Warning: fmt.Sprintf("This deletes the inbox of %s with every id it knows, and %s.", cli.Visible(consumer), lost),
+			Warning: fmt.Sprintf("This deletes the inbox of %s with every id it knows, and %s.", shell.Visible(consumer), lost),
 			Do: func() error {
 				return about.Inbox(store.DropInbox(ctx, consumer), fmt.Sprintf("dropping the inbox %q", consumer), consumer)
 			},
 			Fields: map[string]any{"consumer": consumer, "held": box.Held},
-			Gone:   fmt.Sprintf("Inbox %s is gone (%s).", cli.Visible(consumer), lost),
+			Gone:   fmt.Sprintf("Inbox %s is gone (%s).", shell.Visible(consumer), lost),
 		}, nil
 	})
-	cmd.Use, cmd.Args = "drop CONSUMER", cli.Exactly("CONSUMER")
+	cmd.Use, cmd.Args = "drop CONSUMER", terminal.Exactly("CONSUMER")
 	cmd.Short = "Drop an inbox with all it knows"
 	cmd.Long = `Drop an inbox with the ids it knows and the messages it holds back. Those were
 acknowledged to the broker and do not come again; and a consumer whose inbox is

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/status"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func statusCommand(a *cli.App) *cobra.Command {
@@ -31,7 +32,7 @@ func statusCommand(a *cli.App) *cobra.Command {
 What needs a person stands below.`,
 		Example: `  penstock inbox status
   penstock inbox status billing --json | jq .held`,
-		Args: cli.Args(cobra.MaximumNArgs(1)),
+		Args: terminal.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			store, err := openInboxes(ctx, a)

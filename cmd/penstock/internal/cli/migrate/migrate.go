@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -55,15 +56,15 @@ that leads from the version of --from, 0 for a new schema, to that of this progr
   penstock migrate --database-url sqlite:shop.db --json
   penstock migrate --check --json
   penstock migrate --sql > penstock.sql`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case asSQL && (asJSON || check):
-				return cli.Usage(errors.New("--sql is given beside --json or --check: it prints SQL and looks at no database"))
+				return terminal.Usage(errors.New("--sql is given beside --json or --check: it prints SQL and looks at no database"))
 			case asSQL:
 				return printMigration(a, from)
 			case cmd.Flags().Changed("from"):
-				return cli.Usage(errors.New("--from goes with --sql: without it the database says what version it has"))
+				return terminal.Usage(errors.New("--from goes with --sql: without it the database says what version it has"))
 			}
 			ctx := cmd.Context()
 			store, err := cli.OpenWith[migrator](ctx, a, "tables to migrate")
@@ -103,7 +104,7 @@ func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) e
 	case err != nil:
 		return fmt.Errorf("checking: %w", err)
 	case len(differences) > 0:
-		found = penstock.WithHint(errors.New(cli.PluralVerb(int64(len(differences)), "difference", "was found", "were found")), "run: penstock migrate")
+		found = penstock.WithHint(errors.New(terminal.PluralVerb(int64(len(differences)), "difference", "was found", "were found")), "run: penstock migrate")
 	}
 	version, err := store.SchemaVersion(ctx)
 	if err != nil && !is { // then it says the same
@@ -116,7 +117,7 @@ func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) e
 	if err := a.Tell(asJSON, map[string]any{"version": version, "differences": append([]string{}, differences...)}, "%s", text); err != nil || found == nil {
 		return err
 	}
-	return &cli.ExitError{Code: cli.ExitCheck, Err: found}
+	return &terminal.ExitError{Code: terminal.ExitCheck, Err: found}
 }
 
 // printMigration writes SQL that does what migrate does.
@@ -128,7 +129,7 @@ func printMigration(a *cli.App, from int64) error {
 	case err != nil:
 		return err
 	case drivers.NotPostgres(url) != "":
-		return cli.Usage(errors.New("--sql is for PostgreSQL, and this database is " + drivers.NotPostgres(url) + ": run penstock migrate"))
+		return terminal.Usage(errors.New("--sql is for PostgreSQL, and this database is " + drivers.NotPostgres(url) + ": run penstock migrate"))
 	}
 	text, err := postgres.MigrationSQL(schema, from)
 	if err != nil {

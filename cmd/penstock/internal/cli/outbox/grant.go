@@ -8,6 +8,8 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func grantCommand(a *cli.App) *cobra.Command {
@@ -28,16 +30,16 @@ To grant twice changes nothing. A right to publish ends with "revoke", "drop own
 ROLE" or with the outbox; that to relay with "drop owned by ROLE".`,
 		Example: `  penstock outbox grant orders webshop --publish
   penstock outbox grant relay_role --relay`,
-		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		Args: terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {
 			case publish == relay:
-				return cli.Misuse(errors.New("what to grant is not clear: give --publish or --relay"))
+				return terminal.Misuse(errors.New("what to grant is not clear: give --publish or --relay"))
 			case publish && len(args) != 2:
-				return cli.Misuse(errors.New("--publish is for one outbox: give OUTBOX and ROLE"))
+				return terminal.Misuse(errors.New("--publish is for one outbox: give OUTBOX and ROLE"))
 			case relay && len(args) != 1:
-				return cli.Misuse(errors.New("--relay is for every outbox: give ROLE alone"))
+				return terminal.Misuse(errors.New("--relay is for every outbox: give ROLE alone"))
 			}
 			g, err := a.OpenGranter(ctx)
 			if err != nil {
@@ -48,13 +50,13 @@ ROLE" or with the outbox; that to relay with "drop owned by ROLE".`,
 				if err := g.GrantRelay(ctx, role); err != nil {
 					return fmt.Errorf("granting --relay: %w", err)
 				}
-				return a.Tell(asJSON, map[string]any{"role": role, "granted": []string{"relay"}}, "Role %s may relay every outbox.\n", cli.Visible(role))
+				return a.Tell(asJSON, map[string]any{"role": role, "granted": []string{"relay"}}, "Role %s may relay every outbox.\n", shell.Visible(role))
 			}
 			if err := g.GrantProducer(ctx, args[0], role); err != nil {
 				return about.Outbox(err, "granting --publish", args[0], "")
 			}
 			return a.Tell(asJSON, map[string]any{"outbox": args[0], "role": role, "granted": []string{"publish"}},
-				"Role %s may publish on outbox %s.\n", cli.Visible(role), cli.Visible(args[0]))
+				"Role %s may publish on outbox %s.\n", shell.Visible(role), shell.Visible(args[0]))
 		},
 	}
 	cmd.Flags().BoolVar(&publish, "publish", false, "write messages to one outbox, and nothing else")

@@ -13,6 +13,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func Command(a *cli.App) *cobra.Command {
@@ -22,7 +24,7 @@ func Command(a *cli.App) *cobra.Command {
 		Long: `An outbox is a table that a business transaction inserts into, so that its
 messages commit or roll back with everything else it wrote.`,
 	}
-	return cli.Group(cmd, createCommand(a), setCommand(a), listCommand(a), grantCommand(a), dropCommand(a))
+	return terminal.Group(cmd, createCommand(a), setCommand(a), listCommand(a), grantCommand(a), dropCommand(a))
 }
 
 func createCommand(a *cli.App) *cobra.Command {
@@ -43,7 +45,7 @@ changes them.`,
 		Example: `  penstock outbox create orders
   penstock outbox create orders --if-missing
   penstock outbox create orders --retain-age 24h --retain-bytes 1GiB`,
-		Args: cli.Exactly("NAME"),
+		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			retains, err := retain.read(cmd.Flags())
@@ -62,7 +64,7 @@ changes them.`,
 					return fmt.Errorf("outbox %q is there, but keeps what it did: %w", args[0], err)
 				}
 			}
-			return a.Tell(asJSON, map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", cli.Visible(args[0]))
+			return a.Tell(asJSON, map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", shell.Visible(args[0]))
 		},
 	}
 	retain.add(cmd.Flags())
@@ -105,12 +107,12 @@ func dropCommand(a *cli.App) *cobra.Command {
 		}
 		lost, fields := outboxLoss(&found[0])
 		return cli.Drop{
-			Warning: fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not: %s.", cli.Visible(name), lost),
+			Warning: fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not: %s.", shell.Visible(name), lost),
 			Do: func() error {
 				return about.Outbox(store.DropOutbox(ctx, name), fmt.Sprintf("dropping outbox %q", name), name, "")
 			},
 			Fields: fields,
-			Gone:   fmt.Sprintf("Outbox %s is gone (%s).", cli.Visible(name), lost),
+			Gone:   fmt.Sprintf("Outbox %s is gone (%s).", shell.Visible(name), lost),
 		}, nil
 	})
 	cmd.Short = "Drop an outbox with everything in it"
@@ -129,7 +131,7 @@ func outboxLoss(o *penstock.OutboxStatus) (text string, fields map[string]any) {
 	for i := range o.Subscriptions {
 		s := &o.Subscriptions[i]
 		backlog, parked, dead = backlog+s.Backlog, parked+s.Parked, dead+s.DeadLetters
-		of = append(of, fmt.Sprintf("%s had %s to deliver and %s", cli.Visible(s.Subscription), cli.Plural(s.Backlog+s.Parked, "message"), cli.Plural(s.DeadLetters, "dead letter")))
+		of = append(of, fmt.Sprintf("%s had %s to deliver and %s", shell.Visible(s.Subscription), terminal.Plural(s.Backlog+s.Parked, "message"), terminal.Plural(s.DeadLetters, "dead letter")))
 	}
 	if len(of) == 0 {
 		of = []string{"it had no subscription, so nothing was delivered"}

@@ -14,6 +14,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // parkedReader is what parked needs of a store.
@@ -57,20 +59,20 @@ due; it tells how many, and their attempts count on.`,
   penstock parked orders --retry                     # the cause is mended: try all now
   penstock parked orders --retry --key customer-7
   penstock parked orders --subscription billing --json | jq 'select(.held)'`,
-		Args: cli.Exactly("OUTBOX|SUBSCRIPTION"),
+		Args: terminal.Exactly("OUTBOX|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if limit < 1 {
-				return cli.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
+				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
 			}
 			if cmd.Flags().Changed("subscription") && subscription == "" {
-				return cli.Usage(errors.New("--subscription is empty: name one, or leave it out"))
+				return terminal.Usage(errors.New("--subscription is empty: name one, or leave it out"))
 			}
 			if slices.Contains(keys, "") {
-				return cli.Usage(errors.New("--key is empty: give it a text, or leave it out"))
+				return terminal.Usage(errors.New("--key is empty: give it a text, or leave it out"))
 			}
 			if len(keys) > 0 && !retry {
-				return cli.Usage(errors.New("--key is given without --retry: it says which keys are tried now"))
+				return terminal.Usage(errors.New("--key is given without --retry: it says which keys are tried now"))
 			}
 			do := func(store parkedReader, outbox, subscription string) error {
 				if retry {
@@ -105,8 +107,8 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 	if err != nil {
 		return err
 	}
-	lines := cli.NewTable(a.Stdout, cli.Cut("SUBSCRIPTION", 24), cli.Cut("KEY", 32), cli.Right("SEQ"), cli.Right("MESSAGES"),
-		cli.Right("ATTEMPTS"), cli.Left("SINCE"), cli.Left("NEXT RETRY"), cli.Left("HELD"), cli.Cut("ERROR", 64))
+	lines := terminal.NewTable(a.Stdout, terminal.Cut("SUBSCRIPTION", 24), terminal.Cut("KEY", 32), terminal.Right("SEQ"), terminal.Right("MESSAGES"),
+		terminal.Right("ATTEMPTS"), terminal.Left("SINCE"), terminal.Left("NEXT RETRY"), terminal.Left("HELD"), terminal.Cut("ERROR", 64))
 	shown, more := 0, false
 	now := time.Now()
 	for _, subscription := range subscriptions {
@@ -122,7 +124,7 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 			if asJSON {
 				err = json.NewEncoder(a.Stdout).Encode(parkedJSON{outbox, subscription, *k})
 			} else {
-				lines.Row(subscription, k.Key, fmt.Sprint(k.FirstSeq), cli.Count(k.Messages), fmt.Sprint(k.Attempt), cli.Since(k.Since, now), retryText(k, now), cli.YesNo(k.Held), k.Err)
+				lines.Row(subscription, k.Key, fmt.Sprint(k.FirstSeq), terminal.Count(k.Messages), fmt.Sprint(k.Attempt), cli.Since(k.Since, now), retryText(k, now), terminal.YesNo(k.Held), k.Err)
 			}
 			if err != nil {
 				return err
@@ -137,7 +139,7 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 	case asJSON:
 		return nil
 	case shown == 0:
-		fmt.Fprintf(a.Stdout, "Nothing of %s is parked.\n", cli.Visible(outbox))
+		fmt.Fprintf(a.Stdout, "Nothing of %s is parked.\n", shell.Visible(outbox))
 		return nil
 	}
 	return lines.Flush()
@@ -169,7 +171,7 @@ func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, on
 			return about.Outbox(err, "asking for another attempt", outbox, subscription)
 		}
 		if err := a.Tell(asJSON, map[string]any{"outbox": outbox, "subscription": subscription, "keys": n},
-			"%s of %s waited, and will be tried now.\n", cli.Plural(int64(n), "key"), cli.OfSubscription(outbox, subscription)); err != nil {
+			"%s of %s waited, and will be tried now.\n", terminal.Plural(int64(n), "key"), cli.OfSubscription(outbox, subscription)); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/lines"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/writer"
 )
 
@@ -71,7 +73,7 @@ transaction. It is for trying things, and for scripts.`,
   penstock publish orders --file messages.jsonl --continue-on-error
   penstock publish orders --file messages.jsonl --once imports
   printf '{"topic":"t","key":"%s","payload":"hello"}\n' a b c | penstock publish orders --json`,
-		Args: cli.Exactly("OUTBOX"),
+		Args: terminal.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			flags := cmd.Flags()
@@ -82,20 +84,20 @@ transaction. It is for trying things, and for scripts.`,
 			for _, name := range []string{"id", "key", "topic", "header", "payload", "payload-file"} {
 				one = one || flags.Changed(name)
 			}
-			if !one && f.File == "" && cli.IsTerminal(a.Stdin) {
-				return cli.Usage(errors.New("nothing to publish: give --topic and --payload, --file, or JSON lines on stdin"))
+			if !one && f.File == "" && terminal.IsTerminal(a.Stdin) {
+				return terminal.Usage(errors.New("nothing to publish: give --topic and --payload, --file, or JSON lines on stdin"))
 			}
 			if one && f.File != "" {
-				return cli.Usage(errors.New("--file is given with flags of one message: its lines have their own key, topic and payload"))
+				return terminal.Usage(errors.New("--file is given with flags of one message: its lines have their own key, topic and payload"))
 			}
 			if one && f.once != "" && f.id == "" {
-				return cli.Usage(errors.New("--once wants --id: by it the message is known again"))
+				return terminal.Usage(errors.New("--once wants --id: by it the message is known again"))
 			}
 			if err := f.Check(); err != nil {
 				return err
 			}
 			if flags.Changed("payload") && flags.Changed("payload-file") {
-				return cli.Usage(errors.New("--payload and --payload-file are given: use one of them"))
+				return terminal.Usage(errors.New("--payload and --payload-file are given: use one of them"))
 			}
 			headers, err := cli.ReadHeaders(f.headers)
 			if err != nil {
@@ -110,7 +112,7 @@ transaction. It is for trying things, and for scripts.`,
 			if f.once != "" {
 				once, ok := store.(writer.OnceStore)
 				if !ok {
-					return cli.Usage(errors.New("--once: this database's driver has no inboxes: use PostgreSQL or SQLite"))
+					return terminal.Usage(errors.New("--once: this database's driver has no inboxes: use PostgreSQL or SQLite"))
 				}
 				to = writer.Once(once, f.once)
 			}
@@ -156,7 +158,7 @@ func readPayload(a *cli.App, file string) ([]byte, error) {
 	if file != "-" {
 		opened, err := os.Open(file)
 		if err != nil {
-			return nil, cli.Usage(fmt.Errorf("--payload-file: %w", err))
+			return nil, terminal.Usage(fmt.Errorf("--payload-file: %w", err))
 		}
 		defer opened.Close()
 		in = opened
@@ -196,7 +198,7 @@ func publishSummary(a *cli.App, outbox string, done cli.Carried, took time.Durat
 		return json.NewEncoder(a.Stdout).Encode(fields)
 	}
 	if err == nil || done.Rejected > 0 {
-		fmt.Fprintf(a.Stdout, "%s published to %s.\n", cli.Plural(done.Sent, "message"), cli.Visible(outbox))
+		fmt.Fprintf(a.Stdout, "%s published to %s.\n", terminal.Plural(done.Sent, "message"), shell.Visible(outbox))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // recorder is a publisher that keeps transactions and may refuse one.
@@ -58,7 +59,7 @@ func TestPublishLines(t *testing.T) {
 		{name: "refused", input: input(7), batch: 3, refuse: 2, transactions: []int{3}, err: "publishing lines 4 to 6: the database said no; 3 messages published, nothing from line 4 on"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := &cli.App{Stdin: strings.NewReader(tc.input), Stderr: cli.NewScrubber(io.Discard)}
+			a := &cli.App{Stdin: strings.NewReader(tc.input), Stderr: terminal.NewScrubber(io.Discard)}
 			store := &recorder{refuse: tc.refuse}
 			c, err := publishLines(t.Context(), a, store, "o", &publishFlags{LineFlags: cli.LineFlags{Batch: tc.batch}})
 			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
@@ -84,7 +85,7 @@ func TestPublishLines(t *testing.T) {
 
 func TestLargeMessagesEndABatchEarly(t *testing.T) {
 	large := "{\"payload\":\"" + strings.Repeat("x", 5<<20) + "\"}\n"
-	a := &cli.App{Stdin: strings.NewReader(strings.Repeat(large, 8)), Stderr: cli.NewScrubber(io.Discard)}
+	a := &cli.App{Stdin: strings.NewReader(strings.Repeat(large, 8)), Stderr: terminal.NewScrubber(io.Discard)}
 	store := &recorder{}
 	if c, err := publishLines(t.Context(), a, store, "o", &publishFlags{LineFlags: cli.LineFlags{Batch: 1000}}); err != nil || c.Sent != 8 || len(store.transactions) != 2 {
 		t.Errorf("%d messages in %d transactions, %v; want 8 in 2", c.Sent, len(store.transactions), err)

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 type replayFlags struct {
@@ -61,7 +62,7 @@ what is in both ranges may be delivered twice.`,
 		Example: `  penstock replay orders --subscription billing --from -2h
   penstock replay orders --subscription billing --from '2026-11-21 15:04' --to '2026-11-21 16:00'
   penstock replay orders --subscription audit --from 1200 --to 1350 --yes --json`,
-		Args: cli.Exactly("OUTBOX"),
+		Args: terminal.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			r, err := f.replay(args[0], time.Now())
@@ -69,7 +70,7 @@ what is in both ranges may be delivered twice.`,
 				return err
 			}
 			if cmd.Flags().Changed("subscription") && f.subscription == "" {
-				return cli.Usage(errors.New("--subscription is empty: name one, or leave it out"))
+				return terminal.Usage(errors.New("--subscription is empty: name one, or leave it out"))
 			}
 			if err := a.Possible(f.leave); err != nil {
 				return err
@@ -95,24 +96,24 @@ what is in both ranges may be delivered twice.`,
 func (f *replayFlags) replay(outbox string, now time.Time) (r penstock.Replay, err error) {
 	r.Outbox = outbox
 	if f.from == "" {
-		return r, cli.Usage(errors.New("--from is not given: pass a time, a seq, -2h or beginning"))
+		return r, terminal.Usage(errors.New("--from is not given: pass a time, a seq, -2h or beginning"))
 	}
 	var from, to cli.Place
 	if f.from != "beginning" {
 		if from, err = cli.ParsePlace(f.from, now); err != nil {
-			return r, cli.Usage(fmt.Errorf("--from is %q: %w", f.from, err))
+			return r, terminal.Usage(fmt.Errorf("--from is %q: %w", f.from, err))
 		}
 	}
 	if f.to != "" {
 		if to, err = cli.ParsePlace(f.to, now); err != nil {
-			return r, cli.Usage(fmt.Errorf("--to is %q: %w", f.to, err))
+			return r, terminal.Usage(fmt.Errorf("--to is %q: %w", f.to, err))
 		}
 		if to == (cli.Place{}) {
-			return r, cli.Usage(errors.New("--to is 0: no message is before seq 1"))
+			return r, terminal.Usage(errors.New("--to is 0: no message is before seq 1"))
 		}
 	}
 	if to.Seq > 0 && from.Seq > to.Seq || !to.Time.IsZero() && !from.Time.IsZero() && !from.Time.Before(to.Time) {
-		return r, cli.Usage(fmt.Errorf("--from %s is not before --to %s", f.from, f.to))
+		return r, terminal.Usage(fmt.Errorf("--from %s is not before --to %s", f.from, f.to))
 	}
 	r.FromSeq, r.ToSeq, r.From, r.To = from.Seq, to.Seq, from.Time, to.Time
 	return r, nil
@@ -146,7 +147,7 @@ func startReplay(ctx context.Context, a *cli.App, store replayer, r penstock.Rep
 		fmt.Fprintf(a.Stdout, "0 messages: %s has settled none in this range that the outbox still has.\n", to)
 		return nil
 	}
-	fmt.Fprintf(a.Stdout, "%s of %s will be delivered again, with the same ids; %s shows when that is done.\n", cli.Plural(n, "message"), to, a.Suggest("penstock status"))
+	fmt.Fprintf(a.Stdout, "%s of %s will be delivered again, with the same ids; %s shows when that is done.\n", terminal.Plural(n, "message"), to, a.Suggest("penstock status"))
 	return nil
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func TestReplayRange(t *testing.T) {
@@ -26,7 +26,7 @@ func TestReplayRange(t *testing.T) {
 		{"1", "beginning", `--to is "beginning"`},
 	} {
 		f := replayFlags{from: tc.from, to: tc.to}
-		if _, err := f.replay("o", now); err == nil || cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), tc.want) {
+		if _, err := f.replay("o", now); err == nil || terminal.ExitCode(err) != terminal.ExitUsage || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("from %q to %q: error is %v, want %q in it", tc.from, tc.to, err, tc.want)
 		}
 	}

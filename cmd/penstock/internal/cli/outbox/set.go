@@ -12,6 +12,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // retentionSetter is what changing the retention needs of a store.
@@ -40,7 +42,7 @@ func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
 		if !isOff(f.ageText) {
 			age, err := cli.ParseSpan(f.ageText)
 			if err != nil {
-				return false, cli.Usage(fmt.Errorf("--retain-age is %q: %w, or off", f.ageText, err))
+				return false, terminal.Usage(fmt.Errorf("--retain-age is %q: %w, or off", f.ageText, err))
 			}
 			*f.age = age
 		}
@@ -50,7 +52,7 @@ func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
 		if !isOff(f.bytesText) {
 			bytes, err := cli.ParseSize(f.bytesText)
 			if err != nil {
-				return false, cli.Usage(fmt.Errorf("--retain-bytes is %q: %w, or off", f.bytesText, err))
+				return false, terminal.Usage(fmt.Errorf("--retain-bytes is %q: %w, or off", f.bytesText, err))
 			}
 			*f.bytes = bytes
 		}
@@ -95,7 +97,7 @@ is kept in any case.`,
 		Example: `  penstock outbox set orders --retain-age 24h
   penstock outbox set orders --retain-age 7d --retain-bytes 10GiB
   penstock outbox set orders --retain-bytes off`,
-		Args: cli.Exactly("NAME"),
+		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			given, err := f.read(cmd.Flags())
@@ -103,7 +105,7 @@ is kept in any case.`,
 				return err
 			}
 			if !given {
-				return cli.Misuse(errors.New("nothing to set: give --retain-age or --retain-bytes"))
+				return terminal.Misuse(errors.New("nothing to set: give --retain-age or --retain-bytes"))
 			}
 			store, err := a.OpenStore(ctx)
 			if err != nil {
@@ -113,7 +115,7 @@ is kept in any case.`,
 			if err != nil {
 				return err
 			}
-			return a.Tell(asJSON, map[string]any{"outbox": args[0], "retention": r}, "Outbox %s keeps settled messages: %s.\n", cli.Visible(args[0]), cli.RetentionText(r))
+			return a.Tell(asJSON, map[string]any{"outbox": args[0], "retention": r}, "Outbox %s keeps settled messages: %s.\n", shell.Visible(args[0]), cli.RetentionText(r))
 		},
 	}
 	f.add(cmd.Flags())

@@ -11,6 +11,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func SubscriptionCommand(a *cli.App) *cobra.Command {
@@ -22,7 +24,7 @@ and its dead letters. A relay makes it when it first runs under its name, and
 penstock status shows those there are. One that nobody runs any more holds back
 the outbox's storage, so drop it.`,
 	}
-	return cli.Group(cmd, subscriptionDropCommand(a))
+	return terminal.Group(cmd, subscriptionDropCommand(a))
 }
 
 // subscriptionDropper is what dropping a subscription needs of a store.
@@ -55,7 +57,7 @@ whoever reads the table next.`,
 		Example: `  penstock subscription drop orders billing
   penstock subscription drop orders billing --yes
   penstock subscription drop mails --config penstock.yaml`,
-		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		Args: terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {
@@ -82,11 +84,11 @@ func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper
 	if err != nil {
 		return err
 	}
-	lost := fmt.Sprintf("%s in its backlog, %s, %s", cli.Plural(s.Backlog, "message"), cli.Plural(s.Parked, "parked message"), cli.Plural(s.DeadLetters, "dead letter"))
-	warning := fmt.Sprintf("This drops subscription %s of outbox %s: %s are lost to it.", cli.Visible(name), cli.Visible(outbox), lost)
+	lost := fmt.Sprintf("%s in its backlog, %s, %s", terminal.Plural(s.Backlog, "message"), terminal.Plural(s.Parked, "parked message"), terminal.Plural(s.DeadLetters, "dead letter"))
+	warning := fmt.Sprintf("This drops subscription %s of outbox %s: %s are lost to it.", shell.Visible(name), shell.Visible(outbox), lost)
 	if cli.IsHeld(&s, time.Now()) {
 		// Also with --yes: nobody expects a subscription that was dropped back.
-		fmt.Fprintf(a.Stderr, "penstock: a relay runs it (%s) and will make it anew, from the oldest message that is kept: stop it first\n", cli.Visible(s.Holder))
+		fmt.Fprintf(a.Stderr, "penstock: a relay runs it (%s) and will make it anew, from the oldest message that is kept: stop it first\n", shell.Visible(s.Holder))
 	}
 	if err := a.ConfirmName(ctx, leave, warning, name); err != nil {
 		return err
@@ -95,7 +97,7 @@ func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper
 		return about.Outbox(err, "dropping the subscription", outbox, name)
 	}
 	return a.Tell(asJSON, map[string]any{"outbox": outbox, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
-		"Subscription %s of %s is gone (%s).\n", cli.Visible(name), cli.Visible(outbox), lost)
+		"Subscription %s of %s is gone (%s).\n", shell.Visible(name), shell.Visible(outbox), lost)
 }
 
 func findSubscription(ctx context.Context, store cli.StatusReader, outbox, name string) (penstock.SubscriptionStatus, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/sink/stdout"
 )
 
@@ -51,7 +52,7 @@ it, one line of time, topic, key and payload, shortened to fit.`,
   penstock tail orders --from now --follow
   penstock tail orders --follow --topic 'order.>' --key 42
   penstock tail orders --json | jq -r .payload`,
-		Args: cli.Exactly("OUTBOX"),
+		Args: terminal.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			start, err := cli.ParseStart(f.from)
@@ -59,7 +60,7 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 				return err
 			}
 			if start == penstock.FromNow && !f.follow {
-				return cli.Usage(errors.New("--from now without --follow prints nothing: add --follow"))
+				return terminal.Usage(errors.New("--from now without --follow prints nothing: add --follow"))
 			}
 			if err := cli.NotEmpty(cmd.Flags(), "key"); err != nil {
 				return err

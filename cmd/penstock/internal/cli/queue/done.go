@@ -11,6 +11,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // historyStore is what a look at jobs that are done needs of a store.
@@ -44,7 +46,7 @@ payloads it does not keep.
 		Example: `  penstock queue set thumbnails --keep-done 24h
   penstock queue done thumbnails
   penstock queue done thumbnails --id 4711 --json`,
-		Args: cli.Exactly("NAME"),
+		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, now := cmd.Context(), time.Now()
 			wanted, err := cli.JobIDs(ids)
@@ -52,7 +54,7 @@ payloads it does not keep.
 				return err
 			}
 			if limit < 1 {
-				return cli.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
+				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
 			}
 			open, err := a.OpenQueues(ctx)
 			if err != nil {
@@ -60,10 +62,10 @@ payloads it does not keep.
 			}
 			store, ok := open.(historyStore)
 			if !ok {
-				return cli.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
+				return terminal.Usage(errors.New("this database keeps no jobs that are done: PostgreSQL does"))
 			}
 			lines := json.NewEncoder(a.Stdout)
-			list := cli.NewTable(a.Stdout, cli.Right("ID"), cli.Cut("KEY", 24), cli.Cut("GROUP", 24), cli.Right("ATTEMPT"), cli.Cut("WORKER", 24), cli.Right("TOOK"), cli.Left("AGE"), cli.Cut("REPORT", 64))
+			list := terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"), terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
 			listed, after := 0, ""
 			for {
 				found, next, err := store.DoneJobs(ctx, penstock.DoneJobQuery{Queue: args[0], IDs: wanted, After: after, Limit: min(donePage, limit-listed)})
@@ -111,9 +113,9 @@ func nothingDone(a *cli.App, cmd *cobra.Command, store cli.QueueStatusReader, na
 		return err
 	}
 	if q.KeepDone == nil || *q.KeepDone == 0 {
-		_, err = fmt.Fprintf(a.Stdout, "Queue %s keeps no jobs that are done: penstock queue set %s --keep-done 24h begins to.\n", cli.Visible(name), cli.ShellWord(name))
+		_, err = fmt.Fprintf(a.Stdout, "Queue %s keeps no jobs that are done: penstock queue set %s --keep-done 24h begins to.\n", shell.Visible(name), shell.Word(name))
 		return err
 	}
-	_, err = fmt.Fprintf(a.Stdout, "0 jobs of %s are kept%s.\n", cli.Visible(name), map[bool]string{true: " that match"}[narrowed])
+	_, err = fmt.Fprintf(a.Stdout, "0 jobs of %s are kept%s.\n", shell.Visible(name), map[bool]string{true: " that match"}[narrowed])
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/writer"
 )
 
@@ -97,7 +98,7 @@ transaction. It is for trying things, and for scripts.`,
   penstock enqueue reports - --group acme --priority -5 -H content-type=application/pdf < report.pdf
   penstock enqueue thumbnails --file jobs.jsonl --once
   printf '{"key":"%s","payload":"hello"}\n' a b c | penstock enqueue thumbnails --json`,
-		Args: cli.Args(cobra.RangeArgs(1, 2)),
+		Args: terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := checkEnqueue(a, &f, cmd.Flags(), len(args) == 2); err != nil {
@@ -140,21 +141,21 @@ func checkEnqueue(a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, one bool) e
 		return err
 	}
 	if flags.Changed("delay") && flags.Changed("not-before") {
-		return cli.Usage(errors.New("--delay and --not-before are given: use one of them"))
+		return terminal.Usage(errors.New("--delay and --not-before are given: use one of them"))
 	}
 	if one && (f.File != "" || f.once) {
-		return cli.Usage(errors.New("--file and --once are for JSON lines, and PAYLOAD is given: leave one out"))
+		return terminal.Usage(errors.New("--file and --once are for JSON lines, and PAYLOAD is given: leave one out"))
 	}
 	if one {
 		return nil
 	}
 	for _, name := range []string{"key", "group", "priority", "header", "delay", "not-before", "dedup-key"} {
 		if flags.Changed(name) {
-			return cli.Usage(fmt.Errorf("--%s is given without PAYLOAD: give one, - to read it from stdin, or write %s into the JSON lines", name, name))
+			return terminal.Usage(fmt.Errorf("--%s is given without PAYLOAD: give one, - to read it from stdin, or write %s into the JSON lines", name, name))
 		}
 	}
-	if f.File == "" && cli.IsTerminal(a.Stdin) {
-		return cli.Usage(errors.New("nothing to enqueue: give PAYLOAD, --file, or JSON lines on stdin"))
+	if f.File == "" && terminal.IsTerminal(a.Stdin) {
+		return terminal.Usage(errors.New("nothing to enqueue: give PAYLOAD, --file, or JSON lines on stdin"))
 	}
 	return nil
 }
@@ -175,7 +176,7 @@ func oneJob(ctx context.Context, a *cli.App, f *enqueueFlags, flags *pflag.FlagS
 	if flags.Changed("not-before") {
 		at, ok := cli.ParseTime(f.notBefore)
 		if !ok {
-			return penstock.NewJob{}, cli.Usage(fmt.Errorf(`--not-before is %q: use a time such as 2026-11-22T08:00:00Z or "2026-11-22 08:00" (local), or --delay 2h`, f.notBefore))
+			return penstock.NewJob{}, terminal.Usage(fmt.Errorf(`--not-before is %q: use a time such as 2026-11-22T08:00:00Z or "2026-11-22 08:00" (local), or --delay 2h`, f.notBefore))
 		}
 		job.NotBefore = at
 	}
@@ -208,7 +209,7 @@ func enqueueLines(ctx context.Context, a *cli.App, store penstock.QueueStore, na
 	}
 	to, ok := store.(writer.Store)
 	if !ok {
-		return cli.Usage(errors.New("this database's driver has no outboxes"))
+		return terminal.Usage(errors.New("this database's driver has no outboxes"))
 	}
 	w := f.Writer(to)
 	defer func() { _ = w.Close(ctx) }()

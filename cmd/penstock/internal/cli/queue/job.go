@@ -8,6 +8,8 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func JobCommand(a *cli.App) *cobra.Command {
@@ -17,7 +19,7 @@ func JobCommand(a *cli.App) *cobra.Command {
 		Long: `A job is in a queue until it is done, dead or cancelled. penstock enqueue prints
 its id, which it keeps through all attempts.`,
 	}
-	return cli.Group(cmd, jobCancelCommand(a))
+	return terminal.Group(cmd, jobCancelCommand(a))
 }
 
 func jobCancelCommand(a *cli.App) *cobra.Command {
@@ -34,7 +36,7 @@ It tells how many there were. A job that is done already is not an error.`,
 		Example: `  penstock job cancel thumbnails 4711
   penstock job cancel mails 4711 4712 4713 --json
   penstock job cancel mails "$(penstock enqueue mails 'never mind')"`,
-		Args: cli.Args(cobra.MinimumNArgs(2)),
+		Args: terminal.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			ids, err := cli.JobIDs(args[1:])
@@ -52,9 +54,9 @@ It tells how many there were. A job that is done already is not an error.`,
 			if asJSON {
 				return json.NewEncoder(a.Stdout).Encode(map[string]any{"queue": args[0], "cancelled": n})
 			}
-			fmt.Fprintf(a.Stdout, "%s of %s cancelled", cli.Plural(int64(n), "job"), cli.Visible(args[0]))
+			fmt.Fprintf(a.Stdout, "%s of %s cancelled", terminal.Plural(int64(n), "job"), shell.Visible(args[0]))
 			if rest := len(ids) - n; rest > 0 {
-				fmt.Fprintf(a.Stdout, "; %s not: done, dead, or never there", cli.Count(int64(rest)))
+				fmt.Fprintf(a.Stdout, "; %s not: done, dead, or never there", terminal.Count(int64(rest)))
 			}
 			fmt.Fprintln(a.Stdout, ".")
 			return nil

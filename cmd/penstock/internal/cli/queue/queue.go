@@ -12,6 +12,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func Command(a *cli.App) *cobra.Command {
@@ -26,7 +28,7 @@ in the transaction of the business, and workers run each job until it is done.
   penstock work thumbnails --exec './make-thumbnail'
   penstock status`,
 	}
-	return cli.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
+	return terminal.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
 }
 
 // uncounted asks for the settings of a queue alone: to count its jobs may take longer than what is to be done with it.
@@ -65,7 +67,7 @@ penstock queue set explains and changes.`,
 		Example: `  penstock queue create thumbnails
   penstock queue create thumbnails --if-missing
   penstock queue create previews --order lifo --max-attempts 3 --max-running 20`,
-		Args: cli.Exactly("NAME"),
+		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			wanted, err := settings.read(cmd.Flags())
@@ -73,7 +75,7 @@ penstock queue set explains and changes.`,
 				return err
 			}
 			if order != string(penstock.FIFO) && order != string(penstock.LIFO) {
-				return cli.Usage(fmt.Errorf("--order is %q: use fifo or lifo", order))
+				return terminal.Usage(fmt.Errorf("--order is %q: use fifo or lifo", order))
 			}
 			store, err := a.OpenQueues(ctx)
 			if err != nil {
@@ -91,7 +93,7 @@ penstock queue set explains and changes.`,
 					return fmt.Errorf("queue %q is there, but not set up: %w", args[0], err)
 				}
 			}
-			return a.Tell(asJSON, map[string]any{"queue": args[0]}, "Queue %s is ready.\n", cli.Visible(args[0]))
+			return a.Tell(asJSON, map[string]any{"queue": args[0]}, "Queue %s is ready.\n", shell.Visible(args[0]))
 		},
 	}
 	settings.add(cmd.Flags())
@@ -105,7 +107,7 @@ penstock queue set explains and changes.`,
 func alreadyThere(ctx context.Context, a *cli.App, store cli.QueueStatusReader, name string, order penstock.QueueOrder) error {
 	q, err := findQueue(ctx, store, name, uncounted)
 	if err == nil && q.Order != order {
-		return cli.Usage(fmt.Errorf("it exists with the order %s, which cannot be changed: pass --order %s, or choose another name", q.Order, q.Order))
+		return terminal.Usage(fmt.Errorf("it exists with the order %s, which cannot be changed: pass --order %s, or choose another name", q.Order, q.Order))
 	}
 	return err
 }
@@ -135,12 +137,12 @@ func dropCommand(a *cli.App) *cobra.Command {
 			fields["at_least"] = more
 		}
 		return cli.Drop{
-			Warning: fmt.Sprintf("This deletes queue %s with everything in it: %s.", cli.Visible(name), lost),
+			Warning: fmt.Sprintf("This deletes queue %s with everything in it: %s.", shell.Visible(name), lost),
 			Do: func() error {
 				return about.Queue(store.DropQueue(ctx, name), fmt.Sprintf("dropping queue %q", name), name)
 			},
 			Fields: fields,
-			Gone:   fmt.Sprintf("Queue %s is gone (%s).", cli.Visible(name), lost),
+			Gone:   fmt.Sprintf("Queue %s is gone (%s).", shell.Visible(name), lost),
 		}, nil
 	})
 	cmd.Short = "Drop a queue with every job in it"

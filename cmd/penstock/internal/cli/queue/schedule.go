@@ -12,6 +12,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func ScheduleCommand(a *cli.App) *cobra.Command {
@@ -25,7 +27,7 @@ workers run, and if none ran for a while, one job makes up for what was missed.
   penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
   penstock schedule list reports`,
 	}
-	return cli.Group(cmd, scheduleSetCommand(a), scheduleListCommand(a), scheduleDropCommand(a))
+	return terminal.Group(cmd, scheduleSetCommand(a), scheduleListCommand(a), scheduleDropCommand(a))
 }
 
 func scheduleSetCommand(a *cli.App) *cobra.Command {
@@ -56,11 +58,11 @@ twice. penstock queue set --dedup-window says how long the window is.`,
   penstock schedule set mails digest --cron @hourly --key digest --priority 5
   penstock schedule set mails digest --cron @hourly --dedup-key digest
   penstock schedule set reports weekly --cron '0 6 * * 1' - < parameters.json`,
-		Args: cli.Args(cobra.RangeArgs(2, 3)),
+		Args: terminal.Args(cobra.RangeArgs(2, 3)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if cron == "" {
-				return cli.Usage(errors.New("--cron is missing: give it five fields, such as '30 4 * * *', or @daily"))
+				return terminal.Usage(errors.New("--cron is missing: give it five fields, such as '30 4 * * *', or @daily"))
 			}
 			payload := ""
 			if len(args) == 3 {
@@ -98,7 +100,7 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 		Long:  `List the periodic jobs of a queue by name, with the time at which each runs next.`,
 		Example: `  penstock schedule list reports
   penstock schedule list reports --json | jq -r '.name + " " + .next'`,
-		Args: cli.Exactly("QUEUE"),
+		Args: terminal.Exactly("QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			store, err := a.OpenQueues(ctx)
@@ -113,7 +115,7 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 				return cli.JSONLines(a.Stdout, schedules, scheduleForPrograms)
 			}
 			if len(schedules) == 0 {
-				fmt.Fprintf(a.Stdout, "Queue %s has no schedule yet: %s makes one.\n", cli.Visible(args[0]), a.Suggest("penstock schedule set"))
+				fmt.Fprintf(a.Stdout, "Queue %s has no schedule yet: %s makes one.\n", shell.Visible(args[0]), a.Suggest("penstock schedule set"))
 				return nil
 			}
 			return scheduleTable(a, schedules)
@@ -124,8 +126,8 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 }
 
 func scheduleTable(a *cli.App, schedules []penstock.Schedule) error {
-	list := cli.NewTable(a.Stdout, cli.Cut("NAME", 24), cli.Cut("CRON", 24), cli.Left("NEXT (UTC)"),
-		cli.Cut("KEY", 16), cli.Cut("DEDUP KEY", 16), cli.Cut("GROUP", 16), cli.Right("PRIORITY"), cli.Cut("PAYLOAD", 32))
+	list := terminal.NewTable(a.Stdout, terminal.Cut("NAME", 24), terminal.Cut("CRON", 24), terminal.Left("NEXT (UTC)"),
+		terminal.Cut("KEY", 16), terminal.Cut("DEDUP KEY", 16), terminal.Cut("GROUP", 16), terminal.Right("PRIORITY"), terminal.Cut("PAYLOAD", 32))
 	for i := range schedules {
 		s := &schedules[i]
 		list.Row(s.Name, s.Cron, utc(s.Next), s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload))
@@ -142,7 +144,7 @@ func scheduleDropCommand(a *cli.App) *cobra.Command {
 		Short:   "Drop a periodic job",
 		Long:    `Drop a periodic job. What it has enqueued stays: penstock job cancel removes that.`,
 		Example: `  penstock schedule drop reports nightly`,
-		Args:    cli.Exactly("QUEUE", "NAME"),
+		Args:    terminal.Exactly("QUEUE", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			store, err := a.OpenQueues(ctx)
@@ -156,7 +158,7 @@ func scheduleDropCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return about.Queue(err, "dropping the schedule", args[0])
 			}
-			return a.Tell(asJSON, map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", cli.Visible(args[1]), cli.Visible(args[0]))
+			return a.Tell(asJSON, map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", shell.Visible(args[1]), shell.Visible(args[0]))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
@@ -197,7 +199,7 @@ func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, 
 		case asJSON:
 			return json.NewEncoder(a.Stdout).Encode(scheduleForPrograms(s))
 		default:
-			fmt.Fprintf(a.Stdout, "Schedule %s of %s runs next at %s UTC.\n", cli.Visible(name), cli.Visible(queue), utc(s.Next))
+			fmt.Fprintf(a.Stdout, "Schedule %s of %s runs next at %s UTC.\n", shell.Visible(name), shell.Visible(queue), utc(s.Next))
 			return nil
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // queueFlags are a queue's settings as flags.
@@ -37,7 +39,7 @@ func (f *queueFlags) add(flags *pflag.FlagSet) {
 func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err error) {
 	if flags.Changed("max-attempts") {
 		if f.maxAttempts < 1 {
-			return s, cli.Usage(fmt.Errorf("--max-attempts is %d: use 1 or more", f.maxAttempts))
+			return s, terminal.Usage(fmt.Errorf("--max-attempts is %d: use 1 or more", f.maxAttempts))
 		}
 		s.MaxAttempts = &f.maxAttempts
 	}
@@ -45,13 +47,13 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 		s.MaxRunning = new(int)
 		if f.maxRunning != "unlimited" {
 			if *s.MaxRunning, err = strconv.Atoi(f.maxRunning); err != nil || *s.MaxRunning < 1 {
-				return s, cli.Usage(fmt.Errorf("--max-running is %q: use 1 or more, or unlimited; penstock queue pause lets none run", f.maxRunning))
+				return s, terminal.Usage(fmt.Errorf("--max-running is %q: use 1 or more, or unlimited; penstock queue pause lets none run", f.maxRunning))
 			}
 		}
 	}
 	if flags.Changed("dedup-window") {
 		if f.dedupWindow <= 0 {
-			return s, cli.Usage(errors.New("--dedup-window is 0: use a time such as 10m"))
+			return s, terminal.Usage(errors.New("--dedup-window is 0: use a time such as 10m"))
 		}
 		window := time.Duration(f.dedupWindow)
 		s.DedupWindow = &window
@@ -60,17 +62,17 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 		s.KeepDone = new(time.Duration)
 		if f.keepDone != "off" && f.keepDone != "0" {
 			if *s.KeepDone, err = cli.ParseSpan(f.keepDone); err != nil {
-				return s, cli.Usage(fmt.Errorf("--keep-done is %q: %w, or off", f.keepDone, err))
+				return s, terminal.Usage(fmt.Errorf("--keep-done is %q: %w, or off", f.keepDone, err))
 			}
 		}
 	}
 	if flags.Changed("keep-done-bytes") {
 		bytes, err := cli.ParseSize(f.keepBytes)
 		if err == nil && bytes < penstock.MinKeepDoneBytes {
-			err = fmt.Errorf("use %s or more; --keep-done off keeps none", cli.Size(penstock.MinKeepDoneBytes))
+			err = fmt.Errorf("use %s or more; --keep-done off keeps none", terminal.Size(penstock.MinKeepDoneBytes))
 		}
 		if err != nil {
-			return s, cli.Usage(fmt.Errorf("--keep-done-bytes is %q: %w", f.keepBytes, err))
+			return s, terminal.Usage(fmt.Errorf("--keep-done-bytes is %q: %w", f.keepBytes, err))
 		}
 		s.KeepDoneBytes = &bytes
 	}
@@ -105,7 +107,7 @@ hold for jobs that are in the queue already, too.
   penstock queue set mails --max-running 3 --dedup-window 1d
   penstock queue set mails --max-running unlimited
   penstock queue set mails --keep-done 24h`,
-		Args: cli.Exactly("NAME"),
+		Args: terminal.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			wanted, err := f.read(cmd.Flags())
@@ -113,7 +115,7 @@ hold for jobs that are in the queue already, too.
 				return err
 			}
 			if wanted == (penstock.QueueSettings{}) {
-				return cli.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --dedup-window or --keep-done"))
+				return terminal.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --dedup-window or --keep-done"))
 			}
 			store, err := a.OpenQueues(ctx)
 			if err != nil {
@@ -143,7 +145,7 @@ meanwhile, and those that run are done: status shows when none is left.`
 		cmd.Example = `  penstock queue pause mails
   penstock queue pause mails --json`
 	}
-	cmd.Args = cli.Exactly("NAME")
+	cmd.Args = terminal.Exactly("NAME")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		store, err := a.OpenQueues(ctx)
@@ -168,7 +170,7 @@ func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, w
 	if q, err := findQueue(ctx, store, name, uncounted); err == nil {
 		set.QueueSettings = q.QueueSettings
 	}
-	return a.Tell(asJSON, set, "Queue %s: %s.\n", cli.Visible(name), settingsText(set.QueueSettings))
+	return a.Tell(asJSON, set, "Queue %s: %s.\n", shell.Visible(name), settingsText(set.QueueSettings))
 }
 
 // settingsText says them for people; a store fills in all of them.
@@ -180,7 +182,7 @@ func settingsText(s penstock.QueueSettings) string {
 		parts = append(parts, "not paused")
 	}
 	if s.MaxAttempts != nil {
-		parts = append(parts, cli.Plural(int64(*s.MaxAttempts), "attempt"))
+		parts = append(parts, terminal.Plural(int64(*s.MaxAttempts), "attempt"))
 	}
 	if s.MaxRunning != nil {
 		parts = append(parts, cli.RunningLimit(s)+" at a time")
@@ -191,7 +193,7 @@ func settingsText(s penstock.QueueSettings) string {
 	if s.KeepDone != nil && *s.KeepDone > 0 {
 		text := "done jobs kept for " + cli.SpanText(*s.KeepDone)
 		if s.KeepDoneBytes != nil {
-			text += ", " + cli.Size(*s.KeepDoneBytes) + " at most"
+			text += ", " + terminal.Size(*s.KeepDoneBytes) + " at most"
 		}
 		parts = append(parts, text)
 	}

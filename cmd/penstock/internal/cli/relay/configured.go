@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // configured is what the flags ask for: one subscription without a file, or those of the
@@ -20,7 +21,7 @@ func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 	cfg := &config.Config{}
 	if f.outbox == "" && f.adopt == "" && f.sink == "" {
 		if len(f.withoutFile) > 0 {
-			return nil, cli.Usage(fmt.Errorf("--%s goes with --outbox or --adopt, and --sink: with a configuration file, write it there", f.withoutFile[0]))
+			return nil, terminal.Usage(fmt.Errorf("--%s goes with --outbox or --adopt, and --sink: with a configuration file, write it there", f.withoutFile[0]))
 		}
 		var err error
 		if cfg, err = f.chosen(a); err != nil {
@@ -43,7 +44,7 @@ func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 	if len(cfg.Subscriptions) > 0 {
 		for _, wrong := range cfg.Subscriptions[0].Misfits(cfg.DatabaseURL) {
 			wrong.Field = "--" + strings.Replace(wrong.Field, "start", "from", 1)
-			return nil, cli.Usage(wrong)
+			return nil, terminal.Usage(wrong)
 		}
 	}
 	return cfg, err
@@ -56,10 +57,10 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 		return nil, err
 	}
 	if cfg == nil {
-		return nil, cli.Usage(errors.New("nothing to relay is given: pass --outbox and --sink, or --config penstock.yaml"))
+		return nil, terminal.Usage(errors.New("nothing to relay is given: pass --outbox and --sink, or --config penstock.yaml"))
 	}
 	if len(cfg.Subscriptions) == 0 && (len(cfg.Workers) == 0 || f.subscription != "") {
-		return nil, cli.Usage(errors.New("the configuration has no subscriptions: run penstock serve to take messages, or add one"))
+		return nil, terminal.Usage(errors.New("the configuration has no subscriptions: run penstock serve to take messages, or add one"))
 	}
 	if f.subscription == "" {
 		return cfg, nil
@@ -71,7 +72,7 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 	}
 	cfg.Subscriptions = slices.DeleteFunc(cfg.Subscriptions, func(s config.Subscription) bool { return s.Name != f.subscription })
 	if len(cfg.Subscriptions) == 0 {
-		return nil, cli.Usage(fmt.Errorf("--subscription %q is not in the configuration, which has %s", f.subscription, strings.Join(names, ", ")))
+		return nil, terminal.Usage(fmt.Errorf("--subscription %q is not in the configuration, which has %s", f.subscription, strings.Join(names, ", ")))
 	}
 	return cfg, nil
 }
@@ -80,19 +81,19 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 func (f *relayFlags) described() (s config.Subscription, err error) {
 	switch {
 	case f.outbox != "" && f.adopt != "":
-		return s, cli.Usage(errors.New("--outbox and --adopt are both given: a subscription reads an outbox or a table that is adopted"))
+		return s, terminal.Usage(errors.New("--outbox and --adopt are both given: a subscription reads an outbox or a table that is adopted"))
 	case f.adopt == "" && f.outbox == "":
-		return s, cli.Usage(errors.New("--sink is given without --outbox: say which outbox to relay, or with --adopt which table"))
+		return s, terminal.Usage(errors.New("--sink is given without --outbox: say which outbox to relay, or with --adopt which table"))
 	case f.sink == "":
-		return s, cli.Usage(fmt.Errorf("%s is given without --sink: say where to relay it, as in --sink amqp://guest:guest@localhost/", map[bool]string{true: "--outbox", false: "--adopt"}[f.outbox != ""]))
+		return s, terminal.Usage(fmt.Errorf("%s is given without --sink: say where to relay it, as in --sink amqp://guest:guest@localhost/", map[bool]string{true: "--outbox", false: "--adopt"}[f.outbox != ""]))
 	}
 	for _, name := range []string{"table", "workers"} {
 		if f.adopt == "" && slices.Contains(f.withoutFile, name) {
-			return s, cli.Usage(fmt.Errorf("--%s goes with --adopt: with an outbox it has no meaning", name))
+			return s, terminal.Usage(fmt.Errorf("--%s goes with --adopt: with an outbox it has no meaning", name))
 		}
 	}
 	if f.lease == 0 && slices.Contains(f.withoutFile, "lease") {
-		return s, cli.Usage(errors.New("--lease is 0: use a time such as 15s"))
+		return s, terminal.Usage(errors.New("--lease is 0: use a time such as 15s"))
 	}
 	s = config.Subscription{
 		Name: cmp.Or(f.subscription, "default"), Outbox: f.outbox, Previous: f.previous,
@@ -105,7 +106,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 	}
 	s.Start = config.Start(start)
 	if s.Sink, err = config.ParseSink(f.sink); err != nil {
-		return s, cli.Usage(fmt.Errorf("--sink: %w", err))
+		return s, terminal.Usage(fmt.Errorf("--sink: %w", err))
 	}
 	if s.Filter, err = f.FilterFlags.Read(); err != nil {
 		return s, err
@@ -121,7 +122,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 	if queued && s.Adopt == nil {
 		for _, name := range f.withoutFile {
 			if name != "from" && name != "lease" {
-				return s, cli.Usage(fmt.Errorf("--%s has no meaning with a queue as the sink: it gets every message, and its workers retry", name))
+				return s, terminal.Usage(fmt.Errorf("--%s has no meaning with a queue as the sink: it gets every message, and its workers retry", name))
 			}
 		}
 	}
@@ -132,7 +133,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 		err = s.Format.ValidateFor(s.Sink.Binding())
 	}
 	if err != nil {
-		return s, cli.Usage(fmt.Errorf("--format: %w", err))
+		return s, terminal.Usage(fmt.Errorf("--format: %w", err))
 	}
 	return s, nil
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // parsed parses the flags of relay and returns what would run.
 func parsed(t *testing.T, args ...string) ([]config.Subscription, error) {
 	t.Helper()
-	a := &cli.App{Stdout: io.Discard, Stderr: cli.NewScrubber(io.Discard), Getenv: func(string) string { return "" }, DatabaseURL: "postgres://127.0.0.1:1/nowhere"}
+	a := &cli.App{Stdout: io.Discard, Stderr: terminal.NewScrubber(io.Discard), Getenv: func(string) string { return "" }, DatabaseURL: "postgres://127.0.0.1:1/nowhere"}
 	var f relayFlags
 	flags := pflag.NewFlagSet("relay", pflag.ContinueOnError)
 	f.add(flags)

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -93,8 +94,8 @@ confirmation yet is left to the next relay, exit code 130.`,
   penstock relay --adopt dotnet --table shop.outbox_messages --workers 5 --sink amqp://localhost/
   penstock relay --config penstock.yaml
   penstock relay --config penstock.yaml --subscription billing`,
-		Args:        cli.Args(cobra.NoArgs),
-		Annotations: cli.OwnSignals,
+		Args:        terminal.Args(cobra.NoArgs),
+		Annotations: terminal.OwnSignals,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.given(cmd.Flags())

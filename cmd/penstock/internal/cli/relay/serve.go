@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/sink/webhook"
 )
 
@@ -49,8 +50,8 @@ cuts it off, exit code 130.`,
   penstock serve --listen 127.0.0.1:8080 --outbox orders --inbox ingest
   PENSTOCK_SERVE_TOKEN=$(cat token) penstock serve --listen :8080 --outbox orders
   curl -H 'Content-Type: application/json' -d '{"topic":"t","payload":"p"}' http://127.0.0.1:8080/outboxes/orders/messages`,
-		Args:        cli.Args(cobra.NoArgs),
-		Annotations: cli.OwnSignals,
+		Args:        terminal.Args(cobra.NoArgs),
+		Annotations: terminal.OwnSignals,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
@@ -83,13 +84,13 @@ cuts it off, exit code 130.`,
 				cfg.Serve.Outboxes = append(cfg.Serve.Outboxes, one)
 			}
 		} else if inbox != "" || token != "" {
-			return cli.Usage(errors.New("--inbox and PENSTOCK_SERVE_TOKEN are for an --outbox: name it"))
+			return terminal.Usage(errors.New("--inbox and PENSTOCK_SERVE_TOKEN are for an --outbox: name it"))
 		}
 		if cfg.Serve.Listen == "" {
-			return cli.Usage(errors.New("--listen is missing: give an address such as 127.0.0.1:8080, or serve: {listen: …} in the configuration"))
+			return terminal.Usage(errors.New("--listen is missing: give an address such as 127.0.0.1:8080, or serve: {listen: …} in the configuration"))
 		}
 		cfg.SetDefaults()
-		if err := errors.Join(metrics.Set(&cfg.Metrics), cli.Usage(cfg.Serve.Validate())); err != nil {
+		if err := errors.Join(metrics.Set(&cfg.Metrics), terminal.Usage(cfg.Serve.Validate())); err != nil {
 			return err
 		}
 		store, err := a.OpenStore(ctx)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Inboxes writes about them, and returns the first error of all that was written.
@@ -13,19 +15,19 @@ func (w *Writer) Inboxes(inboxes []penstock.InboxStatus) error {
 		return w.err
 	}
 	w.begin()
-	t := w.table(cli.Cut("CONSUMER", 32), cli.Left("KEEPS"), cli.Right("SIZE"), cli.Left("SEGMENTS"),
-		cli.Right("HELD"), cli.Right("PAYLOADS"), cli.Left("NEXT GAP"), cli.Right("GAPS"))
+	t := w.table(terminal.Cut("CONSUMER", 32), terminal.Left("KEEPS"), terminal.Right("SIZE"), terminal.Left("SEGMENTS"),
+		terminal.Right("HELD"), terminal.Right("PAYLOADS"), terminal.Left("NEXT GAP"), terminal.Right("GAPS"))
 	var notes []string
 	for i := range inboxes {
 		b := &inboxes[i]
 		bytes := ""
 		if b.Bytes > 0 {
-			bytes = cli.Size(b.Bytes)
+			bytes = terminal.Size(b.Bytes)
 		}
-		t.Row(b.Consumer, cli.SpanText(b.Keep), bytes, segments(b.Segments), cli.Count(b.Held), cli.Size(b.HeldBytes), cli.Until(b.NextGap, w.now), cli.Count(b.Gaps))
+		t.Row(b.Consumer, cli.SpanText(b.Keep), bytes, segments(b.Segments), terminal.Count(b.Held), terminal.Size(b.HeldBytes), cli.Until(b.NextGap, w.now), terminal.Count(b.Gaps))
 		if late := w.now.Sub(b.NextGap); b.Held > 0 && late > unattended {
 			notes = append(notes, fmt.Sprintf("%s: messages have been due for %s, and nobody hands them over: the consumer has to call inbox_due about once a second, or cannot process the first of them: penstock inbox held %s",
-				cli.Visible(b.Consumer), cli.Coarse(late), cli.ShellWord(b.Consumer)))
+				shell.Visible(b.Consumer), cli.Coarse(late), shell.Word(b.Consumer)))
 		}
 	}
 	w.flush(t)

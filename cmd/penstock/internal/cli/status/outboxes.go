@@ -11,6 +11,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // terminalColumns is how wide the tables of status are, unless --wide is given: what any
@@ -36,9 +38,9 @@ func (w *Writer) begin() {
 }
 
 // flush writes a table, and keeps the first error.
-func (w *Writer) flush(t *cli.Table) { w.err = cmp.Or(w.err, t.Flush()) }
+func (w *Writer) flush(t *terminal.Table) { w.err = cmp.Or(w.err, t.Flush()) }
 
-func (w *Writer) table(columns ...cli.Column) *cli.Table {
+func (w *Writer) table(columns ...terminal.Column) *terminal.Table {
 	fit := terminalColumns
 	if w.wide {
 		fit = 0
@@ -46,7 +48,7 @@ func (w *Writer) table(columns ...cli.Column) *cli.Table {
 			columns[i].Most = 0
 		}
 	}
-	t := cli.NewTable(w, columns...)
+	t := terminal.NewTable(w, columns...)
 	t.Fit = fit
 	return t
 }
@@ -63,18 +65,18 @@ func (w *Writer) outboxes(outboxes []penstock.OutboxStatus) {
 		return
 	}
 	w.begin()
-	o := w.table(cli.Cut("OUTBOX", 32), cli.Right("SIZE"), cli.Left("SEGMENTS"), cli.Left("KEEPS"))
+	o := w.table(terminal.Cut("OUTBOX", 32), terminal.Right("SIZE"), terminal.Left("SEGMENTS"), terminal.Left("KEEPS"))
 	var subscriptions []subscription
 	var notes []string
 	for i := range outboxes {
-		o.Row(outboxes[i].Outbox, cli.Size(outboxes[i].Bytes), segments(outboxes[i].Segments), keeps(outboxes[i].Retention))
+		o.Row(outboxes[i].Outbox, terminal.Size(outboxes[i].Bytes), segments(outboxes[i].Segments), keeps(outboxes[i].Retention))
 		if len(outboxes[i].Subscriptions) == 0 {
 			subscriptions = append(subscriptions, subscription{of: outboxes[i].Outbox, name: "(none)"})
 		}
 		for j := range outboxes[i].Subscriptions {
 			sub := &outboxes[i].Subscriptions[j]
 			subscriptions = append(subscriptions, subscription{of: outboxes[i].Outbox, name: sub.Subscription, status: sub})
-			notes = append(notes, statusNotes(outboxes[i].Outbox, cli.ShellWord(outboxes[i].Outbox)+" --subscription "+cli.ShellWord(sub.Subscription), sub, w.now)...)
+			notes = append(notes, statusNotes(outboxes[i].Outbox, shell.Word(outboxes[i].Outbox)+" --subscription "+shell.Word(sub.Subscription), sub, w.now)...)
 		}
 	}
 	w.flush(o)
@@ -94,7 +96,7 @@ func (w *Writer) adopted(adopted []adoptedStatus) {
 	for i := range adopted {
 		s := &adopted[i]
 		if s.Error != "" {
-			notes = append(notes, cli.OfSubscription(s.Table, s.Subscription)+": "+cli.Visible(s.Error))
+			notes = append(notes, cli.OfSubscription(s.Table, s.Subscription)+": "+shell.Visible(s.Error))
 			subscriptions = append(subscriptions, subscription{of: s.Table, name: s.Subscription, unknown: "?"})
 			continue
 		}
@@ -107,13 +109,13 @@ func (w *Writer) adopted(adopted []adoptedStatus) {
 
 // subscriptions writes what they have to do, and who does it: one table if there is room.
 func (w *Writer) subscriptions(of string, all []subscription) {
-	figures := []cli.Column{cli.Right("BACKLOG"), cli.Right("OLDEST"), cli.Right("RATE"),
-		cli.Right("PARKED"), cli.Right("KEYS"), cli.Right("HELD"), cli.Right("DEAD")}
-	holders := []cli.Column{cli.Cut("HOLDER", 32), cli.Right("EPOCH"), cli.Left("SINCE")}
-	names := []cli.Column{cli.Cut(of, 32), cli.Cut("SUBSCRIPTION", 32)}
-	parts := [][]cli.Column{append(slices.Clone(names), figures...), append(names, holders...)}
+	figures := []terminal.Column{terminal.Right("BACKLOG"), terminal.Right("OLDEST"), terminal.Right("RATE"),
+		terminal.Right("PARKED"), terminal.Right("KEYS"), terminal.Right("HELD"), terminal.Right("DEAD")}
+	holders := []terminal.Column{terminal.Cut("HOLDER", 32), terminal.Right("EPOCH"), terminal.Left("SINCE")}
+	names := []terminal.Column{terminal.Cut(of, 32), terminal.Cut("SUBSCRIPTION", 32)}
+	parts := [][]terminal.Column{append(slices.Clone(names), figures...), append(names, holders...)}
 	if w.wide {
-		parts = [][]cli.Column{append(parts[0], holders...)}
+		parts = [][]terminal.Column{append(parts[0], holders...)}
 	}
 	for n, columns := range parts {
 		if n > 0 {
@@ -140,7 +142,7 @@ func (w *Writer) subscriptions(of string, all []subscription) {
 }
 
 func subscriptionCells(cells map[string]string, s *penstock.SubscriptionStatus, now time.Time) {
-	cells["BACKLOG"], cells["OLDEST"], cells["RATE"] = cli.CountOf(s.Backlog, "backlog", s.AtLeast), cli.Age(s.OldestAge), cli.Rate(s.Rate)
+	cells["BACKLOG"], cells["OLDEST"], cells["RATE"] = cli.CountOf(s.Backlog, "backlog", s.AtLeast), cli.Age(s.OldestAge), terminal.Rate(s.Rate)
 	cells["PARKED"], cells["KEYS"], cells["HELD"], cells["DEAD"] = cli.CountOf(s.Parked, "parked", s.AtLeast), cli.CountOf(s.ParkedKeys, "parked_keys", s.AtLeast), cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast), cli.CountOf(s.DeadLetters, "dead_letters", s.AtLeast)
 	cells["HOLDER"], cells["EPOCH"], cells["SINCE"] = holder(s, now), fmt.Sprint(s.Epoch), holderSince(s, now)
 }
@@ -172,7 +174,7 @@ func (w *Writer) wrap(s string) string {
 	if w.wide {
 		return s
 	}
-	return cli.Wrap(s, "  ", terminalColumns)
+	return terminal.Wrap(s, "  ", terminalColumns)
 }
 
 // statusNotes says what a person has to decide, and what explains the figures. of is
@@ -185,16 +187,16 @@ func statusNotes(outbox, of string, s *penstock.SubscriptionStatus, now time.Tim
 		note("%s to retry or to discard: penstock dead list %s", cli.PluralOf(s.DeadLetters, "dead_letters", s.AtLeast, "dead letter"), of)
 	}
 	if s.HeldKeys > 0 {
-		note("%s until a dead letter is decided about: penstock parked %s", cli.PluralVerb(s.HeldKeys, "key", "is held", "are held"), of)
+		note("%s until a dead letter is decided about: penstock parked %s", terminal.PluralVerb(s.HeldKeys, "key", "is held", "are held"), of)
 	}
 	if waiting := s.Backlog + s.Parked; !cli.IsHeld(s, now) && waiting > 0 {
-		note("no relay runs it, and %s: penstock relay", cli.PluralVerb(waiting, "message", "waits", "wait"))
+		note("no relay runs it, and %s: penstock relay", terminal.PluralVerb(waiting, "message", "waits", "wait"))
 	}
 	if !cli.IsHeld(s, now) && s.Holder != "" {
-		note("the lease of %s ended %s ago, and nobody has taken over", cli.Visible(s.Holder), cli.Since(s.LeaseUntil, now))
+		note("the lease of %s ended %s ago, and nobody has taken over", shell.Visible(s.Holder), cli.Since(s.LeaseUntil, now))
 	}
 	if !s.SinkDown.IsZero() && cli.IsHeld(s, now) {
-		note("the sink has taken nothing for %s: %s", cli.Since(s.SinkDown, now), cli.Visible(s.SinkError))
+		note("the sink has taken nothing for %s: %s", cli.Since(s.SinkDown, now), shell.Visible(s.SinkError))
 	}
 	if s.Replaying {
 		note("a replay is under way")

@@ -9,6 +9,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // unattended is how old a ready job is when status says that no worker runs.
@@ -20,10 +22,10 @@ func (w *Writer) queues(queues []penstock.QueueStatus) {
 		return
 	}
 	w.begin()
-	columns := []cli.Column{cli.Cut("QUEUE", 32), cli.Right("READY"), cli.Right("OLDEST"), cli.Right("RUNNING"),
-		cli.Right("DELAYED"), cli.Right("WAITING"), cli.Right("DEAD"), cli.Right("SIZE")}
+	columns := []terminal.Column{terminal.Cut("QUEUE", 32), terminal.Right("READY"), terminal.Right("OLDEST"), terminal.Right("RUNNING"),
+		terminal.Right("DELAYED"), terminal.Right("WAITING"), terminal.Right("DEAD"), terminal.Right("SIZE")}
 	if w.wide {
-		columns = append(columns, cli.Left("SEGMENTS"), cli.Left("ORDER"))
+		columns = append(columns, terminal.Left("SEGMENTS"), terminal.Left("ORDER"))
 	}
 	t := w.table(columns...)
 	var notes []string
@@ -40,17 +42,17 @@ func (w *Writer) queues(queues []penstock.QueueStatus) {
 
 // sizeText is what a queue takes, with what it keeps of jobs that are done.
 func sizeText(q *penstock.QueueStatus) string {
-	text := cli.Size(q.Bytes)
+	text := terminal.Size(q.Bytes)
 	if q.DoneBytes > 0 {
-		text += " + " + cli.Size(q.DoneBytes) + " done"
+		text += " + " + terminal.Size(q.DoneBytes) + " done"
 	}
 	return text
 }
 
 // groups writes those that were asked for.
 func (w *Writer) groups(queues []penstock.QueueStatus) {
-	t := w.table(cli.Cut("QUEUE", 24), cli.Cut("GROUP", 24), cli.Right("READY"), cli.Right("OLDEST"), cli.Right("RUNNING"),
-		cli.Right("DELAYED"), cli.Right("WAITING"), cli.Right("DEAD"))
+	t := w.table(terminal.Cut("QUEUE", 24), terminal.Cut("GROUP", 24), terminal.Right("READY"), terminal.Right("OLDEST"), terminal.Right("RUNNING"),
+		terminal.Right("DELAYED"), terminal.Right("WAITING"), terminal.Right("DEAD"))
 	any := false
 	for i := range queues {
 		for _, g := range queues[i].Groups {
@@ -58,11 +60,11 @@ func (w *Writer) groups(queues []penstock.QueueStatus) {
 				fmt.Fprintln(w)
 				any = true
 			}
-			ready := cli.Count(g.Ready)
+			ready := terminal.Count(g.Ready)
 			if g.More {
 				ready += "+"
 			}
-			t.Row(queues[i].Queue, g.Group, ready, cli.Age(g.OldestAge), cli.Count(g.Running), cli.Count(g.Delayed), cli.Count(g.Waiting), cli.Count(g.DeadLetters))
+			t.Row(queues[i].Queue, g.Group, ready, cli.Age(g.OldestAge), terminal.Count(g.Running), terminal.Count(g.Delayed), terminal.Count(g.Waiting), terminal.Count(g.DeadLetters))
 		}
 	}
 	if any {
@@ -98,27 +100,27 @@ func readGroups(ctx context.Context, store any, queues []penstock.QueueStatus) e
 // runningText shows the limit beside the figure.
 func runningText(q *penstock.QueueStatus) string {
 	if q.MaxRunning == nil || *q.MaxRunning == 0 {
-		return cli.Count(q.Running)
+		return terminal.Count(q.Running)
 	}
-	return cli.Count(q.Running) + " of " + cli.RunningLimit(q.QueueSettings)
+	return terminal.Count(q.Running) + " of " + cli.RunningLimit(q.QueueSettings)
 }
 
 // queueNotes says what a person has to decide, and what explains the figures.
 func queueNotes(q *penstock.QueueStatus) (notes []string) {
 	note := func(format string, args ...any) {
-		notes = append(notes, cli.Visible(q.Queue)+": "+fmt.Sprintf(format, args...))
+		notes = append(notes, shell.Visible(q.Queue)+": "+fmt.Sprintf(format, args...))
 	}
 	for _, trouble := range q.Trouble {
-		note("its space is not given back: %s", cli.Visible(trouble))
+		note("its space is not given back: %s", shell.Visible(trouble))
 	}
 	if q.DeadLetters > 0 {
-		note("%s to retry or to discard: penstock dead list %s", cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"), cli.ShellWord(q.Queue))
+		note("%s to retry or to discard: penstock dead list %s", cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"), shell.Word(q.Queue))
 	}
 	switch {
 	case cli.IsPaused(q.QueueSettings):
-		note("it is paused, no job begins: penstock queue resume %s", cli.ShellWord(q.Queue))
+		note("it is paused, no job begins: penstock queue resume %s", shell.Word(q.Queue))
 	case q.Ready > 0 && q.Running == 0 && q.OldestAge > unattended:
-		note("no worker seems to run, and %s: penstock work %s", cli.PluralVerb(q.Ready, "job", "is ready", "are ready"), cli.ShellWord(q.Queue))
+		note("no worker seems to run, and %s: penstock work %s", terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), shell.Word(q.Queue))
 	}
 	return notes
 }

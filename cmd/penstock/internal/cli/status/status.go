@@ -18,6 +18,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 func Command(a *cli.App) *cobra.Command {
@@ -80,7 +82,7 @@ every column. --json has every field.`,
   penstock status thumbnails --groups
   penstock status --wide
   penstock status --json | jq '.outboxes[].subscriptions[].backlog, .queues[].ready'`,
-		Args: cli.Args(cobra.MaximumNArgs(1)),
+		Args: terminal.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			store, err := a.OpenStore(ctx)
@@ -88,7 +90,7 @@ every column. --json has every field.`,
 				return err
 			}
 			if every <= 0 {
-				return cli.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
+				return terminal.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
 			}
 			for {
 				found, err := readAll(ctx, a, store, &adopting, exact, args)
@@ -257,12 +259,12 @@ func notFound(ctx context.Context, store cli.StatusReader, name string, unseen [
 func notSeen(err error, name string, unseen []string) error {
 	var grants []string
 	if slices.Contains(unseen, "queues") {
-		grants = append(grants, fmt.Sprintf("penstock queue grant %s ROLE --operate", cli.ShellWord(name)))
+		grants = append(grants, fmt.Sprintf("penstock queue grant %s ROLE --operate", shell.Word(name)))
 	}
 	if slices.Contains(unseen, "outboxes") {
 		grants = append(grants, "penstock outbox grant ROLE --relay")
 	}
-	return &cli.ExitError{Code: cli.ExitDatabase, Err: penstock.WithHint(err, "the owner of the schema can grant it: %s", strings.Join(grants, ", or if it is an outbox "))}
+	return &terminal.ExitError{Code: terminal.ExitDatabase, Err: penstock.WithHint(err, "the owner of the schema can grant it: %s", strings.Join(grants, ", or if it is an outbox "))}
 }
 
 func readAdopted(ctx context.Context, a *cli.App, adoptions []adopt.Subscription) (all []adoptedStatus, err error) {
@@ -277,7 +279,7 @@ func readAdopted(ctx context.Context, a *cli.App, adoptions []adopt.Subscription
 		case ctx.Err() != nil || pgerror.IsDown(err):
 			return nil, fmt.Errorf("reading the status of adopted tables: %w", err)
 		case err != nil:
-			all = append(all, adoptedStatus{Table: table.Config.Table, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: table.Name}, Error: cli.OneLine(err.Error())})
+			all = append(all, adoptedStatus{Table: table.Config.Table, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: table.Name}, Error: terminal.OneLine(err.Error())})
 		default:
 			all = append(all, adoptedStatus{Table: table.Config.Table, SubscriptionStatus: status, argument: table.Argument()})
 		}
@@ -294,7 +296,7 @@ func showStatus(a *cli.App, s statusOf, asJSON, watch, wide bool) error {
 	if asJSON {
 		return json.NewEncoder(a.Stdout).Encode(s)
 	}
-	if watch && cli.IsTerminal(a.Stdout) {
+	if watch && terminal.IsTerminal(a.Stdout) {
 		fmt.Fprint(a.Stdout, "\x1b[H\x1b[2J") // home, clear
 	}
 	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted)+len(s.Inboxes) == 0 && len(s.unseen) == 0 {

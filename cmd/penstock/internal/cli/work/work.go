@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
+	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/sink/webhook"
 )
 
@@ -97,9 +98,9 @@ lists (docs/configuration.md); penstock relay runs them beside its subscriptions
 			if len(args) == 0 && f.command == "" && f.http == "" {
 				return nil // those of the configuration file
 			}
-			return cli.Exactly("QUEUE")(cmd, args)
+			return terminal.Exactly("QUEUE")(cmd, args)
 		},
-		Annotations: cli.OwnSignals,
+		Annotations: terminal.OwnSignals,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags(), args); err != nil {
 				return err
@@ -135,19 +136,19 @@ func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
 	case len(args) == 0:
 		return nil // the file's workers
 	case f.command == "" && f.http == "":
-		return cli.Misuse(errors.New("--exec is missing: give the command to run, or with --http the URL to send each job to"))
+		return terminal.Misuse(errors.New("--exec is missing: give the command to run, or with --http the URL to send each job to"))
 	case f.command != "" && f.http != "":
-		return cli.Misuse(errors.New("--exec is given with --http: leave one of them out"))
+		return terminal.Misuse(errors.New("--exec is given with --http: leave one of them out"))
 	case f.concurrency < 1:
-		return cli.Usage(fmt.Errorf("--concurrency is %d: use 1 or more", f.concurrency))
+		return terminal.Usage(fmt.Errorf("--concurrency is %d: use 1 or more", f.concurrency))
 	case f.allGroups && len(f.groups) > 0:
-		return cli.Misuse(errors.New("--all-groups is given with --group: leave one of them out"))
+		return terminal.Misuse(errors.New("--all-groups is given with --group: leave one of them out"))
 	case f.output != "inherit" && f.output != "discard":
-		return cli.Usage(fmt.Errorf("--output is %q: use inherit or discard", f.output))
+		return terminal.Usage(fmt.Errorf("--output is %q: use inherit or discard", f.output))
 	}
 	for _, name := range []string{"lease", "timeout", "drain-timeout"} {
 		if value := flags.Lookup(name).Value.(*cli.Span); flags.Changed(name) && *value <= 0 {
-			return cli.Usage(fmt.Errorf("--%s is 0: use a time such as 30s, or leave it out", name))
+			return terminal.Usage(fmt.Errorf("--%s is 0: use a time such as 30s, or leave it out", name))
 		}
 	}
 	return nil
@@ -167,7 +168,7 @@ func (f *workFlags) worker(queue string) (config.Worker, error) {
 		w.HTTPSecrets = append(w.HTTPSecrets, webhook.Secret(secret))
 	}
 	if _, err := w.Webhook(); err != nil {
-		return w, cli.Usage(fmt.Errorf("--http: %w", err))
+		return w, terminal.Usage(fmt.Errorf("--http: %w", err))
 	}
 	return w, nil
 }
@@ -180,7 +181,7 @@ func (f *workFlags) configured(a *cli.App, args []string) (*config.Config, error
 			return nil, err
 		}
 		if cfg == nil || len(cfg.Workers) == 0 {
-			return nil, cli.Misuse(errors.New("QUEUE is missing: name it, or list workers in the configuration file"))
+			return nil, terminal.Misuse(errors.New("QUEUE is missing: name it, or list workers in the configuration file"))
 		}
 		cfg.Subscriptions, cfg.Serve = nil, nil
 		return cfg, f.metrics.Set(&cfg.Metrics)

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bytes"
@@ -9,21 +9,22 @@ import (
 	"github.com/penstock/penstock/internal/redact"
 )
 
-// scrubber is the last line of defence for secrets: every package keeps them
+// Scrubber is the last line of defence for secrets: every package keeps them
 // out of its errors and logs, and should one slip, it does not reach the
 // terminal.
-type scrubber struct {
+type Scrubber struct {
 	w io.Writer
 
 	mu      sync.Mutex
 	secrets [][2][]byte // what to look for, what to print instead
 }
 
-func NewScrubber(w io.Writer) *scrubber { return &scrubber{w: w} }
+// NewScrubber writes to w.
+func NewScrubber(w io.Writer) *Scrubber { return &Scrubber{w: w} }
 
 // Hide makes passwords in a URL unprintable, where they stand as in a URL or
 // as in a connection string.
-func (s *scrubber) Hide(raw string) {
+func (s *Scrubber) Hide(raw string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, password := range redact.Passwords(raw) {
@@ -35,7 +36,7 @@ func (s *scrubber) Hide(raw string) {
 	}
 }
 
-func (s *scrubber) Write(p []byte) (int, error) {
+func (s *Scrubber) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clean := p

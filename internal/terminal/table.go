@@ -1,9 +1,11 @@
-package cli
+package terminal
 
 import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // Table lays out rows of cells for people: one line each, whatever the cells
@@ -78,7 +80,7 @@ func NewTable(w io.Writer, columns ...Column) *Table {
 func (t *Table) Row(cells ...string) {
 	line := make([]string, len(cells))
 	for i, cell := range cells {
-		if line[i] = shorten(Visible(cell), t.columns[i].Most); cell == "" {
+		if line[i] = shorten(shell.Visible(cell), t.columns[i].Most); cell == "" {
 			line[i] = "-"
 		}
 	}

@@ -1,8 +1,14 @@
-package cli
+// Package terminal is what command lines share, whichever program they are of: what they show on a terminal,
+// and what their ends tell a script.
+//
+//	exit.go database_error.go   exit codes, wrong arguments, and the next step for an error of a database
+//	streams.go scrub.go log.go  standard output and error, without passwords; progress
+//	signals.go                  what Ctrl-C ends
+//	table.go text.go            lists, names and numbers for people
+package terminal
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -13,20 +19,10 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// JSONLines writes each of them as as says.
-func JSONLines[T any](w io.Writer, all []T, as func(*T) any) error {
-	lines := json.NewEncoder(w)
-	for i := range all {
-		if err := lines.Encode(as(&all[i])); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// IsTerminal reports whether a stream, however it is wrapped here, is one.
 func IsTerminal(stream any) bool {
 	switch s := stream.(type) {
-	case *scrubber:
+	case *Scrubber:
 		stream = s.w
 	case *Results:
 		stream = s.W
@@ -48,12 +44,12 @@ type Progress struct {
 
 // NewProgress returns nil, which shows nothing, unless stderr is a terminal or
 // the user insists.
-func (a *App) NewProgress(insist bool) *Progress {
+func NewProgress(stderr io.Writer, insist bool) *Progress {
 	switch {
-	case IsTerminal(a.Stderr):
-		return &Progress{w: a.Stderr, terminal: true, every: 100 * time.Millisecond}
+	case IsTerminal(stderr):
+		return &Progress{w: stderr, terminal: true, every: 100 * time.Millisecond}
 	case insist:
-		return &Progress{w: a.Stderr, every: time.Second}
+		return &Progress{w: stderr, every: time.Second}
 	}
 	return nil
 }
@@ -97,4 +93,11 @@ func (r *Results) Write(p []byte) (int, error) {
 		r.err = cmp.Or(r.err, err)
 	}
 	return n, err
+}
+
+// Err is that of the first write that failed.
+func (r *Results) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
 }

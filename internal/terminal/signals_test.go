@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"os"
@@ -54,7 +54,7 @@ func TestSignalAfterAVerbHasEnded(t *testing.T) {
 	}
 	for range 20 {
 		first := make(chan struct{})
-		stop := onSignals(func() { close(first) }, func() { t.Error("the second was called") })
+		stop := OnSignals(func() { close(first) }, func() { t.Error("the second was called") })
 		terminate()
 		<-first
 		stop()

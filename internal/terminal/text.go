@@ -1,13 +1,9 @@
-package cli
+package terminal
 
 import (
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
-
-	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/shell"
 )
 
 func Plural(n int64, what string) string {
@@ -52,21 +48,6 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, suffix)
 }
 
-// Age writes a duration with the precision that people look for.
-func Age(d time.Duration) string {
-	switch {
-	case d == 0:
-		return "-"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	case d >= 100*time.Hour:
-		return Coarse(d)
-	}
-	return d.Round(time.Second).String()
-}
-
 func OrDash(s string) string {
 	if s == "" {
 		return "-"
@@ -81,9 +62,6 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// Visible writes s so that it stays in its line and moves no cursor.
-func Visible(s string) string { return shell.Visible(s) }
-
 // shorten keeps s within most characters, 0 for any number.
 func shorten(s string, most int) string {
 	if most == 0 || utf8.RuneCountInString(s) <= most {
@@ -92,9 +70,6 @@ func shorten(s string, most int) string {
 	runes := []rune(s)
 	return string(runes[:most-1]) + "…"
 }
-
-// ShellWord quotes s for a command line that is suggested, where it needs it.
-func ShellWord(s string) string { return shell.Word(s) }
 
 // Wrap breaks a sentence at spaces, into lines of so many columns; those after the first begin with indent.
 func Wrap(s, indent string, columns int) string {
@@ -122,17 +97,4 @@ func Rate(perSecond float64) string {
 		return Count(int64(perSecond+0.5)) + "/s"
 	}
 	return fmt.Sprintf("%.1f/s", perSecond)
-}
-
-// RetentionText says it for people.
-func RetentionText(r penstock.Retention) string {
-	switch {
-	case r.Age > 0 && r.Bytes > 0:
-		return SpanText(r.Age) + " or " + Size(r.Bytes)
-	case r.Age > 0:
-		return SpanText(r.Age)
-	case r.Bytes > 0:
-		return Size(r.Bytes)
-	}
-	return "not at all"
 }

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"errors"
@@ -18,11 +18,11 @@ func isDatabaseError(err error) bool {
 			return true
 		}
 	}
-	return databaseHint(err) != ""
+	return DatabaseHint(err) != ""
 }
 
-// databaseHint is the next step for an error of the database, "" for any other.
-func databaseHint(err error) string {
+// DatabaseHint is the next step for an error of the database, "" for any other.
+func DatabaseHint(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case "28P01", "28000":
@@ -43,10 +43,4 @@ func databaseHint(err error) string {
 		return "check that the server is up and that --database-url names its host and port"
 	}
 	return ""
-}
-
-// IsForbidden reports whether the role may not do what was asked.
-func IsForbidden(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "42501"
 }

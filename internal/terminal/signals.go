@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"context"
@@ -25,10 +25,10 @@ func Interruptible(ctx context.Context) context.Context {
 // OwnSignals are the annotations of a verb that listens to signals itself, with OnSignals.
 var OwnSignals = map[string]string{"signals": "own"}
 
-// onSignals calls first and second on SIGINT or SIGTERM. A third one has its
+// OnSignals calls first and second on SIGINT or SIGTERM. A third one has its
 // default effect, and so has one that comes longer than an echo after stop:
 // what has ended well is not killed by the last signal's repetition.
-func onSignals(first, second func()) (stop func()) {
+func OnSignals(first, second func()) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	quit := make(chan struct{})

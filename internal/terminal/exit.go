@@ -1,0 +1,137 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+)
+
+// The exit codes are part of the interface: scripts and supervisors read them.
+// docs/cli.md and each program's --help describe them.
+const (
+	ExitOK          = 0
+	ExitFailure     = 1
+	ExitUsage       = 2
+	ExitCheck       = 3
+	ExitDatabase    = 4
+	ExitBroker      = 5
+	ExitInterrupted = 130
+)
+
+// ExitError is an error with the exit code it ends the process with.
+type ExitError struct {
+	Code int
+	Err  error
+	Help bool // --help is the next step
+}
+
+func (e *ExitError) Error() string { return e.Err.Error() }
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Usage marks err as the caller's: a flag, a file or an input.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ExitError{Code: ExitUsage, Err: err}
+}
+
+// Misuse is usage where the error does not say what to write instead.
+func Misuse(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ExitError{Code: ExitUsage, Err: err, Help: true}
+}
+
+// Args has a wrong number of arguments reported in the words of exactly.
+func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) == nil {
+			return nil
+		}
+		_, takes, _ := strings.Cut(cmd.Use, " ")
+		return wrongNumber(len(args), takes)
+	}
+}
+
+func wrongNumber(got int, takes string) error {
+	if takes == "" {
+		takes = "none"
+	}
+	return Misuse(fmt.Errorf("got %s, it takes %s", Plural(int64(got), "argument"), takes))
+}
+
+// Exactly wants one argument for each name.
+func Exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		return wrongNumber(len(args), strings.Join(names, " "))
+	}
+}
+
+// Group is a verb that has others below it and shows its help alone.
+func Group(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
+	cmd.Args = KnownVerb
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(verbs...)
+	return cmd
+}
+
+// KnownVerb refuses what is no verb, with what may have been meant.
+func KnownVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%q is no verb of %s", args[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return Usage(fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or ")))
+	}
+	return Misuse(err)
+}
+
+// ExitCode is the one that tells err.
+func ExitCode(err error) int {
+	if exit, ok := errors.AsType[*ExitError](err); ok {
+		return exit.Code
+	}
+	_, badField := errors.AsType[*penstock.FieldError](err)
+	switch {
+	case err == nil:
+		return ExitOK
+	case badField:
+		return ExitUsage
+	case errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case isDatabaseError(err):
+		return ExitDatabase
+	case penstock.IsUnavailable(err):
+		return ExitBroker
+	}
+	return ExitFailure
+}
+
+// OneLine joins the lines of an error. pgx gives one for each address it tried,
+// often the same, and one for TLS where it has gone on without.
+func OneLine(s string) string {
+	var lines []string
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	isTLS := func(line string) bool { return strings.HasSuffix(line, "tls error: server refused TLS connection") }
+	if told := slices.DeleteFunc(slices.Clone(lines), isTLS); len(told) > 1 { // the first names user and database
+		lines = told
+	}
+	return strings.Join(lines, " ")
+}
