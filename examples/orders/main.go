@@ -1,4 +1,6 @@
-// An order, the message about it and the job to mail the customer commit together.
+// Orders writes an order, the message about it and the job to mail the customer in one transaction,
+// and runs the jobs of the queue emails until Ctrl-C. It needs the outbox orders, the queue emails
+// and a table shop_order (customer text, total int) in the database of PENSTOCK_DATABASE_URL.
 package main
 
 import (
@@ -15,29 +17,49 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
+var orders, emails = postgres.NewOutbox("", "orders"), postgres.NewQueue("", "emails") // "" is the default schema, penstock
+
+// placeOrder commits an order, a message and a job together, or none of them.
+func placeOrder(ctx context.Context, db *pgx.Conn) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "insert into shop_order (customer, total) values ('ann', 10)"); err != nil {
+			return err
+		}
+		if err := orders.Publish(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}); err != nil {
+			return err
+		}
+		_, err := emails.Enqueue(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`)})
+		return err
+	})
+}
+
+func sendMail(ctx context.Context, job penstock.Job) error {
+	fmt.Printf("mail: %s\n", job.Payload)
+	return nil // an error retries the job with backoff
+}
+
+func run(ctx context.Context, url string) error {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer db.Close(context.WithoutCancel(ctx))
+	if err := placeOrder(ctx, db); err != nil {
+		return err
+	}
+
+	store, err := postgres.Open(ctx, url, postgres.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return work.Run(ctx, store.Queue("emails"), sendMail, work.Options{Concurrency: 20})
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	store, err := postgres.Open(ctx, os.Getenv("PENSTOCK_DATABASE_URL"), postgres.Options{})
-	check(err)
-	defer store.Close()
-	db, err := pgx.Connect(ctx, os.Getenv("PENSTOCK_DATABASE_URL")) // yours, as is the transaction
-	check(err)
-	check(pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "insert into shop_order (customer, total) values ('ann', 10)")
-		check(err)
-		check(postgres.NewOutbox("", "orders").Publish(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}))
-		_, err = postgres.NewQueue("", "emails").Enqueue(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`)})
-		return err
-	}))
-	check(work.Run(ctx, store.Queue("emails"), func(ctx context.Context, job penstock.Job) error {
-		fmt.Printf("mail: %s\n", job.Payload)
-		return nil // an error has the job tried again
-	}, work.Options{}))
-}
-
-func check(err error) {
-	if err != nil {
+	if err := run(ctx, os.Getenv("PENSTOCK_DATABASE_URL")); err != nil {
 		log.Fatal(err)
 	}
 }
