@@ -87,6 +87,15 @@ func Next(spec string, after time.Time) (time.Time, error) {
 	return time.Time{}, &penstock.FieldError{Field: fmt.Sprintf("cron %q", spec), Problem: "describes a time that never comes", Hint: "look at the day and the month"}
 }
 
+// Trust is how far a clock may be set back without a schedule running again for the same times, as with Vixie's cron.
+const Trust = 3 * time.Hour
+
+// Ahead reports whether a schedule whose next time this is has run for a time further ahead than Trust: the clock was wrong then.
+func Ahead(spec string, next, now time.Time) bool {
+	first, err := Next(spec, now.Add(Trust))
+	return err == nil && first.Before(next)
+}
+
 // shownNext is the next time, without regard to zones; zero if there is none. The library looks about five years ahead, and
 // a leap day may be eight away.
 func shownNext(s *cron.SpecSchedule, after time.Time) time.Time {

@@ -89,3 +89,28 @@ func (q Queue) runSchedules(ctx context.Context) error {
 		return tx.Finish(ctx, b)
 	})
 }
+
+// correctSchedules has what ran while a clock was far ahead go on by the time it is.
+func (q Queue) correctSchedules(ctx context.Context, row *QueueRow) error {
+	now := time.Now()
+	all, err := q.readSchedules(ctx, q.on, row, "and next > {trusted}", Args{"trusted": now.Add(cron.Trust).UTC()})
+	if err != nil {
+		return err
+	}
+	b := &Batch{}
+	for _, sch := range all {
+		if !cron.Ahead(sch.Cron, sch.Next, now) {
+			continue
+		}
+		next, err := cron.Next(sch.Cron, now)
+		if err != nil {
+			return fmt.Errorf("schedule %q: %w", sch.Name, err)
+		}
+		b.Do("update {schema}.schedules set next = {next} where queue_id = {queue} and name = {name} and next = {was}",
+			row.Args(Args{"next": next.UTC(), "name": sch.Name, "was": sch.Next}))
+	}
+	if len(*b) == 0 {
+		return nil
+	}
+	return q.on.Run(ctx, b)
+}

@@ -209,6 +209,9 @@ func (q Queue) Maintain(ctx context.Context) error {
 	if err == nil && scheduled {
 		err = q.runSchedules(ctx)
 	}
+	if err == nil && since.IsZero() {
+		err = q.correctSchedules(ctx, row)
+	}
 	if err == nil && forgettable {
 		err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) { b.Do("forget_dedup", these) })
 	}

@@ -219,14 +219,17 @@ func (w workQueue) Maintain(ctx context.Context) error {
 	defer w.store.db.Unlock()
 	q.maintain(now)
 	for _, s := range q.schedules {
-		if s.Next.After(now) {
+		due := !s.Next.After(now)
+		if !due && !cron.Ahead(s.Cron, s.Next, now) {
 			continue
 		}
 		next, err := cron.Next(s.Cron, now)
 		if err != nil {
 			return fmt.Errorf("schedule %q of queue %q: %w", s.Name, w.name, err)
 		}
-		q.enqueue(&s.Job, now)
+		if due {
+			q.enqueue(&s.Job, now)
+		}
 		s.Next = next
 	}
 	for k, f := range q.dedup {

@@ -23,7 +23,7 @@ func TestWhenTheClockIsSet(t *testing.T) {
 	migrated := postgrestest.OnServer(server.URL)
 	for name, test := range map[string]func(*testing.T, *clocked){
 		"queue": queueWhenTheClockIsSet, "schedule": scheduleWhenTheClockIsSet, "parked": parkedWhenTheClockIsSet, "inbox": inboxWhenTheClockIsSet,
-		"done jobs": doneJobsWhenTheClockIsSet, "lease given back": leaseGivenBackBeforeTheClockIsSet,
+		"schedule across its time": scheduleAcrossItsTime, "done jobs": doneJobsWhenTheClockIsSet, "lease given back": leaseGivenBackBeforeTheClockIsSet,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := server.SetClock(0); err != nil {
@@ -77,6 +77,57 @@ func scheduleWhenTheClockIsSet(_ *testing.T, c *clocked) {
 		c.Exec("begin; select * from penstock.dequeue('q', 1); commit")
 		return c.Number("select count(*) from penstock._schedule where next <= clock_timestamp() + interval '1 day'") == 1
 	})
+}
+
+// A clock that is set across the time of a schedule, back and on again, has it run once for each time, also while it runs.
+func scheduleAcrossItsTime(t *testing.T, c *clocked) {
+	midnight := time.Until(time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
+	at := func(days int, offset time.Duration) { c.set(midnight + time.Duration(days)*24*time.Hour + offset) }
+	at(-1, -time.Minute)
+	c.Exec("select penstock.schedule('q', 's', '0 0 * * *', 'x')")
+	runs := int64(0)
+	maintain := func(when string, want int64) {
+		t.Helper()
+		c.Exec("select penstock.maintain_queue('q')")
+		for n := int64(1); n > 0; runs += n {
+			n = c.Number("select count(*) from penstock.dequeue('q', 10)")
+		}
+		if runs != want {
+			t.Errorf("%s: it ran %d times, want %d", when, runs, want)
+		}
+	}
+	maintain("before it is time", 0)
+	at(-1, time.Minute)
+	maintain("after the clock was put on", 1)
+	at(-1, -time.Minute)
+	maintain("back, before the time at which it ran", 1)
+	at(-1, time.Minute)
+	maintain("on again", 1)
+	at(2, time.Minute)
+	maintain("three days on", 2)
+
+	other := c.begin(c.Connect()) // has the insert of the job wait, while the clock is set back
+	_, err := other.Exec(c.Ctx, `do $$ declare t text; begin
+		for t in select format('penstock.%I', tablename) from pg_tables where schemaname = 'penstock' and tablename like '\_q.%' loop
+			execute 'lock table ' || t || ' in share mode';
+		end loop;
+	end $$`)
+	c.Must(err)
+	at(3, time.Minute)
+	maintainer, done := c.Connect(), make(chan error, 1)
+	go func() {
+		_, err := maintainer.Exec(c.Ctx, "select penstock.maintain_queue('q')")
+		done <- err
+	}()
+	c.Eventually("the job waits", func() bool {
+		return c.Number("select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", maintainer.PgConn().PID()) == 1
+	})
+	at(3, -time.Minute)
+	c.Must(other.Rollback(c.Ctx))
+	c.Must(<-done)
+	maintain("set back while it ran", 3)
+	at(3, time.Minute)
+	maintain("on again after that", 3)
 }
 
 // A message that is parked after the clock was set back is due by the new time, and one that is

@@ -56,6 +56,10 @@ func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.
 		Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
 			schema := pgx.Identifier{cmp.Or(opts.Schema, postgres.DefaultSchema)}.Sanitize()
 			exec(t, url, "update "+schema+"._schedule s set next = now() - $3::interval from "+schema+"._queue q where q.id = s.queue and q.name = $1 and s.name = $2", queue, schedule, by)
+			if by < 0 {
+				exec(t, url, "select setval(format('%I.%I', $1::text, '_' || $2::text || '.maintained')::regclass, (extract(epoch from now() + $3::interval) * 1000)::bigint)",
+					cmp.Or(opts.Schema, postgres.DefaultSchema), queue, -by)
+			}
 		},
 	}
 }

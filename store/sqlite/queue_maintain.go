@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
 // maintainJobs is how many leases that ended, and how many jobs that became due, one
@@ -16,12 +18,16 @@ const maintainJobs = 500
 func (q queue) Maintain(ctx context.Context) error {
 	var row queueRow
 	var due, scheduled, forgettable bool
+	var ahead []penstock.Schedule
 	now := time.Now()
 	err := q.store.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, housekeepingSQL, sql.Named("queue", q.name), sql.Named("now", now.UnixMicro())).
 			Scan(&row.id, &row.dedupWindow, &due, &scheduled, &forgettable)
 		if errors.Is(err, sql.ErrNoRows) {
 			return noQueue(q.name)
+		}
+		if err == nil {
+			ahead, err = aheadSchedules(ctx, tx, row, now)
 		}
 		return err
 	})
@@ -37,7 +43,7 @@ func (q queue) Maintain(ctx context.Context) error {
 			return err
 		}
 	}
-	if scheduled {
+	if scheduled || len(ahead) > 0 {
 		if err := q.runSchedules(ctx); err != nil {
 			return err
 		}

@@ -82,10 +82,14 @@ func scanSchedule(rows *sql.Rows, sch *penstock.Schedule, dest ...any) error {
 }
 
 // runSchedules enqueues the periodic jobs that are due, one of each, and says
-// when they are next. Whoever holds the lock does it; the others find it done.
+// when they are next; also of those that ran while the clock was far ahead. Whoever holds the lock does it; the others find it done.
 func (q queue) runSchedules(ctx context.Context) error {
 	return q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		due, err := dueSchedules(ctx, tx, row, now)
+		if err != nil {
+			return err
+		}
+		ahead, err := aheadSchedules(ctx, tx, row, now)
 		if err != nil {
 			return err
 		}
@@ -93,6 +97,8 @@ func (q queue) runSchedules(ctx context.Context) error {
 			if _, err := NewQueue(q.name).Enqueue(ctx, tx, sch.Job); err != nil {
 				return fmt.Errorf("schedule %q: %w", sch.Name, err)
 			}
+		}
+		for _, sch := range append(due, ahead...) {
 			next, err := cron.Next(sch.Cron, now)
 			if err != nil {
 				return fmt.Errorf("schedule %q: %w", sch.Name, err)
@@ -119,4 +125,24 @@ func dueSchedules(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) 
 		due = append(due, sch)
 	}
 	return due, rows.Err()
+}
+
+// aheadSchedules are those that ran while the clock was far ahead.
+func aheadSchedules(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (ahead []penstock.Schedule, err error) {
+	rows, err := tx.QueryContext(ctx, `select name, cron, next from penstock_schedules where queue_id = ? and next > ?`, row.id, now.Add(cron.Trust).UnixMicro())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var sch penstock.Schedule
+		var next int64
+		if err := rows.Scan(&sch.Name, &sch.Cron, &next); err != nil {
+			return nil, err
+		}
+		if cron.Ahead(sch.Cron, fromMicros(next), now) {
+			ahead = append(ahead, sch)
+		}
+	}
+	return ahead, rows.Err()
 }

@@ -84,7 +84,8 @@ type Instance struct {
 	Pin func(t testing.TB) (release func())
 
 	// Backdate moves the next time of a periodic job into the past by the given
-	// time from now, as if nobody had looked since.
+	// time from now, as if nobody had looked since. If that is negative, it moves it into the future,
+	// as if the clock had been so far ahead.
 	Backdate func(t testing.TB, queue, schedule string, by time.Duration)
 
 	// Spoil, if given, writes into a dead letter of the suite's queue, by hand, the attempt 2^31-1 and a history that is none.

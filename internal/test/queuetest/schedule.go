@@ -12,6 +12,7 @@ import (
 var scheduleCases = []testCase{
 	{name: "SetListDrop", run: scheduleSet},
 	{name: "FiresOnce", run: scheduleFires},
+	{name: "GoesOnAfterAClockWasAhead", run: scheduleAhead},
 	{name: "FiresOnceInAllProcesses", run: scheduleRace},
 	{name: "SkipsADuplicate", run: scheduleDuplicate},
 	{name: "CronTimes", run: cronTimes},
@@ -88,6 +89,26 @@ func scheduleFires(e *env) {
 		e.maintain()
 		e.want()
 	}
+}
+
+// A schedule that ran while a clock was far ahead goes by the time that is, once a process looks at it. A clock that was ahead
+// by up to three hours has it run for no time again.
+func scheduleAhead(e *env) {
+	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s")})
+	e.schedule(penstock.Schedule{Name: "little", Cron: "* * * * *", Job: job("little")})
+	const little = 175 * time.Minute
+	e.Backdate(e, queue, "little", -little)
+	before := e.schedules()
+	e.must(e.Another(e).Queue(queue).Maintain(e.ctx), "Maintain")
+	if after := e.schedules(); !after[0].Next.Equal(before[0].Next) {
+		e.Errorf("what ran %s ahead is next at %s, want %s", little, after[0].Next, before[0].Next)
+	}
+	e.Backdate(e, queue, "s", -800*24*time.Hour)
+	e.must(e.Another(e).Queue(queue).Maintain(e.ctx), "Maintain")
+	if after := e.schedules(); !after[1].Next.Equal(before[1].Next) {
+		e.Errorf("what ran years ahead is next at %s, want %s", after[1].Next, before[1].Next)
+	}
+	e.want()
 }
 
 func scheduleRace(e *env) {

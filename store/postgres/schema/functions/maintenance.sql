@@ -61,7 +61,7 @@ begin
         for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto for update skip locked loop
             continue when s.dedup_key is not null and not _hold_keys(queue, array[s.dedup_key], false);
             perform enqueue_bytes(q.name, s.payload, s.key, s.group_key, s.priority, null, s.dedup_key, s.headers);
-            perform _next_run(queue, s.name);
+            update _schedule x set next = _cron_next(s.cron, upto) where x.queue = _maintain.queue and x.name = s.name; -- upto: the clock may be set back meanwhile
         end loop;
     end if;
 
