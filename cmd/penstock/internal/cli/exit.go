@@ -19,8 +19,10 @@ const ExitCodesHelp = `Exit codes:
   1    it failed for another reason than those below
   2    a flag, the configuration or an input cannot be used
   3    the demo or a benchmark found a message lost, phantom or out of order, or
-       adopt check or migrate --check something to act on, or doctor something critical
-  4    the database cannot be reached, refuses us, or is not migrated
+       adopt check or migrate --check something to act on, or doctor something critical,
+       or explain a statement that reads far more than it returns
+  4    the database cannot be reached, refuses us, is read-only, busy or full, or its
+       tables are not those of this program
   5    the broker cannot be reached or refuses us
   130  interrupted before it was done`
 

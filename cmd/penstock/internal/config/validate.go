@@ -77,7 +77,7 @@ func (d *decoder) validate(c *Config) {
 		if d.opaque[path] {
 			continue
 		}
-		d.name(path, "name", s.Name, "name the subscription: the cursor is kept under this name")
+		d.name(path, "name", s.Name, penstock.MaxSubscriptionBytes, "name the subscription: the cursor is kept under this name")
 		d.origin(path, &s)
 		id := [2]string{s.Outbox, s.Name}
 		if first, twice := names[id]; twice && s.Name != "" && (s.Outbox != "" || s.Adopt != nil) {
@@ -151,7 +151,7 @@ func (d *decoder) origin(path string, s *Subscription) {
 	case s.Adopt != nil || d.broken[path+".adopt"]:
 		d.adopted(path, s)
 	default:
-		d.name(path, "outbox", s.Outbox, "name the outbox to read, or describe with adopt the table that is there already")
+		d.name(path, "outbox", s.Outbox, penstock.MaxNameBytes, "name the outbox to read, or describe with adopt the table that is there already")
 	}
 }
 
@@ -168,10 +168,10 @@ func (d *decoder) required(parent, key, value, hint string) bool {
 	return false
 }
 
-func (d *decoder) name(parent, key, value, hint string) {
-	if d.required(parent, key, value, hint) && len(value) > penstock.MaxNameBytes {
+func (d *decoder) name(parent, key, value string, most int, hint string) {
+	if d.required(parent, key, value, hint) && len(value) > most {
 		path := join(parent, key)
-		d.fail(d.near(path), path, problem{fmt.Sprintf("is %d bytes long", len(value)), fmt.Sprintf("use at most %d", penstock.MaxNameBytes)})
+		d.fail(d.near(path), path, problem{fmt.Sprintf("is %d bytes long", len(value)), fmt.Sprintf("use at most %d", most)})
 	}
 }
 
