@@ -97,6 +97,9 @@ func Worker(queue string) func(work.Handler) work.Handler {
 	return func(next work.Handler) work.Handler {
 		return func(ctx context.Context, job penstock.Job) (err error) {
 			if !sampled(job.Headers) {
+				if otrace.SpanContextFromContext(ctx).IsValid() { // the span in which the worker began, which is to get no children for as long as that lives
+					ctx = Extract(otrace.ContextWithSpan(ctx, nil), job.Headers)
+				}
 				return next(ctx, job)
 			}
 			ctx, span := tracer().Start(Extract(ctx, job.Headers), "run "+queue, otrace.WithSpanKind(otrace.SpanKindConsumer), of, otrace.WithAttributes(
