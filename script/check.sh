@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-unset PENSTOCK_TEST_POSTGRES PENSTOCK_TEST_RABBITMQ PENSTOCK_TEST_KAFKA PENSTOCK_TEST_KAFKA_JARS
+unset PENSTOCK_TEST_POSTGRES PENSTOCK_TEST_RABBITMQ PENSTOCK_TEST_MARIADB PENSTOCK_TEST_KAFKA PENSTOCK_TEST_KAFKA_JARS
 export PENSTOCK_TEST_SERVERS=none
 # Databases in files wait for the disk with each commit.
 memory=$(script/memory.sh)
@@ -17,5 +17,8 @@ fi
 go build ./...
 script/lint.sh
 mapfile -t packages < <(go list ./... | grep -vE '/systemtest|/internal/test/testserver')
-# -vet=off: lint.sh has just run all of it. More tests at a time than processors, because some wait.
-go test -vet=off -parallel 4 -timeout "${TEST_TIMEOUT:-20m}" "$@" "${packages[@]}"
+# -vet=off: lint.sh has just run all of it. More packages and tests at a time than processors,
+# because some wait; those that take longest begin first.
+processors=$(getconf _NPROCESSORS_ONLN)
+go test -vet=off -p $((2 * processors)) -parallel $((2 * processors)) -timeout "${TEST_TIMEOUT:-20m}" "$@" \
+	./store/sqlite ./sink/kafka ./cmd/penstock ./sink/nats ./store/memory "${packages[@]}"
