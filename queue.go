@@ -96,7 +96,8 @@ type Job struct {
 	Headers   map[string]string
 	Payload   []byte
 	// Lease is the token of this claim: Ack, Retry, DeadLetter and Extend take it.
-	Lease      int64
+	Lease int64
+	// LeaseUntil is when it ends, or earlier: maintenance that the claim did makes it longer.
 	LeaseUntil time.Time
 }
 

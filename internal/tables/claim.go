@@ -67,9 +67,12 @@ const most = 200_000
 var ErrAnew = errors.New("the queue is another one")
 
 // Claim claims in one round trip. Another one follows if it found jobs that nobody may have and there are
-// more behind them, or leases that have ended, which expire then ends. Of what comes behind those, a later priority, say, nothing
-// is taken before that.
+// more behind them, or leases that have ended and no job, which expire then ends. Whoever has jobs has their leases run, and leaves that to the
+// next claim, which begins with it.
 func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expire func(since time.Time) error) (jobs []penstock.Job, err error) {
+	if err := s.pay(expire); err != nil {
+		return nil, err
+	}
 	for window := c.Jobs; ; window = min(4*window, most) {
 		r := s.Round(c, o, window)
 		window, r.Jobs = r.Window, c.Jobs-len(jobs)
@@ -90,9 +93,12 @@ func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expi
 			}
 		}
 		r.Note(len(jobs) == c.Jobs)
-		if r.Expired {
+		switch {
+		case r.Expired && len(jobs) > 0:
+			s.owe(r.Checked)
+		case r.Expired:
 			if err := expire(r.Checked); err != nil {
-				return jobs, err
+				return nil, err
 			}
 		}
 		if r.Room <= 0 && len(jobs) < c.Jobs { // as much as one statement may return: the rest by another

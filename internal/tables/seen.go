@@ -34,6 +34,7 @@ type Seen struct {
 	claims chan struct{} // under way, if they are bounded
 	mu     sync.Mutex
 	groups map[string]*groupSeen
+	owed   *time.Time // leases have ended, later than this, which a claim found that had jobs already
 }
 
 // NewSeen knows nothing yet.
@@ -55,6 +56,25 @@ func (s *Seen) begin(ctx context.Context, o Options) (end func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// owe leaves leases that have ended to the next claim.
+func (s *Seen) owe(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owed = &since
+}
+
+// pay ends the leases that a claim before has left.
+func (s *Seen) pay(expire func(since time.Time) error) error {
+	s.mu.Lock()
+	since := s.owed
+	s.owed = nil
+	s.mu.Unlock()
+	if since == nil {
+		return nil
+	}
+	return expire(*since)
 }
 
 // LIFO is the order of the queue.

@@ -71,6 +71,7 @@ func claim(ctx context.Context, tx *sql.Tx, name string, c penstock.Claim) ([]pe
 	if _, err := tx.ExecContext(ctx, takeReadySQL, at.id, c.Group, next.priority, next.rank); err != nil {
 		return nil, err
 	}
+	now = time.Now() // what was done before does not count
 	until := now.Add(c.Lease)
 	done, err := tx.ExecContext(ctx, leaseSQL, at.id, until.UnixMicro(), c.Worker, array(next.leases), now.UnixMicro())
 	if err != nil {

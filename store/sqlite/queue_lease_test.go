@@ -38,3 +38,39 @@ func TestLeasesOfARestoredCopy(t *testing.T) {
 		}
 	}
 }
+
+// A claim that ends leases of others first gives its own from then on. A trigger makes that slow, and notes when it was done.
+func TestLeaseBeginsAfterMaintenance(t *testing.T) {
+	ctx := t.Context()
+	_, s, app := newFile(t, sqlite.Options{})
+	if err := s.CreateQueue(ctx, "jobs", penstock.FIFO); err != nil {
+		t.Fatal(err)
+	}
+	q := s.Queue("jobs")
+	if _, err := q.Enqueue(ctx, make([]penstock.NewJob, 2)...); err != nil {
+		t.Fatal(err)
+	}
+	claim := func() time.Time {
+		t.Helper()
+		jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 1, Lease: time.Hour})
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("%d jobs, %v", len(jobs), err)
+		}
+		return jobs[0].LeaseUntil
+	}
+	claim()
+	mustExec(t, app, "update penstock_leases set until = 0")
+	mustExec(t, app, "create table noted (n integer, at text)")
+	mustExec(t, app, `create trigger slow after delete on penstock_leases begin
+		insert into noted select count(*), null from (with recursive c(n) as (select 1 union all select n + 1 from c where n < 200000) select n from c);
+		insert into noted values (null, strftime('%Y-%m-%dT%H:%M:%fZ'));
+	end`)
+	begins := claim().Add(-time.Hour)
+	var at string
+	if err := app.QueryRowContext(ctx, "select max(at) from noted").Scan(&at); err != nil {
+		t.Fatal(err)
+	}
+	if noted, err := time.Parse(time.RFC3339, at); err != nil || begins.Before(noted) {
+		t.Errorf("the lease begins at %s, before the maintenance was done at %s, %v", begins, noted, err)
+	}
+}

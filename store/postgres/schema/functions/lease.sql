@@ -189,7 +189,7 @@ begin
                            from {ack}(acks) a;
         end if;
     end if;
-    {maintain_if_due}
+    {maintain_if_due, leasing}
 end $fn$;
 
 -- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner

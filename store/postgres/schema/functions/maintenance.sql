@@ -261,10 +261,14 @@ end $$;
 -- what it locks would stay locked for as long as the transaction goes on. Whether it
 -- ends now is told by the client's statement, and by there being no function around it but
 -- one that commits.
+--
+-- What a claim has leased lasts longer by what maintenance took, be it because it waited for a lock. The claim has said lease_until before.
+-- Leases that end in the same microsecond it takes for the claim's.
 create or replace function _maintain_at_commit() returns trigger
 language plpgsql volatile security definer set search_path from current as $$
 declare
     around text;
+    began  constant timestamptz := clock_timestamp();
 begin
     get diagnostics around = pg_context;
     around := split_part(around, e'\n', 2);
@@ -276,6 +280,9 @@ begin
         exception when others then
             raise warning 'the maintenance of a queue failed: %', sqlerrm;
         end;
+        if new.until is not null and clock_timestamp() - began > interval '10 ms' then
+            update _lease l set lease_until = l.lease_until + (clock_timestamp() - began) where l.queue = new.queue and l.lease_until = new.until;
+        end if;
     end if;
     delete from _maintenance t where t.ctid = new.ctid;
     return null;
