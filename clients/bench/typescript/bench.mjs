@@ -14,12 +14,12 @@ const queues = {
       for (const args of [['migrate'], ['queue', 'create', 'bench']]) execFileSync(penstock, args, { env: { ...process.env, PENSTOCK_DATABASE_URL: url } })
     },
     async producer(url) {
-      const { Penstock } = await import('penstock')
+      const { Penstock } = await import('@penstock/client')
       const [pool, penstock] = [new pg.Pool({ connectionString: url }), new Penstock()]
       return { enqueue: payloads => penstock.enqueueMany(pool, 'bench', payloads.map(payload => ({ payload }))), end: () => pool.end() }
     },
     async worker(url, handler, concurrency) {
-      const { Penstock } = await import('penstock')
+      const { Penstock } = await import('@penstock/client')
       const [pool, stop] = [new pg.Pool({ connectionString: url }), new AbortController()]
       const running = new Penstock().work(pool, 'bench', job => handler(job.json()), { concurrency, signal: stop.signal })
       return async () => (stop.abort(), await running, pool.end())

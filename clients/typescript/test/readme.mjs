@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
 const examples = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code)
-const imports = examples.flatMap(code => code.match(/^import .*$/gm) ?? []).map(line => line.replace("'penstock/testing'", "'../src/testing.js'"))
+const imports = examples.flatMap(code => code.match(/^import .*$/gm) ?? []).map(line => line.replace("'@penstock/client/testing'", "'../src/testing.js'"))
 if (examples.length < 3) throw new Error('the README has lost its examples')
 console.log(`import type { Pool, PoolClient } from 'pg'
 import { deadLetter, snooze, type Handler, type Message, type NewJob, type Penstock } from '../src/index.js'

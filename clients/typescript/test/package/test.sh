@@ -9,8 +9,8 @@ for n in 1 2; do
 	mkdir "$dir/$n"
 	npm pack --silent --pack-destination "$dir/$n" >/dev/null
 done
-cmp "$dir"/[12]/penstock-*.tgz
-tarball=$(echo "$dir"/1/penstock-*.tgz)
+cmp "$dir"/[12]/penstock-client-*.tgz
+tarball=$(echo "$dir"/1/penstock-client-*.tgz)
 tar -tzf "$tarball" >"$dir/list"
 for file in LICENSE README.md dist/index.js dist/index.d.ts dist/cjs/index.js dist/cjs/index.d.ts dist/testing.d.ts; do
 	grep -qx "package/$file" "$dir/list" || { echo "the package has no $file"; exit 1; }
@@ -21,7 +21,7 @@ readme=$PWD/README.md
 export PATH="${PENSTOCK:+$(dirname "$PENSTOCK"):}$PWD/../../bin:$PATH"
 types=$PWD
 cd "$dir/app"
-sed -n '/^```sh$/,/^```$/p' "$readme" | sed '1d;$d' | sed "s|npm install penstock|npm install --silent --no-audit --no-fund $tarball|" >"$dir/readme.sh"
+sed -n '/^```sh$/,/^```$/p' "$readme" | sed '1d;$d' | sed "s|npm install ./penstock-client-[0-9.]*.tgz|npm install --silent --no-audit --no-fund $tarball|" >"$dir/readme.sh"
 database=penstock_ts_$$
 admin() { # with the client that the README installs
 	node -e 'const { Client } = require("pg"); const c = new Client(process.env.PENSTOCK_TEST_POSTGRES); c.connect().then(() => c.query(process.argv[1])).then(() => c.end())' "$1"
@@ -36,21 +36,21 @@ bash -e "$dir/rest.sh" | tee "$dir/out"
 grep -qxF "mail: { to: 'ann' }" "$dir/out"
 
 cat >load.mjs <<'END'
-import { Penstock, retry } from 'penstock'
-import { runJob } from 'penstock/testing'
+import { Penstock, retry } from '@penstock/client'
+import { runJob } from '@penstock/client/testing'
 if (![Penstock, retry, runJob].every(f => typeof f === 'function')) throw new Error('an export is missing')
 END
 cat >load.cjs <<'END'
-const { Penstock, retry } = require('penstock')
-const { runJob } = require('penstock/testing')
+const { Penstock, retry } = require('@penstock/client')
+const { runJob } = require('@penstock/client/testing')
 if (![Penstock, retry, runJob].every(f => typeof f === 'function')) throw new Error('an export is missing')
 END
 node load.mjs
 node load.cjs
 # Types of the package alone, in both ways and with nothing left out.
 cat >types.mts <<'END'
-import { Penstock, type Job } from 'penstock'
-import { runJob } from 'penstock/testing'
+import { Penstock, type Job } from '@penstock/client'
+import { runJob } from '@penstock/client/testing'
 export const id: (job: Job) => bigint = job => job.id
 export const made = new Penstock()
 // @ts-expect-error there is no such option

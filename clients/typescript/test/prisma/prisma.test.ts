@@ -20,7 +20,7 @@ test("publish, enqueue and inbox in Prisma's transaction", async () => {
   await prisma.$transaction(async tx => {
     await penstock.publish(taken(tx), outbox, { payload: awkward, key: awkward, headers: { h: awkward } })
     await penstock.publishMany(tx, outbox, [{ payload: Buffer.from([48, 49]) }, { payload: '' }])
-    const [one, again] = await penstock.enqueueMany(tx, queue, [{ payload: awkward, dedupKey: 'once', notBefore: new Date(0) }, { dedupKey: 'once' }])
+    const [one, again] = await penstock.enqueueMany(tx, queue, [{ payload: awkward, dedupKey: 'once', notBefore: new Date(0) }, { payload: awkward, dedupKey: 'once' }])
     expect(again).toEqual({ id: one!.id, deduplicated: true })
     expect(await inbox.first(tx, awkward)).toBe(true)
     expect(await inbox.first(tx, awkward)).toBe(false)
