@@ -121,7 +121,7 @@ func TestSchedules(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "reports")
-		clitest.Same(t, "none", d.must("schedule", "list", "reports"), "Queue reports has no schedule yet: penstock schedule set makes one.\n")
+		clitest.Same(t, "none", d.must("schedule", "list", "reports"), "Queue reports has no schedule yet: penstock schedule set reports NAME --cron TEXT makes one.\n")
 		clitest.Contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", `{"days":1}`), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
 		d.must("schedule", "set", "reports", "hourly", "--cron", "@hourly", "--key", "k", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
 		d.must("schedule", "set", "reports", "hourly", "--cron", "@daily", "--key", "k", "--dedup-key", "once a day", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")

@@ -47,7 +47,7 @@ func TestInboxLifecycle(t *testing.T) {
 		}
 		clitest.Same(t, "drop", d.must("inbox", "drop", "größe; drop", "--yes", "--json"), `{"consumer":"größe; drop","held":0}`+"\n")
 		for _, verb := range []string{"set billing --keep 1d", "status billing", "held billing", "held billing 1", "gaps billing", "release billing --key k", "release billing --all --yes", "discard billing 1 --yes", "drop billing --yes"} {
-			d.cli(append([]string{"inbox"}, strings.Fields(verb)...)...).wants(t, terminal.ExitFailure, `inbox "billing": no such inbox: penstock inbox list shows those there are, penstock inbox create makes one`)
+			d.cli(append([]string{"inbox"}, strings.Fields(verb)...)...).wants(t, terminal.ExitFailure, `inbox "billing": no such inbox: penstock inbox list shows those there are, penstock inbox create CONSUMER makes one`)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // NoOutbox has the name.
@@ -19,12 +20,12 @@ func NoSubscription(outbox, name string) error {
 
 // NoQueue has the name.
 func NoQueue(name string) error {
-	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create")
+	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create %s", shell.Word(name))
 }
 
 // NoSchedule of the queue has the name.
 func NoSchedule(queue, name string) error {
-	return penstock.WithHint(fmt.Errorf("schedule %q of queue %q: %w", name, queue, penstock.ErrNoSchedule), "see those it has with: penstock schedule list %s", queue)
+	return penstock.WithHint(fmt.Errorf("schedule %q of queue %q: %w", name, queue, penstock.ErrNoSchedule), "see those it has with: penstock schedule list %s", shell.Word(queue))
 }
 
 // LeaseLost says that the lease is not held.

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // AdoptDB is what adopted tables ask of their store besides.
@@ -122,7 +123,7 @@ func (t *Adopted) find(ctx context.Context, via Runner, lock string) (outbox int
 	b := &Batch{}
 	b.Row(&there, "select id, source from {schema}.adopted where subscription = {name} "+lock, Args{"name": t.name}, &outbox, &source)
 	if err = via.Run(ctx, b); err == nil && !there {
-		err = penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay: penstock relay")
+		err = penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay")
 	}
 	return -outbox, source, err
 }
@@ -238,10 +239,10 @@ func (t *Adopted) conflict(ctx context.Context, tx Tx, r *Reader) error {
 		return err
 	case mark != "" && mark == t.marks():
 		return adopted.Field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", mark, source, name),
-			"give each a column of its own, or drop the other one: penstock subscription drop %s", name)
+			"give each a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(name))
 	}
 	return adopted.Field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", source, name),
-		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", name)
+		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(name))
 }
 
 // moves has a subscription that knows of no rows read another table.

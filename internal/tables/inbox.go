@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // InboxDialect is what inboxes ask for besides statements.
@@ -333,7 +334,7 @@ func noteGap(on InboxDialect, b *Batch, box *InboxRow, missing, key string, next
 
 // NoInbox of the consumer is there.
 func NoInbox(consumer string) error {
-	return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, consumer), "create it with penstock inbox create, or Store.CreateInbox")
+	return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, consumer), "create it with: penstock inbox create %s", shell.Word(consumer))
 }
 
 // turnOf is which messages wait for each other.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // sqlState is the error's five-letter SQLSTATE, "" if it is not the server's.
@@ -42,7 +43,7 @@ func publishError(err error, outbox string) error {
 	case "22021", pgerror.NoSuchCharacter:
 		return fmt.Errorf("publish to %q: text the database cannot hold: %w", outbox, err)
 	case "42501":
-		return penstock.WithHint(err, "%s", granted("penstock outbox grant "+outbox+" ROLE --publish"))
+		return penstock.WithHint(err, "%s", granted("penstock outbox grant "+shell.Word(outbox)+" ROLE --publish"))
 	}
 	return explain(err)
 }

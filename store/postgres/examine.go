@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 var _ doctor.Examiner = (*Store)(nil)
@@ -27,7 +28,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	}
 	defer closeConn(one)
 	if err := e.server(ctx, one); sqlState(err) == "42501" {
-		e.add(doctor.CheckPermissions, doctor.Critical, err.Error(), "this role may do nothing here", "as the owner of the schema: penstock outbox grant, or penstock queue grant")
+		e.add(doctor.CheckPermissions, doctor.Critical, err.Error(), "this role may do nothing here", "as the owner of the schema, what it is to do: penstock outbox grant OUTBOX ROLE --publish, penstock outbox grant ROLE --relay, penstock queue grant QUEUE ROLE --work")
 		return e.Examined, nil
 	} else if err != nil {
 		return e.Examined, s.explain(err)
@@ -148,7 +149,7 @@ func (e *examination) permissions() {
 		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" owns the schema", "", "")
 	case e.o.Relays && !e.relays:
 		e.add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not run the relay, and the configuration has it do so", "it cannot take a lease or move a cursor",
-			"as the owner of the schema: penstock outbox grant "+e.role+" --relay; and grant execute on function pg_control_system() to "+pgx.Identifier{e.role}.Sanitize())
+			"as the owner of the schema: penstock outbox grant "+shell.Word(e.role)+" --relay; and grant execute on function pg_control_system() to "+pgx.Identifier{e.role}.Sanitize())
 	case e.relays:
 		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" may run the relay", "", "")
 	default:

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // grantHint says which right is missing, by what the server refuses to touch: that tells
@@ -29,11 +30,11 @@ func grantHint(err error) string {
 		}
 		return granted("penstock inbox grant CONSUMER ROLE --operate")
 	case strings.HasPrefix(of, "_") && rightTo[own] != "":
-		return granted("penstock queue grant " + of[1:] + " ROLE --" + rightTo[own])
+		return granted("penstock queue grant " + shell.Word(of[1:]) + " ROLE --" + rightTo[own])
 	}
 	switch {
 	case strings.HasPrefix(name, "dequeue_"):
-		return granted("penstock queue grant " + name[len("dequeue_"):] + " ROLE --work")
+		return granted("penstock queue grant " + shell.Word(name[len("dequeue_"):]) + " ROLE --work")
 	case name == "_queue" || name == "_dead_job":
 		return granted("penstock queue grant QUEUE ROLE --operate")
 	case name == "inboxes" || strings.HasPrefix(name, "_inbox"):

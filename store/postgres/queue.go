@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/schema"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 var _ penstock.QueueStore = (*Store)(nil)
@@ -101,7 +102,7 @@ func (s *Store) onQueue(ctx context.Context, queue, sql string, args ...any) err
 }
 
 func noQueue(name string) error {
-	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoQueue, name), "penstock queue list shows those there are, penstock queue create makes one")
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoQueue, name), "penstock queue list shows those there are, penstock queue create %s makes one", shell.Word(name))
 }
 
 // queueError turns what the server says about a queue into the contract's errors.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // SetSchedule implements penstock.QueueStore. A schedule that is set again with the
@@ -35,7 +36,7 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 func (s *Store) DropSchedule(ctx context.Context, queue, name string) error {
 	err := s.onQueue(ctx, queue, "select "+s.table("unschedule")+"($1, $2)", queue, name)
 	if sqlState(err) == "42704" {
-		return penstock.WithHint(fmt.Errorf("%w: queue %q has no %q", penstock.ErrNoSchedule, queue, name), "penstock schedule list %s shows those there are", queue)
+		return penstock.WithHint(fmt.Errorf("%w: queue %q has no %q", penstock.ErrNoSchedule, queue, name), "penstock schedule list %s shows those there are", shell.Word(queue))
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // InboxTx is what an inbox needs of a transaction: a *sql.Tx, or a *sql.Conn on which
@@ -284,5 +285,5 @@ func orEmpty(b []byte) []byte {
 
 // noInbox is the error for a consumer without one.
 func noInbox(consumer string) error {
-	return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, consumer), "create it with penstock inbox create, or Store.CreateInbox")
+	return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, consumer), "create it with: penstock inbox create %s", shell.Word(consumer))
 }

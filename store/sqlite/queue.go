@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 var _ penstock.QueueStore = (*Store)(nil)
@@ -146,7 +147,7 @@ func (q queueRow) sign() int {
 
 // noQueue is the error for a name that is not there.
 func noQueue(name string) error {
-	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create")
+	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create %s", shell.Word(name))
 }
 
 // queue is one queue of a store.

@@ -26,7 +26,7 @@ export async function explained<T>(call: Promise<T>): Promise<T> {
       case '3F000': case '42883':
         throw new VersionError(`the database has no Penstock schema of version ${schemaVersion} or later: run penstock migrate`, { cause: err })
       case '42P01':
-        throw new NotFoundError(`${message} (create it with: penstock queue create, outbox create or inbox create; penstock migrate comes first)`, { cause: err })
+        throw new NotFoundError(`${message} (${hint ?? `create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first`})`, { cause: err })
     }
     throw err
   }

@@ -44,7 +44,7 @@ func (t *Table) find(ctx context.Context, q querier) (found, error) {
 		return found{}, err
 	}
 	if len(all) == 0 {
-		return found{}, penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay: penstock relay")
+		return found{}, penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay")
 	}
 	return all[0], nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // DefaultSchema holds Penstock's tables unless Options names another.
@@ -185,10 +186,10 @@ func (t *Table) conflict(ctx context.Context, q querier, m *mapping) error {
 		return t.explain(err)
 	case mark != "" && mark == m.mark():
 		return adopted.Field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", mark, m.source, name),
-			"give each a column of its own, or drop the other one: penstock subscription drop %s", name)
+			"give each a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(name))
 	}
 	return adopted.Field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", m.source, name),
-		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", name)
+		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(name))
 }
 
 // register makes the subscription known and returns its id.

@@ -7,6 +7,7 @@ that the program does not use.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -168,15 +169,21 @@ def known(e: BaseException) -> BaseException:
     """One of ours for what every client should tell apart. Anything else stays the driver's, which the caller knows how to handle."""
     state, message = sqlstate(e), str(getattr(e, "orig", None) or e).strip()
     first = re.split(r"\n(?:CONTEXT|HINT|LINE|\[SQL)", message)[0]
+    told = re.search(r"\nHINT: *([^\n]*)", message)
+    of_django = ", or: manage.py penstock_migrate" if "penstock.django" in sys.modules else ""
     ours: Error | None = None
     if state in ("3F000", "42883"):
-        ours = SchemaError(first, sqlstate=state, hint="the database is not migrated, or older than this client; run: penstock migrate")
+        ours = SchemaError(first, sqlstate=state, hint="the database is not migrated, or older than this client; run: penstock migrate" + of_django)
     elif state == "PS002":
         ours = SchemaError(message, sqlstate=state)
     elif state == "PS001":
         ours = LeaseLostError(first, sqlstate=state, hint="extend leases in time, or claim with longer ones")
     elif state == "42P01" or "no such table" in message:
-        hint = "create it with: penstock queue create, outbox create or inbox create; penstock migrate comes first"
+        hint = "create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first"
+        if told:  # the server knows which of them it is
+            hint = told[1]
+        if of_django:
+            hint += "; in Django name it in settings.PENSTOCK, and run: manage.py penstock_migrate"
         ours = NotFoundError(first, sqlstate=state, hint=hint)
     if ours is None:
         return e

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
@@ -211,7 +212,7 @@ class SQLite:
             [consumer],
         )
         if not box:
-            raise NotFoundError(f"there is no inbox of {consumer!r}", sqlstate="42P01", hint="create it with: penstock inbox create")
+            raise NotFoundError(f"there is no inbox of {consumer!r}", sqlstate="42P01", hint=f"create it with: penstock inbox create {shlex.quote(consumer)}")
         inbox, keep, now = box[0]
         yield (
             "delete from penstock_received where inbox_id = $1 and id in (select r.id from penstock_received r where r.inbox_id = $2 and r.at < $3"

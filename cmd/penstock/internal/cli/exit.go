@@ -77,15 +77,15 @@ func nextStep(err error) string {
 	case errors.Is(err, penstock.ErrNotMigrated):
 		return "run penstock migrate"
 	case errors.Is(err, penstock.ErrNoOutbox):
-		return "penstock outbox list shows what there is, penstock outbox create makes one"
+		return "penstock outbox list shows what there is, penstock outbox create NAME makes one"
 	case errors.Is(err, penstock.ErrNoSubscription):
-		return "penstock status shows those there are, penstock relay makes one"
+		return "penstock status shows those there are, its relay makes one"
 	case errors.Is(err, penstock.ErrNoQueue):
-		return "penstock queue list shows what there is, penstock queue create makes one"
+		return "penstock queue list shows what there is, penstock queue create NAME makes one"
 	case errors.Is(err, penstock.ErrNoSchedule):
-		return "penstock schedule list shows those there are"
+		return "penstock schedule list QUEUE shows those there are"
 	case errors.Is(err, penstock.ErrNoInbox):
-		return "penstock inbox list shows those there are, penstock inbox create makes one"
+		return "penstock inbox list shows those there are, penstock inbox create CONSUMER makes one"
 	case errors.Is(err, penstock.ErrOutboxExists), errors.Is(err, penstock.ErrQueueExists), errors.Is(err, penstock.ErrInboxExists):
 		return "use it, or choose another name"
 	case errors.Is(err, penstock.ErrHeld):

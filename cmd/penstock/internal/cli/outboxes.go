@@ -29,7 +29,7 @@ func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named s
 	}
 	switch len(names) {
 	case 0:
-		return "", fmt.Errorf("outbox %q has no subscription yet: penstock relay makes one", outbox)
+		return "", fmt.Errorf("outbox %q has no subscription yet: a relay makes one", outbox)
 	case 1:
 		return names[0], nil
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // suggestion is where a text names a verb to run.
-var suggestion = regexp.MustCompile(`\bpenstock (?:(?:outbox|queue|inbox|dead|job|schedule|subscription|adopt) [a-z]+|demo|migrate|relay|publish|tail|enqueue|work|status|parked|replay|doctor)\b`)
+var suggestion = regexp.MustCompile(`\bpenstock (?:(?:outbox|queue|inbox|dead|job|schedule|subscription|adopt) [a-z]+|demo|migrate|relay|publish|tail|enqueue|work|status|parked|replay|doctor|explain)\b`)
 
 // Suggest has the commands that a text suggests mean the database of this one: they
 // carry the global flags that say so. A password in a URL is not repeated, and what

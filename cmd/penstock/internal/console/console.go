@@ -185,7 +185,7 @@ type Status struct {
 // without is why one of a kind is not in it.
 func (s *Status) without(kind string, err error) error {
 	if slices.Contains(s.Unseen, kind) {
-		return penstock.WithHint(fmt.Errorf("%w %s", errUnseen, kind), "use a role that may: penstock outbox grant, queue grant or inbox grant")
+		return penstock.WithHint(fmt.Errorf("%w %s", errUnseen, kind), "use a role that may: penstock outbox grant ROLE --relay, penstock queue grant QUEUE ROLE --operate, penstock inbox grant CONSUMER ROLE --operate")
 	}
 	return err
 }

@@ -82,12 +82,12 @@ func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	}
 	for _, id := range f.ids {
 		if id == "" {
-			return terminal.Usage(errors.New("--id is empty: give an id that penstock dead list shows, or leave it out"))
+			return terminal.Usage(errors.New("--id is empty: give an id that penstock dead list NAME shows, or leave it out"))
 		}
 	}
 	for _, seq := range f.seqs {
 		if seq < 1 {
-			return terminal.Usage(fmt.Errorf("--seq is %d: give a seq that penstock dead list shows", seq))
+			return terminal.Usage(fmt.Errorf("--seq is %d: give a seq that penstock dead list NAME shows", seq))
 		}
 	}
 	if f.limit < 0 || flags.Changed("limit") && f.limit == 0 {
@@ -98,7 +98,7 @@ func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	}
 	f.noGroup = flags.Changed("group") && f.group == ""
 	if f.noGroup && !f.listing {
-		return terminal.Usage(errors.New("--group is empty: give it a text, or leave it out; penstock dead list takes it, for the jobs without a group"))
+		return terminal.Usage(errors.New("--group is empty: give it a text, or leave it out; penstock dead list NAME takes it, for the jobs without a group"))
 	}
 	f.byName = len(f.ids)+len(f.seqs) > 0
 	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.key != "" || f.topic != "" || flags.Changed("group") || f.errorText != ""

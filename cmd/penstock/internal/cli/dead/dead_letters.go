@@ -162,7 +162,7 @@ func nextPage(size int, page []deadLetter) int {
 // noDeadLetter is the error for names that none has.
 func noDeadLetter(box deadLetters, names []string) error {
 	return penstock.WithHint(fmt.Errorf("%s has no such dead letter: %s", box.name(), strings.Join(names, ", ")),
-		"penstock dead list shows those there are; one that was sent back is not among them until it dies again")
+		"penstock dead list %s shows those there are; one that was sent back is not among them until it dies again", box.arguments())
 }
 
 // attemptsOf a dead letter, which counted on while it was parked.

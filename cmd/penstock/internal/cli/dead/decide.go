@@ -39,7 +39,7 @@ var (
 	}
 )
 
-var errNoResend = penstock.WithHint(errors.New("this cannot be sent again as new"), "penstock dead retry sends it again under its own id")
+var errNoResend = penstock.WithHint(errors.New("this cannot be sent again as new"), "penstock dead retry NAME sends it again under its own id")
 
 // thenDiscarding deletes what was sent again.
 func thenDiscarding(action deadAction) deadAction {

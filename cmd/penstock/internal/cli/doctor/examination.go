@@ -94,7 +94,7 @@ func (e *examination) plans(ctx context.Context, now *look) {
 		for _, s := range found {
 			f := doctor.Finding{Check: doctor.CheckPlans, Severity: doctor.OK, About: s.Of, Found: s.Name + " " + s.Verdict}
 			if s.Slow {
-				f.Severity, f.Why, f.Next = doctor.Warning, "every fetch of the relay costs the server that much", "penstock explain "+now.outboxes[i].Outbox
+				f.Severity, f.Why, f.Next = doctor.Warning, "every fetch of the relay costs the server that much", "penstock explain "+shell.Word(now.outboxes[i].Outbox)
 			}
 			if s.Slow || s.Name == "fetch" {
 				e.add(f)
@@ -172,7 +172,7 @@ func (e *examination) missing(now *look) {
 		case o == nil:
 			f.Severity, f.Found, f.Next = doctor.Critical, "the configuration names an outbox that is not there", "penstock outbox create "+shell.Word(s.Outbox)
 		case find(o.Subscriptions, func(b *penstock.SubscriptionStatus) bool { return b.Subscription == s.Name }) == nil:
-			f.Severity, f.Found, f.Next = doctor.Warning, "no relay has ever run it", "start its relay: penstock relay"
+			f.Severity, f.Found, f.Next = doctor.Warning, "no relay has ever run it", "start its relay: penstock relay --config "+shell.Word(cmp.Or(e.app.ConfigFile, cli.DefaultConfigFile))
 			f.Why = "a subscription begins when its relay first runs"
 		default:
 			continue

@@ -161,7 +161,7 @@ func (r *rules) queue(q *penstock.QueueStatus) {
 		r.add(f)
 	case q.Ready > 0 && q.Running == 0 && q.OldestAge >= min(young, r.o.Old):
 		f.Severity = since(q.OldestAge, r.o.Old)
-		f.Found, f.Next = "no worker seems to run: "+ready+", and none runs", "start workers: penstock work "+argument
+		f.Found, f.Next = "no worker seems to run: "+ready+", and none runs", "start workers, as with: penstock work "+argument+" --exec COMMAND"
 		r.add(f)
 	}
 	r.dead(q.Queue, q.DeadLetters, q.AtLeast, argument)
@@ -247,7 +247,7 @@ func (r *rules) workers(q *penstock.QueueStatus) {
 		add(long)
 	}
 	if len(expired) > 0 {
-		f.Severity, f.Why, f.Next = since(expired[0].Expired, r.o.Old), "no worker is left that takes such a job over", "start workers: penstock work "+shell.Word(q.Queue)
+		f.Severity, f.Why, f.Next = since(expired[0].Expired, r.o.Old), "no worker is left that takes such a job over", "start workers, as with: penstock work "+shell.Word(q.Queue)+" --exec COMMAND"
 		f.Found = fmt.Sprintf("%s held by %s, whose lease ended %s ago: it has neither ended the job nor extended the lease", jobName(expired), workersOf(expired), cli.Age(expired[0].Expired))
 		add(expired)
 	}

@@ -9,7 +9,7 @@ import (
 
 var grantableQueue = cli.Grantable{Kind: "queue", Argument: "QUEUE", About: about.Queue, Rights: []cli.Privilege{
 	{Flag: "enqueue", Help: "enqueue jobs, and nothing else", Grant: cli.Granter.GrantEnqueuer},
-	{Flag: "work", Help: "claim jobs and settle them, as penstock work does", Grant: cli.Granter.GrantWorker},
+	{Flag: "work", Help: "claim jobs and settle them, as a worker does", Grant: cli.Granter.GrantWorker},
 	{Flag: "operate", Help: "look after it: status, dead letters, pause, cancel", Grant: cli.Granter.GrantOperator},
 }}
 

@@ -115,7 +115,7 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 				return cli.JSONLines(a.Stdout, schedules, scheduleForPrograms)
 			}
 			if len(schedules) == 0 {
-				fmt.Fprintf(a.Stdout, "Queue %s has no schedule yet: %s makes one.\n", shell.Visible(args[0]), a.Suggest("penstock schedule set"))
+				fmt.Fprintf(a.Stdout, "Queue %s has no schedule yet: %s makes one.\n", shell.Visible(args[0]), a.Suggest("penstock schedule set "+shell.Word(args[0])+" NAME --cron TEXT"))
 				return nil
 			}
 			return scheduleTable(a, schedules)

@@ -47,7 +47,7 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 		s.MaxRunning = new(int)
 		if f.maxRunning != "unlimited" {
 			if *s.MaxRunning, err = strconv.Atoi(f.maxRunning); err != nil || *s.MaxRunning < 1 {
-				return s, terminal.Usage(fmt.Errorf("--max-running is %q: use 1 or more, or unlimited; penstock queue pause lets none run", f.maxRunning))
+				return s, terminal.Usage(fmt.Errorf("--max-running is %q: use 1 or more, or unlimited; penstock queue pause NAME lets none run", f.maxRunning))
 			}
 		}
 	}

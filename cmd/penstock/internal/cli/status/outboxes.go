@@ -190,7 +190,7 @@ func statusNotes(outbox, of string, s *penstock.SubscriptionStatus, now time.Tim
 		note("%s until a dead letter is decided about: penstock parked %s", terminal.PluralVerb(s.HeldKeys, "key", "is held", "are held"), of)
 	}
 	if waiting := s.Backlog + s.Parked; !cli.IsHeld(s, now) && waiting > 0 {
-		note("no relay runs it, and %s: penstock relay", terminal.PluralVerb(waiting, "message", "waits", "wait"))
+		note("no relay runs it, and %s: start one", terminal.PluralVerb(waiting, "message", "waits", "wait"))
 	}
 	if !cli.IsHeld(s, now) && s.Holder != "" {
 		note("the lease of %s ended %s ago, and nobody has taken over", shell.Visible(s.Holder), cli.Since(s.LeaseUntil, now))

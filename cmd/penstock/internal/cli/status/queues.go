@@ -120,7 +120,7 @@ func queueNotes(q *penstock.QueueStatus) (notes []string) {
 	case cli.IsPaused(q.QueueSettings):
 		note("it is paused, no job begins: penstock queue resume %s", shell.Word(q.Queue))
 	case q.Ready > 0 && q.Running == 0 && q.OldestAge > unattended:
-		note("no worker seems to run, and %s: penstock work %s", terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), shell.Word(q.Queue))
+		note("no worker seems to run, and %s: penstock work %s --exec COMMAND", terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), shell.Word(q.Queue))
 	}
 	return notes
 }

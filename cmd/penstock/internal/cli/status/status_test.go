@@ -53,7 +53,7 @@ func TestQueueTable(t *testing.T) {
 	fits(t, groups)
 	clitest.Contains(t, groups, "1,000+", "1,234,567")
 	clitest.Contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
-	clitest.Same(t, "notes", notes, "idle: no worker seems to run, and 3 jobs are ready: penstock work idle\n"+
+	clitest.Same(t, "notes", notes, "idle: no worker seems to run, and 3 jobs are ready:\n  penstock work idle --exec COMMAND\n"+
 		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n")
 	out.Reset()
 	w = NewWriter(&out, &cli.App{}, time.Now())
