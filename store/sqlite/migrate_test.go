@@ -199,7 +199,7 @@ func TestFileFromBeforeTheFirstRelease(t *testing.T) {
 	path, _, app := newFile(t, sqlite.Options{})
 	mustExec(t, app, `delete from penstock_schema where version_id > 8; update penstock_schema set version_id = 7 where version_id = 8`)
 	err := open(t, path).Migrate(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "version 7 of the tables, from before the first release") {
+	if !errors.Is(err, penstock.ErrOlderSchema) || !strings.Contains(err.Error(), "version 7 of the tables") || !strings.Contains(err.Error(), "from before the first release") {
 		t.Errorf("got %v", err)
 	}
 	if n := scan[int](t, app, `select max(version_id) from penstock_schema`); n != 7 {

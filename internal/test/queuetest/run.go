@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -81,15 +82,11 @@ var groups = []group{
 
 // missing names the first feature that f asks for and have lacks.
 func (f Features) missing(have Features) string {
-	switch {
-	case f.ConcurrentWriters && !have.ConcurrentWriters:
-		return "ConcurrentWriters"
-	case f.Reclaim && !have.Reclaim:
-		return "Reclaim"
-	case f.Snapshots && !have.Snapshots:
-		return "Snapshots"
-	case f.Release && !have.Release:
-		return "Release"
+	asks, has := reflect.ValueOf(f), reflect.ValueOf(have)
+	for i := range asks.NumField() {
+		if asks.Field(i).Bool() && !has.Field(i).Bool() {
+			return asks.Type().Field(i).Name
+		}
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -87,21 +88,11 @@ var groups = []group{
 
 // missing names the first feature that f asks for and have lacks.
 func (f Features) missing(have Features) string {
-	switch {
-	case f.ConcurrentWriters && !have.ConcurrentWriters:
-		return "ConcurrentWriters"
-	case f.Reclaim && !have.Reclaim:
-		return "Reclaim"
-	case f.SmallPieces && !have.SmallPieces:
-		return "SmallPieces"
-	case f.Snapshots && !have.Snapshots:
-		return "Snapshots"
-	case f.Outage && !have.Outage:
-		return "Outage"
-	case f.Copy && !have.Copy:
-		return "Copy"
-	case f.Lose && !have.Lose:
-		return "Lose"
+	asks, has := reflect.ValueOf(f), reflect.ValueOf(have)
+	for i := range asks.NumField() {
+		if asks.Field(i).Bool() && !has.Field(i).Bool() {
+			return asks.Type().Field(i).Name
+		}
 	}
 	return ""
 }
