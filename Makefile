@@ -3,7 +3,7 @@
 # Set to run part of the tests, e.g. make test TEST="-run Outage ./sink/..."
 TEST      ?=
 FUZZTIME  ?= 60s
-# What `make bench` measures, e.g. make bench BENCH="--messages 1000000"
+# What `make bench` measures, e.g. make bench BENCH="--messages 1000000" or BENCH="fifo-lifo --pin"
 BENCH     ?=
 # How long `make chaos` lets things go wrong, and what it draws from (0: anew)
 DURATION  ?= 10m
@@ -38,7 +38,7 @@ soak: ## what is about time or chance: long walks, chaos, clusters, many queues 
 	script/soak.sh $(TEST)
 
 race: ## run the tests with the race detector (needs a C compiler)
-	script/test.sh -race $(or $(TEST),./...)
+	script/test.sh -race $(or $(TEST),./... ./lab/...)
 
 test-postgres: ## run the PostgreSQL store's tests on one version: VERSION=14 … 18
 	@test -n "$(VERSION)" || { echo 'say which: make test-postgres VERSION=17 (14 to 18), or make test-postgres-all'; exit 2; }
@@ -91,7 +91,9 @@ fmt: ## format the Go code
 fuzz: ## run every fuzz target for FUZZTIME (60s)
 	script/fuzz.sh $(FUZZTIME)
 
-bench: build ## measure the relay against both ceilings on private servers (BENCH="--messages 1000000")
+bench: ## build bin/bench and measure on private servers: the relay against both ceilings (BENCH="--messages 1000000"), or BENCH="fifo-lifo --pin"
+	@mkdir -p bin
+	$(GOBUILD) -o bin/bench ./lab/bench
 	script/bench.sh $(BENCH)
 
 chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats, CHAOS="-profile portable" or "-store mysql"

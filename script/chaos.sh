@@ -5,5 +5,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 PENSTOCK_TEST_POSTGRES= PENSTOCK_TEST_RABBITMQ= script/install-servers.sh # it starts its own
-go build -o bin/chaos ./internal/lab/chaos
+go build -o bin/chaos ./lab/chaos
 exec bin/chaos -penstock bin/penstock "$@"

@@ -14,9 +14,9 @@ if [[ $memory && ! ${TMPDIR:-} ]]; then
 	TMPDIR=$(mktemp -d "$memory/tmp.XXXXXX")
 	trap 'rm -rf "$TMPDIR"' EXIT
 fi
-go build ./...
+go build ./... ./lab/...
 script/lint.sh
-mapfile -t packages < <(go list ./... | grep -vE '/systemtest|/internal/test/testserver')
+mapfile -t packages < <(go list ./... ./lab/... | grep -vE '/systemtest|/internal/test/testserver')
 # -vet=off: lint.sh has just run all of it. More packages and tests at a time than processors,
 # because some wait; those that take longest begin first.
 processors=$(getconf _NPROCESSORS_ONLN)

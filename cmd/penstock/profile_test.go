@@ -28,7 +28,6 @@ func TestPortableProfile(t *testing.T) {
 	clitest.Contains(t, portable("status"), "thumbnails")
 	portable("inbox", "create", "billing")
 	clitest.Contains(t, portable("inbox", "status"), "billing")
-	invoke(t, "bench", "queue", "--database-url", url, "--profile", "portable").wants(t, terminal.ExitUsage, "not the portable profile")
 	invoke(t, "outbox", "list", "--database-url", url).wants(t, terminal.ExitDatabase, "penstock migrate")
 	invoke(t, "outbox", "list", "--database-url", url, "--profile", "odd").wants(t, terminal.ExitUsage, "portable")
 

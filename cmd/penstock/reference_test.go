@@ -61,7 +61,7 @@ func verbsAndFlags(root *cobra.Command) string {
 
 func writeVerb(out *strings.Builder, cmd *cobra.Command) {
 	switch cmd.Name() {
-	case "bench", "help", "completion": // the first has a chapter, the others are Cobra's own
+	case "help", "completion": // Cobra's own
 		return
 	}
 	if !cmd.HasSubCommands() {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
-	"github.com/penstock/penstock/cmd/penstock/internal/cli/bench"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/console"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/dead"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/demo"
@@ -86,7 +85,7 @@ func rootCommand(a *cli.App) *cobra.Command {
 		id, title string
 		verbs     []*cobra.Command
 	}{
-		{"any", "Setting up and watching:", []*cobra.Command{demo.Command(a), migrate.Command(a), status.Command(a), doctor.Command(a), explain.Command(a), exporter.Command(a), console.Command(a), dead.Command(a), bench.Command(a), versionCommand(a)}},
+		{"any", "Setting up and watching:", []*cobra.Command{demo.Command(a), migrate.Command(a), status.Command(a), doctor.Command(a), explain.Command(a), exporter.Command(a), console.Command(a), dead.Command(a), versionCommand(a)}},
 		{"outbox", "Outboxes and their relay:", []*cobra.Command{outbox.Command(a), outbox.PublishCommand(a), relay.Command(a), relay.ServeCommand(a), outbox.TailCommand(a), outbox.ParkedCommand(a),
 			outbox.ReplayCommand(a), outbox.SubscriptionCommand(a), adopt.Command(a)}},
 		{"queue", "Job queues:", []*cobra.Command{queue.Command(a), queue.EnqueueCommand(a), work.Command(a), queue.JobCommand(a), queue.ScheduleCommand(a)}},

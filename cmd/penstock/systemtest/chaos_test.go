@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// A part of what `make chaos` does for longer: see internal/lab/chaos.
+// A part of what `make chaos` does for longer: see lab/chaos.
 func TestChaos(t *testing.T) {
 	if found := chaos(t, time.Minute); len(found.Faults) < 5 {
 		t.Errorf("few faults happened: %v", found.Faults)
@@ -67,7 +67,7 @@ func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosS
 	}
 
 	program := filepath.Join(t.TempDir(), "chaos")
-	if err := buildTo(program, "../../../internal/lab/chaos"); err != nil {
+	if err := buildTo(program, "../../../lab/chaos"); err != nil {
 		t.Fatal(err)
 	}
 	// PostgreSQL runs as another user, which a folder of the test's would shut out.

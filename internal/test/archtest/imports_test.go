@@ -4,6 +4,8 @@
 package archtest
 
 import (
+	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -19,7 +21,7 @@ import (
 
 const module = "github.com/penstock/penstock"
 
-// row says what the packages of a room import of this module. A room is a folder,
+// row says what the packages of a room import of ours. A room is a folder,
 // relative to the module, with what is under it, or several: "store/*" is each folder under
 // store. "." is the root package alone.
 type row struct {
@@ -34,6 +36,9 @@ const self = "self"
 
 // program has the rooms that only the program needs.
 const program = "cmd/penstock/internal/"
+
+// lab is a module of its own, whose packages are in rooms as those of this one.
+const lab = "lab"
 
 // helpers are what any test may use.
 var helpers = []string{self, "internal/*", "internal/test"}
@@ -62,7 +67,6 @@ var rooms = []row{
 	{room: "internal/test", named: true, may: []string{self, ".", "work", "internal/*", "store/postgres"}, tests: with(helpers, "store/memory", "sink/discard")},
 	{room: "internal/drivers", named: true, may: []string{".", "internal/*", "internal/natsserver", "store/*", "sink/*"}, tests: helpers},
 	{room: "internal/terminal", named: true, may: []string{".", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
-	{room: "internal/lab", named: true, may: with(wiring, "internal/test", "internal/natsserver")},             // what measures and proves
 	// A whole NATS server, which programs with sink/nats are not built with.
 	{room: "internal/natsserver", named: true, may: []string{".", "internal/*", "sink/nats"}, tests: helpers},
 	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
@@ -74,10 +78,13 @@ var rooms = []row{
 	{room: program + "run", may: with(wiring, program+"config", program+"ingest", program+"about"), tests: helpers},
 	{room: program + "demo", may: wiring, tests: helpers},
 	{room: program + "cli/clitest", named: true, may: with(wiring, program+"cli", "internal/test")},
-	{room: program + "cli", named: true, may: with(wiring, "internal/lab", "internal/terminal", program+"*"), tests: with(helpers, program+"cli/clitest")},
+	{room: program + "cli", named: true, may: with(wiring, "internal/terminal", program+"*"), tests: with(helpers, program+"cli/clitest")},
 	{room: program + "*", may: []string{".", "internal/*", program + "*"}, tests: helpers},
 	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo", "internal/natsserver"), tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, "internal/terminal", program+"*", program+"cli"), tests: with(helpers, program+"cli/clitest")},
+
+	// What measures and proves: a module that imports the other, and that the other does not import.
+	{room: lab, named: true, may: with(wiring, "internal/test", "internal/terminal", "internal/natsserver")},
 
 	{room: "penstocktest", named: true, may: []string{".", "work", "store/postgres"}, tests: with(helpers, "store/*")},
 	{room: "clients", named: true, may: wiring, tests: helpers},
@@ -96,7 +103,7 @@ func roomOf(folder string) (row, bool) {
 }
 
 // objection says why a file of folder must not import the folder target, both
-// of this module; empty if it may.
+// of ours; empty if it may.
 func objection(folder string, isTest bool, target string) string {
 	from, known := roomOf(folder)
 	if !known {
@@ -140,14 +147,29 @@ func matched(folder, pattern string) string {
 }
 
 func TestImports(t *testing.T) {
-	root := moduleRoot(t)
-	files := 0
+	wrong, files := forbidden(t, moduleRoot(t))
+	for _, w := range wrong {
+		t.Error(w)
+	}
+	if files < 10 {
+		t.Fatalf("only %d Go files: is it the module?", files)
+	}
+}
+
+// forbidden returns the imports under root that are not allowed.
+func forbidden(t *testing.T, root string) (wrong []string, files int) {
+	t.Helper()
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
 		if d.IsDir() {
-			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "bin" || hasModule(file)) {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "bin" || hasModule(file) && rel != lab) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -156,21 +178,16 @@ func TestImports(t *testing.T) {
 			return nil
 		}
 		files++
-		rel, err := filepath.Rel(root, file)
-		if err != nil {
-			return err
-		}
-		rel = filepath.ToSlash(rel)
 		for _, imported := range imports(t, file) {
 			target, ours := strings.CutPrefix(imported+"/", module+"/")
 			if !ours {
 				if path.Dir(rel) == "." && !strings.HasSuffix(rel, "_test.go") && doesIO(imported) {
-					t.Errorf("%s imports %s: the domain is plain Go and does no I/O", rel, imported)
+					wrong = append(wrong, fmt.Sprintf("%s imports %s: the domain is plain Go and does no I/O", rel, imported))
 				}
 				continue
 			}
 			if why := objection(path.Dir(rel), strings.HasSuffix(rel, "_test.go"), path.Clean(target)); why != "" {
-				t.Errorf("%s: %s", rel, why)
+				wrong = append(wrong, rel+": "+why)
 			}
 		}
 		return nil
@@ -178,8 +195,32 @@ func TestImports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files < 10 {
-		t.Fatalf("only %d Go files under %s: is it the module?", files, root)
+	return wrong, files
+}
+
+// In a workspace Go lets either module import the other.
+func TestImportsOfTwoModules(t *testing.T) {
+	root := t.TempDir()
+	for file, text := range map[string]string{
+		"go.mod":                   "module " + module + "\n",
+		"lab/go.mod":               "module " + module + "/lab\n",
+		"examples/orms/go.mod":     "module " + module + "/examples/orms\n",
+		"store/sqlite/store.go":    "package sqlite\n\nimport _ \"" + module + "/lab/plot\"\n",
+		"lab/measure/relay.go":     "package measure\n\nimport (\n\t_ \"" + module + "/relay\"\n\t_ \"" + module + "/lab/plot\"\n)\n",
+		"lab/measure/config.go":    "package measure\n\nimport _ \"" + module + "/cmd/penstock/internal/config\"\n",
+		"examples/orms/ent/ent.go": "package ent\n\nimport _ \"" + module + "/examples/orms/ent/schema\"\n",
+	} {
+		file = filepath.Join(root, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		"lab/measure/config.go: lab/measure must not import cmd/penstock/internal/config",
+		"store/sqlite/store.go: store/sqlite must not import lab/plot but in tests, if at all",
+	}
+	if wrong, files := forbidden(t, root); !slices.Equal(wrong, want) || files != 3 {
+		t.Errorf("of %d files it finds %q", files, wrong)
 	}
 }
 
@@ -263,15 +304,17 @@ func TestObjection(t *testing.T) {
 		{"store/postgres", false, "internal/test/postgrestest", false},
 		{"store/postgres/adopt", true, "internal/test/postgrestest", true},
 		{"store/postgres/adopt", false, "store/postgres", false},
-		{"internal/lab/chaos", false, "internal/test/testserver", true},
+		{"lab/chaos", false, "internal/test/testserver", true},
 		{"work", false, ".", true},
 		{"work", false, "store/memory", false},
 		{".", false, "work", false},
 		{".", false, "internal/template", false},
 		{"internal/template", false, ".", true},
 		{"internal/template", false, "relay", false},
-		{"internal/template", false, "internal/lab/bench", false},
-		{"internal/lab/bench", false, "sink/nats", true},
+		{"internal/template", false, "lab/measure", false},
+		{"lab/measure", false, "sink/nats", true},
+		{"lab/bench", false, "lab/measure", true},
+		{"cmd/penstock", true, "lab/measure", false},
 		{program + "config", false, "sink/nats", true},
 		{program + "config", false, program + "cli", false},
 		{program + "console", false, "sink/nats", false},
@@ -289,7 +332,7 @@ func TestObjection(t *testing.T) {
 }
 
 // builtWithServer are the folders whose importers get a NATS server into their program.
-var builtWithServer = []string{"cmd", "internal/lab", "internal/drivers", "internal/natsserver"}
+var builtWithServer = []string{"cmd", lab, "internal/drivers", "internal/natsserver"}
 
 // A program with sink/nats is not built with a server, by whatever way.
 func TestNoServerInPrograms(t *testing.T) {
@@ -328,7 +371,7 @@ func TestEachPublicPackageHasAnExample(t *testing.T) {
 		rel, _ := filepath.Rel(root, file)
 		rel = filepath.ToSlash(rel)
 		if d.IsDir() {
-			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "examples", "cmd/penstock/systemtest", "testdata", "node_modules", "bin"}, name)) {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "examples", lab, "cmd/penstock/systemtest", "testdata", "node_modules", "bin"}, name)) {
 				return filepath.SkipDir
 			}
 			return nil

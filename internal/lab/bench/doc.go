@@ -1,4 +1,0 @@
-// Package bench runs Penstock's experiments against real databases and brokers.
-// Every figure stands beside a ceiling or a rival measured in the same run, so
-// that a ratio means something on any machine.
-package bench

@@ -1,0 +1,130 @@
+// Bench measures Penstock beside the ceilings of this machine: the flags of each benchmark, and its figures as a table.
+// What is measured is in package measure.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/store/portable"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+func main() {
+	a := &app{stdout: &terminal.Results{W: os.Stdout}, stderr: terminal.NewScrubber(os.Stderr), getenv: os.Getenv}
+	os.Exit(a.run(context.Background(), os.Args[1:]))
+}
+
+// app is what every benchmark shares: the streams and the global flags.
+type app struct {
+	stdout io.Writer
+	stderr *terminal.Scrubber
+	getenv func(string) string
+
+	databaseURL, schema, profile, logLevel, logFormat string
+}
+
+// run is main with everything it touches given to it, and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := rootCommand(a)
+	root.SetArgs(args)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	failed, err := root.ExecuteContextC(ctx)
+	return a.report(failed, err)
+}
+
+func rootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure Penstock beside the ceilings of this machine",
+		Long: `Measure Penstock beside the ceilings of this machine, in one run: figures mean
+little alone, ratios carry over.
+
+Every benchmark makes a schema (PostgreSQL) or a file (SQLite), outboxes and
+queues of its own and removes them. Those of the relay use a temporary SQLite
+file unless there is --database-url, and --repeat shows how far their ratios
+spread; the median counts. Those of queues need PostgreSQL: hand-written queues
+run beside Penstock's there.
+
+Exit codes:
+  0    done
+  1    it failed for another reason than those below
+  2    a flag cannot be used
+  3    a message was lost, phantom or out of order
+  4    the database cannot be reached or refuses us
+  5    the broker cannot be reached or refuses us
+  130  interrupted: what was measured until then is shown`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		PersistentPreRun:  func(cmd *cobra.Command, _ []string) { cmd.SetContext(terminal.Interruptible(cmd.Context())) },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return terminal.Misuse(err) })
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.databaseURL, "database-url", "", "postgres://user:password@host/db, sqlite:FILE or mysql://user:password@host/ (default $PENSTOCK_DATABASE_URL)")
+	flags.StringVar(&a.schema, "schema", "", "PostgreSQL schema of Penstock's tables (default one of the benchmark's own)")
+	flags.StringVar(&a.profile, "profile", "postgres", "how the database is used: postgres, portable, or auto, which asks the server")
+	flags.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default what the benchmark needs)")
+	flags.StringVar(&a.logFormat, "log-format", "text", "text or json")
+	return terminal.Group(root, relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a),
+		fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a), processorCommand(a), churnCommand(a), bufferingCommand(a), webhookCommand(a), overheadCommand(a), allCommand(a))
+}
+
+// database is that of --database-url or $PENSTOCK_DATABASE_URL in the profile that was asked for, or none.
+func (a *app) database(ctx context.Context) (url string, err error) {
+	url = cmp.Or(a.databaseURL, a.getenv("PENSTOCK_DATABASE_URL"))
+	a.stderr.Hide(url)
+	switch a.profile {
+	case "postgres":
+		return url, nil
+	case "portable":
+		return portable.URL(url), nil
+	case "auto":
+		if slices.Contains(postgres.Driver.Schemes, drivers.Scheme(url)) && portable.Wanted(ctx, url) {
+			url = portable.URL(url)
+		}
+		return url, nil
+	}
+	return "", terminal.Usage(fmt.Errorf("--profile: %q is none of auto, postgres and portable", a.profile))
+}
+
+// report prints err as "bench: what: next step" and returns the exit code.
+func (a *app) report(failed *cobra.Command, err error) int {
+	if out, ok := a.stdout.(*terminal.Results); ok && out.Err() != nil {
+		err = &terminal.ExitError{Code: terminal.ExitFailure, Err: fmt.Errorf("writing to standard output: %w", out.Err())}
+	}
+	code := terminal.ExitCode(err)
+	switch code {
+	case terminal.ExitOK:
+		return code
+	case terminal.ExitInterrupted:
+		fmt.Fprintln(a.stderr, "bench: interrupted")
+		return code
+	}
+	what, next := err.Error(), ""
+	exit, marked := errors.AsType[*terminal.ExitError](err)
+	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+		what, next = strings.Replace(what, hint.Error(), hint.Err.Error(), 1), hint.Hint
+	} else if marked && exit.Help {
+		next = fmt.Sprintf("see %s --help", failed.CommandPath())
+	} else if !marked {
+		next = terminal.DatabaseHint(err)
+	}
+	if what = terminal.OneLine(what); next != "" {
+		what += ": " + next
+	}
+	fmt.Fprintln(a.stderr, "bench: "+what)
+	return code
+}

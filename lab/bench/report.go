@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/lab/measure"
+	"github.com/penstock/penstock/lab/plot"
+)
+
+// report is what bench all writes, as JSON and as a page.
+type report struct {
+	Began    time.Time      `json:"began"`
+	Took     string         `json:"took"`
+	Machine  []measure.Fact `json:"machine"`
+	Sections []*section     `json:"benchmarks"`
+}
+
+// section is a benchmark of a report. As an io.Writer and terminal.Cells it takes what would be shown on a terminal.
+type section struct {
+	Name    string          `json:"command"`
+	Short   string          `json:"-"`
+	Long    string          `json:"-"`
+	Seconds float64         `json:"seconds"`
+	Left    string          `json:"left_out,omitempty"` // why
+	Failed  string          `json:"failed,omitempty"`
+	JSON    json.RawMessage `json:"result,omitempty"`
+	ratios  []headline
+	chart   *plot.Chart
+	Blocks  []block `json:"-"`
+}
+
+// block is a table, or lines of text.
+type block struct {
+	Head []terminal.Column
+	Rows [][]string
+	Text string
+}
+
+func (s *section) Write(text []byte) (int, error) {
+	if line := strings.TrimSpace(string(text)); line != "" {
+		s.Blocks = append(s.Blocks, block{Text: line})
+	}
+	return len(text), nil
+}
+
+// Cells adds rows to the table that was begun, or begins one.
+func (s *section) Cells(head []terminal.Column, rows [][]string) {
+	if last := len(s.Blocks) - 1; last >= 0 && len(s.Blocks[last].Rows) > 0 && len(head) == 0 && len(s.Blocks[last].Head) == 0 {
+		s.Blocks[last].Rows = append(s.Blocks[last].Rows, rows...)
+		return
+	}
+	s.Blocks = append(s.Blocks, block{Head: head, Rows: rows})
+}
+
+// Chart is an image within the page.
+func (s *section) Chart() (template.HTML, error) {
+	if s.chart == nil || len(s.chart.Panels) == 0 {
+		return "", nil
+	}
+	return drawn(*s.chart)
+}
+
+func drawn(c plot.Chart) (template.HTML, error) {
+	var out bytes.Buffer
+	if err := c.WriteSVG(&out); err != nil {
+		return "", err
+	}
+	_, svg, ok := bytes.Cut(out.Bytes(), []byte("<svg"))
+	if !ok {
+		return "", errors.New("the chart has no picture")
+	}
+	return template.HTML("<svg" + string(svg)), nil // what plot writes is escaped
+}
+
+// Line is one of the page's first table.
+type Line struct {
+	Command, Is, Value, ByHand, Published string
+	value                                 float64
+}
+
+// Lines are the ratios of all benchmarks.
+func (r report) Lines() (lines []Line) {
+	for _, s := range r.Sections {
+		var result any
+		if json.Unmarshal(s.JSON, &result) != nil {
+			continue
+		}
+		show := func(path string) string {
+			if n, ok := at(result, path); ok {
+				return fmt.Sprintf("%.2f", n)
+			}
+			return ""
+		}
+		for _, h := range s.ratios {
+			n, _ := at(result, h.path)
+			lines = append(lines, Line{strings.Fields(s.Name)[1], h.is, show(h.path), show(h.byHand), h.published, n})
+		}
+	}
+	return lines
+}
+
+// Overview draws the ratios whose best is 1: those to a ceiling.
+func (r report) Overview() (template.HTML, error) {
+	chart := plot.Chart{Title: "Beside the ceilings of this machine", Subtitle: "1 is the broker, the client or the same run without trouble",
+		Panels: []plot.Panel{{Y: "ratio", Bars: true, Series: []plot.Series{{Name: "Penstock"}}}}}
+	p := &chart.Panels[0]
+	for _, l := range r.Lines() {
+		switch l.Command {
+		case "relay", "poison", "park", "outage", "webhook":
+			p.Series[0].Points = append(p.Series[0].Points, plot.Point{X: float64(len(p.Ticks)), Y: l.value})
+			p.Ticks = append(p.Ticks, l.Command)
+		}
+	}
+	if len(p.Ticks) == 0 {
+		return "", nil
+	}
+	return drawn(chart)
+}
+
+//go:embed report.html
+var reportPage string
+
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"right": terminal.Column.Right, "trim": strings.TrimSpace}).Parse(reportPage))
+
+func (r report) write(dir string) error {
+	var page bytes.Buffer
+	if err := reportTemplate.Execute(&page, r); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "index.html"), page.Bytes(), 0o644), os.WriteFile(filepath.Join(dir, "report.json"), append(text, '\n'), 0o644))
+}

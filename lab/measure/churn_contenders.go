@@ -1,0 +1,230 @@
+package measure
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/mysql"
+	"github.com/penstock/penstock/store/portable"
+)
+
+// churner is one of the ways to insert and consume that take turns.
+type churner struct {
+	contender
+	byHand     bool
+	curve      *ChurnCurve
+	insert     string // names of statements, as the next two
+	insertLate string
+	size       string
+	session    *session // inserts, and looks at sizes
+	// consume takes the oldest rows, at most a batch.
+	consume func() (n int, err error)
+	// keep is housekeeping, once a second. May be nil.
+	keep func(ctx context.Context) error
+	// renew keeps the lease. May be nil.
+	renew func(ctx context.Context) error
+	// left is how many rows are not settled, and whether the late one is among them.
+	left func() (n int64, late bool, err error)
+	// lateAt is when the late row was consumed, zero if it is not known.
+	lateAt time.Time
+
+	consuming, inserting *timeline
+	busy                 []time.Duration      // by interval, of inserting and consuming
+	rows                 []int64              // consumed, by interval
+	calls                []mysql.RocksDBCalls // by interval
+	last                 time.Duration        // when its last turn within the run ended
+	sizes                []int64
+	late                 *lateRow
+	closers              []func(context.Context) error // in reverse
+}
+
+// close removes what the churner has made.
+func (c *churner) close(ctx context.Context) (err error) {
+	for i := len(c.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, c.closers[i](ctx))
+	}
+	return err
+}
+
+func (cfg ChurnConfig) statements(table string) statements {
+	words := cfg.words(table)
+	words["batch"] = fmt.Sprint(cfg.Batch)
+	words["margin"] = fmt.Sprint(cfg.Margin.Seconds())
+	return cfg.read("churn", words)
+}
+
+// table makes the published table with its first rows. What it returns has to be
+// closed after an error as well.
+func (cfg ChurnConfig) table(ctx context.Context, label, table string) (*churner, error) {
+	c := &churner{
+		contender: contender{Database: cfg.Database, label: label, sql: cfg.statements(table)},
+		insert:    "insert", insertLate: "insert_late", size: "size",
+	}
+	if err := c.connected(ctx); err != nil {
+		return c, err
+	}
+	if _, err := c.session.do("making "+label, c.sql["create"]); err != nil {
+		return c, err
+	}
+	c.closers = append(c.closers, c.remove)
+	c.left = func() (n int64, late bool, err error) {
+		if err := c.session.value("counting what is left", c.sql["rest"], &n); err != nil {
+			return 0, false, err
+		}
+		var lates int64
+		err = c.session.value("looking for the late row", c.sql["rest_late"], &lates)
+		return n, lates > 0, err
+	}
+	return c, c.preload()
+}
+
+func (c *churner) connected(ctx context.Context) (err error) {
+	if c.session, err = c.connect(ctx); err != nil {
+		return err
+	}
+	c.closers = append(c.closers, func(context.Context) error {
+		c.session.close()
+		return nil
+	})
+	return nil
+}
+
+// preload is the batch that is there when the loop begins, as published.
+func (c *churner) preload() error {
+	if err := c.session.prepare(c.sql, c.insert); err != nil {
+		return err
+	}
+	_, err := c.session.run(c.insert)
+	return err
+}
+
+// byHand is the published loop.
+func (cfg ChurnConfig) byHand(ctx context.Context) (*churner, error) {
+	c, err := cfg.table(ctx, "the hand-written loop", cfg.Name+"_churn_by_hand")
+	if err != nil {
+		return c, err
+	}
+	c.byHand = true
+	if cfg.mysql() != nil {
+		return c, c.byHandMySQL(cfg.Margin)
+	}
+	if _, err := c.session.do("setting the planner", c.sql["settings"]); err != nil {
+		return c, err
+	}
+	if err := c.session.prepare(c.sql, "consume"); err != nil {
+		return c, err
+	}
+	low := binary.BigEndian.AppendUint64(nil, 1<<63) // -infinity
+	c.consume = func() (int, error) {
+		rows, err := c.session.run("consume", low)
+		if err != nil {
+			return 0, err
+		}
+		low = bytes.Clone(rows[0][0])
+		return int(binary.BigEndian.Uint64(rows[0][1])), nil
+	}
+	return c, nil
+}
+
+// ownOutbox is an outbox of Penstock's.
+func (cfg ChurnConfig) ownOutbox(ctx context.Context) (*churner, error) {
+	outbox := cfg.Name + "_churn"
+	c := &churner{
+		contender: contender{Database: cfg.Database, label: "Penstock's outbox", sql: cfg.statements(outbox)},
+		insert:    "insert_outbox", insertLate: "insert_late_outbox", size: "size_outbox",
+	}
+	if err := c.connected(ctx); err != nil {
+		return c, err
+	}
+	if cfg.Plain != nil {
+		c.sql, c.size = cfg.statements("outbox_"+outbox), "size_portable"
+		var err error
+		if cfg.Store, err = cfg.plainStore(ctx); err != nil {
+			return c, err
+		}
+		c.closers = append(c.closers, func(context.Context) error { return cfg.Store.Close() })
+	}
+	if err := cfg.Store.CreateOutbox(ctx, outbox); err != nil {
+		return c, err
+	}
+	c.closers = append(c.closers, func(ctx context.Context) error { return cfg.Store.DropOutbox(ctx, outbox) })
+	if err := c.preload(); err != nil {
+		return c, err
+	}
+	src, err := cfg.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
+	if err != nil {
+		return c, err
+	}
+	c.keep = func(ctx context.Context) error { return cfg.Store.Maintain(ctx, outbox) }
+	c.left = func() (int64, bool, error) {
+		all, err := cfg.Store.Status(ctx)
+		for _, o := range all {
+			if o.Outbox == outbox && len(o.Subscriptions) > 0 {
+				return o.Subscriptions[0].Backlog, c.lateAt.IsZero(), err
+			}
+		}
+		return 0, false, err
+	}
+	c.from(ctx, src, cfg.Batch)
+	return c, nil
+}
+
+// plainStore is the store on plain tables with the margin that the others have.
+func (cfg ChurnConfig) plainStore(ctx context.Context) (penstock.Store, error) {
+	if s := cfg.mysql(); s != nil {
+		return mysql.Open(cfg.URL, mysql.Options{Schema: cfg.Schema, Engine: s.Engine(), Margin: cfg.Margin, Sweep: cfg.sweep()})
+	}
+	return portable.Open(ctx, cfg.URL, portable.Options{Schema: cfg.Schema, Margin: cfg.Margin, Sweep: cfg.sweep()})
+}
+
+// from consumes what a source returns, and settles it as delivered.
+func (c *churner) from(ctx context.Context, src penstock.Source, batch int) {
+	c.closers = append(c.closers, src.Close)
+	c.renew = src.Renew
+	c.consume = func() (n int, err error) {
+		for n < batch {
+			b, err := src.Fetch(ctx, penstock.Limit{Messages: batch - n, Bytes: 8 << 20})
+			if err != nil || len(b.Messages) == 0 {
+				return n, err
+			}
+			if err := src.Settle(ctx, penstock.Settled{Batch: b}); err != nil {
+				return n, err
+			}
+			n += len(b.Messages)
+			if isLate := func(m penstock.Message) bool { return string(m.Payload) == "late" }; slices.ContainsFunc(b.Messages, isLate) {
+				c.lateAt = time.Now()
+			}
+		}
+		return n, nil
+	}
+}
+
+// lateRow is a transaction that is open from the start on.
+type lateRow struct {
+	*session
+	committed time.Time // zero while it is open
+}
+
+// beginLate inserts the late row.
+func (c *churner) beginLate(ctx context.Context) error {
+	s, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	c.closers = append(c.closers, func(context.Context) error {
+		s.close() // rolls back what is open
+		return nil
+	})
+	c.late = &lateRow{session: s}
+	if err := s.say("begin"); err != nil {
+		return err
+	}
+	_, err = s.do("inserting the late row", c.sql[c.insertLate])
+	return err
+}

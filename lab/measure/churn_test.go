@@ -1,0 +1,98 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func TestChurn(t *testing.T) {
+	setup, db := onPostgres(t, "discard")
+	r, err := Churn(t.Context(), ChurnConfig{
+		Database: db, Store: setup.Store, Pin: PinPostgres(db.URL),
+		Duration: 2 * time.Second, Batch: 100, Margin: 200 * time.Millisecond, Late: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Pinned || r.Batch != 100 || r.AdoptedOverByHand <= 0 || r.OutboxOverByHand <= 0 {
+		t.Errorf("got %+v", r)
+	}
+	for who, c := range map[string]ChurnCurve{"by hand": r.ByHand, "adopted": r.Adopted, "outbox": r.Outbox} {
+		if c.Inserted != c.Consumed+c.Left || c.Consumed == 0 || c.RowsPerSecond <= 0 || c.SizePeak == 0 || len(c.Intervals) != 20 {
+			t.Errorf("%s: got %+v", who, c)
+		}
+		if c.Flatness <= 0 || c.FirstP50MS > c.FirstP99MS || c.LastP50MS > c.LastP99MS {
+			t.Errorf("%s: got %+v", who, c)
+		}
+		// What the published loop never does.
+		if c.Late == nil || c.Late.CommittedAt < 1 || c.Late.Delivered != (who != "by hand") {
+			t.Errorf("%s: the late row %+v", who, c.Late)
+		}
+		if left := int64(0); who != "by hand" && c.Left != left {
+			t.Errorf("%s: %d rows are left", who, c.Left)
+		}
+	}
+	checkOutboxesGone(t, setup)
+}
+
+func TestChurnInterrupted(t *testing.T) {
+	setup, db := onPostgres(t, "discard")
+	ctx, cancel := context.WithCancel(t.Context())
+	db.Progress = func(text string) {
+		if strings.Contains(text, "inserting") {
+			cancel()
+		}
+	}
+	if _, err := Churn(ctx, ChurnConfig{Database: db, Store: setup.Store, Duration: time.Minute, Batch: 10, Margin: time.Millisecond}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	checkOutboxesGone(t, setup)
+}
+
+// A run whose time is up before its first turn has ended has a result, too. Turns before that, while the margin fills, are in no figure.
+func TestChurnOfASlowTurn(t *testing.T) {
+	setup, db := onPostgres(t, "discard")
+	var before int64
+	db.Progress = func(text string) {
+		if !strings.HasPrefix(text, "inserting") {
+			return
+		}
+		conn, err := pgx.Connect(t.Context(), db.URL)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(t.Context())
+		table := pgx.Identifier{db.Schema, db.Name + "_churn_by_hand"}.Sanitize()
+		if _, err := conn.Exec(t.Context(), `create function public.slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.5); return null; end';
+			create trigger slow after insert on `+table+` for each statement execute function public.slow()`); err != nil {
+			t.Error(err)
+		}
+		if err := conn.QueryRow(t.Context(), "select last_value from "+pgx.Identifier{db.Schema, db.Name + "_churn_by_hand_id_seq"}.Sanitize()).Scan(&before); err != nil {
+			t.Error(err)
+		}
+	}
+	r, err := Churn(t.Context(), ChurnConfig{Database: db, Store: setup.Store, Duration: 400 * time.Millisecond, Batch: 10, Margin: time.Millisecond})
+	if err != nil || before < 20 || r.ByHand.Inserted != before+10 || r.ByHand.RowsPerSecond != 0 {
+		t.Errorf("%d rows before the measuring, then %+v, %v", before, r, err)
+	}
+}
+
+func TestChurnRefuses(t *testing.T) {
+	for want, c := range map[string]ChurnConfig{
+		"at least 400ms":              with(DefaultChurn, func(c *ChurnConfig) { c.Duration = time.Millisecond }),
+		"the interval":                with(DefaultChurn, func(c *ChurnConfig) { c.Interval = 2 * time.Minute }),
+		"a batch has":                 with(DefaultChurn, func(c *ChurnConfig) { c.Batch = -1 }),
+		"the margin":                  with(DefaultChurn, func(c *ChurnConfig) { c.Margin = -1 }),
+		"before the duration is over": with(DefaultChurn, func(c *ChurnConfig) { c.Late = time.Hour }),
+	} {
+		if _, err := Churn(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}

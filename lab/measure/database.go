@@ -1,0 +1,197 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/quietconn"
+)
+
+// Database is where the experiments on queues run: PostgreSQL, or MySQL for some, because there
+// are hand-written queues beside them.
+type Database struct {
+	URL string
+	// Schema is Penstock's, migrated. The hand-written tables are made there, too.
+	Schema string
+	// Plain is the store on plain tables, of the portable profile or of MySQL. Nil: it is PostgreSQL's own.
+	Plain interface {
+		penstock.Store
+		penstock.QueueStore
+	}
+	// Name begins the names of all that is made, and removed at the end.
+	Name string
+
+	Progress func(text string) // may be nil
+}
+
+func (d Database) progress(format string, args ...any) {
+	if d.Progress != nil {
+		d.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// words are what stands for a table, or a queue, in the files of statements.
+func (d Database) words(table string) map[string]string {
+	if d.mysql() != nil {
+		return d.mysqlWords(table)
+	}
+	quoted := pgx.Identifier{d.Schema, table}.Sanitize()
+	return map[string]string{
+		"schema":      pgx.Identifier{d.Schema}.Sanitize(),
+		"schema_name": literal(pgx.Identifier{d.Schema}.Sanitize()),
+		"table":       pgx.Identifier{table}.Sanitize(),
+		"table_name":  literal(quoted),
+		"name":        literal(table),
+		"dequeue":     pgx.Identifier{"dequeue_" + table}.Sanitize(),
+		// What Go calls, by the queue's own functions.
+		"own_take":         pgx.Identifier{"_" + table + ".take"}.Sanitize(),
+		"own_claim":        pgx.Identifier{"_" + table + ".claim"}.Sanitize(),
+		"own_ack":          pgx.Identifier{"_" + table + ".ack"}.Sanitize(),
+		"own_enqueue":      pgx.Identifier{"_" + table + ".enqueue"}.Sanitize(),
+		"own_enqueue_many": pgx.Identifier{"_" + table + ".enqueue_many"}.Sanitize(),
+	}
+}
+
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// session is a connection of one goroutine that measures: its statements are
+// prepared and nothing is decoded, so that the client takes little of the machine.
+// When its context ends, so does what it waits for.
+type session struct {
+	conn    *pgx.Conn
+	my      *mysqlSession // instead of conn
+	ctx     context.Context
+	free    func() bool
+	claimed [][][]byte // by ModeCarried and not ended
+}
+
+func (d Database) connect(ctx context.Context) (*session, error) {
+	if d.mysql() != nil {
+		return d.connectMySQL(ctx)
+	}
+	config, err := pgx.ParseConfig(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	config.RuntimeParams["application_name"] = "bench"
+	config.DialFunc = quietconn.Wrap(config.DialFunc) // as the store's
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, "set default_transaction_isolation = 'read committed'"); err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	// Cheaper than to watch the context in every call.
+	free := context.AfterFunc(ctx, func() { _ = conn.PgConn().Conn().SetDeadline(time.Unix(1, 0)) })
+	return &session{conn: conn, ctx: ctx, free: free}, nil
+}
+
+func (s *session) close() {
+	if s.my != nil {
+		s.my.close()
+		return
+	}
+	s.free()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 5*time.Second)
+	defer cancel()
+	_ = s.conn.Close(ctx)
+}
+
+// prepare makes statements known to the server by their names.
+func (s *session) prepare(sql statements, names ...string) error {
+	for _, name := range names {
+		if err := s.known(name, sql[name]); err != nil {
+			return s.explain(name, err)
+		}
+	}
+	return nil
+}
+
+func (s *session) known(name, sql string) error {
+	if s.my != nil {
+		return s.my.prepare(s.ctx, name, sql)
+	}
+	_, err := s.conn.PgConn().Prepare(s.ctx, name, sql, nil)
+	return err
+}
+
+var inBinary = []int16{pgx.BinaryFormatCode}
+
+// run executes a prepared statement and returns its rows as they came, in binary; of MySQL none.
+func (s *session) run(name string, params ...[]byte) ([][][]byte, error) {
+	if s.my != nil {
+		if err := s.my.run(s.ctx, name, params); err != nil {
+			return nil, s.explain(name, err)
+		}
+		return nil, nil
+	}
+	r := s.conn.PgConn().ExecPrepared(context.Background(), name, params, inBinary, inBinary).Read()
+	if r.Err != nil {
+		return nil, s.explain(name, r.Err)
+	}
+	return r.Rows, nil
+}
+
+// say sends a command that has neither parameters nor rows: begin, commit.
+func (s *session) say(command string) error {
+	if s.my != nil {
+		_, err := s.do(command, command)
+		return err
+	}
+	if _, err := s.conn.PgConn().Exec(context.Background(), command).ReadAll(); err != nil {
+		return s.explain(command, err)
+	}
+	return nil
+}
+
+// commitWith runs a prepared statement and commits, in one round trip. COMMIT is prepared, as pgx does it in a batch.
+func (s *session) commitWith(name string, params ...[]byte) error {
+	var b pgconn.Batch
+	b.ExecPrepared(name, params, inBinary, inBinary)
+	b.ExecPrepared("commit", nil, nil, nil)
+	if _, err := s.conn.PgConn().ExecBatch(context.Background(), &b).ReadAll(); err != nil {
+		return s.explain(name, err)
+	}
+	return nil
+}
+
+// do executes a statement once.
+func (s *session) do(what, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	if s.my != nil {
+		tag, err = s.my.do(s.ctx, sql, args...)
+	} else {
+		tag, err = s.conn.Exec(s.ctx, sql, args...)
+	}
+	if err != nil {
+		return tag, s.explain(what, err)
+	}
+	return tag, nil
+}
+
+// value executes a statement that returns one value.
+func (s *session) value(what, sql string, into any, args ...any) (err error) {
+	if s.my != nil {
+		err = s.my.conn.QueryRowContext(s.ctx, sql, args...).Scan(into)
+	} else {
+		err = s.conn.QueryRow(s.ctx, sql, args...).Scan(into)
+	}
+	if err != nil {
+		return s.explain(what, err)
+	}
+	return nil
+}
+
+func (s *session) explain(what string, err error) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx) // what the deadline did to the connection is no news
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

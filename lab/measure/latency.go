@@ -1,0 +1,151 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/readback"
+	"github.com/penstock/penstock/relay"
+)
+
+// latency publishes one message per transaction at a steady rate and times each
+// from the commit's answer to its arrival.
+func (r *relayRun) latency(ctx context.Context) (err error) {
+	if r.cfg.LatencyFor <= 0 {
+		return nil
+	}
+	r.Progress(fmt.Sprintf("latency at %d messages/s for %s", r.cfg.Rate, r.cfg.LatencyFor))
+	q, err := r.open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.close(ctx)) }()
+	total := int(r.cfg.LatencyFor.Seconds() * float64(r.cfg.Rate))
+	t := &timing{committed: make([]time.Time, total), arrived: make([]time.Time, total)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	var reading sync.WaitGroup
+	var readErr error
+	to, sink := "confirm", penstock.Sink(&timedSink{Sink: q.sink, timing: t})
+	if q.reader != nil {
+		to, sink = "consumer", q.sink
+		reading.Go(func() {
+			readErr = q.reader.Read(ctx, func(a readback.Arrival) { t.arrive(a.Payload) })
+		})
+	}
+	stop, err := r.startRelay(ctx, relay.Config{Sink: sink})
+	if err != nil {
+		return err
+	}
+	if err := r.publishSteadily(ctx, t); err != nil {
+		return errors.Join(err, stop())
+	}
+	// The relay drains what is in flight; the end marker then ends the reading.
+	if _, err := r.awaitSettled(ctx, 20*time.Millisecond); err != nil {
+		return errors.Join(err, stop())
+	}
+	if q.reader != nil {
+		if err := q.reader.Finish(ctx); err != nil {
+			return errors.Join(err, stop())
+		}
+		reading.Wait()
+	}
+	if err := errors.Join(stop(), readErr); err != nil {
+		return err
+	}
+	r.result.LatencyMS, err = t.result(to)
+	return err
+}
+
+// publishSteadily commits every message of the timing, one by one.
+func (r *relayRun) publishSteadily(ctx context.Context, t *timing) error {
+	return steadily(ctx, 4, r.cfg.Rate, func(i int) (bool, error) {
+		if i >= len(t.committed) {
+			return false, nil
+		}
+		err := r.Store.Publish(ctx, r.outbox, r.load.messages(i, 1)...)
+		t.commit(i)
+		return true, err
+	})
+}
+
+// timing has a commit and an arrival per message.
+type timing struct {
+	mu                 sync.Mutex
+	committed, arrived []time.Time
+}
+
+func (t *timing) commit(i int) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.committed[i] = now
+}
+
+// arrive takes the message's number from its payload.
+func (t *timing) arrive(payload []byte) {
+	now := time.Now()
+	i, ok := number(payload)
+	if !ok || i >= len(t.arrived) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.arrived[i].IsZero() {
+		t.arrived[i] = now
+	}
+}
+
+// result leaves out the first tenth, in which connections are made and caches
+// are cold. A message that arrived before its commit was answered took 0.
+func (t *timing) result(to string) (*Latency, error) {
+	var took []float64
+	for i := len(t.committed) / 10; i < len(t.committed); i++ {
+		if t.arrived[i].IsZero() {
+			return nil, fmt.Errorf("message %d of the latency phase never arrived", i)
+		}
+		took = append(took, max(0, t.arrived[i].Sub(t.committed[i]).Seconds()*1000))
+	}
+	slices.Sort(took)
+	return &Latency{P50: quantile(took, 0.5), P99: quantile(took, 0.99), Max: quantile(took, 1), Messages: len(took), To: to}, nil
+}
+
+// intervals cuts the time from start to the last commit into n. What has not arrived
+// is in none.
+func (t *timing) intervals(start time.Time, n int) []SteadyInterval {
+	length := t.committed[len(t.committed)-1].Sub(start)/time.Duration(n) + 1
+	took := make([][]float64, n)
+	for i, committed := range t.committed {
+		if at := int(committed.Sub(start) / length); at >= 0 && at < n && !t.arrived[i].IsZero() {
+			took[at] = append(took[at], max(0, t.arrived[i].Sub(committed).Seconds()*1000))
+		}
+	}
+	out := make([]SteadyInterval, n)
+	for i, all := range took {
+		slices.Sort(all)
+		out[i] = SteadyInterval{At: (length * time.Duration(i+1)).Seconds(), JobsPerSecond: float64(len(all)) / length.Seconds(), P50MS: quantile(all, 0.5), P99MS: quantile(all, 0.99)}
+	}
+	return out
+}
+
+// timedSink takes the confirm for the arrival where nobody can read back.
+type timedSink struct {
+	penstock.Sink
+	timing *timing
+}
+
+func (s *timedSink) Send(ctx context.Context, msgs []penstock.Message) []error {
+	errs := s.Sink.Send(ctx, msgs)
+	for i := range msgs {
+		if errs == nil || errs[i] == nil {
+			s.timing.arrive(msgs[i].Payload)
+		}
+	}
+	return errs
+}

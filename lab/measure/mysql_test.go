@@ -1,0 +1,98 @@
+package measure
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/store/mysql"
+)
+
+// myRocks is a server of its own, whose counters nobody else moves.
+// Nothing commits late there but the late row, and looking again for it is left out, because time decides how often that is done.
+func myRocks(t *testing.T, opts mysql.Options) Database {
+	t.Helper()
+	db := Database{URL: testserver.StartMariaDB(t).URL, Schema: opts.Schema, Name: "bench", Progress: func(text string) { t.Log(text) }}
+	store, err := mysql.Open(db.URL, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.Plain = store
+	return db
+}
+
+// A row that commits late is found, while everything is walked over again that was deleted within the margin.
+func TestMySQLChurn(t *testing.T) {
+	t.Parallel()
+	db := myRocks(t, mysql.Options{Schema: "bench_mysql", Engine: "RocksDB"})
+	c, err := Churn(t.Context(), ChurnConfig{Database: db, Store: db.Plain, Pin: PinMySQL(db.URL), Duration: time.Second, Batch: 100, Margin: time.Second, Late: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Outbox.Consumed == 0 || c.Outbox.Late == nil || !c.Outbox.Late.Delivered || len(c.Adopted.Intervals) > 0 || c.ByHand.Consumed == 0 || c.Outbox.RocksDB.Next > 10 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// few says whether RocksDB walks as far as it may for one. Workers that claim side by side walk over what the others have ended meanwhile.
+func few(t *testing.T, what string, c *CallsPerJob) {
+	t.Helper()
+	if c == nil || c.Seek <= 0 || c.Next > 10 || c.Steps() > 20 {
+		t.Errorf("%s: RocksDB's calls are %+v each, wanted 10 next and 20 steps at most", what, c)
+	}
+}
+
+// The published experiments on a real LSM tree: what is measured here is how far it walks, which no load changes.
+func TestMyRocksExperiments(t *testing.T) {
+	t.Parallel()
+	db := myRocks(t, mysql.Options{Schema: "bench_mysql", Engine: "RocksDB", Margin: time.Millisecond, Sweep: time.Hour, LookAgain: time.Hour})
+	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
+		r, err := FifoLifo(t.Context(), FifoLifoConfig{
+			Database: db, Pin: PinMySQL(db.URL), Order: order, Mode: ModeCall, Workers: 3, Preload: 500, Rate: 50, Duration: 500 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Dequeued == 0 || r.Baseline.Dequeued == 0 {
+			t.Errorf("got %+v", r)
+		}
+		few(t, string(order), r.RocksDB)
+		t.Logf("%s: %+v a dequeue; the hand-written queue: %+v", order, *r.RocksDB, *r.Baseline.RocksDB)
+	}
+	churn := ChurnConfig{Database: db, Store: db.Plain, Pin: PinMySQL(db.URL), Duration: time.Second, Batch: 100, Margin: time.Millisecond}
+	c, err := Churn(t.Context(), churn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	few(t, "churn", c.Outbox.RocksDB)
+	t.Logf("churn: %+v a row, by hand %+v", *c.Outbox.RocksDB, *c.ByHand.RocksDB)
+
+	const events = 4000
+	r, err := Tombstones(t.Context(), TombstonesConfig{Database: db, Pin: PinMySQL(db.URL), Events: events, Fetches: 7, Longest: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Cases) != 4 {
+		t.Fatalf("got %+v", r)
+	}
+	for _, c := range r.Cases {
+		t.Logf("%s, pinned %v: naive %+v, last_ts %+v, queue %+v, outbox %+v", c.Deleted, c.Pinned, *c.Naive.Pages.RocksDB, *c.LastTS.Pages.RocksDB, *c.Penstock.Pages.RocksDB, *c.Outbox.Pages.RocksDB)
+		if n := c.Naive.Pages.RocksDB; n.Tombstones == nil || *n.Tombstones < events/2 || *n.Tombstones > events/2+1 || n.Steps() < events/2 {
+			t.Errorf("%s: the naive fetch walked over %+v, expected %d tombstones", c.Deleted, n, events/2)
+		}
+		for what, e := range map[string]NextEvent{"last_ts": c.LastTS, "queue": c.Penstock, "outbox": *c.Outbox} {
+			most := int64(10)
+			if what == "outbox" { // of one message, looked for in 16 buckets
+				most = map[string]int64{"prefix": 20, "scattered": 200}[c.Deleted]
+			}
+			if n := e.Pages.RocksDB; n == nil || n.Seek == 0 || n.Steps() > most {
+				t.Errorf("%s, pinned %v: %s took %+v", c.Deleted, c.Pinned, what, n)
+			}
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/adopt"
+)
+
+// onPostgres is a setup on an empty schema of a real server.
+func onPostgres(t *testing.T, sink string) (Setup, Database) {
+	t.Helper()
+	db := database(t)
+	store, err := postgres.Open(t.Context(), db.URL, postgres.Options{Schema: db.Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return Setup{
+		Store: store, Outbox: db.Name, SinkURL: sink, Log: log, Progress: db.Progress,
+		OpenSink: func(url string) (penstock.Sink, error) { return openSink(url, log) },
+	}, db
+}
+
+func TestProcessor(t *testing.T) {
+	oneOfTwo := strings.Replace(testserver.RabbitMQURL(t), "@", "@127.0.0.1:1,", 1)
+	setup, db := onPostgres(t, oneOfTwo)
+	r, err := Processor(t.Context(), ProcessorConfig{Setup: setup, Database: db, Rows: 300, Batch: 50, Duration: time.Minute, PayloadBytes: 200, Repeat: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, rung := range r.Rungs {
+		names = append(names, rung.Name)
+		if rung.Messages != 300 || rung.MessagesPerSecond <= 0 || rung.QueryMS <= 0 || rung.PublishMS <= 0 || rung.UpdateMS <= 0 {
+			t.Errorf("got %+v", rung)
+		}
+	}
+	if got := strings.Join(names, ", "); got != "baseline, covering index, concurrent publish, batch update, 5 workers, batched publish" {
+		t.Errorf("the rungs are %s", got)
+	}
+	if r.Ceiling <= 0 || r.Adopted <= 0 || r.Outbox <= 0 || len(r.Rounds) != 1 || r.Rows != 300 {
+		t.Errorf("got %+v", r)
+	}
+	for _, ratios := range append(r.Rounds, r.Ratios) {
+		if ratios.AdoptedOverBestRung <= 0 || ratios.AdoptedOverCeiling <= 0 || ratios.FactorOverBaseline <= 0 || ratios.OutboxOverCeiling <= 0 {
+			t.Errorf("ratios %+v", ratios)
+		}
+	}
+	checkOutboxesGone(t, setup)
+}
+
+// TestCeilingHasTheSameMessages: what the broker is measured with is what it gets from the table.
+func TestCeilingHasTheSameMessages(t *testing.T) {
+	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
+	rig, remove, err := newRig(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 12, Batch: 1000, Duration: time.Minute, PayloadBytes: 200, Repeat: 1}
+	p := newProcessor(rig, cfg)
+	p.Progress = func(string) {}
+	want := p.orders(0, 12)
+	if err := p.withTable(t.Context(), true, func(*session) (failed error) {
+		table, forget, err := p.adopt(t.Context(), p.table, adopt.Config{Preset: "dotnet"})
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, forget(t.Context())) }()
+		src, err := table.Subscribe(t.Context(), penstock.Subscribe{Holder: holder})
+		if err != nil {
+			return err
+		}
+		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 100, Bytes: 1 << 20})
+		if err != nil || len(b.Messages) != len(want) {
+			return errors.Join(err, fmt.Errorf("%d messages, want %d", len(b.Messages), len(want)), src.Close(t.Context()))
+		}
+		for i, got := range b.Messages {
+			if string(got.Payload) != string(want[i].Payload) || got.Topic != want[i].Topic || len(got.ID) != len(want[i].ID) || got.Key != "" || got.Headers != nil {
+				t.Errorf("the table's is %+v %s, the ceiling's %+v %s", got, got.Payload, want[i], want[i].Payload)
+			}
+		}
+		return src.Close(t.Context())
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMedians(t *testing.T) {
+	round := func(rate float64) ProcessorResult {
+		return ProcessorResult{
+			Rungs: []RungResult{{Name: "baseline", QueryMS: rate, MessagesPerSecond: 10 * rate}}, Ceiling: 2 * rate, Adopted: rate, Outbox: 3 * rate,
+			Ratios: ProcessorRatios{AdoptedOverCeiling: 1 / rate},
+		}
+	}
+	got := medians([]ProcessorResult{round(1), round(4), round(2)})
+	if r := got.Rungs[0]; len(got.Rungs) != 1 || r.Name != "baseline" || r.QueryMS != 2 || r.MessagesPerSecond != 20 {
+		t.Errorf("rungs %+v", got.Rungs)
+	}
+	if got.Ceiling != 4 || got.Adopted != 2 || got.Outbox != 6 || got.Ratios.AdoptedOverCeiling != 0.5 || len(got.Rounds) != 3 || got.Rounds[1].AdoptedOverCeiling != 0.25 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A message that was marked and is not in the queue is found.
+func TestProcessorFindsLoss(t *testing.T) {
+	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
+	rig, remove, err := newRig(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 100, Batch: 50, Duration: time.Minute, PayloadBytes: 200, Repeat: 1}
+	p := newProcessor(rig, cfg)
+	err = p.withTable(t.Context(), true, func(keeper *session) error {
+		return p.withQueue(t.Context(), func(q *queue) error {
+			r := ladder[len(ladder)-1]
+			r.workers = 1
+			result, err := p.process(t.Context(), r, q)
+			if err != nil {
+				return err
+			}
+			if err := p.marked(keeper, "", result.Messages+1); err == nil {
+				t.Error("a row that is not marked was not missed")
+			}
+			return p.check(t.Context(), "", q, result.Messages+1)
+		})
+	})
+	var wrong *CheckError
+	if !errors.As(err, &wrong) || wrong.Check.Lost != 1 {
+		t.Errorf("got %v, want a CheckError for 1 lost message", err)
+	}
+}
+
+func TestProcessorInterrupted(t *testing.T) {
+	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	setup.Progress = func(text string) {
+		if strings.Contains(text, "by hand") {
+			cancel()
+		}
+	}
+	if _, err := Processor(ctx, ProcessorConfig{Setup: setup, Database: db, Rows: 1000, Batch: 50, Duration: time.Minute, PayloadBytes: 200, Repeat: 1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestProcessorRefuses(t *testing.T) {
+	for want, c := range map[string]ProcessorConfig{
+		"amqp://":         with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup = Setup{SinkURL: "nats://x"} }),
+		"one row":         with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Rows = Setup{SinkURL: "amqp://x"}, -1 }),
+		"batches of 1":    with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Batch = Setup{SinkURL: "amqp://x"}, 20_000 }),
+		"at least 100ms":  with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Duration = Setup{SinkURL: "amqp://x"}, time.Millisecond }),
+		"the covering in": with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.PayloadBytes = Setup{SinkURL: "amqps://x"}, 2_500 }),
+	} {
+		if _, err := Processor(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}

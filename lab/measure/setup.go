@@ -1,0 +1,192 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/readback"
+	"github.com/penstock/penstock/relay"
+)
+
+// Setup is what every experiment is given.
+type Setup struct {
+	// Store is migrated and has no outbox called Outbox, nor one of that name
+	// with a number behind it: a run makes them and drops them at the end.
+	Store  penstock.Store
+	Outbox string
+	// SinkURL is where to send; each phase gets a queue of its own there.
+	SinkURL string
+	// OpenSink opens the sink of a URL.
+	OpenSink func(url string) (penstock.Sink, error)
+
+	Log      *slog.Logger
+	Progress func(text string) // may be nil
+}
+
+// rig is a Setup at work: it makes and removes what the phases of one run need.
+type rig struct {
+	Setup
+	dir    string // for the files of an embedded broker
+	outbox string // of the phase that runs
+	phases int    // for the names of queues and outboxes
+}
+
+// newRig returns the rig and what removes its files.
+func newRig(s Setup) (r *rig, remove func(), err error) {
+	if s.Log == nil {
+		s.Log = slog.Default()
+	}
+	if s.Progress == nil {
+		s.Progress = func(string) {}
+	}
+	dir, err := os.MkdirTemp("", "penstock-bench-")
+	if err != nil {
+		return nil, nil, err
+	}
+	return &rig{Setup: s, dir: dir, outbox: s.Outbox}, func() { _ = os.RemoveAll(dir) }, nil
+}
+
+// inOutbox makes r.outbox, runs do and drops it.
+func (r *rig) inOutbox(ctx context.Context, do func(context.Context) error) (err error) {
+	if err := r.Store.CreateOutbox(ctx, r.outbox); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, r.Store.DropOutbox(context.WithoutCancel(ctx), r.outbox))
+	}()
+	return do(ctx)
+}
+
+// inNewOutbox runs do with an outbox that nothing has ever been in, so that
+// what one run leaves behind does not slow the next.
+func (r *rig) inNewOutbox(ctx context.Context, do func(context.Context) error) error {
+	r.phases++
+	r.outbox = fmt.Sprintf("%s_%d", r.Outbox, r.phases)
+	return r.inOutbox(ctx, do)
+}
+
+// queue is a place at the broker that one phase sends to.
+type queue struct {
+	sink   penstock.Sink
+	reader readback.Broker // nil where nobody can read the sink back
+}
+
+// open gives a phase a sink with a queue of its own. reach, unless nil, changes
+// the URL by which the sink gets there.
+func (r *rig) open(ctx context.Context, reach func(sinkURL string) (string, error)) (q *queue, err error) {
+	r.phases++
+	url := r.SinkURL
+	q = &queue{}
+	q.reader, err = drivers.ReadBack(url, fmt.Sprintf("%s/%d", r.dir, r.phases), fmt.Sprintf("penstock_%s_%d", r.Outbox, r.phases))
+	if err != nil {
+		return nil, err
+	}
+	if q.reader != nil {
+		url = q.reader.SinkURL()
+	}
+	if reach != nil {
+		if url, err = reach(url); err != nil {
+			return nil, err
+		}
+	}
+	if q.sink, err = r.OpenSink(url); err != nil {
+		return nil, err
+	}
+	if q.reader != nil {
+		if err := q.reader.Open(ctx, q.sink); err != nil { // there is nothing to remove then
+			return nil, errors.Join(err, q.reader.Close(), q.sink.Close(ctx))
+		}
+	}
+	if err := warmUp(ctx, q.sink); err != nil {
+		return nil, errors.Join(err, q.close(ctx))
+	}
+	return q, nil
+}
+
+// close removes the queue and closes the sink.
+func (q *queue) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	var failed error
+	if q.reader != nil {
+		failed = errors.Join(q.reader.Remove(ctx), q.reader.Close())
+	}
+	return errors.Join(failed, q.sink.Close(ctx))
+}
+
+// readAll reads what the queue holds, in the order of its arrival, and nothing
+// that arrives later.
+func (q *queue) readAll(ctx context.Context, got func(readback.Arrival)) error {
+	if err := q.reader.Finish(ctx); err != nil {
+		return err
+	}
+	return q.reader.Read(ctx, got)
+}
+
+// warmUp waits until the sink is connected.
+func warmUp(ctx context.Context, sink penstock.Sink) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	for {
+		err := errors.Join(sink.Send(ctx, []penstock.Message{{ID: fmt.Sprint("warm-", time.Now().UnixNano()), Topic: "bench", Attempt: 1, CreatedAt: time.Now()}})...)
+		if err == nil || !penstock.IsUnavailable(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+const (
+	subscription = "bench"
+	holder       = "bench" // of every lease
+)
+
+// startRelay runs a relay in the background; stop drains it. cfg has the sink
+// and what the experiment sets of the rest; it reads the outbox of this phase
+// unless cfg says what to open.
+func (r *rig) startRelay(ctx context.Context, cfg relay.Config) (stop func() error, err error) {
+	outbox := r.outbox
+	cfg.Name, cfg.Logger = subscription, r.Log
+	if cfg.Open == nil {
+		cfg.Open = func(ctx context.Context) (penstock.Source, error) {
+			return r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
+		}
+		cfg.Maintain = func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
+	}
+	rl, err := relay.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- rl.Run(ctx) }()
+	return func() error {
+		rl.Drain()
+		return <-done
+	}, nil
+}
+
+// status reads how the outbox of this phase stands; without a relay yet, its
+// subscription is all zero.
+func (r *rig) status(ctx context.Context) (outbox penstock.OutboxStatus, sub penstock.SubscriptionStatus, err error) {
+	all, err := r.Store.Status(ctx)
+	if err != nil {
+		return outbox, sub, err
+	}
+	for _, o := range all {
+		if o.Outbox != r.outbox {
+			continue
+		}
+		for _, s := range o.Subscriptions {
+			if s.Subscription == subscription {
+				sub = s
+			}
+		}
+		return o, sub, nil
+	}
+	return outbox, sub, fmt.Errorf("the outbox %q is gone", r.outbox)
+}

@@ -1,0 +1,72 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// patience is how long a run waits for something that makes no progress.
+const patience = time.Minute
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// awaitStatus asks for the outbox's status until done says so. It gives up when
+// nothing has changed in it for as long as patience, and tells what it waited for.
+func (r *rig) awaitStatus(ctx context.Context, what string, every time.Duration, done func(penstock.SubscriptionStatus) bool) (penstock.OutboxStatus, penstock.SubscriptionStatus, error) {
+	var last penstock.SubscriptionStatus
+	changed := time.Now()
+	for {
+		outbox, sub, err := r.status(ctx)
+		if err != nil || done(sub) {
+			return outbox, sub, err
+		}
+		if sub.Settled != last.Settled || sub.Parked != last.Parked || sub.Backlog != last.Backlog {
+			last, changed = sub, time.Now()
+		}
+		if time.Since(changed) > patience {
+			return outbox, sub, fmt.Errorf("waited %s in vain until %s: backlog %d, parked %d, dead letters %d", patience, what, sub.Backlog, sub.Parked, sub.DeadLetters)
+		}
+		if err := sleepUntil(ctx, time.Now().Add(every)); err != nil {
+			return outbox, sub, err
+		}
+	}
+}
+
+// awaitSettled waits until the subscription has no backlog and nothing parked.
+func (r *rig) awaitSettled(ctx context.Context, every time.Duration) (penstock.SubscriptionStatus, error) {
+	_, sub, err := r.awaitStatus(ctx, "everything is settled", every, func(s penstock.SubscriptionStatus) bool {
+		return s.Backlog == 0 && s.Parked == 0
+	})
+	return sub, err
+}
+
+// awaitSmall has the outbox maintained until it is no larger than floor, for half
+// a minute at most, and returns its size: that says whether it got there.
+func (r *rig) awaitSmall(ctx context.Context, floor int64) (int64, error) {
+	r.Progress("waiting for the outbox to shrink")
+	until := time.Now().Add(30 * time.Second)
+	for {
+		if err := r.Store.Maintain(ctx, r.outbox); err != nil {
+			return 0, err
+		}
+		outbox, _, err := r.status(ctx)
+		if err != nil || outbox.Bytes <= floor || time.Now().After(until) {
+			return outbox.Bytes, err
+		}
+		if err := sleepUntil(ctx, time.Now().Add(200*time.Millisecond)); err != nil {
+			return 0, err
+		}
+	}
+}
