@@ -81,14 +81,14 @@ func TestJobHistoryKeepsTheLatestTen(t *testing.T) {
 func TestExtendedLeaseLasts(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.Exec("select penstock.enqueue('q', 'x'), penstock.enqueue('q', 'y')")
-	jobs := f.wantClaim(2, 1, 2)
+	f.Exec("select penstock.enqueue_many('q', '{x,y,z}')")
+	jobs := f.wantClaim(3, 1, 2, 3)
 	f.Exec("update penstock._lease set lease_until = now() - interval '1 s'")
 	f.Exec("select penstock.extend('q', $1, '1 h')", jobs[0].lease)
-	f.wantText("{"+fmt.Sprint(jobs[0].lease)+"}", "select array(select penstock.extend_many('q', array[$1, 99]::bigint[], '1 h'))::text", jobs[0].lease)
+	f.wantText("{"+fmt.Sprint(jobs[1].lease)+"}", "select array(select penstock.extend_many('q', array[$1, 99]::bigint[], '1 h'))::text", jobs[1].lease)
 	f.maintain()
-	f.wantClaim(2, 2)
-	f.wantText("{"+fmt.Sprint(jobs[0].lease)+"}", "select array(select penstock.ack_many('q', array[$1, $2]::bigint[]))::text", jobs[0].lease, jobs[1].lease)
+	f.wantClaim(2, 3)
+	f.wantText(fmt.Sprintf("{%d,%d}", jobs[0].lease, jobs[1].lease), "select array(select penstock.ack_many('q', array[$1, $2, $3]::bigint[]))::text", jobs[0].lease, jobs[1].lease, jobs[2].lease)
 }
 
 func TestDelayedJobWaitsForItsTime(t *testing.T) {
