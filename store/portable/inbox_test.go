@@ -112,3 +112,38 @@ func TestInboxRefusesASnapshot(t *testing.T) {
 		t.Errorf("got %v, want 25001 with a hint", err)
 	}
 }
+
+// Who receives a message, or looks for what is due, reads nothing of what is within its window or not due, whatever there is of it.
+func TestInboxReadsNothingThatIsNotDue(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, portable.Options{})
+	f.must(f.store.CreateInbox(t.Context(), "billing", 24*time.Hour))
+	const many, most = 300, 100
+	for _, rows := range []string{
+		"received (inbox_id, id, at) select 1, 'id ' || g, now() from",
+		"gaps (inbox_id, id, key, discarded, at) select 1, 'gap ' || g, 'k' || g, false, now() from",
+		"key_heads (inbox_id, key, id, at) select 1, 'k' || g, 'id ' || g, now() from",
+		"held (inbox_id, id, previous, key, at, due, payload) select 1, 'held ' || g, 'before ' || g, 'k' || g, now(), now() + interval '1 hour', '' from",
+	} {
+		exec(t, f.url, "insert into penstock_portable."+rows+" generate_series(1, $1) g", many)
+	}
+	app, err := pgxpool.New(t.Context(), f.url)
+	f.must(err)
+	defer app.Close()
+	box := portable.NewInbox("", "billing")
+	_, before := f.reads()
+	tx, err := app.Begin(t.Context())
+	f.must(err)
+	first, err := box.First(t.Context(), tx, "new")
+	f.must(err)
+	late, err := box.InOrder(t.Context(), tx, penstock.Message{ID: "next", Key: "k", Headers: map[string]string{penstock.HeaderPrevious: "never"}}, time.Nanosecond)
+	f.must(err)
+	due, err := box.Due(t.Context(), tx, 10)
+	f.must(err)
+	f.must(tx.Commit(t.Context()))
+	app.Close()
+	_, after := f.reads()
+	if n := after - before; n > most || !first || len(late) != 0 || len(due) > 1 {
+		t.Errorf("%.0f entries were read next to %d rows of each kind, want at most %d; %t, %d released, %d due", n, many, most, first, len(late), len(due))
+	}
+}

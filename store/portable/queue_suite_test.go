@@ -25,8 +25,10 @@ func queues(through func(t testing.TB, direct string) (url string)) queuetest.Ha
 		Open: func(t testing.TB) queuetest.Instance {
 			url := through(t, database(t))
 			pool := business(t, url)
+			s := openStore(t, url, atOnce)
 			return queuetest.Instance{
-				Store:   openStore(t, url, atOnce),
+				Store:   s,
+				Reads:   func(t testing.TB) float64 { _, n := (&fixture{TB: t, url: url, store: s}).reads(); return n },
 				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return beginOn(ctx, pool) },
 				Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, atOnce) },
 				Pin:     func(t testing.TB) func() { return pin(t, url) },
@@ -40,7 +42,7 @@ func queues(through func(t testing.TB, direct string) (url string)) queuetest.Ha
 			}
 		},
 		// Not Reclaim: plain tables do not shrink.
-		Features: queuetest.Features{ConcurrentWriters: true, Snapshots: true, Release: true},
+		Features: queuetest.Features{ConcurrentWriters: true, Snapshots: true, Release: true, Reads: true},
 	}
 }
 

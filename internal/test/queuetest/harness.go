@@ -61,6 +61,8 @@ type Features struct {
 	Snapshots bool
 	// Release: the queues are penstock.Releasers.
 	Release bool
+	// Reads: Instance.Reads is given.
+	Reads bool
 }
 
 // Instance is one database and a store on it.
@@ -87,6 +89,9 @@ type Instance struct {
 	// time from now, as if nobody had looked since. If that is negative, it moves it into the future,
 	// as if the clock had been so far ahead.
 	Backdate func(t testing.TB, queue, schedule string, by time.Duration)
+
+	// Reads is how many entries of indexes were read of the store's tables so far.
+	Reads func(t testing.TB) float64
 
 	// Spoil, if given, writes into a dead letter of the suite's queue, by hand, the attempt 2^31-1 and a history that is none.
 	Spoil func(t testing.TB, id int64)

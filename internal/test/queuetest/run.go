@@ -75,6 +75,7 @@ var groups = []group{
 	{"Status", statusCases},
 	{"Groups", groupCases},
 	{"Reclaim", reclaimCases},
+	{"Maintain", maintainCases},
 	{"Load", loadCases},
 	{"Work", workCases},
 	{"Model", modelCases},

@@ -4,7 +4,7 @@ with recursive up(inbox_id, id, previous) as (
   (select h.inbox_id, h.id, h.previous
      from {schema}.held h
      join {schema}.inboxes i on i.id = h.inbox_id
-    where i.consumer = {consumer} and h.due <= clock_timestamp() and h.key = {key}
+    where i.consumer = {consumer} and h.due <= (select clock_timestamp()) and h.key = {key}
     order by h.due, h.at, h.id
     limit 1)
   union

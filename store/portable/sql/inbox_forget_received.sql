@@ -4,7 +4,7 @@ delete from {schema}.received r
  using (select o.inbox_id, o.id
           from {schema}.received o
           join {schema}.inboxes i on i.id = o.inbox_id
-         where i.consumer = {consumer} and o.at >= {from} and o.at < clock_timestamp() - i.keep * interval '1 microsecond'
+         where i.consumer = {consumer} and o.at >= {from} and o.at < (select clock_timestamp()) - i.keep * interval '1 microsecond'
            and not exists (select from {schema}.held h where h.inbox_id = o.inbox_id and h.id = o.id)
          order by o.at
          limit {most}

@@ -1,6 +1,6 @@
 select g.id, g.key, coalesce(g.next, ''), g.at, g.discarded,
        exists (select from {schema}.received r where r.inbox_id = {inbox} and r.id = g.id)
   from {schema}.gaps g
- where g.inbox_id = {inbox} and g.at >= clock_timestamp() - {keep} * interval '1 microsecond'
+ where g.inbox_id = {inbox} and g.at >= (select clock_timestamp()) - {keep} * interval '1 microsecond'
  order by g.at desc
  limit {most}
