@@ -114,7 +114,7 @@ const queueOf = (r: any) => {
 }
 
 const ops: Record<string, (r: any) => unknown> = {
-  hello: () => ({ language: 'typescript', version: (createRequire(import.meta.url)('penstock/package.json') as { version: string }).version, kinds: Object.keys(kinds) }),
+  hello: () => ({ language: 'typescript', version: (createRequire(import.meta.url)('@penstock/client/package.json') as { version: string }).version, kinds: Object.keys(kinds) }),
   async open({ url, schema }) {
     const pool = new pg.Pool({ connectionString: url, max: 30 }).on('error', () => {})
     const penstock = new Penstock(schema ? { schema } : {})
