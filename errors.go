@@ -21,6 +21,8 @@ var (
 	// ErrOutboxExists: an outbox of that name exists already. Outboxes and queues share
 	// their names, so CreateQueue returns it, too.
 	ErrOutboxExists = errors.New("the outbox exists already")
+	// ErrReplaying: another replay of the subscription has yet to deliver some of the same messages.
+	ErrReplaying = errors.New("a replay of these messages is under way")
 	// ErrNoQueue: there is no queue of that name.
 	ErrNoQueue = errors.New("no such queue")
 	// ErrQueueExists: a queue of that name exists already. CreateOutbox returns it, too.

@@ -79,6 +79,7 @@ type Operator interface {
 	// What is not settled yet, or parked, is not among them: it comes anyway. Nor are dead
 	// letters, about which a person decides. Until it is delivered the
 	// range is not reclaimed. A replay survives a crash; some of it may come twice then.
+	// What another replay has yet to deliver comes once: the two are merged, or it is ErrReplaying.
 	Replay(ctx context.Context, r Replay) (int64, error)
 
 	// SetRetention says how long an outbox keeps what every subscription has

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/penstock/penstock"
@@ -15,6 +16,9 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (int64, error) {
 		return 0, err
 	}
 	defer s.db.Unlock()
+	if slices.ContainsFunc(sub.replays, func(p *replayed) bool { return !p.settled && covers(r, &p.msg) }) {
+		return 0, underWay(r)
+	}
 	n := int64(0)
 	for i, m := range o.log {
 		at := o.base + int64(i)
@@ -24,6 +28,10 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (int64, error) {
 		}
 	}
 	return n, nil
+}
+
+func underWay(r penstock.Replay) error {
+	return penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay a range beside it; penstock status shows when it is done")
 }
 
 func covers(r penstock.Replay, m *penstock.Message) bool {

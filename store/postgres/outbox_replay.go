@@ -228,6 +228,19 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err
 			return err
 		}
 		args[1] = last
+		// Two at once take turns; from here on it is short.
+		var underWay bool
+		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, $2)", leaseLock, int32(id)); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, "select exists (select from "+s.table("_replay")+` r, `+s.table(r.Outbox)+` e where r.subscription = $1 and r.pos < $2 and r.to_seq >= $3 and r.created_from < $5::timestamptz and r.created_to > $4::timestamptz
+				and e.seq > greatest(r.pos, $3 - 1) and e.seq <= least(r.to_seq, $2) and e.created_at >= greatest(r.created_from, $4::timestamptz) and e.created_at < least(r.created_to, $5::timestamptz))`,
+			id, last, r.FromSeq, from, before).Scan(&underWay); err != nil {
+			return err
+		}
+		if underWay {
+			return penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay a range beside it; penstock status shows when it is done")
+		}
 		_, err = tx.Exec(ctx, "insert into "+s.table("_replay")+` (pos, to_seq, created_from, created_to, done, upto, upto_pos, low, besides, others, subscription, outbox, system)
 			values ($1, $2, $3::timestamptz, $4::timestamptz, $5::pg_snapshot, $6::pg_snapshot, $7, $8, $9::int8multirange, $10::int8multirange, $11, $12, $13)`, append(args, id, r.Outbox, c.system)...)
 		return err

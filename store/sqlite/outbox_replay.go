@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -44,6 +45,14 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (n int64, err err
 			if now, err := findSubscription(ctx, tx, r.Outbox, r.Subscription); err != nil || now.id != sub.id {
 				kept = false
 				return err
+			}
+			underWay := false
+			if err := tx.QueryRowContext(ctx, `select exists (select 1 from penstock_replays where subscription_id = ? and position < ? and last >= ? and created_from < ? and created_to > ?)`,
+				sub.id, last, first, bounds.to, bounds.from).Scan(&underWay); err != nil {
+				return err
+			}
+			if underWay {
+				return penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay a range beside it; penstock status shows when it is done")
 			}
 			_, err := tx.ExecContext(ctx, `insert into penstock_replays (subscription_id, position, last, created_from, created_to, covered, besides) values (?, ?, ?, ?, ?, ?, ?)`,
 				sub.id, first-1, last, bounds.from, bounds.to, bounds.covered, bounds.besides)

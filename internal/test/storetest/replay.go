@@ -18,6 +18,7 @@ var replayCases = []testCase{
 	{name: "BetweenNewOnes", run: replayBetweenNew},
 	{name: "SurvivesACrash", run: replaySurvivesCrash},
 	{name: "OneAfterAnother", run: replayTwice},
+	{name: "OfWhatIsUnderWay", run: replayUnderWay},
 	{name: "BehindOneThatHasNothingLeft", run: replayBehindEnded},
 	{name: "OfOneSubscription", run: replayOneSubscription},
 	{name: "BehindAParkedKey", run: replayBehindParked},
@@ -236,6 +237,28 @@ func replayTwice(e *env) {
 		e.Errorf("two replays of three delivered %d", len(c.sent))
 	}
 	r.again().want()
+}
+
+// Of two replays of a range what is in both comes once: they are merged, or the second is refused. Afterwards the range may be replayed again.
+func replayUnderWay(e *env) {
+	r, sent := e.settledOnes(9)
+	e.replay(r, penstock.Replay{FromSeq: sent[2].Seq}, 7)
+	_, err := e.Store.Replay(e.ctx, penstock.Replay{Outbox: r.req.Outbox, Subscription: r.req.Subscription, ToSeq: sent[4].Seq})
+	want := sent[2:]
+	if err == nil {
+		want = sent
+	} else {
+		e.mustBe(err, penstock.ErrReplaying, "Replay of what is under way")
+	}
+	c := &carrier{e: e, r: r, limit: two}
+	c.until(len(want))
+	for c.step() {
+	}
+	if got, all := slices.Sorted(slices.Values(payloads(c.sent))), slices.Sorted(slices.Values(payloads(want))); !slices.Equal(got, all) {
+		e.Errorf("two replays of a range delivered %v, want %v", got, all)
+	}
+	e.replay(r, penstock.Replay{ToSeq: sent[4].Seq}, 5)
+	r.again().want("m0", "m1", "m2", "m3", "m4")
 }
 
 // A replay whose last page was a full one is known to have nothing left only when it

@@ -299,6 +299,8 @@ func wrong(err error) (int, problem) {
 	case pgerror.State(err) == "22021":
 		p.Hint = "names, keys and filters are UTF-8 without NUL"
 		return http.StatusBadRequest, p
+	case errors.Is(err, penstock.ErrReplaying):
+		return http.StatusConflict, p
 	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, resend.ErrGone):
 		return http.StatusNotFound, p
 	case errors.Is(err, context.DeadlineExceeded), pgerror.State(err) == "57014":

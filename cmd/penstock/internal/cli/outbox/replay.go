@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,8 +55,8 @@ A time means when the message was written, by the database's clock; --to exclude
 its moment. Without --to the range ends with what is settled now.
 
 It returns at once; the subscription's relay does the work, and penstock status
-shows that it replays until it is done. If one is under way already, this says so:
-what is in both ranges may be delivered twice.`,
+shows that it replays until it is done. A range of which another replay has
+some yet to deliver is refused, or on plain tables delivered once.`,
 		Example: `  penstock replay orders --subscription billing --from -2h
   penstock replay orders --subscription billing --from '2026-11-21 15:04' --to '2026-11-21 16:00'
   penstock replay orders --subscription audit --from 1200 --to 1350 --yes --json`,
@@ -121,20 +119,9 @@ func (f *replayFlags) replay(outbox string, now time.Time) (r penstock.Replay, e
 
 func startReplay(ctx context.Context, a *cli.App, store replayer, r penstock.Replay, f replayFlags) error {
 	to := cli.OfSubscription(r.Outbox, r.Subscription)
-	underWay, err := replays(ctx, store, r)
-	if err != nil {
-		return err
-	}
-	also := ""
-	if underWay {
-		also = fmt.Sprintf("\nA replay of %s is under way: what is in both may be delivered twice.", to)
-	}
-	question := fmt.Sprintf("%s delivers again what it has settled, %s. Consumers see the same ids again.%s\nGo on?", to, rangeText(r), also)
+	question := fmt.Sprintf("%s delivers again what it has settled, %s. Consumers see the same ids again.\nGo on?", to, rangeText(r))
 	if err := a.Confirm(ctx, f.leave, question); err != nil {
 		return err
-	}
-	if underWay && f.leave.Yes {
-		fmt.Fprintln(a.Stderr, "penstock: "+strings.TrimSpace(also))
 	}
 	n, err := store.Replay(ctx, r)
 	if err != nil {
@@ -149,15 +136,6 @@ func startReplay(ctx context.Context, a *cli.App, store replayer, r penstock.Rep
 	}
 	fmt.Fprintf(a.Stdout, "%s of %s will be delivered again, with the same ids; %s shows when that is done.\n", terminal.Plural(n, "message"), to, a.Suggest("penstock status"))
 	return nil
-}
-
-// replays reports whether a replay of the subscription is under way.
-func replays(ctx context.Context, store replayer, r penstock.Replay) (bool, error) {
-	outboxes, err := cli.ReadStatus(ctx, store, []string{r.Outbox})
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(outboxes[0].Subscriptions, func(s penstock.SubscriptionStatus) bool { return s.Subscription == r.Subscription && s.Replaying }), nil
 }
 
 // rangeText says which messages, at both ends.
