@@ -135,8 +135,8 @@ var (
 	optional = regexp.MustCompile(`\[[^\]]*\]`)
 	standsIn = regexp.MustCompile(`^'?[A-Z][A-Z…|]*'?$|X|^\d+$|^-$`)
 
-	// notSteps are texts that look like a command: names of workers, titles, and a statement of SQL that ends in a number.
-	notSteps = []string{"penstock explain", "penstock bench X", "--from 1X"}
+	// notSteps are texts that look like a command: a title, and a statement of SQL that ends in a number.
+	notSteps = []string{"penstock explain", "--from 1X"}
 )
 
 // commandsOf counts the commands that a text names, and says what is wrong with each.
