@@ -84,10 +84,3 @@ type PendingJobs interface {
 	// error is that of the flush, or that they were rolled back before.
 	Enqueued(ctx context.Context) ([]Enqueued, error)
 }
-
-// ContentJudge is a store that tells what an error of Publish or Enqueue is about.
-type ContentJudge interface {
-	// RefusesContent: the database refused what was to be written, nothing of it was, and the rest may be
-	// written without it. Not so of an outage, or of an outbox that is not there.
-	RefusesContent(err error) bool
-}

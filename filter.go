@@ -19,7 +19,7 @@ type Filter struct {
 // Validate reports a pattern that could never match, as a *FieldError.
 func (f *Filter) Validate() error {
 	for _, p := range f.Topics {
-		if err := validText("filter.topics", p, MaxTopicBytes); err != nil {
+		if err := ValidateText("filter.topics", p, MaxTopicBytes); err != nil {
 			return err
 		}
 		words := strings.Split(p, ".")

@@ -62,7 +62,7 @@ func ValidateReceived(m *Message) error {
 	}
 	if previous := m.Headers[HeaderPrevious]; previous == m.ID {
 		return &FieldError{Field: HeaderPrevious, Problem: fmt.Sprintf("is %q, the message's own id", previous), Hint: "pass the header as it came"}
-	} else if err := validText(HeaderPrevious, previous, MaxIDBytes); err != nil {
+	} else if err := ValidateText(HeaderPrevious, previous, MaxIDBytes); err != nil {
 		return err
 	}
 	return m.Validate()

@@ -15,18 +15,27 @@ const (
 	MaxHolderBytes       = 256 // Subscribe.Holder, Claim.Worker
 )
 
+// Limits of the history of a queue.
+const (
+	// MaxReportBytes is the most that a Report has.
+	MaxReportBytes = 64 << 10
+	// MinKeepDoneBytes is the least that QueueSettings.KeepDoneBytes takes.
+	MinKeepDoneBytes = 1 << 20
+)
+
 // leastTime is what every store can tell from nothing.
 const leastTime = time.Microsecond
 
-func validName(field, name string, limit int) error {
+// ValidateName reports a name that is empty or that no store takes, as a *FieldError: see ValidateText.
+func ValidateName(field, name string, limit int) error {
 	if name == "" {
 		return &FieldError{Field: field, Problem: "has no name", Hint: fmt.Sprintf("give it one of 1 to %d bytes", limit)}
 	}
-	return validText(field, name, limit)
+	return ValidateText(field, name, limit)
 }
 
 func ownName(field, name string) error {
-	if err := validName(field, name, MaxNameBytes); err != nil {
+	if err := ValidateName(field, name, MaxNameBytes); err != nil {
 		return err
 	}
 	if name[0] == '_' {
@@ -44,49 +53,7 @@ func ValidateQueueName(name string) error { return ownName("queue", name) }
 
 // ValidateConsumer reports a consumer's name that no store takes, as a *FieldError:
 // it must have 1 to MaxNameBytes bytes of UTF-8 without NUL.
-func ValidateConsumer(name string) error { return validName("consumer", name, MaxNameBytes) }
-
-// Validate reports what of a subscription no store takes, as a *FieldError, and fills in
-// the lease.
-func (s *Subscribe) Validate() error {
-	if s.Lease == 0 {
-		s.Lease = DefaultLease
-	}
-	if err := ValidateLease(s.Lease); err != nil {
-		return err
-	}
-	if err := validText("holder", s.Holder, MaxHolderBytes); err != nil || s.Ephemeral {
-		return err
-	}
-	return validName("subscription", s.Subscription, MaxSubscriptionBytes)
-}
-
-// ValidateLease reports a time that no lease has, as a *FieldError.
-func ValidateLease(lease time.Duration) error {
-	if lease <= 0 {
-		return &FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", lease), Hint: "use a positive time, longer than a job takes or than the time between two renewals"}
-	}
-	return nil
-}
-
-// Validate reports a limit that no Fetch takes, as a *FieldError.
-func (l Limit) Validate() error {
-	if l.Messages <= 0 || l.Bytes <= 0 {
-		return &FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", l.Messages, l.Bytes), Hint: "both must be positive"}
-	}
-	return nil
-}
-
-// Validate reports what no store keeps, as a *FieldError.
-func (r Retention) Validate() error {
-	switch {
-	case r.Age != 0 && r.Age < leastTime:
-		return &FieldError{Field: "retention age", Problem: fmt.Sprintf("is %s", r.Age), Hint: "use a microsecond or more, or 0 to keep nothing for its age"}
-	case r.Bytes < 0:
-		return &FieldError{Field: "retention bytes", Problem: fmt.Sprintf("is %d", r.Bytes), Hint: "use a positive size, or 0 to keep nothing for its size"}
-	}
-	return nil
-}
+func ValidateConsumer(name string) error { return ValidateName("consumer", name, MaxNameBytes) }
 
 // Validate reports an order that no queue has, as a *FieldError, and fills in FIFO.
 func (o *QueueOrder) Validate() error {
@@ -128,7 +95,7 @@ func (s QueueSettings) ValidateWithoutHistory() error {
 // Validate reports the first field that no store takes, as a *FieldError. What Cron says
 // the store checks.
 func (s *Schedule) Validate() error {
-	if err := validName("schedule", s.Name, MaxScheduleBytes); err != nil {
+	if err := ValidateName("schedule", s.Name, MaxScheduleBytes); err != nil {
 		return err
 	}
 	return s.Job.Validate()

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 // The table of limits says what the constants say.
@@ -21,8 +23,8 @@ func TestDocumentedLimits(t *testing.T) {
 		"MaxIDBytes": penstock.MaxIDBytes, "MaxHeaderBytes": penstock.MaxHeaderBytes, "MaxGroupBytes": penstock.MaxGroupBytes,
 		"MaxDedupBytes": penstock.MaxDedupBytes, "MaxPriority": penstock.MaxPriority, "MaxNameBytes": penstock.MaxNameBytes,
 		"MaxSubscriptionBytes": penstock.MaxSubscriptionBytes, "MaxScheduleBytes": penstock.MaxScheduleBytes,
-		"MaxHolderBytes": penstock.MaxHolderBytes, "MaxClaim": penstock.MaxClaim, "MaxInboxRows": penstock.MaxInboxRows,
-		"MaxFailures": penstock.MaxFailures, "MaxSinkErrorBytes": penstock.MaxSinkErrorBytes,
+		"MaxHolderBytes": penstock.MaxHolderBytes, "MaxClaim": driver.MaxClaim, "MaxInboxRows": admin.MaxInboxRows,
+		"MaxFailures": penstock.MaxFailures, "MaxSinkErrorBytes": driver.MaxSinkErrorBytes,
 		"MaxReportBytes": penstock.MaxReportBytes,
 	}
 	number := regexp.MustCompile(`^\d+`)

@@ -64,16 +64,16 @@ func (m *Message) Validate() error {
 		return &FieldError{Field: "payload", Problem: fmt.Sprintf("is %d bytes, more than the limit of %d", len(m.Payload), MaxPayloadBytes),
 			Hint: "store the content elsewhere and publish a reference to it"}
 	}
-	if err := validText("id", m.ID, MaxIDBytes); err != nil {
+	if err := ValidateText("id", m.ID, MaxIDBytes); err != nil {
 		return err
 	}
 	if i := strings.IndexFunc(m.ID, func(r rune) bool { return r < 0x20 || r == 0x7f }); i >= 0 {
 		return &FieldError{Field: "id", Problem: fmt.Sprintf("has a control character at byte %d", i), Hint: "use printable characters: the id travels in protocol headers"}
 	}
-	if err := validText("key", m.Key, MaxKeyBytes); err != nil {
+	if err := ValidateText("key", m.Key, MaxKeyBytes); err != nil {
 		return err
 	}
-	if err := validText("topic", m.Topic, MaxTopicBytes); err != nil {
+	if err := ValidateText("topic", m.Topic, MaxTopicBytes); err != nil {
 		return err
 	}
 	total := 0
@@ -81,10 +81,10 @@ func (m *Message) Validate() error {
 		if k == "" {
 			return &FieldError{Field: "headers", Problem: "has a header with an empty name", Hint: "name every header"}
 		}
-		if err := inHeader(validText("", k, MaxHeaderBytes), k, " (name)"); err != nil {
+		if err := inHeader(ValidateText("", k, MaxHeaderBytes), k, " (name)"); err != nil {
 			return err
 		}
-		if err := inHeader(validText("", v, MaxHeaderBytes), k, ""); err != nil {
+		if err := inHeader(ValidateText("", v, MaxHeaderBytes), k, ""); err != nil {
 			return err
 		}
 		total += len(k) + len(v)
@@ -103,7 +103,8 @@ func inHeader(err error, name, what string) error {
 	return err
 }
 
-func validText(field, s string, limit int) error {
+// ValidateText reports a text that no store takes, as a *FieldError: more than limit bytes, not UTF-8, or with NUL.
+func ValidateText(field, s string, limit int) error {
 	if len(s) > limit {
 		return &FieldError{Field: field, Problem: fmt.Sprintf("is %d bytes, more than the limit of %d", len(s), limit), Hint: "shorten it"}
 	}

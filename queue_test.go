@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 func TestNewJobValidate(t *testing.T) {
@@ -35,16 +36,16 @@ func TestNewJobValidate(t *testing.T) {
 func TestClaimValidate(t *testing.T) {
 	for _, c := range []struct {
 		field string
-		claim penstock.Claim
+		claim driver.Claim
 	}{
-		{"", penstock.Claim{Jobs: 1, Lease: time.Nanosecond}},
-		{"", penstock.Claim{Jobs: penstock.MaxClaim, Lease: time.Hour, Group: "g", Worker: "w"}},
-		{"jobs", penstock.Claim{Lease: time.Second}},
-		{"jobs", penstock.Claim{Jobs: penstock.MaxClaim + 1, Lease: time.Second}},
-		{"lease", penstock.Claim{Jobs: 1}},
-		{"lease", penstock.Claim{Jobs: 1, Lease: -time.Second}},
-		{"group", penstock.Claim{Jobs: 1, Lease: time.Second, Group: "\x00"}},
-		{"worker", penstock.Claim{Jobs: 1, Lease: time.Second, Worker: "\xff"}},
+		{"", driver.Claim{Jobs: 1, Lease: time.Nanosecond}},
+		{"", driver.Claim{Jobs: driver.MaxClaim, Lease: time.Hour, Group: "g", Worker: "w"}},
+		{"jobs", driver.Claim{Lease: time.Second}},
+		{"jobs", driver.Claim{Jobs: driver.MaxClaim + 1, Lease: time.Second}},
+		{"lease", driver.Claim{Jobs: 1}},
+		{"lease", driver.Claim{Jobs: 1, Lease: -time.Second}},
+		{"group", driver.Claim{Jobs: 1, Lease: time.Second, Group: "\x00"}},
+		{"worker", driver.Claim{Jobs: 1, Lease: time.Second, Worker: "\xff"}},
 	} {
 		wantField(t, c.claim.Validate(), c.field)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // Problem is why this process is not ready.
@@ -94,7 +94,7 @@ func (m *Metrics) findStalled(r *reading) (stalled []Problem) {
 
 // conditions of a subscription: whether another process holds it, and whether its sink is up as far as
 // anybody knows.
-func (m *Metrics) conditions(s *penstock.SubscriptionStatus, observers []*RelayObserver) (elsewhere, sinkUp bool) {
+func (m *Metrics) conditions(s *admin.SubscriptionStatus, observers []*RelayObserver) (elsewhere, sinkUp bool) {
 	elsewhere, sinkUp = s.Holder != "" && s.Holder != m.o.Holder, s.SinkDown.IsZero()
 	for _, o := range observers {
 		if o.held.Load() != 0 {

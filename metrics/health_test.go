@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/relay"
 )
@@ -24,33 +24,33 @@ func ready(m *metrics.Metrics, accept string) (code int, body string) {
 
 func TestReadiness(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(d *database, s *penstock.SubscriptionStatus, o *metrics.RelayObserver)
+		change func(d *database, s *admin.SubscriptionStatus, o *metrics.RelayObserver)
 		why    string // part of it; empty: ready
 	}{
-		"stands still":  {func(*database, *penstock.SubscriptionStatus, *metrics.RelayObserver) {}, "orders/billing: 5 messages wait, the oldest for 10m0s, the sink is up, and nothing was settled for 5m"},
-		"nobody has it": {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.Holder = "" }, "no relay holds the lease"},
-		"it is ours": {func(_ *database, s *penstock.SubscriptionStatus, o *metrics.RelayObserver) {
+		"stands still":  {func(*database, *admin.SubscriptionStatus, *metrics.RelayObserver) {}, "orders/billing: 5 messages wait, the oldest for 10m0s, the sink is up, and nothing was settled for 5m"},
+		"nobody has it": {func(_ *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) { s.Holder = "" }, "no relay holds the lease"},
+		"it is ours": {func(_ *database, s *admin.SubscriptionStatus, o *metrics.RelayObserver) {
 			s.Holder = "3 workers"
 			o.Lease(true)
 		}, "nothing was settled"},
-		"another has it":   {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.Holder = "there" }, ""},
-		"it moves":         {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.Settled++ }, ""},
-		"it has just come": {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.OldestAge = time.Minute }, ""},
-		"nothing waits":    {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.Backlog = 0 }, ""},
-		"the sink is down": {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.SinkDown = time.Now() }, ""},
-		"it refuses everything": {func(_ *database, _ *penstock.SubscriptionStatus, o *metrics.RelayObserver) {
+		"another has it":   {func(_ *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) { s.Holder = "there" }, ""},
+		"it moves":         {func(_ *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) { s.Settled++ }, ""},
+		"it has just come": {func(_ *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) { s.OldestAge = time.Minute }, ""},
+		"nothing waits":    {func(_ *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) { s.Backlog = 0 }, ""},
+		"the sink is down": {func(_ *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) { s.SinkDown = time.Now() }, ""},
+		"it refuses everything": {func(_ *database, _ *admin.SubscriptionStatus, o *metrics.RelayObserver) {
 			o.Lease(true)
 			o.Sink(relay.SinkRefusing)
 		}, ""},
-		"none of its jobs runs": {func(d *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) {
+		"none of its jobs runs": {func(d *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) {
 			s.Backlog = 0
 			d.queues[0].Running = 0
 		}, "queue mails: 3 jobs are ready"},
-		"its queue is paused": {func(d *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) {
+		"its queue is paused": {func(d *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) {
 			s.Backlog = 0
 			d.queues[0].Running, d.queues[0].Paused = 0, new(true)
 		}, ""},
-		"others' queues and all": {func(d *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) {
+		"others' queues and all": {func(d *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) {
 			s.Backlog = 0
 			d.queues[0].Running, d.queues[0].Queue = 0, "another"
 		}, ""},

@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/work"
 )
@@ -213,5 +213,5 @@ var (
 
 var (
 	_ relay.Observer = (*RelayObserver)(nil)
-	_ StatusReader   = penstock.Store(nil)
+	_ StatusReader   = driver.Store(nil)
 )

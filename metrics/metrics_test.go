@@ -22,6 +22,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/sink/webhook"
@@ -118,8 +120,8 @@ func TestRelay(t *testing.T) {
 		{Name: "gives-up", MaxAttempts: 1},
 	} {
 		c.Outbox, c.Sink, c.Observer = "orders", sink, m.Relay("orders", c.Name)
-		c.Open = func(ctx context.Context) (penstock.Source, error) {
-			return store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: c.Name, Holder: "test"})
+		c.Open = func(ctx context.Context) (driver.Source, error) {
+			return store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: c.Name, Holder: "test"})
 		}
 		r, err := relay.New(c)
 		if err != nil {
@@ -242,44 +244,44 @@ func TestLongestRunning(t *testing.T) {
 type database struct {
 	reads    atomic.Int64
 	err      error
-	outboxes []penstock.OutboxStatus
-	queues   []penstock.QueueStatus
-	inboxes  []penstock.InboxStatus
+	outboxes []admin.OutboxStatus
+	queues   []admin.QueueStatus
+	inboxes  []admin.InboxStatus
 	group    string
 }
 
-func (d *database) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+func (d *database) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	d.reads.Add(1)
 	time.Sleep(time.Second)
 	return d.outboxes, d.err
 }
 
-func (d *database) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
+func (d *database) QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error) {
 	return d.queues, nil
 }
 
-func (d *database) QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error) {
-	return []penstock.GroupStatus{{Group: d.group}}, nil
+func (d *database) QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error) {
+	return []admin.GroupStatus{{Group: d.group}}, nil
 }
 
-func (d *database) Inboxes(ctx context.Context) ([]penstock.InboxStatus, error) {
+func (d *database) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 	return d.inboxes, nil
 }
 
-func (d *database) VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error) {
-	return []penstock.VacuumPin{{Kind: penstock.PinnedBySession, Age: time.Hour, Transactions: 7}}, nil
+func (d *database) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
+	return []admin.VacuumPin{{Kind: admin.PinnedBySession, Age: time.Hour, Transactions: 7}}, nil
 }
 
 func (d *database) Retries() map[string]int64 { return map[string]int64{"deadlock": 3} }
 
 // busy has something of everything.
 func busy() *database {
-	ring := []penstock.SegmentStatus{{Slot: 0, Bytes: 8192}, {Slot: 1, Bytes: 16384, Current: true}}
+	ring := []admin.SegmentStatus{{Slot: 0, Bytes: 8192}, {Slot: 1, Bytes: 16384, Current: true}}
 	return &database{
-		outboxes: []penstock.OutboxStatus{{Outbox: "orders", Bytes: 24576, Segments: ring, Subscriptions: []penstock.SubscriptionStatus{
+		outboxes: []admin.OutboxStatus{{Outbox: "orders", Bytes: 24576, Segments: ring, Subscriptions: []admin.SubscriptionStatus{
 			{Subscription: "billing", Backlog: 5, Settled: 100, OldestAge: 10 * time.Minute, Holder: "here"}}}},
-		queues:  []penstock.QueueStatus{{Queue: "mails", Ready: 3, OldestAge: 10 * time.Minute, Segments: ring}},
-		inboxes: []penstock.InboxStatus{{Consumer: "shipping", Held: 2, NextGap: time.Now().Add(-time.Minute), Segments: ring}},
+		queues:  []admin.QueueStatus{{Queue: "mails", Ready: 3, OldestAge: 10 * time.Minute, Segments: ring}},
+		inboxes: []admin.InboxStatus{{Consumer: "shipping", Held: 2, NextGap: time.Now().Add(-time.Minute), Segments: ring}},
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/relay"
 )
@@ -20,7 +20,7 @@ func TestNamesThatCannotBeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		d := busy()
-		d.queues = append(d.queues, penstock.QueueStatus{Queue: "caf\xe9", Ready: 7}, penstock.QueueStatus{Queue: "twice"}, penstock.QueueStatus{Queue: "twice"})
+		d.queues = append(d.queues, admin.QueueStatus{Queue: "caf\xe9", Ready: 7}, admin.QueueStatus{Queue: "twice"}, admin.QueueStatus{Queue: "twice"})
 		m := metrics.New(metrics.Options{Store: d, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		m.Relay("caf\xe9", "billing").Sent(relay.Send{})
 		m.Worker("caf\xe9").Claimed(2)

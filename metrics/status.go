@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
@@ -18,24 +19,24 @@ import (
 type (
 	// StatusReader is a store with outboxes.
 	StatusReader interface {
-		Status(ctx context.Context) ([]penstock.OutboxStatus, error)
+		Status(ctx context.Context) ([]admin.OutboxStatus, error)
 	}
 	// StatusOfTable is the status of a subscription over an adopted table.
-	StatusOfTable func(ctx context.Context) (penstock.SubscriptionStatus, error)
+	StatusOfTable func(ctx context.Context) (admin.SubscriptionStatus, error)
 
 	queueReader interface {
-		QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error)
-		QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
+		QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)
+		QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
 	}
 	inboxReader interface {
-		Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
+		Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
 	}
 	// retrier is a store that runs transactions again where its database asks for that.
 	retrier interface {
 		Retries() map[string]int64
 	}
 	pinReader interface {
-		VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error)
+		VacuumPins(ctx context.Context) ([]admin.VacuumPin, error)
 	}
 )
 
@@ -93,57 +94,57 @@ var (
 	readAge    = desc("status_age_seconds", "How long ago the status was read: scrapes share a read for a while.")
 	retries    = desc("transaction_retries_total", "Transactions that this process ran again because the database asked for it, by reason: serialization, deadlock, expired; unknown: looked up whether it had happened, after a lost answer. Not with PostgreSQL's own profile and SQLite.", "reason")
 
-	ofOutbox = []value[penstock.OutboxStatus]{
-		gaugeOf(desc("outbox_bytes", "What the outbox takes on disk, with indexes.", "outbox"), func(o *penstock.OutboxStatus) float64 { return float64(o.Bytes) }),
-		gaugeOf(desc("outbox_segments", "Segments of the outbox's ring; 0 where there is none.", "outbox"), func(o *penstock.OutboxStatus) float64 { return float64(len(o.Segments)) }),
+	ofOutbox = []value[admin.OutboxStatus]{
+		gaugeOf(desc("outbox_bytes", "What the outbox takes on disk, with indexes.", "outbox"), func(o *admin.OutboxStatus) float64 { return float64(o.Bytes) }),
+		gaugeOf(desc("outbox_segments", "Segments of the outbox's ring; 0 where there is none.", "outbox"), func(o *admin.OutboxStatus) float64 { return float64(len(o.Segments)) }),
 	}
 	segmentBytes = desc("segment_bytes", "What a segment of the ring of an outbox, queue or inbox takes on disk, with indexes.", "of", "name", "slot")
 
-	ofSubscription = []value[penstock.SubscriptionStatus]{
-		gaugeOf(desc("subscription_oldest_unsettled_age_seconds", "The age of the oldest message in the backlog; 0 without one.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return s.OldestAge.Seconds() }),
-		gaugeOf(desc("subscription_backlog_messages", "Committed messages that are not settled, parked ones aside.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.Backlog) }),
-		{desc("subscription_settled_messages_total", "Messages settled since the subscription was created.", "outbox", "subscription"), prometheus.CounterValue, func(s *penstock.SubscriptionStatus) float64 { return float64(s.Settled) }},
-		gaugeOf(desc("subscription_oldest_parked_age_seconds", "The age of the oldest parked message, for how long it has been refused if it is of an adopted table; 0 without one. A key that is refused holds back all that follows in it.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return s.ParkedAge.Seconds() }),
-		gaugeOf(desc("subscription_parked_messages", "Messages that wait for another attempt, or behind one that does.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.Parked) }),
-		gaugeOf(desc("subscription_parked_keys", "Keys of parked messages.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.ParkedKeys) }),
-		gaugeOf(desc("subscription_held_keys", "Keys that wait until someone decides about a dead letter.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.HeldKeys) }),
-		gaugeOf(desc("subscription_dead_letters", "Dead letters that are kept.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.DeadLetters) }),
-		gaugeOf(desc("subscription_lease_held", "Whether a relay, wherever it runs, holds the lease.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return one(s.Holder != "") }),
-		{desc("subscription_lease_takeovers_total", "How often the lease changed hands.", "outbox", "subscription"), prometheus.CounterValue, func(s *penstock.SubscriptionStatus) float64 { return float64(s.Epoch) }},
-		gaugeOf(desc("subscription_replaying", "Whether a replay is not delivered whole.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return one(s.Replaying) }),
+	ofSubscription = []value[admin.SubscriptionStatus]{
+		gaugeOf(desc("subscription_oldest_unsettled_age_seconds", "The age of the oldest message in the backlog; 0 without one.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return s.OldestAge.Seconds() }),
+		gaugeOf(desc("subscription_backlog_messages", "Committed messages that are not settled, parked ones aside.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return float64(s.Backlog) }),
+		{desc("subscription_settled_messages_total", "Messages settled since the subscription was created.", "outbox", "subscription"), prometheus.CounterValue, func(s *admin.SubscriptionStatus) float64 { return float64(s.Settled) }},
+		gaugeOf(desc("subscription_oldest_parked_age_seconds", "The age of the oldest parked message, for how long it has been refused if it is of an adopted table; 0 without one. A key that is refused holds back all that follows in it.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return s.ParkedAge.Seconds() }),
+		gaugeOf(desc("subscription_parked_messages", "Messages that wait for another attempt, or behind one that does.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return float64(s.Parked) }),
+		gaugeOf(desc("subscription_parked_keys", "Keys of parked messages.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return float64(s.ParkedKeys) }),
+		gaugeOf(desc("subscription_held_keys", "Keys that wait until someone decides about a dead letter.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return float64(s.HeldKeys) }),
+		gaugeOf(desc("subscription_dead_letters", "Dead letters that are kept.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return float64(s.DeadLetters) }),
+		gaugeOf(desc("subscription_lease_held", "Whether a relay, wherever it runs, holds the lease.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return one(s.Holder != "") }),
+		{desc("subscription_lease_takeovers_total", "How often the lease changed hands.", "outbox", "subscription"), prometheus.CounterValue, func(s *admin.SubscriptionStatus) float64 { return float64(s.Epoch) }},
+		gaugeOf(desc("subscription_replaying", "Whether a replay is not delivered whole.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return one(s.Replaying) }),
 	}
 	sinkDown = desc("subscription_sink_down_seconds", "For how long the sink has taken nothing; 0 while it takes messages or no relay holds the lease.", "outbox", "subscription")
 
 	queueJobs = desc("queue_jobs", "Jobs by state: ready, running, delayed, waiting for another of their key.", "queue", "state")
-	ofQueue   = []value[penstock.QueueStatus]{
-		gaugeOf(desc("queue_oldest_ready_age_seconds", "The age of the oldest ready job; 0 without one.", "queue"), func(q *penstock.QueueStatus) float64 { return q.OldestAge.Seconds() }),
-		gaugeOf(desc("queue_dead_letters", "Dead letters that are kept.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(q.DeadLetters) }),
-		gaugeOf(desc("queue_paused", "Whether the queue is paused.", "queue"), func(q *penstock.QueueStatus) float64 { return one(q.Paused != nil && *q.Paused) }),
-		gaugeOf(desc("queue_done_bytes", "What kept jobs that are done take on disk.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(q.DoneBytes) }),
-		gaugeOf(desc("queue_bytes", "What the queue's own tables take on disk, with indexes.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(q.Bytes) }),
-		gaugeOf(desc("queue_segments", "Segments of the queue's ring; 0 where there is none.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(len(q.Segments)) }),
-		gaugeOf(desc("queue_troubles", "Reasons why the queue's space is not given back; penstock status tells them.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(len(q.Trouble)) }),
+	ofQueue   = []value[admin.QueueStatus]{
+		gaugeOf(desc("queue_oldest_ready_age_seconds", "The age of the oldest ready job; 0 without one.", "queue"), func(q *admin.QueueStatus) float64 { return q.OldestAge.Seconds() }),
+		gaugeOf(desc("queue_dead_letters", "Dead letters that are kept.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DeadLetters) }),
+		gaugeOf(desc("queue_paused", "Whether the queue is paused.", "queue"), func(q *admin.QueueStatus) float64 { return one(q.Paused != nil && *q.Paused) }),
+		gaugeOf(desc("queue_done_bytes", "What kept jobs that are done take on disk.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DoneBytes) }),
+		gaugeOf(desc("queue_bytes", "What the queue's own tables take on disk, with indexes.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.Bytes) }),
+		gaugeOf(desc("queue_segments", "Segments of the queue's ring; 0 where there is none.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Segments)) }),
+		gaugeOf(desc("queue_troubles", "Reasons why the queue's space is not given back; penstock status tells them.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Trouble)) }),
 	}
 
 	groupJobs = desc("queue_group_jobs", "The same of a group; what is ready or waits may be counted up to a thousand.", "queue", "group", "state")
-	ofGroup   = []value[penstock.GroupStatus]{
-		gaugeOf(desc("queue_group_oldest_ready_age_seconds", "The age of the group's oldest ready job; 0 without one.", "queue", "group"), func(g *penstock.GroupStatus) float64 { return g.OldestAge.Seconds() }),
-		gaugeOf(desc("queue_group_dead_letters", "Dead letters of the group.", "queue", "group"), func(g *penstock.GroupStatus) float64 { return float64(g.DeadLetters) }),
+	ofGroup   = []value[admin.GroupStatus]{
+		gaugeOf(desc("queue_group_oldest_ready_age_seconds", "The age of the group's oldest ready job; 0 without one.", "queue", "group"), func(g *admin.GroupStatus) float64 { return g.OldestAge.Seconds() }),
+		gaugeOf(desc("queue_group_dead_letters", "Dead letters of the group.", "queue", "group"), func(g *admin.GroupStatus) float64 { return float64(g.DeadLetters) }),
 	}
 	groupsCapped = desc("queue_groups_capped", "Whether the queue has more groups than are told.", "queue")
 
-	ofInbox = []value[penstock.InboxStatus]{
-		gaugeOf(desc("inbox_bytes", "What the inbox takes on disk, with indexes; 0 where inboxes share their tables.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(b.Bytes) }),
-		gaugeOf(desc("inbox_segments", "Segments of the inbox's ring; 0 where there is none.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(len(b.Segments)) }),
-		gaugeOf(desc("inbox_held_messages", "Messages that are held back until those before them have come.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(b.Held) }),
-		gaugeOf(desc("inbox_held_bytes", "The payloads of held messages.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(b.HeldBytes) }),
-		gaugeOf(desc("inbox_gaps", "Gaps that were passed over, and are kept to be looked at.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(b.Gaps) }),
+	ofInbox = []value[admin.InboxStatus]{
+		gaugeOf(desc("inbox_bytes", "What the inbox takes on disk, with indexes; 0 where inboxes share their tables.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.Bytes) }),
+		gaugeOf(desc("inbox_segments", "Segments of the inbox's ring; 0 where there is none.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(len(b.Segments)) }),
+		gaugeOf(desc("inbox_held_messages", "Messages that are held back until those before them have come.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.Held) }),
+		gaugeOf(desc("inbox_held_bytes", "The payloads of held messages.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.HeldBytes) }),
+		gaugeOf(desc("inbox_gaps", "Gaps that were passed over, and are kept to be looked at.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.Gaps) }),
 	}
 	inboxLate = desc("inbox_overdue_seconds", "For how long a held message should have been handed over: nobody asks for it. 0 if none is late.", "consumer")
 
-	ofPins = []value[penstock.VacuumPin]{
-		gaugeOf(desc("vacuum_pin_age_seconds", "For how long the oldest of a kind keeps vacuum from removing dead rows: session, prepared_transaction, replication_slot (0: its age is not known), standby (the same).", "kind"), func(p *penstock.VacuumPin) float64 { return p.Age.Seconds() }),
-		gaugeOf(desc("vacuum_pin_transactions", "Transactions begun since the oldest snapshot of a kind.", "kind"), func(p *penstock.VacuumPin) float64 { return float64(p.Transactions) }),
+	ofPins = []value[admin.VacuumPin]{
+		gaugeOf(desc("vacuum_pin_age_seconds", "For how long the oldest of a kind keeps vacuum from removing dead rows: session, prepared_transaction, replication_slot (0: its age is not known), standby (the same).", "kind"), func(p *admin.VacuumPin) float64 { return p.Age.Seconds() }),
+		gaugeOf(desc("vacuum_pin_transactions", "Transactions begun since the oldest snapshot of a kind.", "kind"), func(p *admin.VacuumPin) float64 { return float64(p.Transactions) }),
 	}
 )
 
@@ -152,11 +153,11 @@ type reading struct {
 	at       time.Time
 	took     time.Duration
 	err      error
-	outboxes []penstock.OutboxStatus // with adopted tables, which have no size
-	tables   int                     // how many of outboxes are such
-	queues   []penstock.QueueStatus
-	inboxes  []penstock.InboxStatus
-	pins     []penstock.VacuumPin
+	outboxes []admin.OutboxStatus // with adopted tables, which have no size
+	tables   int                  // how many of outboxes are such
+	queues   []admin.QueueStatus
+	inboxes  []admin.InboxStatus
+	pins     []admin.VacuumPin
 	stalled  []Problem
 }
 
@@ -230,14 +231,14 @@ func (m *Metrics) readTables(ctx context.Context, r *reading) error {
 		}
 		if err == nil { // else what is done to such a table must not hide the others
 			s.Subscription = of.name
-			r.outboxes = append(r.outboxes, penstock.OutboxStatus{Outbox: of.outbox, Subscriptions: []penstock.SubscriptionStatus{s}})
+			r.outboxes = append(r.outboxes, admin.OutboxStatus{Outbox: of.outbox, Subscriptions: []admin.SubscriptionStatus{s}})
 			r.tables++
 		}
 	}
 	return nil
 }
 
-func (m *Metrics) readQueues(ctx context.Context, store queueReader) (queues []penstock.QueueStatus, err error) {
+func (m *Metrics) readQueues(ctx context.Context, store queueReader) (queues []admin.QueueStatus, err error) {
 	var only []string
 	if m.o.Queue != "" {
 		only = []string{m.o.Queue}
@@ -292,7 +293,7 @@ func (r *reading) collect(to chan<- prometheus.Metric, groups int) {
 	}
 }
 
-func sendQueue(to chan<- prometheus.Metric, q *penstock.QueueStatus, groups int) {
+func sendQueue(to chan<- prometheus.Metric, q *admin.QueueStatus, groups int) {
 	send(to, ofQueue, q, q.Queue)
 	sendJobs(to, queueJobs, q.Ready, q.Running, q.Delayed, q.Waiting, q.Queue)
 	sendSegments(to, "queue", q.Queue, q.Segments)
@@ -313,7 +314,7 @@ func sendJobs(to chan<- prometheus.Metric, d *prometheus.Desc, ready, running, d
 	}
 }
 
-func sendSegments(to chan<- prometheus.Metric, of, name string, segments []penstock.SegmentStatus) {
+func sendSegments(to chan<- prometheus.Metric, of, name string, segments []admin.SegmentStatus) {
 	for _, s := range segments {
 		to <- constant(segmentBytes, prometheus.GaugeValue, float64(s.Bytes), of, name, strconv.Itoa(s.Slot))
 	}

@@ -8,13 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/penstocktest"
 	"github.com/penstock/penstock/work"
 )
 
 // A test of a handler runs one job now, on any store: store/memory needs no server.
 func ExampleRunOne() {
-	_ = func(t *testing.T, mails penstock.Queue) { // TestMails
+	_ = func(t *testing.T, mails driver.Queue) { // TestMails
 		_, err := mails.Enqueue(t.Context(), penstock.NewJob{Key: "ann", Payload: []byte("nobody@")})
 		if err != nil {
 			t.Fatal(err)

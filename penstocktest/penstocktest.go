@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/work"
 )
@@ -51,7 +52,7 @@ func Advance(t testing.TB, db postgres.PgxQuery, queue string, by time.Duration)
 
 // RunOne claims the next job of a queue, runs h on it as work.Run does, and says how that ended. It fails the test if there is no
 // job to run now.
-func RunOne(t testing.TB, q penstock.Queue, h work.Handler) (job penstock.Job, how work.End) {
+func RunOne(t testing.TB, q driver.Queue, h work.Handler) (job penstock.Job, how work.End) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -67,14 +68,14 @@ func RunOne(t testing.TB, q penstock.Queue, h work.Handler) (job penstock.Job, h
 
 // oneJob is a queue that is claimed from once, and the observer of what becomes of the job.
 type oneJob struct {
-	penstock.Queue
+	driver.Queue
 	cancel  context.CancelFunc
 	claimed bool
 	job     penstock.Job
 	how     work.End
 }
 
-func (o *oneJob) Claim(ctx context.Context, c penstock.Claim) (jobs []penstock.Job, err error) {
+func (o *oneJob) Claim(ctx context.Context, c driver.Claim) (jobs []penstock.Job, err error) {
 	if o.claimed {
 		return nil, nil
 	}
@@ -88,7 +89,7 @@ func (o *oneJob) Claim(ctx context.Context, c penstock.Claim) (jobs []penstock.J
 }
 
 func (o *oneJob) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
-	return o.Queue.(penstock.Releaser).Release(ctx, after, leases...)
+	return o.Queue.(driver.Releaser).Release(ctx, after, leases...)
 }
 
 func (o *oneJob) Claimed(int)                     {}

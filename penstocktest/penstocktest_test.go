@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/penstocktest"
 	"github.com/penstock/penstock/store/memory"
@@ -105,7 +106,7 @@ func TestAdvance(t *testing.T) {
 	q := store.Queue("mails")
 	_, err = q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("later"), NotBefore: time.Now().Add(time.Hour)}, penstock.NewJob{Payload: []byte("leased")})
 	must(t, err)
-	if jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 9, Lease: 30 * time.Minute}); err != nil || len(jobs) != 1 {
+	if jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 9, Lease: 30 * time.Minute}); err != nil || len(jobs) != 1 {
 		t.Fatalf("claimed %v, %v, want the one that is not delayed", jobs, err)
 	}
 	conn := postgrestest.On(t, url).Connect()
@@ -114,7 +115,7 @@ func TestAdvance(t *testing.T) {
 		want string
 	}{{29 * time.Minute, ""}, {2 * time.Minute, "leased"}, {28 * time.Minute, ""}, {2 * time.Minute, "later"}} {
 		penstocktest.Advance(t, conn, "mails", c.by)
-		jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 9, Lease: 10 * time.Hour})
+		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 9, Lease: 10 * time.Hour})
 		must(t, err)
 		got := ""
 		for _, j := range jobs {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // BenchmarkRelay measures the relay alone: messages that lie in memory, a sink
@@ -37,7 +38,7 @@ func benchmarkRelay(b *testing.B, keys int, inOrder bool) {
 		}
 	}
 	r, err := New(Config{
-		Open:   func(context.Context) (penstock.Source, error) { return source, nil },
+		Open:   func(context.Context) (driver.Source, error) { return source, nil },
 		Sink:   discard(inOrder),
 		Logger: quiet(),
 	})
@@ -68,19 +69,19 @@ type loop struct {
 	settled    chan struct{} // closed when all are
 }
 
-func (s *loop) Fetch(_ context.Context, limit penstock.Limit) (penstock.Batch, error) {
+func (s *loop) Fetch(_ context.Context, limit driver.Limit) (driver.Batch, error) {
 	n := min(limit.Messages, s.total-s.got)
 	if n == 0 {
-		return penstock.Batch{}, nil
+		return driver.Batch{}, nil
 	}
 	from := s.got % len(s.messages)
 	n = min(n, len(s.messages)-from)
 	s.got += n
 	s.number++
-	return penstock.Batch{Messages: s.messages[from : from+n], Number: s.number, More: s.got < s.total}, nil
+	return driver.Batch{Messages: s.messages[from : from+n], Number: s.number, More: s.got < s.total}, nil
 }
 
-func (s *loop) Settle(_ context.Context, settled ...penstock.Settled) error {
+func (s *loop) Settle(_ context.Context, settled ...driver.Settled) error {
 	time.Sleep(2 * time.Millisecond) // about what a commit takes
 	n := 0
 	for _, t := range settled {

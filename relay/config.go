@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Config is one subscription and the limits its relay works under.
@@ -17,9 +18,9 @@ type Config struct {
 	// Open takes the lease and returns the source. While it fails with an error
 	// that is penstock.ErrHeld the relay stands by; after any other error it says
 	// so in the log and tries again.
-	Open func(ctx context.Context) (penstock.Source, error)
+	Open func(ctx context.Context) (driver.Source, error)
 	// Sink is where messages go. The relay does not close it.
-	Sink penstock.Sink
+	Sink driver.Sink
 	// Maintain is the outbox's housekeeping, called about once a second while
 	// the lease is held. May be nil.
 	Maintain func(ctx context.Context) error
@@ -47,7 +48,7 @@ type Config struct {
 // value of each means its default.
 type Limits struct {
 	// Lease is how long the lease lasts without a renewal; the same time that
-	// Open asks the store for. Default penstock.DefaultLease.
+	// Open asks the store for. Default driver.DefaultLease.
 	Lease time.Duration `yaml:"lease"`
 
 	// MaxInFlight bounds the messages that are fetched and not settled. Default 32768.
@@ -84,7 +85,7 @@ type Limits struct {
 
 // SetDefaults fills in what is zero.
 func (c *Config) SetDefaults() {
-	c.Lease = cmp.Or(c.Lease, penstock.DefaultLease)
+	c.Lease = cmp.Or(c.Lease, driver.DefaultLease)
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, 32768)
 	c.MaxInFlightBytes = cmp.Or(c.MaxInFlightBytes, 32<<20)
 	c.MaxBatch = cmp.Or(c.MaxBatch, 512)

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 func TestConfig(t *testing.T) {
 	good := func() Config {
-		return Config{Open: func(context.Context) (penstock.Source, error) { return nil, nil }, Sink: discard(true)}
+		return Config{Open: func(context.Context) (driver.Source, error) { return nil, nil }, Sink: discard(true)}
 	}
 	if _, err := New(good()); err != nil {
 		t.Fatalf("the defaults are refused: %v", err)

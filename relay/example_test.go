@@ -6,6 +6,7 @@ import (
 	"log"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/memory"
 )
@@ -37,8 +38,8 @@ func ExampleNew() {
 	var r *relay.Relay
 	r, err = relay.New(relay.Config{
 		Outbox: "orders", Name: "billing",
-		Open: func(ctx context.Context) (penstock.Source, error) {
-			return store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "example"})
+		Open: func(ctx context.Context) (driver.Source, error) {
+			return store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "example"})
 		},
 		Sink: printer{after: func() { r.Drain() }},
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // fakePark is what the fake database keeps parked, in the plainest way.
@@ -78,7 +79,7 @@ func (l *outbox) handBack() {
 }
 
 // fetchParked returns keys that are due, those due the longest first.
-func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch, bool) {
+func (l *outbox) fetchParked(b *driver.Batch, limit driver.Limit) (fakeBatch, bool) {
 	var due []*fakeParkedKey
 	for _, n := range l.parked {
 		if n.out == 0 && n.holds == 0 && len(n.stay) > 0 && !n.due.After(time.Now()) {
@@ -101,9 +102,9 @@ func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch
 				m.FailedSince = p.failures[0].At
 			}
 			b.Messages = append(b.Messages, m)
-			order := penstock.InOrder
+			order := driver.InOrder
 			if pk.outOfOrder {
-				order = penstock.OutOfOrder
+				order = driver.OutOfOrder
 			}
 			b.KeyOrder = append(b.KeyOrder, order)
 			from.parked = append(from.parked, pk)
@@ -114,7 +115,7 @@ func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch
 }
 
 // settle makes the verdicts on one batch durable.
-func (l *outbox) settle(t penstock.Settled, from *fakeBatch) error {
+func (l *outbox) settle(t driver.Settled, from *fakeBatch) error {
 	if t.Verdicts != nil && len(t.Verdicts) != len(t.Batch.Messages) {
 		return fmt.Errorf("%d verdicts on %d messages", len(t.Verdicts), len(t.Batch.Messages))
 	}
@@ -122,15 +123,15 @@ func (l *outbox) settle(t penstock.Settled, from *fakeBatch) error {
 		from.settled = map[int]bool{}
 	}
 	for i, m := range t.Batch.Messages {
-		v := penstock.Verdict{}
+		v := driver.Verdict{}
 		if t.Verdicts != nil {
 			v = t.Verdicts[i]
 		}
-		if v.Outcome == penstock.Undecided || from.settled[i] {
+		if v.Outcome == driver.Undecided || from.settled[i] {
 			continue
 		}
 		from.settled[i] = true
-		order := penstock.InOrder
+		order := driver.InOrder
 		if t.Batch.KeyOrder != nil {
 			order = t.Batch.KeyOrder[i]
 		}
@@ -162,15 +163,15 @@ func (l *outbox) pass(seq int64) {
 	}
 }
 
-func (l *outbox) settleOne(m penstock.Message, order penstock.KeyOrder, v penstock.Verdict, pk *fakeParkedKey) error {
+func (l *outbox) settleOne(m penstock.Message, order driver.KeyOrder, v driver.Verdict, pk *fakeParkedKey) error {
 	for i, f := range v.Failures {
 		if f.Attempt != m.Attempt+i {
 			return fmt.Errorf("message %d of attempt %d has failures %v", m.Seq, m.Attempt, v.Failures)
 		}
 	}
-	outOfOrder := order == penstock.OutOfOrder || m.Key == ""
+	outOfOrder := order == driver.OutOfOrder || m.Key == ""
 	p := &fakeParked{m: m}
-	if pk == nil && v.Outcome == penstock.Parked {
+	if pk == nil && v.Outcome == driver.Parked {
 		if pk = l.keys[m.Key]; outOfOrder || pk == nil {
 			pk = l.addParked(&fakeParkedKey{key: m.Key, outOfOrder: outOfOrder})
 		}
@@ -183,7 +184,7 @@ func (l *outbox) settleOne(m penstock.Message, order penstock.KeyOrder, v pensto
 	}
 	p.failures = append(p.failures, v.Failures...)
 	switch v.Outcome {
-	case penstock.Parked:
+	case driver.Parked:
 		if l.parkings == nil {
 			l.parkings = map[int64]int{}
 		}
@@ -194,7 +195,7 @@ func (l *outbox) settleOne(m penstock.Message, order penstock.KeyOrder, v pensto
 			pk.due = time.Now().Add(v.RetryIn)
 		}
 		return nil
-	case penstock.Dead:
+	case driver.Dead:
 		if len(p.failures) == 0 {
 			return fmt.Errorf("message %d is dead without a reason", m.Seq)
 		}
@@ -211,7 +212,7 @@ func (l *outbox) settleOne(m penstock.Message, order penstock.KeyOrder, v pensto
 			}
 			pk.holds = m.Seq
 		}
-	case penstock.Delivered:
+	case driver.Delivered:
 		if l.sink != nil && !l.sink.confirmedOnce(m.Seq) && !l.filtered[m.Seq] {
 			return fmt.Errorf("message %d was settled as delivered and is not confirmed", m.Seq)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // outbox is the fake database of one outbox: messages in order, a durable cursor
@@ -86,7 +87,7 @@ func (l *outbox) steal() {
 	l.holder = nil
 }
 
-func (l *outbox) open(ctx context.Context) (penstock.Source, error) {
+func (l *outbox) open(ctx context.Context) (driver.Source, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.opens++
@@ -144,7 +145,7 @@ func (s *fakeSource) check() error {
 	return nil
 }
 
-func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+func (s *fakeSource) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	s.log.mu.Lock()
 	behind := s.log.keys
 	if s.log.fetchWait != nil {
@@ -155,13 +156,13 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 	}
 	defer s.log.mu.Unlock()
 	if err := s.check(); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	s.log.fetches++
 	if err := fault(s.log.fetchErr); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
-	var b penstock.Batch
+	var b driver.Batch
 	if s.log.rewind != nil && s.log.rewind() {
 		b.Rewound = true
 		s.next = s.log.settled
@@ -193,7 +194,7 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 	return b, nil
 }
 
-func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind map[string]*fakeParkedKey) fakeBatch {
+func (s *fakeSource) fetchStream(b *driver.Batch, limit driver.Limit, behind map[string]*fakeParkedKey) fakeBatch {
 	bytes := 0
 	for len(b.Messages) < limit.Messages && s.next < len(s.log.messages) && (bytes < limit.Bytes || len(b.Messages) == 0) {
 		m := s.log.messages[s.next]
@@ -205,9 +206,9 @@ func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind
 		b.Messages = append(b.Messages, m)
 		if behind[m.Key] != nil {
 			if b.KeyOrder == nil {
-				b.KeyOrder = make([]penstock.KeyOrder, limit.Messages)
+				b.KeyOrder = make([]driver.KeyOrder, limit.Messages)
 			}
-			b.KeyOrder[len(b.Messages)-1] = penstock.BehindParked
+			b.KeyOrder[len(b.Messages)-1] = driver.BehindParked
 		}
 		s.next++
 	}
@@ -217,7 +218,7 @@ func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind
 	return fakeBatch{}
 }
 
-func (s *fakeSource) Settle(ctx context.Context, settled ...penstock.Settled) error {
+func (s *fakeSource) Settle(ctx context.Context, settled ...driver.Settled) error {
 	if s.log.settleWait != nil {
 		s.log.settleWait(ctx)
 	}
@@ -305,7 +306,7 @@ func quiet() *slog.Logger {
 }
 
 // start runs a relay and returns it with the channel of Run's result.
-func start(t testing.TB, ctx context.Context, l *outbox, k penstock.Sink, change func(*Config)) (*Relay, <-chan error) {
+func start(t testing.TB, ctx context.Context, l *outbox, k driver.Sink, change func(*Config)) (*Relay, <-chan error) {
 	t.Helper()
 	cfg := Config{Name: "test", Open: l.open, Sink: k, Logger: quiet(), Limits: Limits{MaxInFlight: 64, MaxBatch: 8, Senders: 4}}
 	if change != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // judge reads the answer of a Send. It needs no mutex: until finish, the run is
@@ -13,7 +14,7 @@ func (s *session) judge(r *run) {
 	r.confirmed, r.refused, r.unavailable, r.fresh = len(r.entries), 0, nil, r.fresh[:0]
 	if r.errs != nil {
 		if len(r.errs) != len(r.entries) {
-			r.errs = penstock.SendError(r.msgs[:len(r.entries)], fmt.Errorf("the sink answered %d messages with %d results", len(r.entries), len(r.errs)))
+			r.errs = driver.SendError(r.msgs[:len(r.entries)], fmt.Errorf("the sink answered %d messages with %d results", len(r.entries), len(r.errs)))
 		}
 		r.confirmed = 0
 		for _, h := range r.held {
@@ -133,7 +134,7 @@ func (r *run) firstRefusal() error {
 func (s *session) giveBack() {
 	for _, e := range s.provisional {
 		e.tries, e.decided = 0, false
-		e.batch.decide(e.index, penstock.Verdict{})
+		e.batch.decide(e.index, driver.Verdict{})
 	}
 	s.provisional = s.provisional[:0]
 }
@@ -232,7 +233,7 @@ func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 func (s *session) count(r *run, i int, l *lane, now time.Time) {
 	e, b, err := r.entries[i], r.entries[i].batch, r.errs[i]
 	m := &b.Messages[e.index]
-	fresh := m.Attempt == 1 && e.order() == penstock.InOrder
+	fresh := m.Attempt == 1 && e.order() == driver.InOrder
 	unvouched := r.confirmed == 0 && fresh && e.tries == 0
 	if unvouched && s.draining { // there is no time left to find out who is to blame
 		if l != nil {
@@ -241,7 +242,7 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 		return
 	}
 	e.tries++
-	v := penstock.Verdict{}
+	v := driver.Verdict{}
 	if b.verdicts != nil {
 		v.Failures = b.verdicts[e.index].Failures
 	}
@@ -251,7 +252,7 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 		since = v.Failures[0].At
 	}
 	d := s.policy.decide(refusal{err: err, attempt: m.Attempt + int(e.tries) - 1, tries: int(e.tries), age: now.Sub(since),
-		fresh: fresh && !s.draining, inOrder: m.Key != "" && e.order() == penstock.InOrder})
+		fresh: fresh && !s.draining, inOrder: m.Key != "" && e.order() == driver.InOrder})
 
 	if unvouched {
 		s.provisional = append(s.provisional, e)
@@ -263,9 +264,9 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 		s.wait(e, l, now.Add(d.in))
 		return
 	case park:
-		v.Outcome, v.RetryIn = penstock.Parked, d.in
+		v.Outcome, v.RetryIn = driver.Parked, d.in
 	case die:
-		v.Outcome, v.Hold = penstock.Dead, d.hold
+		v.Outcome, v.Hold = driver.Dead, d.hold
 	}
 	if unvouched && s.confirms == r.before {
 		// Nothing shows that the sink accepts anything. The verdict waits a moment
@@ -288,7 +289,7 @@ func (s *session) wait(e *entry, l *lane, until time.Time) {
 }
 
 // settleAlone is settle for a message that may have no lane.
-func (s *session) settleAlone(e *entry, l *lane, v penstock.Verdict) {
+func (s *session) settleAlone(e *entry, l *lane, v driver.Verdict) {
 	if l != nil {
 		s.settle(l, v)
 		return
@@ -298,7 +299,7 @@ func (s *session) settleAlone(e *entry, l *lane, v penstock.Verdict) {
 }
 
 // settle gives the first message of a lane its verdict, and the log a note.
-func (s *session) settle(l *lane, v penstock.Verdict) {
+func (s *session) settle(l *lane, v driver.Verdict) {
 	s.noteVerdict(l.head, v)
 	s.concludeHead(l, v)
 	s.advance()

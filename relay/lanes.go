@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // entry is one fetched message that has no verdict yet. Entries are linked into
@@ -28,9 +28,9 @@ func (e *entry) tried() bool {
 	return e.doubted || e.tries > 0 || e.batch.Messages[e.index].Attempt > 1
 }
 
-func (e *entry) order() penstock.KeyOrder {
+func (e *entry) order() driver.KeyOrder {
 	if e.batch.KeyOrder == nil {
-		return penstock.InOrder
+		return driver.InOrder
 	}
 	return e.batch.KeyOrder[e.index]
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // While renewals hang, Sends go on until the lease ends by the local clock,
@@ -75,7 +76,7 @@ func TestNoSendAfterWakingUp(t *testing.T) {
 		source, _ := l.open(t.Context())
 		s := newSession(&cfg, cfg.Logger, source, nil)
 		s.lease.extend(t.Context(), time.Now(), time.Now())
-		b, _ := source.Fetch(t.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		b, _ := source.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
 		s.enqueue(b)
 
 		s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // notes are log lines that are written once the mutex is free: of each kind the
@@ -40,7 +41,7 @@ var noteText = [noteKinds]struct {
 }
 
 // note is about one message with its latest failure.
-func (s *session) note(kind int, m *penstock.Message, v penstock.Verdict, in time.Duration) {
+func (s *session) note(kind int, m *penstock.Message, v driver.Verdict, in time.Duration) {
 	n := &s.notes[kind]
 	if n.n++; n.n > 1 {
 		return
@@ -65,11 +66,11 @@ func (s *session) noteUnavailable(m *penstock.Message, err error, in time.Durati
 
 // noteVerdict is about a message that is settled and was not delivered. Parking
 // is worth a line the first time.
-func (s *session) noteVerdict(e *entry, v penstock.Verdict) {
+func (s *session) noteVerdict(e *entry, v driver.Verdict) {
 	m := &e.batch.Messages[e.index]
 	switch {
 	case len(v.Failures) == 0:
-	case v.Outcome == penstock.Dead:
+	case v.Outcome == driver.Dead:
 		s.note(noteDead, m, v, 0)
 	case m.Attempt == 1:
 		s.note(notePark, m, v, v.RetryIn)

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 func TestOutagePausesAndResumes(t *testing.T) {
@@ -64,7 +65,7 @@ func TestOutagePausesAndResumes(t *testing.T) {
 		if len(l.reports) != 3 || !l.reports[0].down.Equal(began) || l.reports[1] != l.reports[0] || !l.reports[2].down.IsZero() {
 			t.Errorf("told of the sink: %+v", l.reports)
 		}
-		if why := l.reports[0].why; len(why) > penstock.MaxSinkErrorBytes || !utf8.ValidString(why) || !strings.Contains(why, errFlaky.Error()) {
+		if why := l.reports[0].why; len(why) > driver.MaxSinkErrorBytes || !utf8.ValidString(why) || !strings.Contains(why, errFlaky.Error()) {
 			t.Errorf("why it is down: %q", why)
 		}
 		if k.sends[first].n > probeSize {

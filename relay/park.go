@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // parkPoint says from which place on a lane's messages are parked, because one was:
 // until the store knows of it and returns them BehindParked.
 type parkPoint struct {
-	from  penstock.Place // the first of the key that is parked with batch
-	batch *batch         // nil once the verdicts are durable
-	tried bool           // they were passed to Settle
-	clear uint64         // once they are durable: the first Fetch that began after that
+	from  driver.Place // the first of the key that is parked with batch
+	batch *batch       // nil once the verdicts are durable
+	tried bool         // they were passed to Settle
+	clear uint64       // once they are durable: the first Fetch that began after that
 }
 
 // parks reports whether a message that came with a Fetch has to be parked.
-func (l *lane) parks(at penstock.Place, fetch uint64) bool {
+func (l *lane) parks(at driver.Place, fetch uint64) bool {
 	for i := range l.parkPoints {
 		if m := &l.parkPoints[i]; !at.Before(m.from) && (m.batch != nil || fetch < m.clear) {
 			return true
@@ -34,7 +35,7 @@ type lingering struct {
 }
 
 // parkFrom notes that messages of the lane are parked from a place on, with batch b.
-func (s *session) parkFrom(l *lane, from penstock.Place, b *batch) {
+func (s *session) parkFrom(l *lane, from driver.Place, b *batch) {
 	for i := range l.parkPoints {
 		if m := &l.parkPoints[i]; m.batch == b && !m.tried {
 			if from.Before(m.from) {
@@ -52,17 +53,17 @@ func (s *session) parkFrom(l *lane, from penstock.Place, b *batch) {
 
 // conclude gives a message its verdict, which is not delivered. Its lane is nil
 // if it has no key.
-func (s *session) conclude(e *entry, l *lane, v penstock.Verdict) {
+func (s *session) conclude(e *entry, l *lane, v driver.Verdict) {
 	b := e.batch
 	b.decide(e.index, v)
 	s.settled(e)
 	switch v.Outcome {
-	case penstock.Parked:
+	case driver.Parked:
 		b.parked++
-	case penstock.Dead:
+	case driver.Dead:
 		b.dead++
 	}
-	if l != nil && l.key != "" && e.order() != penstock.OutOfOrder {
+	if l != nil && l.key != "" && e.order() != driver.OutOfOrder {
 		s.parkFrom(l, b.Place(int(e.index)), b)
 	}
 }
@@ -70,7 +71,7 @@ func (s *session) conclude(e *entry, l *lane, v penstock.Verdict) {
 // deliver is conclude for a message that the sink confirmed, or need not get.
 func (s *session) deliver(e *entry) {
 	if e.batch.verdicts != nil {
-		e.batch.verdicts[e.index] = penstock.Verdict{}
+		e.batch.verdicts[e.index] = driver.Verdict{}
 	}
 	s.settled(e)
 }
@@ -87,10 +88,10 @@ func (s *session) settled(e *entry) {
 
 // concludeHead gives the first message of a lane its verdict and lets go of the
 // lane. If others have to wait for it, they are parked behind it.
-func (s *session) concludeHead(l *lane, v penstock.Verdict) {
+func (s *session) concludeHead(l *lane, v driver.Verdict) {
 	e := l.popFront()
 	s.conclude(e, l, v)
-	if e.order() != penstock.OutOfOrder {
+	if e.order() != driver.OutOfOrder {
 		s.parkRest(l)
 	}
 	s.lanes.release(l)
@@ -102,7 +103,7 @@ func (s *session) parkRest(l *lane) {
 	l.head, l.tail = nil, nil
 	for e != nil {
 		next := e.next
-		if e.order() == penstock.OutOfOrder {
+		if e.order() == driver.OutOfOrder {
 			l.pushBack(e)
 		} else {
 			s.conclude(e, l, e.parked())
@@ -112,8 +113,8 @@ func (s *session) parkRest(l *lane) {
 }
 
 // parked is the verdict of a message that is parked without another refusal.
-func (e *entry) parked() penstock.Verdict {
-	v := penstock.Verdict{Outcome: penstock.Parked}
+func (e *entry) parked() driver.Verdict {
+	v := driver.Verdict{Outcome: driver.Parked}
 	if e.batch.verdicts != nil {
 		v.Failures = e.batch.verdicts[e.index].Failures
 	}
@@ -132,8 +133,8 @@ func (s *session) place(entries []entry, fetch uint64) {
 		m := &e.batch.Messages[e.index]
 		l, order := s.lanes.lane(m.Key), e.order()
 		switch {
-		case m.Key != "" && (order == penstock.BehindParked || order == penstock.InOrder && l.parks(e.batch.Place(int(e.index)), fetch)):
-			s.conclude(e, l, penstock.Verdict{Outcome: penstock.Parked})
+		case m.Key != "" && (order == driver.BehindParked || order == driver.InOrder && l.parks(e.batch.Place(int(e.index)), fetch)):
+			s.conclude(e, l, driver.Verdict{Outcome: driver.Parked})
 		default:
 			l.pushBack(e)
 		}

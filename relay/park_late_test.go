@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // lateSource gives messages other numbers, as if some of them had committed late. What is parked it has in the order of
@@ -17,7 +18,7 @@ type lateSource struct {
 	seqs []int64 // of the messages 1, 2, …
 }
 
-func (s lateSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+func (s lateSource) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	b, err := s.fakeSource.Fetch(ctx, limit)
 	if s.fakeSource.batches[b.Number].parked != nil {
 		for _, m := range b.Messages {
@@ -28,7 +29,7 @@ func (s lateSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.B
 	return b, err
 }
 
-func (s lateSource) Settle(ctx context.Context, settled ...penstock.Settled) error {
+func (s lateSource) Settle(ctx context.Context, settled ...driver.Settled) error {
 	settled = slices.Clone(settled)
 	for i := range settled {
 		settled[i].Batch.Messages = renumbered(settled[i].Batch.Messages, s.arrival)
@@ -75,7 +76,7 @@ func TestLateCommitsInThePark(t *testing.T) {
 		r, result := start(t, t.Context(), l, lateSink{k, source.arrival}, func(c *Config) {
 			c.ParkAfter, c.MaxBatch = 1, 1
 			open := c.Open
-			c.Open = func(ctx context.Context) (penstock.Source, error) {
+			c.Open = func(ctx context.Context) (driver.Source, error) {
 				src, err := open(ctx)
 				source.fakeSource = src.(*fakeSource)
 				return source, err

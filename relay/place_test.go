@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // backwards gives messages numbers that fall, as sequences may that hand out blocks of numbers; their places grow.
@@ -19,9 +20,9 @@ func backwards(msgs []penstock.Message) []penstock.Message {
 	return msgs
 }
 
-type backwardsSource struct{ penstock.Source }
+type backwardsSource struct{ driver.Source }
 
-func (s backwardsSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+func (s backwardsSource) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	b, err := s.Source.Fetch(ctx, limit)
 	for _, m := range b.Messages {
 		b.Places = append(b.Places, m.Seq)
@@ -30,7 +31,7 @@ func (s backwardsSource) Fetch(ctx context.Context, limit penstock.Limit) (penst
 	return b, err
 }
 
-func (s backwardsSource) Settle(ctx context.Context, settled ...penstock.Settled) error {
+func (s backwardsSource) Settle(ctx context.Context, settled ...driver.Settled) error {
 	settled = slices.Clone(settled)
 	for i := range settled {
 		settled[i].Batch.Messages = backwards(settled[i].Batch.Messages)
@@ -58,7 +59,7 @@ func TestParksByPlace(t *testing.T) {
 		r, result := start(t, t.Context(), l, backwardsSink{k}, func(c *Config) {
 			c.ParkAfter = 1
 			open := c.Open
-			c.Open = func(ctx context.Context) (penstock.Source, error) {
+			c.Open = func(ctx context.Context) (driver.Source, error) {
 				src, err := open(ctx)
 				return backwardsSource{src}, err
 			}

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // fetchLoop fetches ahead of sending until the drain or the end of the session.
@@ -63,7 +63,7 @@ func (s *session) pollPause(silence time.Duration) time.Duration {
 
 // waitForRoom waits until the window has room for a fetch; false means that
 // there will be no more fetches.
-func (s *session) waitForRoom(ctx context.Context) (penstock.Limit, bool) {
+func (s *session) waitForRoom(ctx context.Context) (driver.Limit, bool) {
 	for {
 		s.mu.Lock()
 		limit, ok := s.window.room()
@@ -96,7 +96,7 @@ const enqueueChunk = 512
 // enqueue takes a fetched batch into the window and its messages into lanes. It
 // reports whether fetching goes on: during a drain, what was fetched last is
 // left to the next relay.
-func (s *session) enqueue(b penstock.Batch) bool {
+func (s *session) enqueue(b driver.Batch) bool {
 	if b.Rewound {
 		s.log.Warn("the source went back to the settled position; what was not settled is read again, and may be sent twice")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Relay runs one subscription.
@@ -59,7 +60,7 @@ func (r *Relay) Run(ctx context.Context) error {
 
 // open takes the lease, however long that takes. It returns when the call that
 // took it began, and a nil source if the relay is drained before.
-func (r *Relay) open(ctx context.Context, log *slog.Logger) (penstock.Source, time.Time, error) {
+func (r *Relay) open(ctx context.Context, log *slog.Logger) (driver.Source, time.Time, error) {
 	retry := backoff{least: time.Second, most: 15 * time.Second}
 	standby := backoff{least: 250 * time.Millisecond, most: max(min(time.Second, r.cfg.Lease/2), 250*time.Millisecond)}
 	heldLog := throttle{log: log, every: time.Minute}

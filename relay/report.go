@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // reportLoop tells the source when the sink goes down and comes back.
-func (s *session) reportLoop(ctx context.Context, to penstock.SinkReporter) {
+func (s *session) reportLoop(ctx context.Context, to driver.SinkReporter) {
 	said := time.Time{}
 	for {
 		select {
@@ -46,8 +46,8 @@ func (s *session) reportLoop(ctx context.Context, to penstock.SinkReporter) {
 // sinkError is what of an error's text status can keep.
 func sinkError(text string) string {
 	text = storable(text)
-	if len(text) > penstock.MaxSinkErrorBytes {
-		text = strings.ToValidUTF8(text[:penstock.MaxSinkErrorBytes], "")
+	if len(text) > driver.MaxSinkErrorBytes {
+		text = strings.ToValidUTF8(text[:driver.MaxSinkErrorBytes], "")
 	}
 	return text
 }

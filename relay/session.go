@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // sourceTimeout ends a call to the source that hangs, on a connection that was
@@ -25,7 +26,7 @@ var errOver = errors.New("the session is over")
 type session struct {
 	cfg    *Config
 	log    *slog.Logger
-	source penstock.Source
+	source driver.Source
 	drain  <-chan struct{}
 	stop   context.CancelCauseFunc
 
@@ -76,8 +77,8 @@ type session struct {
 	noteLogs               [noteKinds]throttle
 }
 
-func newSession(cfg *Config, log *slog.Logger, source penstock.Source, drain <-chan struct{}) *session {
-	ordered, ok := cfg.Sink.(penstock.InOrderSink)
+func newSession(cfg *Config, log *slog.Logger, source driver.Source, drain <-chan struct{}) *session {
+	ordered, ok := cfg.Sink.(driver.InOrderSink)
 	s := &session{
 		cfg: cfg, log: log, source: source, drain: drain,
 		lanes:    newLanes(ok && ordered.KeepsOrder()),
@@ -127,7 +128,7 @@ func (s *session) run(parent context.Context, opened time.Time) error {
 	others.Go(func() { s.renewLoop(ctx, opened) })
 	others.Go(func() { s.watchDrain(ctx) })
 	others.Go(func() { s.statsLoop(ctx) })
-	if reporter, ok := s.source.(penstock.SinkReporter); ok {
+	if reporter, ok := s.source.(driver.SinkReporter); ok {
 		others.Go(func() { s.reportLoop(ctx, reporter) })
 	}
 	if s.cfg.Maintain != nil {

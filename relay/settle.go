@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // settleTimeout ends a Settle that hangs; it is one small write.
@@ -88,8 +89,8 @@ type settleWriter struct {
 	*session
 	last    time.Time // when the cursor was last written
 	retry   backoff
-	settled []penstock.Settled // reused
-	of      []*batch           // those of them that are parts of batches; reused
+	settled []driver.Settled // reused
+	of      []*batch         // those of them that are parts of batches; reused
 }
 
 // write settles every leading batch that has its verdicts, and with parts what has of

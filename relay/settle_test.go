@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 func TestSettlesAreCoalesced(t *testing.T) {
@@ -160,12 +161,12 @@ func TestRewindDuringSettle(t *testing.T) {
 func TestWindow(t *testing.T) {
 	w := window{maxMessages: 8, maxBytes: 1000}
 	push := func(n int) *batch {
-		b := w.fill(penstock.Batch{Messages: make([]penstock.Message, n)})
+		b := w.fill(driver.Batch{Messages: make([]penstock.Message, n)})
 		b.bytes = 100 * n
 		w.push(b)
 		return b
 	}
-	if limit, ok := w.room(); !ok || limit != (penstock.Limit{Messages: 2, Bytes: 250}) {
+	if limit, ok := w.room(); !ok || limit != (driver.Limit{Messages: 2, Bytes: 250}) {
 		t.Fatalf("an empty window: %v %v", limit, ok)
 	}
 	a, b, c := push(2), push(3), push(2)
@@ -188,7 +189,7 @@ func TestWindow(t *testing.T) {
 	}
 	c.left = 0
 	w.forget()
-	if d := w.fill(penstock.Batch{Messages: make([]penstock.Message, 2)}); d == c {
+	if d := w.fill(driver.Batch{Messages: make([]penstock.Message, 2)}); d == c {
 		t.Error("a forgotten batch is used again while a Send may hold its entries")
 	}
 	if w.messages != 0 || w.bytes != 0 {

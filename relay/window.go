@@ -3,12 +3,12 @@ package relay
 import (
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // batch is a fetched batch that is not settled.
 type batch struct {
-	penstock.Batch
+	driver.Batch
 	entries []entry // one per message
 	left    int     // messages without a verdict
 	bytes   int
@@ -16,7 +16,7 @@ type batch struct {
 
 	// verdicts is nil until a message is refused or parked; of those that have
 	// none yet it keeps the failures.
-	verdicts []penstock.Verdict
+	verdicts []driver.Verdict
 	parked   int // verdicts
 	dead     int
 	settled  tally   // the part of them that is durable
@@ -33,19 +33,19 @@ func (t *tally) add(d tally) {
 }
 
 // decide sets the verdict, or what is to become it, of one message.
-func (b *batch) decide(index uint32, v penstock.Verdict) {
+func (b *batch) decide(index uint32, v driver.Verdict) {
 	if b.verdicts == nil {
-		b.verdicts = make([]penstock.Verdict, len(b.Messages))
+		b.verdicts = make([]driver.Verdict, len(b.Messages))
 	}
 	b.verdicts[index] = v
 }
 
 // whole is the outcome of a batch of which every message has its verdict.
-func (b *batch) whole() penstock.Settled {
+func (b *batch) whole() driver.Settled {
 	if b.parked+b.dead == 0 {
-		return penstock.Settled{Batch: b.Batch}
+		return driver.Settled{Batch: b.Batch}
 	}
-	return penstock.Settled{Batch: b.Batch, Verdicts: b.verdicts}
+	return driver.Settled{Batch: b.Batch, Verdicts: b.verdicts}
 }
 
 // part is what is known of the outcome of a batch, and whether there is anything
@@ -53,22 +53,22 @@ func (b *batch) whole() penstock.Settled {
 // without a verdict ahead of this batch, and gets those of this one: what is to be
 // parked behind such a message must not be in the store before it. Should it come
 // again, it would be parked behind the other.
-func (b *batch) part(waiting map[string]bool) (p penstock.Settled, news bool) {
-	p = penstock.Settled{Batch: b.Batch, Verdicts: make([]penstock.Verdict, len(b.entries))}
+func (b *batch) part(waiting map[string]bool) (p driver.Settled, news bool) {
+	p = driver.Settled{Batch: b.Batch, Verdicts: make([]driver.Verdict, len(b.entries))}
 	for i := range b.entries {
 		e, v := &b.entries[i], &p.Verdicts[i]
 		if e.done && b.verdicts != nil {
 			*v = b.verdicts[i]
 		}
 		key := b.Messages[i].Key
-		switch inOrder := waiting != nil && key != "" && e.order() != penstock.OutOfOrder; {
+		switch inOrder := waiting != nil && key != "" && e.order() != driver.OutOfOrder; {
 		case !e.done:
-			v.Outcome = penstock.Undecided
+			v.Outcome = driver.Undecided
 			if inOrder {
 				waiting[key] = true
 			}
-		case inOrder && v.Outcome == penstock.Parked && waiting[key]:
-			*v = penstock.Verdict{Outcome: penstock.Undecided}
+		case inOrder && v.Outcome == driver.Parked && waiting[key]:
+			*v = driver.Verdict{Outcome: driver.Undecided}
 		default:
 			news = news || !e.durable
 		}
@@ -77,18 +77,18 @@ func (b *batch) part(waiting map[string]bool) (p penstock.Settled, news bool) {
 }
 
 // keep notes that these verdicts are durable, and counts those that were not.
-func (b *batch) keep(verdicts []penstock.Verdict) (t tally) {
+func (b *batch) keep(verdicts []driver.Verdict) (t tally) {
 	for i := range verdicts {
 		e := &b.entries[i]
-		if e.durable || verdicts[i].Outcome == penstock.Undecided {
+		if e.durable || verdicts[i].Outcome == driver.Undecided {
 			continue
 		}
 		e.durable = true
 		t.messages++
 		switch verdicts[i].Outcome {
-		case penstock.Parked:
+		case driver.Parked:
 			t.parked++
-		case penstock.Dead:
+		case driver.Dead:
 			t.dead++
 		}
 	}
@@ -116,13 +116,13 @@ type window struct {
 // window, and there is no room before a quarter is free: so that fetches are
 // neither tiny when the window is nearly full, nor so large that nothing
 // overlaps.
-func (w *window) room() (penstock.Limit, bool) {
-	quarter := penstock.Limit{Messages: max(w.maxMessages/4, 1), Bytes: max(w.maxBytes/4, 1)}
+func (w *window) room() (driver.Limit, bool) {
+	quarter := driver.Limit{Messages: max(w.maxMessages/4, 1), Bytes: max(w.maxBytes/4, 1)}
 	return quarter, w.maxMessages-w.messages >= quarter.Messages && w.maxBytes-w.bytes >= quarter.Bytes
 }
 
 // fill returns a batch for b's messages, with their entries.
-func (w *window) fill(b penstock.Batch) *batch {
+func (w *window) fill(b driver.Batch) *batch {
 	n := len(b.Messages)
 	var t *batch
 	if last := len(w.spares) - 1; last >= 0 && n <= cap(w.spares[last].entries) && 4*n >= cap(w.spares[last].entries) {
@@ -161,7 +161,7 @@ func (w *window) pressing() bool {
 // parts adds the verdicts of batches that are not done, where there is news; if the
 // last one is not in lanes yet, not of that. waiting are the keys of which something may
 // have been left out.
-func (w *window) parts(settled []penstock.Settled, of []*batch, enqueuing bool) (_ []penstock.Settled, _ []*batch, waiting map[string]bool) {
+func (w *window) parts(settled []driver.Settled, of []*batch, enqueuing bool) (_ []driver.Settled, _ []*batch, waiting map[string]bool) {
 	open := w.batches[w.done:]
 	if n := len(open); enqueuing && n > 0 {
 		open = open[:n-1]

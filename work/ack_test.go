@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
 // carrying is a fakeQueue that is an AckClaimer.
 type carrying struct{ *fakeQueue }
 
-func (q carrying) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
+func (q carrying) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (acked []int64, jobs []penstock.Job, err error) {
 	call := "ackclaim"
 	if len(acks) == 0 {
 		call = "together"
@@ -216,12 +217,12 @@ type recording struct {
 	calls *recorder
 }
 
-func (q recording) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+func (q recording) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	q.calls.names = append(q.calls.names, "claim")
 	return q.losing.Claim(ctx, c)
 }
 
-func (q recording) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) ([]int64, []penstock.Job, error) {
+func (q recording) AckClaim(ctx context.Context, acks []int64, c driver.Claim) ([]int64, []penstock.Job, error) {
 	name := "ackclaim"
 	if len(acks) == 0 {
 		name = "claim"
@@ -236,7 +237,7 @@ type losing struct {
 	atEnd bool
 }
 
-func (q losing) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
+func (q losing) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (acked []int64, jobs []penstock.Job, err error) {
 	if len(acks) == 0 {
 		return q.carrying.AckClaim(ctx, acks, c)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -45,12 +46,12 @@ func (q counting) mostSoFar() int {
 	return most
 }
 
-func (q counting) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+func (q counting) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	defer q.begins()()
 	return q.carrying.Claim(ctx, c)
 }
 
-func (q counting) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) ([]int64, []penstock.Job, error) {
+func (q counting) AckClaim(ctx context.Context, acks []int64, c driver.Claim) ([]int64, []penstock.Job, error) {
 	defer q.begins()()
 	return q.carrying.AckClaim(ctx, acks, c)
 }
@@ -185,7 +186,7 @@ type timedQueue struct {
 	at map[string][]time.Time
 }
 
-func (q *timedQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+func (q *timedQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	q.note("claim")
 	return q.fakeQueue.Claim(ctx, c)
 }

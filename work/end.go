@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // finish forgets a task whose end is durable.
@@ -84,7 +85,7 @@ func (w *worker) carries(none bool) bool {
 func (w *worker) takeAcks() []*task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tasks := w.acks[:min(len(w.acks), penstock.MaxClaim)]
+	tasks := w.acks[:min(len(w.acks), driver.MaxClaim)]
 	w.acks = w.acks[len(tasks):]
 	w.writing += len(tasks)
 	return tasks
@@ -211,7 +212,7 @@ func (w *worker) endFailed(ctx context.Context, t *task, failure error, interrup
 	} else if interrupted { // it is not the job's fault
 		end, after = Released, 0
 	}
-	if r, ok := w.q.(penstock.Releaser); ok && end != Failed {
+	if r, ok := w.q.(driver.Releaser); ok && end != Failed {
 		released, err := r.Release(ctx, max(after, 0), t.job.Lease)
 		if err == nil && len(released) == 0 {
 			err = penstock.ErrLeaseLost
@@ -230,7 +231,7 @@ func (w *worker) release(ctx context.Context, tasks []*task) {
 	if len(tasks) == 0 {
 		return
 	}
-	r, ok := w.q.(penstock.Releaser)
+	r, ok := w.q.(driver.Releaser)
 	if !ok {
 		w.log.Info("claimed jobs that have not begun come back when their leases end", "jobs", len(tasks), "lease", w.Lease)
 		return

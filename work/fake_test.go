@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -30,7 +31,7 @@ type fakeQueue struct {
 	afters  []time.Duration // of freed
 	done    []string
 	batches []int // of Ack
-	claims  []penstock.Claim
+	claims  []driver.Claim
 	extends []int
 }
 
@@ -73,7 +74,7 @@ func (q *fakeQueue) expire() {
 	}
 }
 
-func (q *fakeQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+func (q *fakeQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	end, err := q.call(ctx, "claim")
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // groupsAtOnce is how many groups one look asks for, and so the most claims between two looks.
@@ -14,10 +14,10 @@ const groupsAtOnce = 16
 // turns says which group the next claim is from. Of several it looks first which have jobs:
 // waiting for them costs one call, however many groups there are.
 type turns struct {
-	finder penstock.GroupFinder // nil: there is one group
-	of     []string             // nil: all
-	last   string               // the group that had its turn last
-	ready  []string             // those that have jobs and have not had theirs
+	finder driver.GroupFinder // nil: there is one group
+	of     []string           // nil: all
+	last   string             // the group that had its turn last
+	ready  []string           // those that have jobs and have not had theirs
 
 	looked  time.Duration // how long the last look took
 	brought int           // jobs since then
@@ -27,7 +27,7 @@ type turns struct {
 func newTurns(q Queue, o *Options) turns {
 	of := slices.Compact(slices.Sorted(slices.Values(o.Groups)))
 	if o.AllGroups || len(of) > 1 {
-		finder, _ := q.(penstock.GroupFinder) // Run has looked
+		finder, _ := q.(driver.GroupFinder) // Run has looked
 		return turns{finder: finder, of: of}
 	}
 	return turns{last: append(of, o.Group)[0]}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -37,7 +38,7 @@ func (q *groupedQueue) add(group string, n int) {
 	}
 }
 
-func (q *groupedQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+func (q *groupedQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	q.mu.Lock()
 	q.waiting = nil
 	if !slices.Contains(q.lost, c.Group) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // worker is one call of Run. A task is held from its claim until its end is
@@ -297,8 +298,8 @@ func (w *worker) apart() bool {
 // claimFrom makes one call. What is done goes with it, if the queue can and carry says so. Without any it
 // is the same call, unless apart: what it brings is ended many at a time, and the store may make use of that.
 func (w *worker) claimFrom(call context.Context, group string, n int, carry bool) ([]penstock.Job, error) {
-	c := penstock.Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
-	q, ok := w.q.(penstock.AckClaimer)
+	c := driver.Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
+	q, ok := w.q.(driver.AckClaimer)
 	var tasks []*task
 	if ok && carry {
 		tasks = w.takeAcks()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // SetDefaults fills in what is zero.
@@ -39,8 +40,8 @@ func (o *Options) Validate() error {
 	if o.Concurrency < 1 {
 		return &penstock.FieldError{Field: "Concurrency", Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
 	}
-	if o.Batch < 1 || o.Batch > penstock.MaxClaim {
-		return &penstock.FieldError{Field: "Batch", Problem: fmt.Sprintf("is %d", o.Batch), Hint: fmt.Sprintf("use 1 to %d, or 0 for the default", penstock.MaxClaim)}
+	if o.Batch < 1 || o.Batch > driver.MaxClaim {
+		return &penstock.FieldError{Field: "Batch", Problem: fmt.Sprintf("is %d", o.Batch), Hint: fmt.Sprintf("use 1 to %d, or 0 for the default", driver.MaxClaim)}
 	}
 	if o.Claims < 1 {
 		return &penstock.FieldError{Field: "Claims", Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
@@ -76,7 +77,7 @@ func (o *Options) Validate() error {
 
 // validGroup is the rule of a claim, for an option.
 func validGroup(option, group string) error {
-	err := (&penstock.Claim{Group: group, Jobs: 1, Lease: 1}).Validate()
+	err := (&driver.Claim{Group: group, Jobs: 1, Lease: 1}).Validate()
 	if field := (*penstock.FieldError)(nil); errors.As(err, &field) {
 		field.Field = option
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Handler does one job. Its error decides what becomes of it:
@@ -41,7 +42,7 @@ var (
 
 // Queue is what Run needs of a Queue.
 type Queue interface {
-	Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error)
+	Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error)
 	Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error)
 	Ack(ctx context.Context, leases ...int64) ([]int64, error)
 	Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error)
@@ -154,7 +155,7 @@ const (
 //
 // Run does the queue's housekeeping (Maintain) about twice a second.
 func Run(ctx context.Context, q Queue, h Handler, opts Options) error {
-	if _, ok := q.(penstock.AckClaimer); ok {
+	if _, ok := q.(driver.AckClaimer); ok {
 		opts.AckEvery = cmp.Or(opts.AckEvery, 20*time.Millisecond)
 		if opts.Concurrency != 1 {
 			opts.Claims = cmp.Or(opts.Claims, 4)
@@ -165,7 +166,7 @@ func Run(ctx context.Context, q Queue, h Handler, opts Options) error {
 		return err
 	}
 	w := newWorker(q, h, opts)
-	if _, ok := q.(penstock.GroupFinder); !ok && (opts.AllGroups || len(w.turns.of) > 0) {
+	if _, ok := q.(driver.GroupFinder); !ok && (opts.AllGroups || len(w.turns.of) > 0) {
 		return &penstock.FieldError{Field: "Groups", Problem: "are several, and the queue cannot tell which of them have jobs", Hint: "use a queue that is a GroupFinder, or one Group"}
 	}
 	return w.run(ctx)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // target is where something goes: each outbox and each queue has its own commits.
@@ -223,7 +224,7 @@ func (g *group) await(calls int, upTo time.Duration) {
 // write commits calls together, and without those that the store refuses.
 func (g *group) write(calls []*call) {
 	err := g.commit(calls)
-	if judge, ok := g.w.store.(penstock.ContentJudge); err != nil && len(calls) > 1 && ok && judge.RefusesContent(err) {
+	if judge, ok := g.w.store.(driver.ContentJudge); err != nil && len(calls) > 1 && ok && judge.RefusesContent(err) {
 		half := len(calls) / 2
 		g.write(calls[:half])
 		g.write(calls[half:])

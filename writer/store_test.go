@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 
 const patience = time.Minute
 
-func open(ctx context.Context, at string) (penstock.Store, error) {
+func open(ctx context.Context, at string) (driver.Store, error) {
 	if path, ok := strings.CutPrefix(at, "sqlite:"); ok {
 		return sqlite.Open(ctx, path, sqlite.Options{BusyTimeout: patience})
 	}
@@ -47,7 +48,7 @@ func open(ctx context.Context, at string) (penstock.Store, error) {
 }
 
 // stores runs a test on a database of each kind, with the outbox "orders" that refuses a payload "bad".
-func stores(t *testing.T, test func(t *testing.T, at string, store penstock.Store)) {
+func stores(t *testing.T, test func(t *testing.T, at string, store driver.Store)) {
 	for name, fresh := range map[string]func(t *testing.T) (at string, refuse func() error){
 		"sqlite": func(t *testing.T) (string, func() error) {
 			path := filepath.Join(t.TempDir(), "app.db")
@@ -96,16 +97,16 @@ func stores(t *testing.T, test func(t *testing.T, at string, store penstock.Stor
 }
 
 // delivered counts the messages that a subscription gets, by id.
-func delivered(t *testing.T, store penstock.Store) map[string]int {
+func delivered(t *testing.T, store driver.Store) map[string]int {
 	t.Helper()
-	src, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+	src, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = src.Close(context.Background()) }()
 	got := map[string]int{}
 	for {
-		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 1000, Bytes: 16 << 20})
+		b, err := src.Fetch(t.Context(), driver.Limit{Messages: 1000, Bytes: 16 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func delivered(t *testing.T, store penstock.Store) map[string]int {
 		for _, m := range b.Messages {
 			got[m.ID]++
 		}
-		if err := src.Settle(t.Context(), penstock.Settled{Batch: b}); err != nil {
+		if err := src.Settle(t.Context(), driver.Settled{Batch: b}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,7 +124,7 @@ func delivered(t *testing.T, store penstock.Store) map[string]int {
 
 // What the database refuses of one among 500 callers fails that one.
 func TestWriterOnStores(t *testing.T) {
-	stores(t, func(t *testing.T, _ string, store penstock.Store) {
+	stores(t, func(t *testing.T, _ string, store driver.Store) {
 		const callers, bad = 500, 123
 		w := writer.New(store, writer.Options{Delay: 20 * time.Millisecond})
 		errs := make([]error, callers)
@@ -316,7 +317,7 @@ func tell(heard chan struct{}) {
 // What was acknowledged before kill -9 is delivered.
 func TestWriterKeepsWhatItAcknowledged(t *testing.T) {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
-	stores(t, func(t *testing.T, at string, store penstock.Store) {
+	stores(t, func(t *testing.T, at string, store driver.Store) {
 		random := testseed.New(t.Name(), 0)
 		acknowledged := map[string]bool{}
 		for range testseed.Steps(8) {

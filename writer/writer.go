@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Store is what a Writer writes to. To enqueue it must also be a QueueStore, and to tell a bad message from the others of its
@@ -42,8 +43,8 @@ func Once(store OnceStore, inbox string) Store { return &once{store, inbox} }
 // OnceStore is a Store that can; PostgreSQL's and SQLite's are.
 type OnceStore interface {
 	Store
-	penstock.OncePublisher
-	penstock.ContentJudge
+	driver.OncePublisher
+	driver.ContentJudge
 }
 
 type once struct {
@@ -181,7 +182,7 @@ func (w *Writer) EnqueueAsync(ctx context.Context, queue string, jobs ...penstoc
 }
 
 type queueStore interface {
-	Queue(name string) penstock.Queue
+	Queue(name string) driver.Queue
 }
 
 // Flush returns when everything that was given before has been written, or has failed.

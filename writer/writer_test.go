@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/writer"
 )
@@ -331,7 +332,7 @@ func TestWriterEnqueues(t *testing.T) {
 		})
 	}
 	all.Wait()
-	jobs, err := store.Queue("jobs").Claim(ctx, penstock.Claim{Jobs: 100, Lease: time.Hour})
+	jobs, err := store.Queue("jobs").Claim(ctx, driver.Claim{Jobs: 100, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

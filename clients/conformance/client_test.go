@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/clients/conformance"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/work"
 )
@@ -199,7 +200,7 @@ func (t *remoteTx) end(ctx context.Context, how string) error {
 type remoteQueue struct {
 	c    *client
 	name string
-	penstock.GroupFinder
+	driver.GroupFinder
 }
 
 func (q remoteQueue) call(ctx context.Context, op string, with args, result any) error {
@@ -220,16 +221,16 @@ func (q remoteQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]pe
 	return made, t.Commit(ctx)
 }
 
-func (q remoteQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+func (q remoteQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	_, jobs, err := q.claim(ctx, args{}, c)
 	return jobs, err
 }
 
-func (q remoteQueue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) ([]int64, []penstock.Job, error) {
+func (q remoteQueue) AckClaim(ctx context.Context, acks []int64, c driver.Claim) ([]int64, []penstock.Job, error) {
 	return q.claim(ctx, args{"acks": conformance.IDs(acks)}, c)
 }
 
-func (q remoteQueue) claim(ctx context.Context, with args, c penstock.Claim) ([]int64, []penstock.Job, error) {
+func (q remoteQueue) claim(ctx context.Context, with args, c driver.Claim) ([]int64, []penstock.Job, error) {
 	if !carried(nil, []string{c.Group, c.Worker}) {
 		return nil, nil, c.Validate()
 	}
@@ -327,8 +328,8 @@ func (s *remoteStore) Publish(ctx context.Context, outbox string, msgs ...pensto
 	return t.Commit(ctx)
 }
 
-func (s *remoteStore) Queue(name string) penstock.Queue {
-	return remoteQueue{s.c, name, s.Store.Queue(name).(penstock.GroupFinder)}
+func (s *remoteStore) Queue(name string) driver.Queue {
+	return remoteQueue{s.c, name, s.Store.Queue(name).(driver.GroupFinder)}
 }
 
 func openStore(t testing.TB, url string) *postgres.Store {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/internal/test/storetest"
@@ -212,14 +213,14 @@ func queueInstance(t testing.TB, p *program, order penstock.QueueOrder) queuetes
 	return queuetest.Instance{
 		Store: g.store,
 		Begin: func(ctx context.Context) (queuetest.Tx, error) { return g.store.c.begin(ctx) },
-		Another: func(t testing.TB) penstock.QueueStore { // Go and the language in turn, so that they meet
+		Another: func(t testing.TB) driver.QueueStore { // Go and the language in turn, so that they meet
 			if others++; others%2 == 0 {
 				return openStore(t, g.url)
 			}
 			return &remoteStore{Store: openStore(t, g.url), c: p.open(t, g.url)}
 		},
 		Backdate: func(testing.TB, string, string, time.Duration) {},
-		Work: func(ctx context.Context, q penstock.Queue, h work.Handler, o work.Options) error {
+		Work: func(ctx context.Context, q driver.Queue, h work.Handler, o work.Options) error {
 			if q, ok := q.(remoteQueue); ok {
 				return q.work(ctx, func(ctx context.Context, _ string, j penstock.Job) error { return h(ctx, j) }, o, nil)
 			}
@@ -244,7 +245,7 @@ func TestOutboxes(t *testing.T) {
 				return storetest.Instance{
 					Store:   g.store,
 					Begin:   func(ctx context.Context) (storetest.Tx, error) { return g.store.c.begin(ctx) },
-					Another: func(t testing.TB) penstock.Store { return openStore(t, g.url) },
+					Another: func(t testing.TB) driver.Store { return openStore(t, g.url) },
 				}
 			}
 			storetest.Run(t, storetest.Harness{

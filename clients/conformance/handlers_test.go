@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -61,7 +62,7 @@ func TestNumbersBeyondFloatingPoint(t *testing.T) {
 		if last := all[len(all)-1]; last-first+1 != int64(len(all)) {
 			g.Errorf("%d jobs have the numbers %d to %d, want those without a gap", len(all), all[0], last)
 		}
-		jobs, err := q.Claim(g.ctx, penstock.Claim{Jobs: 2, Lease: time.Minute})
+		jobs, err := q.Claim(g.ctx, driver.Claim{Jobs: 2, Lease: time.Minute})
 		must(g, err)
 		for i, j := range jobs {
 			if j.ID != all[i] || j.Lease < 1<<62 {
@@ -112,7 +113,7 @@ func TestStoppedWithManyClaimed(t *testing.T) {
 		g.eventually("what has not begun is given back", func() bool { return g.status().Ready == jobs-quick-slots })
 		close(release)
 		must(g, <-ended)
-		left, err := g.native().Claim(g.ctx, penstock.Claim{Jobs: jobs, Lease: time.Minute})
+		left, err := g.native().Claim(g.ctx, driver.Claim{Jobs: jobs, Lease: time.Minute})
 		must(g, err)
 		if spent := slices.DeleteFunc(slices.Clone(left), func(j penstock.Job) bool { return j.Attempt == 1 }); len(left) != jobs-quick-slots || len(spent) > 0 {
 			g.Errorf("%d jobs are left, and %d have spent an attempt, want %d and none", len(left), len(spent), jobs-quick-slots)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/work"
@@ -27,7 +29,7 @@ func (g *goal) queue() remoteQueue {
 }
 
 // native is the queue as Go sees it.
-func (g *goal) native() penstock.Queue { return g.store.Store.Queue(queue) }
+func (g *goal) native() driver.Queue { return g.store.Store.Queue(queue) }
 
 func (g *goal) enqueue(payloads ...string) {
 	g.Helper()
@@ -49,7 +51,7 @@ func (g *goal) eventually(what string, cond func() bool) {
 	}
 }
 
-func (g *goal) status() penstock.QueueStatus {
+func (g *goal) status() admin.QueueStatus {
 	g.Helper()
 	all, err := g.store.QueueStatus(g.ctx)
 	must(g, err)
@@ -60,7 +62,7 @@ func (g *goal) status() penstock.QueueStatus {
 }
 
 // working runs a worker, of Go if the queue is Go's, until stop is called.
-func (g *goal) working(q penstock.Queue, h work.Handler, o work.Options) (stop func() error) {
+func (g *goal) working(q driver.Queue, h work.Handler, o work.Options) (stop func() error) {
 	ctx, cancel := context.WithCancel(g.ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -111,7 +113,7 @@ var buildGo = sync.OnceValue(func() error { return exec.Command("../go/conforman
 // A program of Go is killed with its jobs, and the language does them; and the other way round.
 func TestRescue(t *testing.T) {
 	eachAlone(t, func(g *goal, l *language) {
-		rescue := func(victim *program, from remoteQueue, by penstock.Queue) {
+		rescue := func(victim *program, from remoteQueue, by driver.Queue) {
 			g.enqueue("a", "b", "c")
 			var begun, done seen
 			g.working(from, func(ctx context.Context, j penstock.Job) error {

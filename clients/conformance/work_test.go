@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -35,7 +36,7 @@ func TestSIGTERM(t *testing.T) {
 		// Until the signal has come, one that ends makes room for the next: what matters is that nothing is left with a lease.
 		var left []penstock.Job
 		g.eventually("what has not begun can be claimed", func() bool {
-			jobs, err := g.native().Claim(g.ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+			jobs, err := g.native().Claim(g.ctx, driver.Claim{Jobs: 10, Lease: time.Minute})
 			must(g, err)
 			left = append(left, jobs...)
 			return len(left)+begun.count() >= 5
@@ -63,7 +64,7 @@ func TestDrainTime(t *testing.T) {
 		if err := <-cause; !errors.Is(err, work.ErrStopping) {
 			g.Errorf("the handler was aborted because of %v, want stopping", err)
 		}
-		left, err := g.native().Claim(g.ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+		left, err := g.native().Claim(g.ctx, driver.Claim{Jobs: 10, Lease: time.Minute})
 		must(g, err)
 		if len(left) != 1 || left[0].Attempt != 1 {
 			g.Errorf("after it stopped there are %+v, want the job with its first attempt", left)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/clients/conformance"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -242,7 +243,7 @@ func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
 		}
 		return map[string]string{"tx": p.keep(&p.txs, t)}, nil
 	case "claim":
-		c := penstock.Claim{Jobs: r.N, Lease: ms(r.LeaseMS), Group: r.GroupKey, Worker: r.Worker}
+		c := driver.Claim{Jobs: r.N, Lease: ms(r.LeaseMS), Group: r.GroupKey, Worker: r.Worker}
 		claimed := conformance.Claimed{Jobs: []conformance.Job{}, Acked: []conformance.ID{}}
 		var acked []int64
 		var jobs []penstock.Job
@@ -250,7 +251,7 @@ func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
 		if r.Acks == nil {
 			jobs, err = q.Claim(ctx, c)
 		} else {
-			acked, jobs, err = q.(penstock.AckClaimer).AckClaim(ctx, conformance.Numbers(r.Acks), c)
+			acked, jobs, err = q.(driver.AckClaimer).AckClaim(ctx, conformance.Numbers(r.Acks), c)
 		}
 		for _, j := range jobs {
 			claimed.Jobs = append(claimed.Jobs, conformance.OfJob(j))
@@ -262,7 +263,7 @@ func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
 	case "extend":
 		return held(q.Extend(ctx, ms(r.ByMS), conformance.Numbers(r.Leases)...))
 	case "release":
-		return held(q.(penstock.Releaser).Release(ctx, r.after(0), conformance.Numbers(r.Leases)...))
+		return held(q.(driver.Releaser).Release(ctx, r.after(0), conformance.Numbers(r.Leases)...))
 	case "retry":
 		dead, err := q.Retry(ctx, int64(r.Lease), r.after(-1), r.Error)
 		return map[string]bool{"dead": dead}, err

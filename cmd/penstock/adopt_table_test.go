@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -15,23 +16,23 @@ import (
 )
 
 // settleRows gives each waiting row of the .NET table the verdict for its type.
-func settleRows(t *testing.T, database, subscription string, verdict func(penstock.Message) penstock.Verdict) {
+func settleRows(t *testing.T, database, subscription string, verdict func(penstock.Message) driver.Verdict) {
 	t.Helper()
 	table, err := adopt.Open(t.Context(), adopt.Options{URL: database, Subscription: subscription, Config: adopt.Config{Preset: "dotnet"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer table.Close()
-	source, err := table.Subscribe(t.Context(), penstock.Subscribe{Subscription: subscription, Holder: "test"})
+	source, err := table.Subscribe(t.Context(), driver.Subscribe{Subscription: subscription, Holder: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer source.Close(t.Context())
-	batch, err := source.Fetch(t.Context(), penstock.Limit{Messages: 100, Bytes: 1 << 20})
+	batch, err := source.Fetch(t.Context(), driver.Limit{Messages: 100, Bytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	settled := penstock.Settled{Batch: batch}
+	settled := driver.Settled{Batch: batch}
 	for i := range batch.Messages {
 		settled.Verdicts = append(settled.Verdicts, verdict(batch.Messages[i]))
 	}
@@ -49,10 +50,10 @@ func TestOperatingAdoptedTables(t *testing.T) {
 	execute(t, database, `create table outbox_messages (id uuid primary key default gen_random_uuid(), type text, content jsonb,
 			occurred_on_utc timestamptz default clock_timestamp(), processed_on_utc timestamptz, error text);
 		insert into outbox_messages (type, content) values ('dies', '{"n": 1}'), ('waits', '{"n": 2}'), ('goes', '{"n": 3}')`)
-	settleRows(t, database, "mails", func(m penstock.Message) penstock.Verdict {
+	settleRows(t, database, "mails", func(m penstock.Message) driver.Verdict {
 		failed := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: m.Topic + ": refused"}}
-		return map[string]penstock.Verdict{
-			"dies": {Outcome: penstock.Dead, Failures: failed}, "waits": {Outcome: penstock.Parked, Failures: failed, RetryIn: time.Hour}, "goes": {},
+		return map[string]driver.Verdict{
+			"dies": {Outcome: driver.Dead, Failures: failed}, "waits": {Outcome: driver.Parked, Failures: failed, RetryIn: time.Hour}, "goes": {},
 		}[m.Topic]
 	})
 	execute(t, database, `insert into outbox_messages (type, content) values ('new', '{}')`)
@@ -101,8 +102,8 @@ subscriptions:
 
 	config := []string{"--config", file}
 	clitest.Same(t, "retried", must(t, append(config, "dead", "retry", "mails", "--error", "dies", "--json")...), `{"retried":1,"subscription":"mails","table":"outbox_messages"}`+"\n")
-	settleRows(t, database, "mails", func(m penstock.Message) penstock.Verdict {
-		return penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 2, At: time.Now(), Err: "again"}}}
+	settleRows(t, database, "mails", func(m penstock.Message) driver.Verdict {
+		return driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 2, At: time.Now(), Err: "again"}}}
 	})
 	clitest.Contains(t, must(t, append(config, "dead", "discard", "mails", "--error", "again", "--yes")...), "of outbox_messages/mails discarded")
 	clitest.Contains(t, must(t, append(config, "dead", "list", "mails")...), "0 dead letters of outbox_messages/mails")
@@ -113,7 +114,7 @@ subscriptions:
 	invoke(t, append(config, "dead", "list", "mails")...).wants(t, terminal.ExitFailure, `subscription "mails" of table outbox_messages: no such subscription`)
 	// By its name alone: no configuration has it, or its mapping does not fit any more.
 	for _, by := range [][]string{{"--database-url", database}, {"--adopt", "debezium", "--table", "outbox_messages", "--database-url", database}} {
-		settleRows(t, database, "mails", func(penstock.Message) penstock.Verdict { return penstock.Verdict{} })
+		settleRows(t, database, "mails", func(penstock.Message) driver.Verdict { return driver.Verdict{} })
 		clitest.Same(t, "dropped by name", must(t, append([]string{"subscription", "drop", "mails", "--yes"}, by...)...), "Subscription mails of table public.outbox_messages is gone; the table is as it was.\n")
 	}
 	invoke(t, append(config, "parked", "nothing")...).wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -81,7 +82,7 @@ func TestConsole(t *testing.T) {
 		}
 		d.must("queue", "create", "mails")
 		d.outbox("orders", slices.Repeat([]penstock.Message{{Topic: "t", Payload: []byte("x")}}, 1001)...)
-		source, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "r"})
+		source, err := d.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "r"})
 		if err == nil {
 			err = source.Close(t.Context())
 		}
@@ -247,7 +248,7 @@ func consoleOfSeveral(t *testing.T, databases func(first, second string) []strin
 	a.Getenv = func(name string) string {
 		return map[string]string{"PENSTOCK_CONSOLE_READ_TOKEN": "secret", "PENSTOCK_CONSOLE_OPERATE_TOKEN": "more"}[name]
 	}
-	a.Open = func(_ context.Context, url, _ string, _ *slog.Logger) (penstock.Store, error) {
+	a.Open = func(_ context.Context, url, _ string, _ *slog.Logger) (driver.Store, error) {
 		if strings.Contains(url, "/a/") {
 			return one.open(), nil
 		}

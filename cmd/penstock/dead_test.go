@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -230,7 +232,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 
 // crowd is a store with so many dead letters that they come in pages.
 type crowd struct {
-	penstock.Store
+	driver.Store
 	alive    map[int64]bool
 	last     int64
 	calls    []int // sizes of what was acted on
@@ -250,11 +252,11 @@ func newCrowd(n int64) *crowd {
 
 func (c *crowd) Close() error { return nil }
 
-func (c *crowd) DeadLetters(_ context.Context, q penstock.DeadLetterQuery) (page []penstock.DeadLetter, err error) {
+func (c *crowd) DeadLetters(_ context.Context, q admin.DeadLetterQuery) (page []admin.DeadLetter, err error) {
 	c.reads++
 	for seq := q.AfterSeq + 1; seq <= c.last && len(page) < q.Limit; seq++ {
 		if c.alive[seq] {
-			page = append(page, penstock.DeadLetter{Message: penstock.Message{Seq: seq, ID: fmt.Sprint("id", seq)}})
+			page = append(page, admin.DeadLetter{Message: penstock.Message{Seq: seq, ID: fmt.Sprint("id", seq)}})
 		}
 	}
 	if len(page) == 0 || len(page) < q.Limit {
@@ -265,7 +267,7 @@ func (c *crowd) DeadLetters(_ context.Context, q penstock.DeadLetterQuery) (page
 	return page, nil
 }
 
-func (c *crowd) act(q penstock.DeadLetterQuery, stays bool) (n int, err error) {
+func (c *crowd) act(q admin.DeadLetterQuery, stays bool) (n int, err error) {
 	if len(q.Seqs) == 0 {
 		return 0, errors.New("acts on everything")
 	}
@@ -281,16 +283,16 @@ func (c *crowd) act(q penstock.DeadLetterQuery, stays bool) (n int, err error) {
 	return n, nil
 }
 
-func (c *crowd) RetryDeadLetters(_ context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (c *crowd) RetryDeadLetters(_ context.Context, q admin.DeadLetterQuery) (int, error) {
 	return c.act(q, c.retried)
 }
 
-func (c *crowd) DiscardDeadLetters(_ context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (c *crowd) DiscardDeadLetters(_ context.Context, q admin.DeadLetterQuery) (int, error) {
 	return c.act(q, false)
 }
 
 func crowdDesk(t *testing.T, c *crowd) *desk {
-	return &desk{t: t, open: func() penstock.Store { return c }}
+	return &desk{t: t, open: func() driver.Store { return c }}
 }
 
 func TestDeadLettersComeInPages(t *testing.T) {

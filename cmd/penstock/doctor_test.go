@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -100,14 +101,14 @@ func told(all []doctor.Finding) string {
 }
 
 // subscribe takes a lease, which ends with the test, and fetches until something comes.
-func (p *patient) subscribe(outbox string) (penstock.Source, penstock.Batch) {
+func (p *patient) subscribe(outbox string) (driver.Source, driver.Batch) {
 	p.t.Helper()
-	source, err := p.store.Subscribe(p.t.Context(), penstock.Subscribe{Outbox: outbox, Subscription: "billing", Holder: "r1", Lease: time.Hour})
+	source, err := p.store.Subscribe(p.t.Context(), driver.Subscribe{Outbox: outbox, Subscription: "billing", Holder: "r1", Lease: time.Hour})
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { source.Close(context.Background()) })
-	batch, err := source.Fetch(p.t.Context(), penstock.Limit{Messages: 100, Bytes: 1 << 20})
+	batch, err := source.Fetch(p.t.Context(), driver.Limit{Messages: 100, Bytes: 1 << 20})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -170,11 +171,11 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.outbox("still", numbered(1)...)
 			source, batch := p.subscribe("still")
 			p.finds(doctor.CheckRelay, doctor.Critical, "still/billing", "r1 holds it and has settled nothing")
-			if err := source.(penstock.SinkReporter).ReportSink(t.Context(), time.Now().Add(-time.Hour), "no route to host"); err != nil {
+			if err := source.(driver.SinkReporter).ReportSink(t.Context(), time.Now().Add(-time.Hour), "no route to host"); err != nil {
 				t.Fatal(err)
 			}
 			p.finds(doctor.CheckRelay, doctor.Critical, "still/billing", "taken nothing for 1h: no route to host")
-			if err := errors.Join(source.(penstock.SinkReporter).ReportSink(t.Context(), time.Time{}, ""), source.Settle(t.Context(), penstock.Settled{Batch: batch})); err != nil {
+			if err := errors.Join(source.(driver.SinkReporter).ReportSink(t.Context(), time.Time{}, ""), source.Settle(t.Context(), driver.Settled{Batch: batch})); err != nil {
 				t.Fatal(err)
 			}
 			p.healthy(doctor.CheckRelay)
@@ -182,11 +183,11 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 		t.Run("a poisoned key", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
 			p.outbox("poisoned", penstock.Message{Key: "ann", Topic: "t", Payload: []byte("x")}, penstock.Message{Key: "bob", Topic: "t", Payload: []byte("x")})
-			p.relay("poisoned", "billing", func(m penstock.Message) penstock.Verdict {
+			p.relay("poisoned", "billing", func(m penstock.Message) driver.Verdict {
 				if m.Key == "bob" {
 					return dies(m)
 				}
-				return penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "it is not JSON"}}}
+				return driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "it is not JSON"}}}
 			})
 			p.pasted(p.finds(doctor.CheckParked, doctor.Warning, "poisoned/billing", "ann, attempt 1: it is not JSON").Next)
 			p.pasted(p.finds(doctor.CheckDead, doctor.Warning, "poisoned/billing", "1 dead letter waits").Next)
@@ -196,11 +197,11 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 		t.Run("a subscription with another name or filter", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
 			p.outbox("renamed", numbered(2)...)
-			p.relay("renamed", "billing", func(m penstock.Message) penstock.Verdict {
+			p.relay("renamed", "billing", func(m penstock.Message) driver.Verdict {
 				if m.ID == "m1" {
 					return dies(m)
 				}
-				return penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}
+				return driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}
 			})
 			file := filepath.Join(t.TempDir(), "penstock.yaml")
 			with := func(name string) string {
@@ -263,7 +264,7 @@ func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
 
 		// Its worker is gone, and there is no other.
 		p.jobs("mails", "3")
-		if jobs, err := p.queues().Queue("mails").Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Second, Worker: "w2"}); err != nil || len(jobs) != 1 {
+		if jobs, err := p.queues().Queue("mails").Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Second, Worker: "w2"}); err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
 		p.finds(doctor.CheckWorkers, doctor.Critical, "mails", "held by w2, whose lease ended")
@@ -281,7 +282,7 @@ func TestDoctorFindsAJobThatRunsFarLonger(t *testing.T) {
 		p.jobs("mails", "slow")
 		q := p.queues().Queue("mails")
 		claim := func(n int) (leases []int64) {
-			jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: n, Lease: time.Hour, Worker: "w1"})
+			jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: n, Lease: time.Hour, Worker: "w1"})
 			if err != nil {
 				t.Fatal(err)
 			}

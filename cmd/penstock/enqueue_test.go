@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -19,7 +20,7 @@ func (d *desk) claim(queue, group string) []penstock.Job {
 	if err := q.Maintain(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
-	jobs, err := q.Claim(d.t.Context(), penstock.Claim{Jobs: 1000, Lease: time.Minute, Group: group})
+	jobs, err := q.Claim(d.t.Context(), driver.Claim{Jobs: 1000, Lease: time.Minute, Group: group})
 	if err != nil {
 		d.t.Fatal(err)
 	}

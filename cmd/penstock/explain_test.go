@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -50,7 +50,7 @@ func TestExplainSlow(t *testing.T) {
 	db := postgrestest.On(t, postgrestest.Database(t))
 	d := newPatient(t, db.URL)
 	d.outbox("orders")
-	src, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
+	src, err := d.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -23,10 +25,10 @@ import (
 // desk is a command line over a store that the test looks into.
 type desk struct {
 	t     *testing.T
-	store penstock.Store
+	store driver.Store
 	// open is what the command line gets instead of the store; nil for another
 	// handle on it.
-	open func() penstock.Store
+	open func() driver.Store
 }
 
 // eachStore runs a test over every store.
@@ -47,7 +49,7 @@ func yaml(t *testing.T, content string) (file string) {
 }
 
 func urlDesk(t *testing.T, url string) *desk {
-	open := func() penstock.Store {
+	open := func() driver.Store {
 		store, err := drivers.OpenStore(t.Context(), url, "", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -59,10 +61,10 @@ func urlDesk(t *testing.T, url string) *desk {
 
 func memoryDesk(t *testing.T) *desk {
 	store := memory.New(memory.Options{})
-	return newDesk(t, store, func() penstock.Store { return store.Another() })
+	return newDesk(t, store, func() driver.Store { return store.Another() })
 }
 
-func newDesk(t *testing.T, store penstock.Store, open func() penstock.Store) *desk {
+func newDesk(t *testing.T, store driver.Store, open func() driver.Store) *desk {
 	t.Cleanup(func() { store.Close() })
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -94,7 +96,7 @@ func (d *desk) runIn(ctx context.Context, interactive bool, answer string, args 
 func (d *desk) app(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	a := cli.New(stdin, stdout, stderr)
 	a.Getenv = func(string) string { return "sqlite:replaced.db" }
-	a.Open = func(context.Context, string, string, *slog.Logger) (penstock.Store, error) { return d.open(), nil }
+	a.Open = func(context.Context, string, string, *slog.Logger) (driver.Store, error) { return d.open(), nil }
 	return a
 }
 
@@ -121,23 +123,23 @@ func (d *desk) outbox(name string, msgs ...penstock.Message) {
 
 // relay settles everything that a subscription has not settled, as verdict
 // says, and leaves the lease.
-func (d *desk) relay(outbox, subscription string, verdict func(penstock.Message) penstock.Verdict) (seen []penstock.Message) {
+func (d *desk) relay(outbox, subscription string, verdict func(penstock.Message) driver.Verdict) (seen []penstock.Message) {
 	d.t.Helper()
 	ctx := d.t.Context()
-	source, err := d.store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: "test"})
+	source, err := d.store.Subscribe(ctx, driver.Subscribe{Outbox: outbox, Subscription: subscription, Holder: "test"})
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	defer source.Close(ctx)
 	for {
-		batch, err := source.Fetch(ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20})
+		batch, err := source.Fetch(ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})
 		if err != nil {
 			d.t.Fatal(err)
 		}
 		if len(batch.Messages) == 0 && !batch.More {
 			return seen
 		}
-		settled := penstock.Settled{Batch: batch}
+		settled := driver.Settled{Batch: batch}
 		for i := range batch.Messages {
 			seen = append(seen, batch.Messages[i])
 			settled.Verdicts = append(settled.Verdicts, verdict(batch.Messages[i]))
@@ -149,21 +151,21 @@ func (d *desk) relay(outbox, subscription string, verdict func(penstock.Message)
 }
 
 // deliver is a verdict on every message.
-func deliver(penstock.Message) penstock.Verdict { return penstock.Verdict{} }
+func deliver(penstock.Message) driver.Verdict { return driver.Verdict{} }
 
 // dies is a verdict that makes a dead letter, for the reason in its headers.
-func dies(m penstock.Message) penstock.Verdict {
+func dies(m penstock.Message) driver.Verdict {
 	reason := m.Headers["reason"]
 	if reason == "" {
 		reason = "refused"
 	}
-	return penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: reason}}}
+	return driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: reason}}}
 }
 
 // dead lists the ids of a subscription's dead letters.
 func (d *desk) dead(outbox, subscription string) string {
 	d.t.Helper()
-	found, err := d.store.DeadLetters(d.t.Context(), penstock.DeadLetterQuery{Outbox: outbox, Subscription: subscription})
+	found, err := d.store.DeadLetters(d.t.Context(), admin.DeadLetterQuery{Outbox: outbox, Subscription: subscription})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testseed"
@@ -23,11 +24,11 @@ import (
 // published are the payloads in an outbox, in order.
 func (d *desk) published(outbox string) string {
 	d.t.Helper()
-	src, err := d.store.Subscribe(d.t.Context(), penstock.Subscribe{Outbox: outbox, Subscription: "look", Holder: "test"})
+	src, err := d.store.Subscribe(d.t.Context(), driver.Subscribe{Outbox: outbox, Subscription: "look", Holder: "test"})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	b, err := src.Fetch(d.t.Context(), penstock.Limit{Messages: 1000, Bytes: 16 << 20})
+	b, err := src.Fetch(d.t.Context(), driver.Limit{Messages: 1000, Bytes: 16 << 20})
 	if err := errors.Join(err, src.Close(d.t.Context())); err != nil {
 		d.t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func (d *desk) published(outbox string) string {
 }
 
 // refusing is a store with a constraint.
-type refusing struct{ penstock.Store }
+type refusing struct{ driver.Store }
 
 var errNo = errors.New("the database says no")
 
@@ -59,7 +60,7 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("outbox", "create", "orders")
 		open := d.open
-		d.open = func() penstock.Store { return refusing{open()} }
+		d.open = func() driver.Store { return refusing{open()} }
 		file := filepath.Join(t.TempDir(), "events.jsonl")
 		long := strings.Repeat("x", 200<<10)
 		clitest.Write(t, file, `{"payload":"a"}
@@ -90,7 +91,7 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 // An import that was broken off goes on where it had got to, whatever the size of its batches, and so does one that is repeated.
 func TestImportsOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
-		if _, has := d.store.(penstock.OncePublisher); !has {
+		if _, has := d.store.(driver.OncePublisher); !has {
 			d.must("outbox", "create", "orders")
 			d.cli("publish", "orders", "--once", "imports", "--id", "1").wants(t, terminal.ExitUsage, "no inboxes")
 			return

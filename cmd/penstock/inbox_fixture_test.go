@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -71,7 +72,7 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 	})
 	t.Run("portable", func(t *testing.T) {
 		database := testserver.Database(t, testserver.PostgresURL(t))
-		open := func() penstock.Store {
+		open := func() driver.Store {
 			s, err := portable.Open(t.Context(), database, portable.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -95,7 +96,7 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 			t.Fatal(err)
 		}
 		schema := strings.TrimPrefix(u.Path, "/")
-		open := func() penstock.Store {
+		open := func() driver.Store {
 			s, err := mysql.Open(database, mysql.Options{Schema: schema})
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -64,7 +65,7 @@ func TestInboxHeldAndGaps(t *testing.T) {
 		c.receives("k", "4", "3", "")
 		c.receives("l", "b", "a", "")
 
-		var status penstock.InboxStatus
+		var status admin.InboxStatus
 		if err := json.Unmarshal([]byte(d.must("inbox", "status", "billing", "--json")), &status); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -21,9 +21,9 @@ func TestNextStepsRunAsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	queue := store.(penstock.QueueStore).Queue("odd queue")
+	queue := store.(driver.QueueStore).Queue("odd queue")
 	dead := func(t *testing.T) {
-		jobs, err := queue.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Minute})
+		jobs, err := queue.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Minute})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}

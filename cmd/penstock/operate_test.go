@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -80,15 +82,15 @@ func TestReplay(t *testing.T) {
 }
 
 // parkOrHold parks what is asked for in the topic and holds the rest.
-func parkOrHold(m penstock.Message) penstock.Verdict {
+func parkOrHold(m penstock.Message) driver.Verdict {
 	refused := []penstock.Failure{{Attempt: m.Attempt, At: time.Now().Add(-3 * time.Minute), Err: "no\nroute"}}
 	switch m.Topic {
 	case "park":
-		return penstock.Verdict{Outcome: penstock.Parked, Failures: refused, RetryIn: time.Hour}
+		return driver.Verdict{Outcome: driver.Parked, Failures: refused, RetryIn: time.Hour}
 	case "behind":
-		return penstock.Verdict{Outcome: penstock.Parked}
+		return driver.Verdict{Outcome: driver.Parked}
 	}
-	return penstock.Verdict{Outcome: penstock.Dead, Failures: refused, Hold: true}
+	return driver.Verdict{Outcome: driver.Dead, Failures: refused, Hold: true}
 }
 
 func TestParked(t *testing.T) {
@@ -138,12 +140,12 @@ func TestParked(t *testing.T) {
 		retry := []string{"parked", "orders", "--retry", "--subscription", "billing"}
 		clitest.Same(t, "another key", d.must(append(retry, "--key", "held", "--json")...), `{"keys":0,"outbox":"orders","subscription":"billing"}`+"\n")
 		clitest.Same(t, "this key", d.must(append(retry, "--key", "new\nline")...), "1 key of orders/billing waited, and will be tried now.\n")
-		source, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
+		source, err := d.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for head := ""; head != "p1"; { // in an hour, unless it was asked for
-			b, err := source.Fetch(t.Context(), penstock.Limit{Messages: 100, Bytes: 1 << 20})
+			b, err := source.Fetch(t.Context(), driver.Limit{Messages: 100, Bytes: 1 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +182,7 @@ func TestParkedWithoutAKey(t *testing.T) {
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
-		retention := func(outbox string) penstock.Retention {
+		retention := func(outbox string) admin.Retention {
 			all, err := d.store.Status(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -191,11 +193,11 @@ func TestRetention(t *testing.T) {
 				}
 			}
 			t.Fatalf("no outbox %s in %+v", outbox, all)
-			return penstock.Retention{}
+			return admin.Retention{}
 		}
 		is := func(outbox string, age time.Duration, bytes int64) {
 			t.Helper()
-			if r := retention(outbox); r != (penstock.Retention{Age: age, Bytes: bytes}) {
+			if r := retention(outbox); r != (admin.Retention{Age: age, Bytes: bytes}) {
 				t.Errorf("%s keeps %+v, want %v and %d", outbox, r, age, bytes)
 			}
 		}
@@ -257,7 +259,7 @@ func TestSubscriptionDrop(t *testing.T) {
 		d.cli(append(drop, "--yes")...).wants(t, terminal.ExitFailure, `subscription "billing" of outbox "orders": no such subscription`)
 		d.cli("subscription", "drop", "nothing", "x", "--yes").wants(t, terminal.ExitFailure, `outbox "nothing": no such outbox`)
 
-		source, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "audit", Holder: "web-1/42"})
+		source, err := d.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "audit", Holder: "web-1/42"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,5 +273,5 @@ func TestSubscriptionDrop(t *testing.T) {
 // parkedKey is a line of parked --json.
 type parkedKey struct {
 	Subscription string
-	penstock.ParkedKey
+	admin.ParkedKey
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -17,7 +17,7 @@ func TestQueueDone(t *testing.T) {
 		d.must("queue", "create", "mails")
 		d.cli("queue", "set", "mails", "--keep-done", "often").wants(t, terminal.ExitUsage, `--keep-done is "often"`)
 		d.cli("queue", "set", "mails", "--keep-done-bytes", "7").wants(t, terminal.ExitUsage, "use 1.0 MiB or more")
-		if _, keeps := d.queues().(penstock.HistoryStore); !keeps {
+		if _, keeps := d.queues().(driver.HistoryStore); !keeps {
 			d.cli("queue", "set", "mails", "--keep-done", "24h").wants(t, terminal.ExitUsage, "is not possible in this database: jobs that are done are kept in PostgreSQL only")
 			d.cli("queue", "done", "mails").wants(t, terminal.ExitUsage, "PostgreSQL does")
 			return
@@ -27,9 +27,9 @@ func TestQueueDone(t *testing.T) {
 		clitest.Contains(t, d.must("queue", "done", "mails"), "0 jobs of mails are kept.")
 		d.jobs("mails", "a", "b")
 		q := d.queues().Queue("mails")
-		jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Minute, Worker: "ann"})
+		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Minute, Worker: "ann"})
 		if err == nil {
-			err = q.(penstock.Reporter).Report(t.Context(), jobs[1].Lease, []byte("17"))
+			err = q.(driver.Reporter).Report(t.Context(), jobs[1].Lease, []byte("17"))
 		}
 		if err == nil {
 			_, err = q.Ack(t.Context(), jobs[0].Lease, jobs[1].Lease)

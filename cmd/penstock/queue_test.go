@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/memory"
 )
@@ -38,7 +40,7 @@ func (d *desk) jobs(queue string, payloads ...string) []int64 {
 }
 
 // queue is the status of one.
-func (d *desk) queue(name string) *penstock.QueueStatus {
+func (d *desk) queue(name string) *admin.QueueStatus {
 	d.t.Helper()
 	q := d.find(d.t.Context(), name)
 	if q == nil {
@@ -48,7 +50,7 @@ func (d *desk) queue(name string) *penstock.QueueStatus {
 }
 
 // find returns nil if there is none.
-func (d *desk) find(ctx context.Context, name string) *penstock.QueueStatus {
+func (d *desk) find(ctx context.Context, name string) *admin.QueueStatus {
 	queues, _ := d.queues().QueueStatus(ctx)
 	for i := range queues {
 		if queues[i].Queue == name {
@@ -59,7 +61,7 @@ func (d *desk) find(ctx context.Context, name string) *penstock.QueueStatus {
 }
 
 // jobsIn counts the jobs that are neither done nor dead.
-func jobsIn(q *penstock.QueueStatus) int64 { return q.Ready + q.Running + q.Delayed + q.Waiting }
+func jobsIn(q *admin.QueueStatus) int64 { return q.Ready + q.Running + q.Delayed + q.Waiting }
 
 func TestQueueLifecycle(t *testing.T) {
 	t.Parallel()
@@ -120,7 +122,7 @@ func TestQueueSetAndPause(t *testing.T) {
 		clitest.Same(t, "pause", d.must("queue", "pause", "mails"), "Queue mails: paused, 5 attempts, any number at a time, deduplication for 2d.\n")
 		d.jobs("mails", "a")
 		clitest.Contains(t, d.must("status", "mails"), "mails: it is paused, no job begins: penstock queue resume mails\n")
-		claim := penstock.Claim{Jobs: 1, Lease: time.Minute}
+		claim := driver.Claim{Jobs: 1, Lease: time.Minute}
 		if jobs, err := d.queues().Queue("mails").Claim(t.Context(), claim); err != nil || len(jobs) > 0 {
 			t.Errorf("%v, %v was claimed from a queue that is paused", jobs, err)
 		}
@@ -140,11 +142,11 @@ type uncounted struct {
 	settings bool // may be read
 }
 
-func (uncounted) QueueStatus(context.Context, ...string) ([]penstock.QueueStatus, error) {
+func (uncounted) QueueStatus(context.Context, ...string) ([]admin.QueueStatus, error) {
 	return nil, context.DeadlineExceeded
 }
 
-func (u uncounted) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error) {
+func (u uncounted) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error) {
 	if most >= 0 || !u.settings {
 		return nil, context.DeadlineExceeded
 	}
@@ -156,7 +158,7 @@ func TestSettingUpAQueueCountsNothing(t *testing.T) {
 	t.Parallel()
 	for _, readable := range []bool{true, false} {
 		store := memory.New(memory.Options{})
-		d := newDesk(t, uncounted{store, readable}, func() penstock.Store { return uncounted{store.Another(), readable} })
+		d := newDesk(t, uncounted{store, readable}, func() driver.Store { return uncounted{store.Another(), readable} })
 		if err := store.CreateQueue(t.Context(), "mails", penstock.FIFO); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +191,7 @@ func TestStatusShowsQueues(t *testing.T) {
 		d.outbox("orders", numbered(1)...)
 		d.jobs("mails", "a", "b", "c")
 		d.must("enqueue", "mails", "later", "--delay", "1h")
-		job, err := d.queues().Queue("mails").Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Minute})
+		job, err := d.queues().Queue("mails").Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +234,7 @@ func TestStatusShowsGroups(t *testing.T) {
 			d.must("enqueue", "mails", "x", "--group", group)
 		}
 		d.must("enqueue", "mails", "x", "--group", "later", "--delay", "1h")
-		if _, err := d.queues().Queue("mails").Claim(t.Context(), penstock.Claim{Group: "globex", Jobs: 1, Lease: time.Hour}); err != nil {
+		if _, err := d.queues().Queue("mails").Claim(t.Context(), driver.Claim{Group: "globex", Jobs: 1, Lease: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		_, table, found := strings.Cut(d.must("status", "mails", "--groups"), "QUEUE  GROUP ")

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 )
 
 func TestStatusJSONHasEveryField(t *testing.T) {
@@ -15,12 +16,12 @@ func TestStatusJSONHasEveryField(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders", numbered(2)...)
 		d.must("outbox", "set", "orders", "--retain-age", "1h")
-		source, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "web-1/42"})
+		source, err := d.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "web-1/42"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer source.Close(t.Context())
-		if err := source.(penstock.SinkReporter).ReportSink(t.Context(), time.Now().Add(-time.Hour), "no route to host"); err != nil {
+		if err := source.(driver.SinkReporter).ReportSink(t.Context(), time.Now().Add(-time.Hour), "no route to host"); err != nil {
 			t.Fatal(err)
 		}
 		var status struct {
@@ -53,11 +54,11 @@ func TestStatusJSONHasEveryField(t *testing.T) {
 
 // statusJSON is what status --json prints.
 type statusJSON struct {
-	Outboxes []penstock.OutboxStatus
-	Queues   []penstock.QueueStatus
+	Outboxes []admin.OutboxStatus
+	Queues   []admin.QueueStatus
 	Adopted  []struct {
 		Table string
-		penstock.SubscriptionStatus
+		admin.SubscriptionStatus
 		Error string
 	}
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -53,8 +53,8 @@ func TestNextCommandsRunWhenPasted(t *testing.T) {
 	}
 	defer store.Close()
 	(&desk{t: t, store: store}).relay("orders", "default", dies)
-	queue := store.(penstock.QueueStore).Queue("mails")
-	jobs, err := queue.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Minute})
+	queue := store.(driver.QueueStore).Queue("mails")
+	jobs, err := queue.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Minute})
 	if err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/trace"
 	"github.com/penstock/penstock/trace/otlp"
@@ -48,7 +49,7 @@ func TestTracesOfCommands(t *testing.T) {
 	producing, span := otel.Tracer("shop").Start(t.Context(), "order")
 	order := span.SpanContext()
 	d.outbox("orders", penstock.Message{Key: "a", Topic: "t", Payload: []byte("1"), Headers: trace.Inject(producing, nil)})
-	_, err = d.store.(penstock.QueueStore).Queue("mails").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("1"), Headers: trace.Inject(producing, nil)})
+	_, err = d.store.(driver.QueueStore).Queue("mails").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("1"), Headers: trace.Inject(producing, nil)})
 	span.End()
 	if err = errors.Join(err, stop()); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func TestTracesOfCommands(t *testing.T) {
 				defer first()
 				for ctx.Err() == nil {
 					outboxes, err := d.store.Status(ctx)
-					queues, err2 := d.store.(penstock.QueueStore).QueueStatus(ctx)
+					queues, err2 := d.store.(driver.QueueStore).QueueStatus(ctx)
 					if err == nil && err2 == nil && (c.args[0] == "work" && queues[0].Ready+queues[0].Running == 0 ||
 						c.args[0] == "relay" && len(outboxes[0].Subscriptions) > 0 && outboxes[0].Subscriptions[0].Settled > 0) {
 						return

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -69,7 +70,7 @@ func TestEndpointThatIsDown(t *testing.T) {
 	d := memoryDesk(t)
 	d.must("queue", "create", "mails", "--max-attempts", "1")
 	d.jobs("mails", "x")
-	o := d.work("mails", func(q *penstock.QueueStatus) bool { return q.Delayed+q.DeadLetters > 0 }, "--http", server.URL+"#allow_private=true")
+	o := d.work("mails", func(q *admin.QueueStatus) bool { return q.Delayed+q.DeadLetters > 0 }, "--http", server.URL+"#allow_private=true")
 	if q := d.queue("mails"); o.code != terminal.ExitOK || q.Delayed != 1 {
 		t.Errorf("exit code %d, %+v: %s", o.code, q, o.stderr)
 	}

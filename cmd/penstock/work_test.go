@@ -16,14 +16,16 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 // work runs the worker until the queue is as it is to become.
-func (d *desk) work(queue string, until func(*penstock.QueueStatus) bool, args ...string) outcome {
+func (d *desk) work(queue string, until func(*admin.QueueStatus) bool, args ...string) outcome {
 	d.t.Helper()
 	ctx, drain := context.WithCancel(d.t.Context())
 	defer drain()
@@ -42,12 +44,12 @@ func (d *desk) work(queue string, until func(*penstock.QueueStatus) bool, args .
 }
 
 // nothingToDo is true when no job runs or could.
-func nothingToDo(q *penstock.QueueStatus) bool { return q.Ready+q.Running+q.Waiting == 0 }
+func nothingToDo(q *admin.QueueStatus) bool { return q.Ready+q.Running+q.Waiting == 0 }
 
 // deadErrors are the dead letters of a queue as payload and error.
 func (d *desk) deadErrors(queue string) map[string]string {
 	d.t.Helper()
-	dead, err := d.queues().DeadJobs(d.t.Context(), penstock.DeadJobQuery{Queue: queue})
+	dead, err := d.queues().DeadJobs(d.t.Context(), admin.DeadJobQuery{Queue: queue})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func TestLastAttemptMakesADeadLetterWithTheLastLines(t *testing.T) {
 		d.must("queue", "create", "scripts", "--max-attempts", "1")
 		long := "i=0; while [ $i -lt 1000 ]; do echo line $i >&2; i=$((i+1)); done; exit 3"
 		d.jobs("scripts", "exit 75", "kill -9 $$", "no-such-command", long)
-		o := d.work("scripts", func(q *penstock.QueueStatus) bool { return q.DeadLetters == 4 }, "--exec", "exec sh", "--output", "discard")
+		o := d.work("scripts", func(q *admin.QueueStatus) bool { return q.DeadLetters == 4 }, "--exec", "exec sh", "--output", "discard")
 		if strings.Contains(o.stdout+o.stderr, "line 0\n") {
 			t.Errorf("what is to be discarded is shown: %s", o.stderr)
 		}
@@ -104,7 +106,7 @@ func TestCommandGetsPayloadAndVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 0 }, "--group", "acme", "--concurrency", "1",
+	o := d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 0 }, "--group", "acme", "--concurrency", "1",
 		"--exec", `cat; for v in QUEUE ID KEY GROUP ATTEMPT HEADER_CONTENT_TYPE HEADER___ HEADER_OLD; do eval "echo $v=\"\$PENSTOCK_JOB_$v\""; done; echo "$TRACEPARENT,$SHOP"`)
 	want := fmt.Sprintf("a\x00b\nQUEUE=mails\nID=%d\nKEY=k 1\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=t/x\nHEADER___=v\nw\nHEADER_OLD=\n00-ab,ours\n", ids[0].ID) +
 		fmt.Sprintf("QUEUE=mails\nID=%d\nKEY=\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=\nHEADER___=\nHEADER_OLD=\n,ours\n", ids[1].ID)
@@ -123,7 +125,7 @@ func TestCommandReports(t *testing.T) {
 		`echo '{"now": 1}' >"$PENSTOCK_JOB_REPORT"; while [ ! -e '` + wait + `' ]; do sleep 0.05; done; printf '"end"' >"$PENSTOCK_JOB_REPORT"`} {
 		d.must("enqueue", "films", script)
 	}
-	o := d.work("films", func(q *penstock.QueueStatus) bool {
+	o := d.work("films", func(q *admin.QueueStatus) bool {
 		if running, err := d.store.(interface {
 			Running(ctx context.Context, queue string, most int) ([]doctor.Running, error)
 		}).Running(t.Context(), "films", 10); err == nil && len(running) == 1 && string(running[0].Report) == `{"now": 1}` {
@@ -134,7 +136,7 @@ func TestCommandReports(t *testing.T) {
 	clitest.Contains(t, o.stderr, "a report cannot be used")
 	var reports []string
 	for line := range strings.Lines(d.must("queue", "done", "films", "--json")) {
-		var j penstock.DoneJob
+		var j admin.DoneJob
 		if err := json.Unmarshal([]byte(line), &j); err != nil {
 			t.Fatal(err)
 		}
@@ -159,14 +161,14 @@ func TestWorkOnSeveralGroups(t *testing.T) {
 			slices.Sort(done)
 			return strings.Join(done, " ")
 		}
-		o := d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 2 }, append(echo, "--group", "a", "-g", "b")...)
+		o := d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 2 }, append(echo, "--group", "a", "-g", "b")...)
 		clitest.Same(t, "the two", lines(o), "a. b. b.")
 		clitest.Contains(t, o.stderr, `groups="[a b]"`)
-		o = d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 0 }, append(echo, "--all-groups")...)
+		o = d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 0 }, append(echo, "--all-groups")...)
 		clitest.Same(t, "the others", lines(o), ". c.")
 		d.must("enqueue", "mails", "x", "--group", "a")
 		d.must("enqueue", "mails", "x")
-		o = d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 1 }, echo...)
+		o = d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 1 }, echo...)
 		clitest.Same(t, "without a group", lines(o), ".")
 		d.cli("work", "mails", "--exec", "true", "--all-groups", "--group", "a").wants(t, terminal.ExitUsage, "--all-groups is given with --group")
 	})
@@ -176,7 +178,7 @@ func TestCommandNeedNotReadItsPayload(t *testing.T) {
 	d := memoryDesk(t)
 	d.must("queue", "create", "mails")
 	d.jobs("mails", strings.Repeat("x", 4<<20))
-	o := d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 0 }, "--exec", "true")
+	o := d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 0 }, "--exec", "true")
 	clitest.Contains(t, o.stderr, "done=1 failed=0")
 }
 
@@ -231,7 +233,7 @@ func TestTimeoutKillsTheCommandAndItsChildren(t *testing.T) {
 	line := newLifeline(t)
 	down := make(chan struct{})
 	go func() { line.up(); line.down(); close(down) }()
-	d.work("mails", func(q *penstock.QueueStatus) bool { return q.DeadLetters == 1 }, "--timeout", "50ms", "--exec", line.command())
+	d.work("mails", func(q *admin.QueueStatus) bool { return q.DeadLetters == 1 }, "--timeout", "50ms", "--exec", line.command())
 	<-down
 	clitest.Same(t, "dead letter", d.deadErrors("mails")[""], "killed after 50ms")
 }
@@ -248,7 +250,7 @@ func TestCommandOfALostLeaseIsKilled(t *testing.T) {
 		d.must("job", "cancel", "mails", fmt.Sprint(id))
 		line.down()
 	}()
-	o := d.work("mails", func(*penstock.QueueStatus) bool {
+	o := d.work("mails", func(*admin.QueueStatus) bool {
 		select {
 		case <-down:
 			return true
@@ -314,7 +316,7 @@ func TestHurryKillsAndGivesBack(t *testing.T) {
 			t.Fatalf("the job was not given back: %v", d.queue("mails"))
 		}
 		attempt := 2
-		if _, ok := d.queues().Queue("mails").(penstock.Releaser); ok {
+		if _, ok := d.queues().Queue("mails").(driver.Releaser); ok {
 			attempt = 1 // as if it had not been claimed
 		}
 		clitest.Same(t, "attempt", fmt.Sprint(jobs[0].Attempt), fmt.Sprint(attempt))
@@ -347,7 +349,7 @@ workers: [{queue: mails, exec: "cat >> %s/ran; echo >> %[1]s/ran", concurrency: 
 		}
 		d.jobs("mails", "first")
 		for _, step := range []struct{ verb, want string }{{"work", "first"}, {"relay", "first second"}} {
-			if _, forwards := d.open().(penstock.Forwarder); !forwards && step.verb == "relay" {
+			if _, forwards := d.open().(driver.Forwarder); !forwards && step.verb == "relay" {
 				continue
 			}
 			if step.verb == "relay" {

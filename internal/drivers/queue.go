@@ -6,12 +6,13 @@ import (
 	"log/slog"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/readback"
 )
 
 // Queue is the sink that is a queue of the same database: its name. It is not
-// opened like a broker: the store forwards (penstock.Forwarder) and writes the jobs in one transaction with the
+// opened like a broker: the store forwards (driver.Forwarder) and writes the jobs in one transaction with the
 // subscription's cursor.
 type Queue string
 
@@ -40,7 +41,7 @@ func parseQueue(url string) (Queue, error) {
 }
 
 // queueDriver has no consumer: whoever wants the jobs claims them.
-var queueDriver = driver.Sink[Queue]{
+var queueDriver = descriptor.Sink[Queue]{
 	Name: "queue", Usage: "queue:NAME", Schemes: []string{"queue"}, Parse: parseQueue, Open: openQueue,
 	ReadBack: func(string, string, string) (readback.Broker, error) { return nil, errNoBroker },
 }
@@ -56,6 +57,6 @@ func (s *Sink) Queue() (name string, is bool) {
 	return string(*q), true
 }
 
-func openQueue(Queue, *slog.Logger) (penstock.Sink, error) {
+func openQueue(Queue, *slog.Logger) (driver.Sink, error) {
 	return nil, errNoBroker
 }

@@ -10,7 +10,8 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/redact"
@@ -45,22 +46,22 @@ type sinkConfig interface {
 	Validate() error
 }
 
-// sinkDriver is a driver.Sink of any configuration.
+// sinkDriver is a descriptor.Sink of any configuration.
 type sinkDriver struct {
 	name, usage string
 	schemes     []string
-	binding     driver.Binding
+	binding     descriptor.Binding
 	readBack    func(url, dir, name string) (readback.Broker, error)
 	blank       func() sinkConfig
 	parse       func(url string) (sinkConfig, error)
-	open        func(sinkConfig, *slog.Logger) (penstock.Sink, error)
+	open        func(sinkConfig, *slog.Logger) (driver.Sink, error)
 	reach       func(context.Context, sinkConfig, *slog.Logger) error // nil: there is nothing to reach
 }
 
 func listed[C any, P interface {
 	*C
 	sinkConfig
-}](d driver.Sink[C]) sinkDriver {
+}](d descriptor.Sink[C]) sinkDriver {
 	d.Binding.Name = d.Name
 	listed := sinkDriver{
 		name: d.Name, usage: d.Usage, schemes: d.Schemes, binding: d.Binding, readBack: d.ReadBack,
@@ -69,7 +70,7 @@ func listed[C any, P interface {
 			c, err := d.Parse(url)
 			return P(&c), err
 		},
-		open: func(c sinkConfig, log *slog.Logger) (penstock.Sink, error) { return d.Open(*c.(P), log) },
+		open: func(c sinkConfig, log *slog.Logger) (driver.Sink, error) { return d.Open(*c.(P), log) },
 	}
 	if d.Reach != nil {
 		listed.reach = func(ctx context.Context, c sinkConfig, log *slog.Logger) error { return d.Reach(ctx, *c.(P), log) }
@@ -115,7 +116,7 @@ func ReadBack(url, dir, name string) (readback.Broker, error) {
 }
 
 // Open opens the sink that is set. It does not need the broker to be up.
-func (s *Sink) Open(log *slog.Logger) (penstock.Sink, error) {
+func (s *Sink) Open(log *slog.Logger) (driver.Sink, error) {
 	if s.of == nil {
 		return nil, &penstock.FieldError{Field: "sink", Problem: "is not set", Hint: "set one of " + OneOf(SinkNames())}
 	}

@@ -7,8 +7,9 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
@@ -16,12 +17,12 @@ import (
 )
 
 // stores is the same list as sinks for databases.
-var stores = []driver.Store{postgres.Driver, sqlite.Driver, portable.Driver, mysql.Driver}
+var stores = []descriptor.Store{postgres.Driver, sqlite.Driver, portable.Driver, mysql.Driver}
 
 // OpenStore opens the database that url names: postgres://… or sqlite:FILE. The
 // schema is for PostgreSQL; empty means penstock. What the store warns of goes to the
 // log, of nil to slog.Default(). Errors do not show the password.
-func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error) {
+func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error) {
 	if err := CheckStore(url, schema); err != nil {
 		return nil, err
 	}
@@ -33,7 +34,7 @@ func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (penst
 }
 
 // storeOf finds the driver by the URL's scheme, nil if none has it.
-func storeOf(url string) *driver.Store {
+func storeOf(url string) *descriptor.Store {
 	for i := range stores {
 		if slices.Contains(stores[i].Schemes, Scheme(url)) {
 			return &stores[i]
@@ -59,7 +60,7 @@ func NotPostgres(url string) (database string) {
 }
 
 // OpenTable prepares a subscription over a table that somebody else made. It does not connect.
-func OpenTable(ctx context.Context, url, schema, subscription string, c adopted.Config, log *slog.Logger) (driver.Adopted, error) {
+func OpenTable(ctx context.Context, url, schema, subscription string, c adopted.Config, log *slog.Logger) (descriptor.Adopted, error) {
 	d, err := adopts(url)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func OpenTable(ctx context.Context, url, schema, subscription string, c adopted.
 }
 
 // Adoptions are the subscriptions over such tables that the database remembers, by name.
-func Adoptions(ctx context.Context, url, schema string) ([]driver.Remembered, error) {
+func Adoptions(ctx context.Context, url, schema string) ([]descriptor.Remembered, error) {
 	d, err := adopts(url)
 	if err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func DropAdoption(ctx context.Context, url, schema, subscription string) error {
 	return d.DropAdoption(ctx, url, schema, subscription)
 }
 
-func adopts(url string) (*driver.Store, error) {
+func adopts(url string) (*descriptor.Store, error) {
 	if err := CheckStore(url, ""); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Headers that a job has beside those of its message.
@@ -23,9 +24,9 @@ const (
 type Subscription interface {
 	// Fetch returns what is to be moved next, an empty batch if there is nothing.
 	// After an error of Move it returns the same messages again, and maybe more.
-	Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error)
+	Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error)
 	// Move makes jobs of the messages and settles them, in one transaction.
-	Move(ctx context.Context, batch penstock.Batch) error
+	Move(ctx context.Context, batch driver.Batch) error
 	// Renew extends the lease.
 	Renew(ctx context.Context) error
 	// Maintain does the outbox's housekeeping.
@@ -34,7 +35,7 @@ type Subscription interface {
 
 // A batch is a transaction: large enough to be cheap, small enough not to be held in
 // memory unnoticed.
-var limit = penstock.Limit{Messages: 1000, Bytes: 8 << 20}
+var limit = driver.Limit{Messages: 1000, Bytes: 8 << 20}
 
 const (
 	afterError    = time.Second
@@ -132,7 +133,7 @@ func Jobs(messages []penstock.Message) []penstock.NewJob {
 }
 
 // CanForward reports a request that has no cursor to write, as a *penstock.FieldError.
-func CanForward(req penstock.Subscribe) error {
+func CanForward(req driver.Subscribe) error {
 	if req.Ephemeral {
 		return &penstock.FieldError{Field: "subscription", Problem: "is ephemeral", Hint: "forwarding needs a cursor"}
 	}

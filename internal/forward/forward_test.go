@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/forward"
 )
 
@@ -24,7 +25,7 @@ type fake struct {
 	endless           bool // there is always more, and moving takes a second
 }
 
-func (f *fake) Fetch(context.Context, penstock.Limit) (b penstock.Batch, err error) {
+func (f *fake) Fetch(context.Context, driver.Limit) (b driver.Batch, err error) {
 	f.fetched++
 	if f.failNow != nil {
 		return b, f.failNow
@@ -35,7 +36,7 @@ func (f *fake) Fetch(context.Context, penstock.Limit) (b penstock.Batch, err err
 	return b, nil
 }
 
-func (f *fake) Move(_ context.Context, b penstock.Batch) error {
+func (f *fake) Move(_ context.Context, b driver.Batch) error {
 	if err := f.failMove; err != nil {
 		f.failMove = nil
 		return err

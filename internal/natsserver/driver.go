@@ -9,17 +9,17 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 
-	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/sink/nats"
 )
 
 // Driver is that of sink/nats, with the server that the sink does not run.
 var Driver = withServer(nats.Driver)
 
-func withServer(d driver.Sink[nats.Config]) driver.Sink[nats.Config] {
-	elsewhere, embedded := d.Open, driver.Opens(Open)
-	d.Open = func(c nats.Config, log *slog.Logger) (penstock.Sink, error) {
+func withServer(d descriptor.Sink[nats.Config]) descriptor.Sink[nats.Config] {
+	elsewhere, embedded := d.Open, descriptor.Opens(Open)
+	d.Open = func(c nats.Config, log *slog.Logger) (driver.Sink, error) {
 		if c.Embedded == nil {
 			return elsewhere(c, log)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // History is what a message has behind it.
@@ -56,7 +57,7 @@ func (h *History) Parse(text []byte) {
 
 // LastError is the latest failure's text, as a column takes it.
 func (h History) LastError() string {
-	return withoutNUL(penstock.Verdict{Failures: h.Failures}.Err())
+	return withoutNUL(driver.Verdict{Failures: h.Failures}.Err())
 }
 
 func withoutNUL(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }

@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Arrival is a message as the broker handed it out.
@@ -25,7 +25,7 @@ type Broker interface {
 	SinkURL() string
 	// Open makes the queue. The sink is open already, because the embedded
 	// server runs inside it.
-	Open(ctx context.Context, sink penstock.Sink) error
+	Open(ctx context.Context, sink driver.Sink) error
 	// Read hands every arrival to got, in order, until the end marker of Finish.
 	Read(ctx context.Context, got func(Arrival)) error
 	// Finish puts an end marker behind everything that the broker has confirmed.

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/shell"
 )
 
@@ -22,13 +24,13 @@ type AdoptDB interface {
 	// LookAt says what a table is like, of which the names are given; nil if there is none.
 	LookAt(ctx context.Context, names []string) (*Relation, error)
 	// Source makes a reader in the dialect.
-	Source(req penstock.Subscribe) (AdoptedSource, *Reader)
+	Source(req driver.Subscribe) (AdoptedSource, *Reader)
 }
 
 // AdoptedSource is a reader of an outbox's messages, or an adopted table's rows.
 type AdoptedSource interface {
-	penstock.Source
-	penstock.SinkReporter
+	driver.Source
+	driver.SinkReporter
 }
 
 // Adopted is a table that somebody else made, and the subscription that reads it. Its rows are read as the messages of an outbox are: what
@@ -147,11 +149,11 @@ func (t *Adopted) Check(ctx context.Context) error {
 }
 
 // Subscribe compares the description with the table, as Check does, and takes the lease: a *penstock.HeldError if another holder has it.
-func (t *Adopted) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
-	if req.Start != penstock.FromBeginning || req.Ephemeral {
+func (t *Adopted) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
+	if req.Start != driver.FromBeginning || req.Ephemeral {
 		return nil, adopted.Field("start", "is not the beginning", "an adopted table has no other: what is not to be delivered, mark or delete yourself")
 	}
-	req.Outbox, req.Subscription, req.Lease = t.config.Table, t.name, cmp.Or(req.Lease, penstock.DefaultLease)
+	req.Outbox, req.Subscription, req.Lease = t.config.Table, t.name, cmp.Or(req.Lease, driver.DefaultLease)
 	box, err := t.look(ctx)
 	if err != nil {
 		return nil, err
@@ -264,20 +266,20 @@ func (t *Adopted) moves(ctx context.Context, tx Tx, id int64, was, source string
 }
 
 // Status describes the subscription.
-func (t *Adopted) Status(ctx context.Context) (penstock.SubscriptionStatus, error) {
+func (t *Adopted) Status(ctx context.Context) (admin.SubscriptionStatus, error) {
 	st, err := t.rows.status(ctx, t.name)
 	if errors.Is(err, penstock.ErrNoSubscription) {
 		return t.backlog(ctx)
 	}
 	if err != nil || len(st.Subscriptions) == 0 {
-		return penstock.SubscriptionStatus{Subscription: t.name}, err
+		return admin.SubscriptionStatus{Subscription: t.name}, err
 	}
 	return st.Subscriptions[0], nil
 }
 
 // backlog is the status before anybody has run it: all rows that wait.
-func (t *Adopted) backlog(ctx context.Context) (penstock.SubscriptionStatus, error) {
-	st := penstock.SubscriptionStatus{Subscription: t.name}
+func (t *Adopted) backlog(ctx context.Context) (admin.SubscriptionStatus, error) {
+	st := admin.SubscriptionStatus{Subscription: t.name}
 	box, err := t.look(ctx)
 	if err != nil {
 		return st, err
@@ -294,7 +296,7 @@ func (t *Adopted) backlog(ctx context.Context) (penstock.SubscriptionStatus, err
 }
 
 // ParkedKeys describes up to limit parked keys, those due soonest first, held ones last.
-func (t *Adopted) ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey, error) {
+func (t *Adopted) ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, error) {
 	return t.rows.ParkedKeys(ctx, "", t.name, limit)
 }
 
@@ -304,19 +306,19 @@ func (t *Adopted) RetryParked(ctx context.Context, keys ...string) (int, error) 
 }
 
 // DeadLetters are those that q describes; its names are not looked at.
-func (t *Adopted) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+func (t *Adopted) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error) {
 	q.Subscription = t.name
 	return t.rows.DeadLetters(ctx, q)
 }
 
 // RetryDeadLetters sends them again.
-func (t *Adopted) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (t *Adopted) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	q.Subscription = t.name
 	return t.rows.RetryDeadLetters(ctx, q)
 }
 
 // DiscardDeadLetters settles their rows as if they had been delivered.
-func (t *Adopted) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (t *Adopted) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	q.Subscription = t.name
 	return t.rows.DiscardDeadLetters(ctx, q)
 }
@@ -348,13 +350,13 @@ func DropAdoption(ctx context.Context, on AdoptDB, name string) error {
 }
 
 // Adoptions are those there are, by name. Their status lacks the backlog.
-func Adoptions(ctx context.Context, on AdoptDB) (all []driver.Remembered, err error) {
+func Adoptions(ctx context.Context, on AdoptDB) (all []descriptor.Remembered, err error) {
 	if err := on.Ready(ctx); err != nil {
 		return nil, err
 	}
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
-		var r driver.Remembered
+		var r descriptor.Remembered
 		s := &r.Status
 		var leased bool
 		err := scan(&s.Subscription, &r.Table, &leased, &s.Holder, &s.LeaseUntil, &s.Epoch, &s.DeadLetters, &s.Parked)
@@ -368,6 +370,6 @@ func Adoptions(ctx context.Context, on AdoptDB) (all []driver.Remembered, err er
 		(select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1)
 		from {schema}.adopted a join {schema}.subscriptions s on s.outbox_id = -a.id order by a.subscription`, nil)
 	err = on.Run(ctx, b)
-	slices.SortFunc(all, func(a, b driver.Remembered) int { return cmp.Compare(a.Status.Subscription, b.Status.Subscription) })
+	slices.SortFunc(all, func(a, b descriptor.Remembered) int { return cmp.Compare(a.Status.Subscription, b.Status.Subscription) })
 	return all, err
 }

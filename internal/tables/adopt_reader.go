@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // adoptedReader is one reader of an adopted table.
@@ -17,21 +17,21 @@ type adoptedReader struct {
 	kept   time.Time // when it was looked last for what is gone
 }
 
-// Fetch implements penstock.Source.
-func (r *adoptedReader) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+// Fetch implements driver.Source.
+func (r *adoptedReader) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	limit.Messages = min(limit.Messages, r.of.config.Batch)
 	return r.AdoptedSource.Fetch(ctx, limit)
 }
 
-// Settle implements penstock.Source.
-func (r *adoptedReader) Settle(ctx context.Context, settled ...penstock.Settled) error {
+// Settle implements driver.Source.
+func (r *adoptedReader) Settle(ctx context.Context, settled ...driver.Settled) error {
 	return r.AdoptedSource.Settle(ctx, settled...)
 }
 
-// Close implements penstock.Source.
+// Close implements driver.Source.
 func (r *adoptedReader) Close(ctx context.Context) error { return r.AdoptedSource.Close(ctx) }
 
-// Renew implements penstock.Source. Now and then it adds up what was settled, and forgets rows that somebody has taken away: parked, they would
+// Renew implements driver.Source. Now and then it adds up what was settled, and forgets rows that somebody has taken away: parked, they would
 // keep their keys waiting for ever.
 func (r *adoptedReader) Renew(ctx context.Context) error {
 	err := r.AdoptedSource.Renew(ctx)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 )
 
@@ -92,9 +93,9 @@ func (p *Page) unfit() (taken Page) {
 
 // refuse makes them dead letters, which say why.
 func (r *Reader) refuse(ctx context.Context, p Page) error {
-	verdicts := make([]penstock.Verdict, len(p.msgs))
+	verdicts := make([]driver.Verdict, len(p.msgs))
 	for i, f := range p.flights {
-		verdicts[i] = penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now().UTC(), Err: f.Unfit.Error()}}}
+		verdicts[i] = driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now().UTC(), Err: f.Unfit.Error()}}}
 	}
-	return r.Settle(ctx, penstock.Settled{Batch: r.register(&p), Verdicts: verdicts})
+	return r.Settle(ctx, driver.Settled{Batch: r.register(&p), Verdicts: verdicts})
 }

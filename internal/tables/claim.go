@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Claimed is a row that a claim has looked at, and taken if it has a lease.
@@ -48,7 +49,7 @@ type Round struct {
 }
 
 // Round begins one, which looks at window jobs of each range at least: at one more than may be taken, behind which nothing is left.
-func (s *Seen) Round(c penstock.Claim, o Options, window int) *Round {
+func (s *Seen) Round(c driver.Claim, o Options, window int) *Round {
 	at := s.look(c.Group, o)
 	window = min(max(window, c.Jobs+at.blocked+1), most)
 	return &Round{Ranges: at.ranges, Keys: at.keys, Checks: at.checks, Checked: at.checked, Age: at.age, Tried: at.tried, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), seen: s, at: at}
@@ -69,7 +70,7 @@ var ErrAnew = errors.New("the queue is another one")
 // Claim claims in one round trip. Another one follows if it found jobs that nobody may have and there are
 // more behind them, or leases that have ended and no job, which expire then ends. Whoever has jobs has their leases run, and leaves that to the
 // next claim, which begins with it.
-func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expire func(since time.Time) error) (jobs []penstock.Job, err error) {
+func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire func(since time.Time) error) (jobs []penstock.Job, err error) {
 	if err := s.pay(expire); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 // InboxDB is what inboxes ask of their store.
@@ -16,15 +18,15 @@ type InboxDB interface {
 	InboxDialect
 }
 
-// Inboxes is a penstock.InboxStore in every dialect.
+// Inboxes is a driver.InboxStore in every dialect.
 type Inboxes struct{ on InboxDB }
 
-var _ penstock.InboxStore = (*Inboxes)(nil)
+var _ driver.InboxStore = (*Inboxes)(nil)
 
 // NewInboxes are those of a store.
 func NewInboxes(on InboxDB) *Inboxes { return &Inboxes{on} }
 
-// CreateInbox implements penstock.InboxStore.
+// CreateInbox implements driver.InboxStore.
 func (s *Inboxes) CreateInbox(ctx context.Context, consumer string, keep time.Duration) error {
 	if err := penstock.ValidateConsumer(consumer); err != nil {
 		return err
@@ -57,7 +59,7 @@ func (s *Inboxes) CreateInbox(ctx context.Context, consumer string, keep time.Du
 	return err
 }
 
-// SetInbox implements penstock.InboxStore.
+// SetInbox implements driver.InboxStore.
 func (s *Inboxes) SetInbox(ctx context.Context, consumer string, keep time.Duration) error {
 	if err := penstock.ValidateInboxKeep(keep); err != nil {
 		return err
@@ -69,7 +71,7 @@ func (s *Inboxes) SetInbox(ctx context.Context, consumer string, keep time.Durat
 	})
 }
 
-// DropInbox implements penstock.InboxStore.
+// DropInbox implements driver.InboxStore.
 func (s *Inboxes) DropInbox(ctx context.Context, consumer string) error {
 	return s.in(ctx, consumer, func(tx Tx, box *InboxRow) error {
 		b := &Batch{}
@@ -81,11 +83,11 @@ func (s *Inboxes) DropInbox(ctx context.Context, consumer string) error {
 	})
 }
 
-// Inboxes implements penstock.InboxStore. Inboxes share their tables, so Bytes is 0.
-func (s *Inboxes) Inboxes(ctx context.Context) (all []penstock.InboxStatus, err error) {
+// Inboxes implements driver.InboxStore. Inboxes share their tables, so Bytes is 0.
+func (s *Inboxes) Inboxes(ctx context.Context) (all []admin.InboxStatus, err error) {
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
-		var i penstock.InboxStatus
+		var i admin.InboxStatus
 		var keep int64
 		var due *time.Time
 		err := scan(&i.Consumer, &keep, &i.Held, &i.HeldBytes, &due, &i.Gaps)
@@ -96,8 +98,8 @@ func (s *Inboxes) Inboxes(ctx context.Context) (all []penstock.InboxStatus, err 
 	return all, s.on.Run(ctx, b)
 }
 
-// HeldMessages implements penstock.InboxStore.
-func (s *Inboxes) HeldMessages(ctx context.Context, q penstock.HeldQuery) (all []penstock.HeldMessage, err error) {
+// HeldMessages implements driver.InboxStore.
+func (s *Inboxes) HeldMessages(ctx context.Context, q admin.HeldQuery) (all []admin.HeldMessage, err error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
 	}
@@ -107,7 +109,7 @@ func (s *Inboxes) HeldMessages(ctx context.Context, q penstock.HeldQuery) (all [
 	}
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
-		var m penstock.HeldMessage
+		var m admin.HeldMessage
 		var headers []byte
 		if err := scan(&m.ID, &m.Key, &headers, &m.PayloadBytes, &m.Payload, &m.Previous, &m.PreviousHeld, &m.At, &m.Due); err != nil {
 			return err
@@ -120,12 +122,12 @@ func (s *Inboxes) HeldMessages(ctx context.Context, q penstock.HeldQuery) (all [
 	return all, s.on.Run(ctx, b)
 }
 
-func chosenHeld(box *InboxRow, q penstock.HeldQuery, more Args) Args {
+func chosenHeld(box *InboxRow, q admin.HeldQuery, more Args) Args {
 	return box.Args(Args{"key": q.Key, "previous": q.Previous, "id": q.ID}.With(more))
 }
 
-// ReleaseHeld implements penstock.InboxStore.
-func (s *Inboxes) ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (n int64, err error) {
+// ReleaseHeld implements driver.InboxStore.
+func (s *Inboxes) ReleaseHeld(ctx context.Context, q admin.HeldQuery) (n int64, err error) {
 	err = s.in(ctx, q.Consumer, func(tx Tx, box *InboxRow) error {
 		b := &Batch{}
 		b.Counted(&n, "inbox_release", chosenHeld(box, q, nil))
@@ -134,7 +136,7 @@ func (s *Inboxes) ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (n int6
 	return n, err
 }
 
-// DiscardHeld implements penstock.InboxStore. All turns are taken: whoever receives a message waits.
+// DiscardHeld implements driver.InboxStore. All turns are taken: whoever receives a message waits.
 func (s *Inboxes) DiscardHeld(ctx context.Context, consumer string, ids ...string) (gone []string, err error) {
 	err = s.in(ctx, consumer, func(tx Tx, box *InboxRow) error {
 		gone = nil
@@ -160,7 +162,7 @@ func (s *Inboxes) DiscardHeld(ctx context.Context, consumer string, ids ...strin
 				b.Do("delete from {schema}."+table+" where inbox_id = {inbox} and id = {id}", of)
 			}
 			noteGap(s.on, b, box, id, key, nil, true)
-			b.Do("inbox_release", chosenHeld(box, penstock.HeldQuery{Previous: id}, nil))
+			b.Do("inbox_release", chosenHeld(box, admin.HeldQuery{Previous: id}, nil))
 			if err := tx.Run(ctx, b); err != nil {
 				return err
 			}
@@ -174,9 +176,9 @@ func (s *Inboxes) DiscardHeld(ctx context.Context, consumer string, ids ...strin
 	return gone, nil
 }
 
-// InboxGaps implements penstock.InboxStore.
-func (s *Inboxes) InboxGaps(ctx context.Context, consumer string, limit int) (all []penstock.InboxGap, err error) {
-	if err := penstock.ValidateInboxRows(limit); err != nil {
+// InboxGaps implements driver.InboxStore.
+func (s *Inboxes) InboxGaps(ctx context.Context, consumer string, limit int) (all []admin.InboxGap, err error) {
+	if err := admin.ValidateInboxRows(limit); err != nil {
 		return nil, err
 	}
 	box, err := s.find(ctx, consumer)
@@ -185,7 +187,7 @@ func (s *Inboxes) InboxGaps(ctx context.Context, consumer string, limit int) (al
 	}
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
-		var g penstock.InboxGap
+		var g admin.InboxGap
 		err := scan(&g.Missing, &g.Key, &g.Next, &g.At, &g.Discarded, &g.Came)
 		g.At = g.At.UTC()
 		all = append(all, g)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/messageid"
 )
 
@@ -34,7 +35,7 @@ type OutboxDB interface {
 	PerSubscription() []string
 }
 
-// Outboxes is the part of a penstock.Store and penstock.Operator that is the same in every dialect.
+// Outboxes is the part of a driver.Store and driver.Operator that is the same in every dialect.
 type Outboxes struct {
 	on        OutboxDB
 	folded    sync.Map // folded by subscription
@@ -55,7 +56,7 @@ type Outbox struct {
 	Name      string
 	IDs       messageid.Outbox
 	Buckets   int
-	Retention penstock.Retention
+	Retention admin.Retention
 	Words     map[string]SQL
 	Adopted   *Adoption // of a table that somebody else made
 }
@@ -96,7 +97,7 @@ func FindOutbox(ctx context.Context, db OutboxDB, on Runner, name, lock string) 
 	return box, err
 }
 
-// CreateOutbox implements penstock.Store. The row is locked while the table is made, by another connection: DDL is in no transaction.
+// CreateOutbox implements driver.Store. The row is locked while the table is made, by another connection: DDL is in no transaction.
 func (s *Outboxes) CreateOutbox(ctx context.Context, name string) error {
 	if err := penstock.ValidateOutboxName(name); err != nil {
 		return err
@@ -112,7 +113,7 @@ func (s *Outboxes) CreateOutbox(ctx context.Context, name string) error {
 	})
 }
 
-// DropOutbox implements penstock.Store.
+// DropOutbox implements driver.Store.
 func (s *Outboxes) DropOutbox(ctx context.Context, name string) error {
 	return s.on.Within(ctx, func(tx Tx) error {
 		box, err := s.find(ctx, tx, name, "for update")
@@ -148,8 +149,8 @@ func keepSettled(b *Batch, box *Outbox) {
 		or exists (select 1 from {schema}.outboxes where id = {outbox} and (keep_age <> 0 or keep_bytes <> 0)) where outbox_id = {outbox}`, box.Args(nil))
 }
 
-// SetRetention implements penstock.Operator.
-func (s *Outboxes) SetRetention(ctx context.Context, outbox string, r penstock.Retention) error {
+// SetRetention implements driver.Operator.
+func (s *Outboxes) SetRetention(ctx context.Context, outbox string, r admin.Retention) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
@@ -165,13 +166,13 @@ func (s *Outboxes) SetRetention(ctx context.Context, outbox string, r penstock.R
 	})
 }
 
-// Status implements penstock.Store.
-func (s *Outboxes) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+// Status implements driver.Store.
+func (s *Outboxes) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	names, err := s.on.Names(ctx, "outboxes")
 	if err != nil {
 		return nil, err
 	}
-	all := []penstock.OutboxStatus{}
+	all := []admin.OutboxStatus{}
 	for _, name := range names {
 		st, err := s.status(ctx, name)
 		switch {
@@ -185,9 +186,9 @@ func (s *Outboxes) Status(ctx context.Context) ([]penstock.OutboxStatus, error) 
 	return all, nil
 }
 
-func (s *Outboxes) status(ctx context.Context, name string) (penstock.OutboxStatus, error) {
+func (s *Outboxes) status(ctx context.Context, name string) (admin.OutboxStatus, error) {
 	box, err := s.find(ctx, s.on, name, "")
-	st := penstock.OutboxStatus{Outbox: name, Retention: box.Retention, Subscriptions: []penstock.SubscriptionStatus{}}
+	st := admin.OutboxStatus{Outbox: name, Retention: box.Retention, Subscriptions: []admin.SubscriptionStatus{}}
 	if err != nil {
 		return st, err
 	}
@@ -199,7 +200,7 @@ func (s *Outboxes) status(ctx context.Context, name string) (penstock.OutboxStat
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
 		var (
-			sub                         penstock.SubscriptionStatus
+			sub                         admin.SubscriptionStatus
 			leased                      bool
 			since, down, oldest, parked *time.Time
 			until, now                  time.Time

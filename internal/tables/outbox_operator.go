@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -48,7 +48,7 @@ func (s *Outboxes) findSubscription(ctx context.Context, on Runner, name, of, lo
 	return sub, err
 }
 
-// DropSubscription implements penstock.Operator.
+// DropSubscription implements driver.Operator.
 func (s *Outboxes) DropSubscription(ctx context.Context, outbox, name string) error {
 	return s.on.Within(ctx, func(tx Tx) error {
 		sub, err := s.findSubscription(ctx, tx, outbox, name, "for update", "for update")
@@ -65,7 +65,7 @@ func (s *Outboxes) DropSubscription(ctx context.Context, outbox, name string) er
 	})
 }
 
-// RetryParked implements penstock.Operator.
+// RetryParked implements driver.Operator.
 func (s *Outboxes) RetryParked(ctx context.Context, outbox, name string, keys ...string) (int, error) {
 	var n int64
 	err := s.onSubscription(ctx, outbox, name, func(tx Tx, sub *subscription) error {
@@ -76,15 +76,15 @@ func (s *Outboxes) RetryParked(ctx context.Context, outbox, name string, keys ..
 	return int(n), err
 }
 
-// ParkedKeys implements penstock.Operator.
-func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit int) (keys []penstock.ParkedKey, err error) {
+// ParkedKeys implements driver.Operator.
+func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit int) (keys []admin.ParkedKey, err error) {
 	sub, err := s.findSubscription(ctx, s.on, outbox, name, "", "")
 	if err != nil {
 		return nil, err
 	}
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
-		var k penstock.ParkedKey
+		var k admin.ParkedKey
 		var due, since *time.Time
 		var failures []byte
 		if err := scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &since, &failures, &due, &k.Held); err != nil {
@@ -99,8 +99,8 @@ func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit in
 	return keys, s.on.Run(ctx, b)
 }
 
-// Replay implements penstock.Operator: what is noted as settled is to be delivered again.
-func (s *Outboxes) Replay(ctx context.Context, r penstock.Replay) (n int64, err error) {
+// Replay implements driver.Operator: what is noted as settled is to be delivered again.
+func (s *Outboxes) Replay(ctx context.Context, r admin.Replay) (n int64, err error) {
 	err = s.onSubscription(ctx, r.Outbox, r.Subscription, func(tx Tx, sub *subscription) error {
 		b := &Batch{}
 		b.Counted(&n, "replay", sub.args(Args{"from_seq": r.FromSeq, "to_seq": r.ToSeq, "from": orNull(r.From), "to": orNull(r.To)}))
@@ -109,8 +109,8 @@ func (s *Outboxes) Replay(ctx context.Context, r penstock.Replay) (n int64, err 
 	return n, err
 }
 
-// DeadLetters implements penstock.Operator.
-func (s *Outboxes) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+// DeadLetters implements driver.Operator.
+func (s *Outboxes) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error) {
 	sub, err := s.findSubscription(ctx, s.on, q.Outbox, q.Subscription, "", "")
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (s *Outboxes) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) 
 }
 
 // deadLetters are those chosen, and where they are.
-func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription, q penstock.DeadLetterQuery) (found []penstock.DeadLetter, at messages, err error) {
+func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription, q admin.DeadLetterQuery) (found []admin.DeadLetter, at messages, err error) {
 	var seqs []int64
 	times := []time.Time{}
 	for _, id := range q.IDs {
@@ -138,7 +138,7 @@ func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription
 		var attempts int
 		var since *time.Time
 		var failures []byte
-		var letter penstock.DeadLetter
+		var letter admin.DeadLetter
 		if err := scan(r.Dest(&attempts, &since, &failures, &letter.At, &letter.Held)...); err != nil {
 			return err
 		}
@@ -158,19 +158,19 @@ func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription
 	return found, at, on.Run(ctx, b)
 }
 
-// RetryDeadLetters implements penstock.Operator: it parks them out of
+// RetryDeadLetters implements driver.Operator: it parks them out of
 // order, due at once. A hold stays until they are delivered.
-func (s *Outboxes) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (s *Outboxes) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.takeDeadLetters(ctx, q, "revive_dead")
 }
 
-// DiscardDeadLetters implements penstock.Operator. Where nobody else needs them, it is as if they were delivered.
-func (s *Outboxes) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+// DiscardDeadLetters implements driver.Operator. Where nobody else needs them, it is as if they were delivered.
+func (s *Outboxes) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.takeDeadLetters(ctx, q, "discard_dead", "release", "end_discarded_entries", "end_discarded")
 }
 
 // takeDeadLetters runs statements with the chosen ones, and the keys that they hold.
-func (s *Outboxes) takeDeadLetters(ctx context.Context, q penstock.DeadLetterQuery, statements ...string) (n int, err error) {
+func (s *Outboxes) takeDeadLetters(ctx context.Context, q admin.DeadLetterQuery, statements ...string) (n int, err error) {
 	err = s.onSubscription(ctx, q.Outbox, q.Subscription, func(tx Tx, sub *subscription) error {
 		letters, at, err := s.deadLetters(ctx, tx, sub, q)
 		if n = len(letters); err != nil || n == 0 {

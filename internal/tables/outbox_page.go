@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Origin is where the messages of a batch are from. They take turns, so that
@@ -23,10 +24,10 @@ const (
 
 // Page collects the messages of one Fetch.
 type Page struct {
-	Limit    penstock.Limit
+	Limit    driver.Limit
 	From     Origin
 	msgs     []penstock.Message
-	keyOrder []penstock.KeyOrder
+	keyOrder []driver.KeyOrder
 	places   []int64 // their times: of numbers a later one may be the smaller
 	flights  []*Flight
 	bytes    int
@@ -66,7 +67,7 @@ func (r *Row) Message(box *Outbox) (penstock.Message, error) {
 }
 
 // add takes m if it fits. The first one always does.
-func (p *Page) add(m penstock.Message, order penstock.KeyOrder, f Flight) bool {
+func (p *Page) add(m penstock.Message, order driver.KeyOrder, f Flight) bool {
 	size := m.Size()
 	if n := len(p.msgs); n > 0 && (n >= p.Limit.Messages || p.bytes+size > p.Limit.Bytes) {
 		p.full = true
@@ -93,9 +94,9 @@ func (p *Page) collect(box *Outbox, scan Scan, each func(r *Row)) error {
 		return err
 	}
 	m, err := r.Message(box)
-	order := penstock.InOrder
+	order := driver.InOrder
 	if behind {
-		order = penstock.BehindParked
+		order = driver.BehindParked
 	}
 	if err == nil && !p.full && p.add(m, order, r.Flight) && each != nil {
 		each(&r)
@@ -113,21 +114,21 @@ func (p *Page) Parked(box *Outbox, r *Row, attempts int, since *time.Time) error
 	if since != nil {
 		m.FailedSince = since.UTC()
 	}
-	order := penstock.InOrder
+	order := driver.InOrder
 	if !r.InOrder {
-		order = penstock.OutOfOrder
+		order = driver.OutOfOrder
 	}
 	p.add(m, order, r.Flight)
 	return nil
 }
 
-// Fetch implements penstock.Source.
-func (r *Reader) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+// Fetch implements driver.Source.
+func (r *Reader) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	if err := limit.Validate(); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	if err := r.Usable(ctx); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	r.Fetching.Lock()
 	defer r.Fetching.Unlock()
@@ -135,22 +136,22 @@ func (r *Reader) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	if err != nil {
 		r.doubts.Store(true)
 		if ended := r.whyEnded(); ended != nil {
-			return penstock.Batch{}, ended
+			return driver.Batch{}, ended
 		}
-		return penstock.Batch{}, r.on.Explain(err)
+		return driver.Batch{}, r.on.Explain(err)
 	}
 	if unfit := p.unfit(); len(unfit.msgs) > 0 {
 		if err := r.refuse(ctx, unfit); err != nil {
-			return penstock.Batch{}, err
+			return driver.Batch{}, err
 		}
 	}
 	return r.register(p), nil
 }
 
 // register notes what is in flight.
-func (r *Reader) register(p *Page) penstock.Batch {
+func (r *Reader) register(p *Page) driver.Batch {
 	if len(p.msgs) == 0 {
-		return penstock.Batch{More: p.full}
+		return driver.Batch{More: p.full}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,11 +166,11 @@ func (r *Reader) register(p *Page) penstock.Batch {
 	if r.ID != 0 {
 		r.open[r.number] = &openBatch{msgs: p.msgs, left: len(p.msgs)}
 	}
-	return penstock.Batch{Messages: slices.Clone(p.msgs), KeyOrder: p.keyOrder, Places: p.places, Number: r.number, More: p.full}
+	return driver.Batch{Messages: slices.Clone(p.msgs), KeyOrder: p.keyOrder, Places: p.places, Number: r.number, More: p.full}
 }
 
 // read fills a page from whoever's turn it is and has something.
-func (r *Reader) read(ctx context.Context, limit penstock.Limit) (*Page, error) {
+func (r *Reader) read(ctx context.Context, limit driver.Limit) (*Page, error) {
 	var asked [Origins]bool
 	for turn := r.next(r.turn); ; {
 		asked[turn] = true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 )
 
@@ -36,7 +37,7 @@ type Reading interface {
 // with what has no entry.
 type Reader struct {
 	on    Reading
-	Req   penstock.Subscribe
+	Req   driver.Subscribe
 	Box   Outbox
 	ID    int64 // of the subscription, 0 when ephemeral
 	Epoch int64
@@ -84,7 +85,7 @@ type openBatch struct {
 }
 
 // NewReader has nothing in flight.
-func NewReader(on Reading, req penstock.Subscribe) *Reader {
+func NewReader(on Reading, req driver.Subscribe) *Reader {
 	return &Reader{on: on, Req: req, swept: time.Now(), inFlight: map[int64]*Flight{}, parkedKeys: map[string]int{}, open: map[uint64]*openBatch{}}
 }
 
@@ -152,7 +153,7 @@ func (r *Reader) orGone(err error) error {
 	return err
 }
 
-// Close implements penstock.Source. A second Close returns nil.
+// Close implements driver.Source. A second Close returns nil.
 func (r *Reader) Close(ctx context.Context) error {
 	r.mu.Lock()
 	closed := r.closed

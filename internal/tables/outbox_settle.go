@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/retry"
 )
@@ -16,14 +17,14 @@ import (
 type Part struct {
 	Msg *penstock.Message
 	*Flight
-	penstock.Verdict
+	driver.Verdict
 	batch *openBatch
 	no    uint64
 }
 
-// Settle implements penstock.Source. Each attempt has a number and leaves a row with it, in the transaction that settles:
+// Settle implements driver.Source. Each attempt has a number and leaves a row with it, in the transaction that settles:
 // after an error the row tells whether that has happened, and keeps it from happening later.
-func (r *Reader) Settle(ctx context.Context, settled ...penstock.Settled) error {
+func (r *Reader) Settle(ctx context.Context, settled ...driver.Settled) error {
 	if err := r.Usable(ctx); err != nil || r.ID == 0 {
 		return err
 	}
@@ -96,7 +97,7 @@ func (r *Reader) confirm() {
 }
 
 // parts are the messages that have a verdict and had none before.
-func (r *Reader) parts(settled []penstock.Settled) (parts []*Part, err error) {
+func (r *Reader) parts(settled []driver.Settled) (parts []*Part, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seen := map[int64]bool{}
@@ -116,7 +117,7 @@ func (r *Reader) parts(settled []penstock.Settled) (parts []*Part, err error) {
 			if st.Verdicts != nil {
 				p.Verdict = st.Verdicts[i]
 			}
-			if p.Flight == nil || p.Flight.batch != no || p.Outcome == penstock.Undecided || seen[p.Msg.Seq] {
+			if p.Flight == nil || p.Flight.batch != no || p.Outcome == driver.Undecided || seen[p.Msg.Seq] {
 				continue
 			}
 			seen[p.Msg.Seq] = true
@@ -128,7 +129,7 @@ func (r *Reader) parts(settled []penstock.Settled) (parts []*Part, err error) {
 
 // Plain: all are new and were delivered.
 func Plain(parts []*Part) bool {
-	return !slices.ContainsFunc(parts, func(p *Part) bool { return p.From != FromLog || p.Outcome != penstock.Delivered })
+	return !slices.ContainsFunc(parts, func(p *Part) bool { return p.From != FromLog || p.Outcome != driver.Delivered })
 }
 
 // Entry is a row of the entries.
@@ -237,14 +238,14 @@ func (w *Writes) judge(p *Part, before *Entry) error {
 	attempts := h.Attempt + len(p.Failures)
 	h = h.And(p.Failures)
 	switch p.Outcome {
-	case penstock.Delivered:
+	case driver.Delivered:
 		w.Settled++
 		w.Delivered = append(w.Delivered, p)
 		if e.Hold != nil {
 			w.Released = append(w.Released, *e.Hold)
 		}
 		return nil
-	case penstock.Parked:
+	case driver.Parked:
 		e.State = parked
 		due := w.Now.Add(max(p.RetryIn, 0))
 		if e.Due = &due; inOrder {
@@ -253,7 +254,7 @@ func (w *Writes) judge(p *Part, before *Entry) error {
 		} else {
 			e.Head = true
 		}
-	case penstock.Dead:
+	case driver.Dead:
 		w.Settled++
 		e.State, e.DiedAt = dead, &w.Now
 		if len(p.Failures) == 0 {

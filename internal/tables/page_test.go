@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 )
 
@@ -18,13 +18,13 @@ func TestSweeps(t *testing.T) {
 	t.Parallel()
 	const limit, margin, sweep = 10, time.Second, 15 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		r := NewReader(nil, penstock.Subscribe{})
+		r := NewReader(nil, driver.Subscribe{})
 		r.ID, r.Box.Buckets = 1, 1
 		start := time.Now()
 		var seq int64
 		// look finds rows of some times after the start, and reports whether it was a sweep.
 		look := func(took time.Duration, rows int, from time.Duration) bool {
-			p := &Page{Limit: penstock.Limit{Messages: limit, Bytes: 1 << 20}}
+			p := &Page{Limit: driver.Limit{Messages: limit, Bytes: 1 << 20}}
 			l := r.Look(p, r.Box.Buckets, sweep)
 			time.Sleep(took)
 			for i := range rows {
@@ -97,9 +97,9 @@ func (f *failing) Happened(context.Context) (bool, error) { return f.fails == ni
 func TestAPageThatFailsMovesNothing(t *testing.T) {
 	t.Parallel()
 	f := &failing{fails: errors.New("the server is gone")}
-	f.reader = NewReader(f, penstock.Subscribe{})
+	f.reader = NewReader(f, driver.Subscribe{})
 	f.reader.ID, f.reader.Box.Buckets = 1, 1
-	limit := penstock.Limit{Messages: 10, Bytes: 1 << 20}
+	limit := driver.Limit{Messages: 10, Bytes: 1 << 20}
 	if _, err := f.reader.Fetch(t.Context(), limit); err == nil {
 		t.Fatal("the first Fetch does not fail")
 	}
@@ -116,13 +116,13 @@ func TestAPageThatFailsMovesNothing(t *testing.T) {
 // behind which the mark is by now.
 func TestAnErrorIsDoubted(t *testing.T) {
 	t.Parallel()
-	limit := penstock.Limit{Messages: 10, Bytes: 1 << 20}
-	for what, call := range map[string]func(r *Reader, b penstock.Batch) error{
-		"fetched": func(r *Reader, _ penstock.Batch) error { _, err := r.Fetch(t.Context(), limit); return err },
-		"settled": func(r *Reader, b penstock.Batch) error { return r.Settle(t.Context(), penstock.Settled{Batch: b}) },
+	limit := driver.Limit{Messages: 10, Bytes: 1 << 20}
+	for what, call := range map[string]func(r *Reader, b driver.Batch) error{
+		"fetched": func(r *Reader, _ driver.Batch) error { _, err := r.Fetch(t.Context(), limit); return err },
+		"settled": func(r *Reader, b driver.Batch) error { return r.Settle(t.Context(), driver.Settled{Batch: b}) },
 	} {
 		f := &failing{}
-		f.reader = NewReader(f, penstock.Subscribe{})
+		f.reader = NewReader(f, driver.Subscribe{})
 		f.reader.ID, f.reader.Box.Buckets = 1, 1
 		b, err := f.reader.Fetch(t.Context(), limit)
 		if err != nil {
@@ -147,7 +147,7 @@ func TestAnErrorIsDoubted(t *testing.T) {
 // What is in flight at the very mark is not settled.
 func TestInFlightAtTheMark(t *testing.T) {
 	t.Parallel()
-	r := NewReader(nil, penstock.Subscribe{})
+	r := NewReader(nil, driver.Subscribe{})
 	r.Low = time.Now().Truncate(time.Microsecond)
 	r.Passes(1, Flight{TS: r.Low})
 	if got := r.SettledTo(); !got.Before(r.Low) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 )
 
@@ -31,10 +32,10 @@ type QueueDB interface {
 	Looks() Options
 	// Round is a round trip of a claim, which begins with giving back what claims have leased whose answers were lost, and with what is in first. It returns
 	// the numbers of this one, should its answer be lost.
-	Round(ctx context.Context, q *QueueRow, c penstock.Claim, r *Round, lost []int64, first *Batch) (numbers []int64, err error)
+	Round(ctx context.Context, q *QueueRow, c driver.Claim, r *Round, lost []int64, first *Batch) (numbers []int64, err error)
 }
 
-// Queues is the part of a penstock.QueueStore that is the same in every dialect.
+// Queues is the part of a driver.QueueStore that is the same in every dialect.
 type Queues struct {
 	on       QueueDB
 	retries  *retry.Counter
@@ -47,8 +48,8 @@ func NewQueues(on QueueDB, retries *retry.Counter, attempts *Attempts) *Queues {
 	return &Queues{on: on, retries: retries, attempts: attempts}
 }
 
-// Queue implements penstock.QueueStore.
-func (s *Queues) Queue(name string) penstock.Queue { return Queue{s, name} }
+// Queue implements driver.QueueStore.
+func (s *Queues) Queue(name string) driver.Queue { return Queue{s, name} }
 
 // QueueRow is what does not change of a row of the queues, and what claims have seen.
 type QueueRow struct {
@@ -72,7 +73,7 @@ func (q *QueueRow) Args(more Args) Args {
 	return a.With(more)
 }
 
-// CreateQueue implements penstock.QueueStore.
+// CreateQueue implements driver.QueueStore.
 func (s *Queues) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
 	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (s *Queues) CreateQueue(ctx context.Context, name string, order penstock.Qu
 	})
 }
 
-// DropQueue implements penstock.QueueStore.
+// DropQueue implements driver.QueueStore.
 func (s *Queues) DropQueue(ctx context.Context, name string) error {
 	err := s.on.Within(ctx, func(tx Tx) error {
 		q := &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(false)}
@@ -119,7 +120,7 @@ func (s *Queues) DropQueue(ctx context.Context, name string) error {
 	return err
 }
 
-// SetQueue implements penstock.QueueStore.
+// SetQueue implements driver.QueueStore.
 func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
 	if err := set.ValidateWithoutHistory(); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (s *Queues) orNoQueue(err error, name string) error {
 	return err
 }
 
-// CancelJobs implements penstock.QueueStore.
+// CancelJobs implements driver.QueueStore.
 func (s *Queues) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
 	var cancelled int64
 	err = s.in(ctx, name, func(tx Tx, q *QueueRow) error {

@@ -6,13 +6,13 @@ import (
 	"math"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// DeadJobs implements penstock.QueueStore.
-func (s *Queues) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error) {
+// DeadJobs implements driver.QueueStore.
+func (s *Queues) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error) {
 	row, err := s.find(ctx, q.Queue)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func (s *Queues) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penst
 }
 
 // deadJobs are those chosen, and the clock of the database.
-func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q penstock.DeadJobQuery, lock SQL) (dead []penstock.DeadJob, now time.Time, err error) {
+func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q admin.DeadJobQuery, lock SQL) (dead []admin.DeadJob, now time.Time, err error) {
 	most := q.Limit
 	if most == 0 {
 		most = math.MaxInt64
@@ -30,7 +30,7 @@ func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q penst
 	b := &Batch{}
 	b.Row(new(bool), "select {clock}", nil, &now)
 	b.Rows(func(scan Scan) error {
-		var d penstock.DeadJob
+		var d admin.DeadJob
 		var h pg.History
 		var headers, failures []byte
 		j := &d.Job
@@ -60,18 +60,18 @@ func Headers(text []byte) map[string]string {
 	return headers
 }
 
-// RetryDeadJobs implements penstock.QueueStore.
-func (s *Queues) RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+// RetryDeadJobs implements driver.QueueStore.
+func (s *Queues) RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
 	return s.takeDeadJobs(ctx, q, "revive_tries", "revive_jobs", "delete from {schema}.dead_jobs where queue_id = {queue} and {seq in seqs}")
 }
 
-// DiscardDeadJobs implements penstock.QueueStore.
-func (s *Queues) DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+// DiscardDeadJobs implements driver.QueueStore.
+func (s *Queues) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
 	return s.takeDeadJobs(ctx, q, "discard_jobs")
 }
 
 // takeDeadJobs runs statements with the chosen ones.
-func (s *Queues) takeDeadJobs(ctx context.Context, q penstock.DeadJobQuery, statements ...string) (n int, err error) {
+func (s *Queues) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, statements ...string) (n int, err error) {
 	err = s.in(ctx, q.Queue, func(tx Tx, row *QueueRow) error {
 		dead, now, err := s.deadJobs(ctx, tx, row, q, "for update")
 		if n = len(dead); err != nil || n == 0 {

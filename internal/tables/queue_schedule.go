@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/cron"
 )
 
-// SetSchedule implements penstock.QueueStore. If it changes a schedule and not its times, what was due stays due.
+// SetSchedule implements driver.QueueStore. If it changes a schedule and not its times, what was due stays due.
 func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	if err := sch.Validate(); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	})
 }
 
-// DropSchedule implements penstock.QueueStore.
+// DropSchedule implements driver.QueueStore.
 func (s *Queues) DropSchedule(ctx context.Context, name, schedule string) error {
 	var n int64
 	err := s.send(ctx, name, func(b *Batch, q *QueueRow) {
@@ -41,7 +41,7 @@ func (s *Queues) DropSchedule(ctx context.Context, name, schedule string) error 
 	return err
 }
 
-// Schedules implements penstock.QueueStore.
+// Schedules implements driver.QueueStore.
 func (s *Queues) Schedules(ctx context.Context, name string) ([]penstock.Schedule, error) {
 	q, err := s.find(ctx, name)
 	if err != nil {

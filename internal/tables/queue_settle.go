@@ -6,23 +6,24 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 )
 
-// Queue is the part of a penstock.Queue that is the same in every dialect.
+// Queue is the part of a driver.Queue that is the same in every dialect.
 type Queue struct {
 	*Queues
 	name string
 }
 
 var (
-	_ penstock.Queue       = Queue{}
-	_ penstock.Releaser    = Queue{}
-	_ penstock.AckClaimer  = Queue{}
-	_ penstock.GroupFinder = Queue{}
+	_ driver.Queue       = Queue{}
+	_ driver.Releaser    = Queue{}
+	_ driver.AckClaimer  = Queue{}
+	_ driver.GroupFinder = Queue{}
 )
 
-// Enqueue implements penstock.Queue.
+// Enqueue implements driver.Queue.
 func (q Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if _, err := q.find(ctx, q.name); err != nil || len(jobs) == 0 {
 		return nil, err
@@ -30,14 +31,14 @@ func (q Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock
 	return q.on.Enqueue(ctx, q.name, jobs...)
 }
 
-// Claim implements penstock.Queue.
-func (q Queue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+// Claim implements driver.Queue.
+func (q Queue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	_, jobs, err := q.AckClaim(ctx, nil, c)
 	return jobs, err
 }
 
-// AckClaim implements penstock.AckClaimer: it ends jobs and claims others, in one round trip where the dialect can.
-func (q Queue) AckClaim(ctx context.Context, leases []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
+// AckClaim implements driver.AckClaimer: it ends jobs and claims others, in one round trip where the dialect can.
+func (q Queue) AckClaim(ctx context.Context, leases []int64, c driver.Claim) (acked []int64, jobs []penstock.Job, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -63,9 +64,9 @@ func (q Queue) AckClaim(ctx context.Context, leases []int64, c penstock.Claim) (
 	}
 }
 
-// Extend implements penstock.Queue.
+// Extend implements driver.Queue.
 func (q Queue) Extend(ctx context.Context, lease time.Duration, leases ...int64) (held []int64, err error) {
-	if err := penstock.ValidateLease(lease); err != nil {
+	if err := driver.ValidateLease(lease); err != nil {
 		return nil, err
 	}
 	err = q.again(ctx, func() error {
@@ -79,7 +80,7 @@ func (q Queue) Extend(ctx context.Context, lease time.Duration, leases ...int64)
 	return held, err
 }
 
-// Ack implements penstock.Queue.
+// Ack implements driver.Queue.
 func (q Queue) Ack(ctx context.Context, leases ...int64) (held []int64, err error) {
 	a := &acks{leases: leases}
 	err = q.again(ctx, func() error {
@@ -152,12 +153,12 @@ func (q Queue) one(ctx context.Context, lease int64, judge func(j *Tried)) error
 	return err
 }
 
-// Release implements penstock.Releaser.
+// Release implements driver.Releaser.
 func (q Queue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
 	return q.settle(ctx, "read_leases", Args{"leases": leases}, func(j *Tried) { j.Back(after) })
 }
 
-// Retry implements penstock.Queue.
+// Retry implements driver.Queue.
 func (q Queue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
 	err = q.one(ctx, lease, func(j *Tried) {
 		j.Failed(reason, max(after, -1))
@@ -166,7 +167,7 @@ func (q Queue) Retry(ctx context.Context, lease int64, after time.Duration, reas
 	return dead && err == nil, err
 }
 
-// DeadLetter implements penstock.Queue.
+// DeadLetter implements driver.Queue.
 func (q Queue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	return q.one(ctx, lease, func(j *Tried) { j.Failed(reason, Never) })
 }
@@ -182,7 +183,7 @@ func (q Queue) expire(ctx context.Context, since time.Time) error {
 	}
 }
 
-// Maintain implements penstock.Queue.
+// Maintain implements driver.Queue.
 func (q Queue) Maintain(ctx context.Context) error {
 	row, err := q.find(ctx, q.name)
 	if err != nil {
@@ -221,7 +222,7 @@ func (q Queue) Maintain(ctx context.Context) error {
 	return err
 }
 
-// ReadyGroups implements penstock.GroupFinder. Jobs whose leases have ended are back first.
+// ReadyGroups implements driver.GroupFinder. Jobs whose leases have ended are back first.
 func (q Queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
 	err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) {
 		found = nil

@@ -8,26 +8,27 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // leastScanned is how many jobs of a queue are looked at, at least, where counts are bounded.
 const leastScanned = 10_000
 
-// QueueStatus implements penstock.QueueStore. It counts jobs one by one.
-func (s *Queues) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
+// QueueStatus implements driver.QueueStore. It counts jobs one by one.
+func (s *Queues) QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error) {
 	return s.QueueStatusUpTo(ctx, 0, names...)
 }
 
 // QueueStatusUpTo is QueueStatus that looks at no more than some jobs of a queue, and tells no figure beyond most, unless it is 0:
 // QueueStatus.AtLeast names what was not counted to its end. With a most below 0 it counts nothing, and tells the settings.
-func (s *Queues) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error) {
+func (s *Queues) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error) {
 	if names = slices.Sorted(slices.Values(names)); len(names) == 0 {
 		var err error
 		if names, err = s.on.Names(ctx, "queues"); err != nil {
 			return nil, err
 		}
 	}
-	all := []penstock.QueueStatus{}
+	all := []admin.QueueStatus{}
 	for _, name := range names {
 		st, err := s.queueStatus(ctx, name, most)
 		switch {
@@ -41,8 +42,8 @@ func (s *Queues) QueueStatusUpTo(ctx context.Context, most int, names ...string)
 	return all, nil
 }
 
-func (s *Queues) queueStatus(ctx context.Context, name string, most int) (penstock.QueueStatus, error) {
-	st := penstock.QueueStatus{Queue: name, Order: penstock.FIFO}
+func (s *Queues) queueStatus(ctx context.Context, name string, most int) (admin.QueueStatus, error) {
+	st := admin.QueueStatus{Queue: name, Order: penstock.FIFO}
 	q := &QueueRow{Name: name, Table: s.on.JobsTable(name)}
 	var there, lifo, paused bool
 	var attempts, running int
@@ -84,8 +85,8 @@ func (s *Queues) queueStatus(ctx context.Context, name string, most int) (pensto
 	return st, err
 }
 
-// QueueGroups implements penstock.QueueStore.
-func (s *Queues) QueueGroups(ctx context.Context, name, after string, most int) ([]penstock.GroupStatus, error) {
+// QueueGroups implements driver.QueueStore.
+func (s *Queues) QueueGroups(ctx context.Context, name, after string, most int) ([]admin.GroupStatus, error) {
 	q, err := s.find(ctx, name)
 	if err != nil {
 		return nil, err
@@ -94,13 +95,13 @@ func (s *Queues) QueueGroups(ctx context.Context, name, after string, most int) 
 }
 
 // groups are those after one, or all; most is 0 for any number. It looks at no more jobs than scan.
-func (s *Queues) groups(ctx context.Context, q *QueueRow, after string, most int, scan int64) (all []penstock.GroupStatus, err error) {
+func (s *Queues) groups(ctx context.Context, q *QueueRow, after string, most int, scan int64) (all []admin.GroupStatus, err error) {
 	if most <= 0 {
 		most = math.MaxInt64
 	}
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
-		var g penstock.GroupStatus
+		var g admin.GroupStatus
 		var oldest *time.Time
 		var now time.Time
 		err := scan(&g.Group, &g.Ready, &g.Running, &g.Delayed, &g.Waiting, &g.DeadLetters, &oldest, &now)

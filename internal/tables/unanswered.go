@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 )
 
@@ -83,7 +83,7 @@ func (a *acks) note(err error) error {
 
 // round is a round trip of a claim, which ends jobs, too, if it is the first. If its answer is lost, what it claimed is not left leased until the leases end: the
 // next one of the queue gives that back, by its numbers, and is tried at once.
-func (q Queue) round(ctx context.Context, row *QueueRow, c penstock.Claim, r *Round, ends *acks) error {
+func (q Queue) round(ctx context.Context, row *QueueRow, c driver.Claim, r *Round, ends *acks) error {
 	err := q.again(ctx, func() error {
 		first, lost := &Batch{}, row.lost.take()
 		if len(ends.leases) > 0 {

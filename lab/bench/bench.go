@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/lab/measure"
@@ -110,7 +110,7 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 	progress := terminal.NewProgress(a.stderr, f.progress)
 	result, err := run(ctx, benchOn{url: url, schema: schema, setup: measure.Setup{
 		Store: store, Outbox: name, SinkURL: f.sink, Log: log, Progress: progress.Show,
-		OpenSink: func(url string) (penstock.Sink, error) {
+		OpenSink: func(url string) (driver.Sink, error) {
 			s, err := drivers.ParseSink(url)
 			if err != nil {
 				return nil, err

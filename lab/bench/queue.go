@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/lab/measure"
 	"github.com/penstock/penstock/lab/plot"
@@ -113,7 +113,7 @@ func benchQueue(a *app, cmd *cobra.Command, f benchQueueFlags) error {
 		return terminal.Usage(err)
 	}
 	return runQueueBench(a, cmd, f.queueBenchFlags, benchQueueTable, benchQueueChart, func(ctx context.Context, b benchPostgres) (queueFigures, error) {
-		store, ok := b.setup.Store.(penstock.QueueStore)
+		store, ok := b.setup.Store.(driver.QueueStore)
 		if !ok {
 			return queueFigures{}, errors.New("this store has no queues")
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -38,8 +39,8 @@ func (p *processor) adopted(ctx context.Context) (rate float64, err error) {
 		return p.withQueue(ctx, func(q *queue) error {
 			p.say("the relay drains the adopted table")
 			var processed int
-			rate, processed, err = p.drain(ctx, q.sink, func(ctx context.Context) (penstock.Source, error) {
-				return table.Subscribe(ctx, penstock.Subscribe{Holder: holder})
+			rate, processed, err = p.drain(ctx, q.sink, func(ctx context.Context) (driver.Source, error) {
+				return table.Subscribe(ctx, driver.Subscribe{Holder: holder})
 			}, nil)
 			if err != nil {
 				return err
@@ -66,7 +67,7 @@ func (cfg ChurnConfig) adoptedTable(ctx context.Context) (*churner, error) {
 		return c, err
 	}
 	c.closers = append(c.closers, forget)
-	src, err := table.Subscribe(ctx, penstock.Subscribe{Holder: holder})
+	src, err := table.Subscribe(ctx, driver.Subscribe{Holder: holder})
 	if err != nil {
 		return c, err
 	}

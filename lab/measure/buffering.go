@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
@@ -26,7 +27,7 @@ import (
 // BufferingConfig is one run of buffering.
 type BufferingConfig struct {
 	Database
-	Store penstock.Store
+	Store driver.Store
 
 	Publishes    int             // in one transaction; default 100,000
 	Delays       []time.Duration // added to each round trip, in turn, once it was measured without; default 1 and 5 ms; 0: none

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
 )
 
@@ -23,7 +24,7 @@ const (
 // order, read or store, and returns how many were confirmed per second. messages
 // makes n of them, numbered from first; those without an id get one. It ends after
 // total of them, or with what is on its way when the time is up; 0 is no limit.
-func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages func(first, n int) []penstock.Message, total int, atMost time.Duration) (float64, error) {
+func (r *rig) brokerCeiling(ctx context.Context, sink driver.Sink, messages func(first, n int) []penstock.Message, total int, atMost time.Duration) (float64, error) {
 	var (
 		next   atomic.Int64
 		sent   atomic.Int64
@@ -64,14 +65,14 @@ func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages fu
 func (r *rig) readCeiling(ctx context.Context) (float64, error) {
 	// A reader along sees what is not reclaimed; what earlier rounds have
 	// settled may be among it.
-	src, err := r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: r.outbox, Subscription: subscription, Holder: holder, Ephemeral: true})
+	src, err := r.Store.Subscribe(ctx, driver.Subscribe{Outbox: r.outbox, Subscription: subscription, Holder: holder, Ephemeral: true})
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = src.Close(ctx) }()
 	start, n := time.Now(), 0
 	for {
-		b, err := src.Fetch(ctx, penstock.Limit{Messages: 4096, Bytes: 8 << 20})
+		b, err := src.Fetch(ctx, driver.Limit{Messages: 4096, Bytes: 8 << 20})
 		if err != nil {
 			return 0, err
 		}

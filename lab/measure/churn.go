@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // ChurnConfig is one run of churn.
 type ChurnConfig struct {
 	Database
 	// Store is on the same database and schema.
-	Store penstock.Store
+	Store driver.Store
 	// Pin holds a snapshot from before the first row on. Nil: do not.
 	Pin func(ctx context.Context) (release func(), err error)
 

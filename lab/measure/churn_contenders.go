@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -157,7 +158,7 @@ func (cfg ChurnConfig) ownOutbox(ctx context.Context) (*churner, error) {
 	if err := c.preload(); err != nil {
 		return c, err
 	}
-	src, err := cfg.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
+	src, err := cfg.Store.Subscribe(ctx, driver.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
 	if err != nil {
 		return c, err
 	}
@@ -176,7 +177,7 @@ func (cfg ChurnConfig) ownOutbox(ctx context.Context) (*churner, error) {
 }
 
 // plainStore is the store on plain tables with the margin that the others have.
-func (cfg ChurnConfig) plainStore(ctx context.Context) (penstock.Store, error) {
+func (cfg ChurnConfig) plainStore(ctx context.Context) (driver.Store, error) {
 	if s := cfg.mysql(); s != nil {
 		return mysql.Open(cfg.URL, mysql.Options{Schema: cfg.Schema, Engine: s.Engine(), Margin: cfg.Margin, Sweep: cfg.sweep()})
 	}
@@ -184,16 +185,16 @@ func (cfg ChurnConfig) plainStore(ctx context.Context) (penstock.Store, error) {
 }
 
 // from consumes what a source returns, and settles it as delivered.
-func (c *churner) from(ctx context.Context, src penstock.Source, batch int) {
+func (c *churner) from(ctx context.Context, src driver.Source, batch int) {
 	c.closers = append(c.closers, src.Close)
 	c.renew = src.Renew
 	c.consume = func() (n int, err error) {
 		for n < batch {
-			b, err := src.Fetch(ctx, penstock.Limit{Messages: batch - n, Bytes: 8 << 20})
+			b, err := src.Fetch(ctx, driver.Limit{Messages: batch - n, Bytes: 8 << 20})
 			if err != nil || len(b.Messages) == 0 {
 				return n, err
 			}
-			if err := src.Settle(ctx, penstock.Settled{Batch: b}); err != nil {
+			if err := src.Settle(ctx, driver.Settled{Batch: b}); err != nil {
 				return n, err
 			}
 			n += len(b.Messages)

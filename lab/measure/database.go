@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/quietconn"
 )
 
@@ -21,8 +21,8 @@ type Database struct {
 	Schema string
 	// Plain is the store on plain tables, of the portable profile or of MySQL. Nil: it is PostgreSQL's own.
 	Plain interface {
-		penstock.Store
-		penstock.QueueStore
+		driver.Store
+		driver.QueueStore
 	}
 	// Name begins the names of all that is made, and removed at the end.
 	Name string

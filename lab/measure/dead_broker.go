@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -179,7 +180,7 @@ func (r *outageRun) drainBacklog(ctx context.Context, p *producers, v *valve) er
 // settle waits until all is delivered, with the producers stopped, and looks what
 // the outage has left.
 func (r *outageRun) settle(ctx context.Context, p *producers, v *valve, q *queue) error {
-	_, sub, err := r.awaitStatus(ctx, "everything is settled", 100*time.Millisecond, func(s penstock.SubscriptionStatus) bool { return s.Backlog == 0 })
+	_, sub, err := r.awaitStatus(ctx, "everything is settled", 100*time.Millisecond, func(s admin.SubscriptionStatus) bool { return s.Backlog == 0 })
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/mysql"
 )
 
@@ -20,7 +21,7 @@ type mysqlEvents struct {
 	store         *mysql.Store
 	sql           statements
 	queue, outbox string
-	src           penstock.Source
+	src           driver.Source
 	last          string // the timestamp of the last event consumed
 	left          [2]int // what is in the queue and in the outbox
 }
@@ -45,7 +46,7 @@ func (e *mysqlEvents) create(s *session) error {
 		err = e.store.CreateOutbox(s.ctx, e.outbox)
 	}
 	if err == nil {
-		e.src, err = e.store.Subscribe(s.ctx, penstock.Subscribe{Outbox: e.outbox, Subscription: subscription, Holder: holder, Lease: time.Hour})
+		e.src, err = e.store.Subscribe(s.ctx, driver.Subscribe{Outbox: e.outbox, Subscription: subscription, Holder: holder, Lease: time.Hour})
 	}
 	if err != nil {
 		return errors.Join(err, e.remove(s.ctx))
@@ -121,7 +122,7 @@ func (e *mysqlEvents) consumeFirst(s *session, n int) error {
 
 func (e *mysqlEvents) take(s *session, n int) error {
 	q := e.store.Queue(e.queue)
-	jobs, err := q.Claim(s.ctx, penstock.Claim{Jobs: n, Lease: time.Minute})
+	jobs, err := q.Claim(s.ctx, driver.Claim{Jobs: n, Lease: time.Minute})
 	if err != nil || len(jobs) == 0 {
 		return errors.Join(err, fmt.Errorf("%d of %d jobs came", len(jobs), n))
 	}
@@ -135,12 +136,12 @@ func (e *mysqlEvents) take(s *session, n int) error {
 }
 
 func (e *mysqlEvents) settle(s *session, n int) error {
-	b, err := e.src.Fetch(s.ctx, penstock.Limit{Messages: n, Bytes: 8 << 20})
+	b, err := e.src.Fetch(s.ctx, driver.Limit{Messages: n, Bytes: 8 << 20})
 	if err != nil || len(b.Messages) == 0 {
 		return errors.Join(err, fmt.Errorf("%d of %d messages came", len(b.Messages), n))
 	}
 	e.left[1] -= len(b.Messages)
-	return e.src.Settle(s.ctx, penstock.Settled{Batch: b})
+	return e.src.Settle(s.ctx, driver.Settled{Batch: b})
 }
 
 // deleteScattered deletes every other event behind the first n.

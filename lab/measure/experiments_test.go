@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/sink/discard"
@@ -32,11 +33,11 @@ func small(t *testing.T, sink string) Setup {
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return Setup{
 		Store: store, Outbox: "bench", SinkURL: sink, Log: log, Progress: func(text string) { t.Log(text) },
-		OpenSink: func(url string) (penstock.Sink, error) { return openSink(url, log) },
+		OpenSink: func(url string) (driver.Sink, error) { return openSink(url, log) },
 	}
 }
 
-func openSink(url string, log *slog.Logger) (penstock.Sink, error) {
+func openSink(url string, log *slog.Logger) (driver.Sink, error) {
 	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
 	case "discard":
 		return discard.Open(discard.Config{}, log)
@@ -195,7 +196,7 @@ func (s forgetful) Send(ctx context.Context, msgs []penstock.Message) []error {
 func TestLossIsFound(t *testing.T) {
 	s := small(t, "embedded")
 	open := s.OpenSink
-	s.OpenSink = func(url string) (penstock.Sink, error) {
+	s.OpenSink = func(url string) (driver.Sink, error) {
 		sink, err := open(url)
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/relay"
 )
@@ -32,7 +33,7 @@ func (r *relayRun) latency(ctx context.Context) (err error) {
 
 	var reading sync.WaitGroup
 	var readErr error
-	to, sink := "confirm", penstock.Sink(&timedSink{Sink: q.sink, timing: t})
+	to, sink := "confirm", driver.Sink(&timedSink{Sink: q.sink, timing: t})
 	if q.reader != nil {
 		to, sink = "consumer", q.sink
 		reading.Go(func() {
@@ -136,7 +137,7 @@ func (t *timing) intervals(start time.Time, n int) []SteadyInterval {
 
 // timedSink takes the confirm for the arrival where nobody can read back.
 type timedSink struct {
-	penstock.Sink
+	driver.Sink
 	timing *timing
 }
 

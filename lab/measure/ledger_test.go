@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/sink/discard"
 )
 
@@ -88,7 +89,7 @@ func TestValveRefusesWhatItIsToldTo(t *testing.T) {
 
 // refuser refuses one message.
 type refuser struct {
-	penstock.Sink
+	driver.Sink
 	number int
 }
 

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/trace"
@@ -88,10 +89,10 @@ func MeasureOverhead(ctx context.Context, cfg OverheadConfig) (result OverheadRe
 	if result.Relay, err = o.pairs(ctx, "the relay", o.watched(o.relay)); err != nil {
 		return result, err
 	}
-	if store, ok := cfg.Store.(penstock.QueueStore); ok {
+	if store, ok := cfg.Store.(driver.QueueStore); ok {
 		result.Work = &Overhead{}
 		*result.Work, err = o.pairs(ctx, "workers", o.watched(func(ctx context.Context, observed bool) (float64, error) { return o.work(ctx, store, observed, false) }))
-		if _, keeps := cfg.Store.(penstock.HistoryStore); keeps && err == nil {
+		if _, keeps := cfg.Store.(driver.HistoryStore); keeps && err == nil {
 			result.History = &Overhead{}
 			*result.History, err = o.pairs(ctx, "workers with history", func(ctx context.Context, kept bool) (float64, error) { return o.work(ctx, store, false, kept) })
 		}
@@ -246,7 +247,7 @@ func (b both) InFlight(n int)          { b.counter.InFlight(n); b.other.InFlight
 func (b both) Sink(is relay.SinkState) { b.counter.Sink(is); b.other.Sink(is) }
 func (b both) Lease(held bool)         { b.counter.Lease(held); b.other.Lease(held) }
 
-func (o *overhead) work(ctx context.Context, store penstock.QueueStore, observed, kept bool) (rate float64, err error) {
+func (o *overhead) work(ctx context.Context, store driver.QueueStore, observed, kept bool) (rate float64, err error) {
 	o.phases++
 	name := fmt.Sprintf("%s_%d", o.Outbox, o.phases)
 	if err := store.CreateQueue(ctx, name, penstock.FIFO); err != nil {

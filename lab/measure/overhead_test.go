@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Both drains are of everything, the observed ones have been scraped, and their sampled spans have arrived.
@@ -16,7 +16,7 @@ func TestOverhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, queues := s.Store.(penstock.QueueStore)
+	_, queues := s.Store.(driver.QueueStore)
 	for _, o := range []*Overhead{&r.Relay, r.Work} {
 		if o == nil && !queues {
 			continue
@@ -25,7 +25,7 @@ func TestOverhead(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
-	if _, keeps := s.Store.(penstock.HistoryStore); keeps != (r.History != nil) {
+	if _, keeps := s.Store.(driver.HistoryStore); keeps != (r.History != nil) {
 		t.Errorf("history is measured: %v", r.History != nil)
 	} else if keeps && (r.History.Alone <= 0 || r.History.Observed <= 0) {
 		t.Errorf("%+v", r.History)

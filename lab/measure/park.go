@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -132,7 +134,7 @@ func (r *parkRun) sum() {
 }
 
 // valve is what stands before the sink in both runs.
-func (r *parkRun) valve(sink penstock.Sink) *valve {
+func (r *parkRun) valve(sink driver.Sink) *valve {
 	return &valve{
 		Sink: sink, confirmed: newLedger(r.cfg.Keys, func(n int) bool { return n < flowFrom }),
 		refuse: func(m *penstock.Message) bool { return m.Topic == refusedTopic },
@@ -204,7 +206,7 @@ func (r *parkRun) park(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	stopTrickle := r.trickle(ctx)
-	outbox, sub, err := r.awaitStatus(ctx, "all messages of one topic are parked", 100*time.Millisecond, func(s penstock.SubscriptionStatus) bool {
+	outbox, sub, err := r.awaitStatus(ctx, "all messages of one topic are parked", 100*time.Millisecond, func(s admin.SubscriptionStatus) bool {
 		return s.Parked >= int64(r.cfg.Messages)
 	})
 	took := time.Since(start)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -101,14 +101,14 @@ func (r *relayRun) relays(ctx context.Context, cfg relay.Config) (all []relay.Co
 	if r.cfg.Relays == 1 {
 		return []relay.Config{cfg}, nil
 	}
-	sharer, ok := r.Store.(penstock.Sharer)
+	sharer, ok := r.Store.(driver.Sharer)
 	if !ok {
 		return nil, errors.New("--relays needs the portable profile: elsewhere a subscription has one relay at a time")
 	}
 	outbox := r.outbox
-	var sources []penstock.Source
+	var sources []driver.Source
 	for range r.cfg.Relays {
-		src, err := sharer.SubscribeShared(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
+		src, err := sharer.SubscribeShared(ctx, driver.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (r *relayRun) relays(ctx context.Context, cfg relay.Config) (all []relay.Co
 	}
 	for _, src := range sources {
 		one := cfg
-		one.Open = func(context.Context) (penstock.Source, error) { return src, nil }
+		one.Open = func(context.Context) (driver.Source, error) { return src, nil }
 		all = append(all, one)
 	}
 	all[0].Maintain = func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }

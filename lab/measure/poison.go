@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -149,7 +150,7 @@ func (r *poisonRun) drain(ctx context.Context, pair string, poison bool) (rate f
 		return 0, fmt.Errorf("draining %s: %w", what, err)
 	}
 	rate = float64(want) / last.Sub(start).Seconds()
-	_, sub, err := r.awaitStatus(ctx, "the healthy keys are settled", 50*time.Millisecond, func(s penstock.SubscriptionStatus) bool { return s.Backlog == 0 })
+	_, sub, err := r.awaitStatus(ctx, "the healthy keys are settled", 50*time.Millisecond, func(s admin.SubscriptionStatus) bool { return s.Backlog == 0 })
 	if err != nil {
 		return 0, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // portableQueue is a queue on plain tables: a job is claimed and acked, a round trip each.
@@ -17,7 +18,7 @@ func portableQueue(db Database, order penstock.QueueOrder) contender {
 		create: func(ctx context.Context) error { return db.Plain.CreateQueue(ctx, name, order) },
 		drop:   func(ctx context.Context) error { return db.Plain.DropQueue(ctx, name) },
 		one: func(s *session) (int64, bool, error) {
-			jobs, err := q.Claim(s.ctx, penstock.Claim{Jobs: 1, Lease: time.Minute})
+			jobs, err := q.Claim(s.ctx, driver.Claim{Jobs: 1, Lease: time.Minute})
 			if err != nil || len(jobs) == 0 {
 				return 0, false, err
 			}

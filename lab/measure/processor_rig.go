@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/relay"
 )
@@ -180,8 +181,8 @@ func (p *processor) ownOutbox(ctx context.Context) (rate float64, err error) {
 		return p.withQueue(ctx, func(q *queue) error {
 			p.say("the relay drains the outbox")
 			var processed int
-			rate, processed, err = p.drain(ctx, q.sink, func(ctx context.Context) (penstock.Source, error) {
-				return p.Store.Subscribe(ctx, penstock.Subscribe{Outbox: p.outbox, Subscription: subscription, Holder: holder})
+			rate, processed, err = p.drain(ctx, q.sink, func(ctx context.Context) (driver.Source, error) {
+				return p.Store.Subscribe(ctx, driver.Subscribe{Outbox: p.outbox, Subscription: subscription, Holder: holder})
 			}, func(ctx context.Context) error { return p.Store.Maintain(ctx, p.outbox) })
 			if err != nil {
 				return err
@@ -196,8 +197,8 @@ func (p *processor) ownOutbox(ctx context.Context) (rate float64, err error) {
 // many were settled per second until then, and in all. What the relay sends when it
 // is told to finish is settled, too. The lease is taken before the clock starts, as the
 // workers by hand are connected before.
-func (p *processor) drain(ctx context.Context, sink penstock.Sink, open func(context.Context) (penstock.Source, error), maintain func(context.Context) error) (rate float64, settled int, err error) {
-	first := make(chan penstock.Source, 1)
+func (p *processor) drain(ctx context.Context, sink driver.Sink, open func(context.Context) (driver.Source, error), maintain func(context.Context) error) (rate float64, settled int, err error) {
+	first := make(chan driver.Source, 1)
 	source, err := open(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -205,7 +206,7 @@ func (p *processor) drain(ctx context.Context, sink penstock.Sink, open func(con
 	first <- source
 	count := &counter{want: int64(p.cfg.Rows), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
 	start := time.Now()
-	stop, err := p.startRelay(ctx, relay.Config{Sink: sink, Observer: count, Maintain: maintain, Open: func(ctx context.Context) (penstock.Source, error) {
+	stop, err := p.startRelay(ctx, relay.Config{Sink: sink, Observer: count, Maintain: maintain, Open: func(ctx context.Context) (driver.Source, error) {
 		select {
 		case source := <-first:
 			return source, nil

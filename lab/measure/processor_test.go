@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/adopt"
@@ -27,7 +27,7 @@ func onPostgres(t *testing.T, sink string) (Setup, Database) {
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return Setup{
 		Store: store, Outbox: db.Name, SinkURL: sink, Log: log, Progress: db.Progress,
-		OpenSink: func(url string) (penstock.Sink, error) { return openSink(url, log) },
+		OpenSink: func(url string) (driver.Sink, error) { return openSink(url, log) },
 	}, db
 }
 
@@ -77,11 +77,11 @@ func TestCeilingHasTheSameMessages(t *testing.T) {
 			return err
 		}
 		defer func() { failed = errors.Join(failed, forget(t.Context())) }()
-		src, err := table.Subscribe(t.Context(), penstock.Subscribe{Holder: holder})
+		src, err := table.Subscribe(t.Context(), driver.Subscribe{Holder: holder})
 		if err != nil {
 			return err
 		}
-		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 100, Bytes: 1 << 20})
+		b, err := src.Fetch(t.Context(), driver.Limit{Messages: 100, Bytes: 1 << 20})
 		if err != nil || len(b.Messages) != len(want) {
 			return errors.Join(err, fmt.Errorf("%d messages, want %d", len(b.Messages), len(want)), src.Close(t.Context()))
 		}

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // QueueConfig is one run of the queue benchmark.
 type QueueConfig struct {
 	Database
 	// Store is on the same database and schema. OpWork needs it.
-	Store penstock.QueueStore
+	Store driver.QueueStore
 	// Pin holds a snapshot throughout. May be nil.
 	Pin func(ctx context.Context) (release func(), err error)
 
@@ -81,8 +82,8 @@ func (c QueueConfig) Validate() error {
 		}
 	}
 	switch {
-	case slices.Min(c.Batches) < 1 || slices.Max(c.Batches) > penstock.MaxClaim:
-		return fmt.Errorf("a batch has 1 to %d jobs", penstock.MaxClaim)
+	case slices.Min(c.Batches) < 1 || slices.Max(c.Batches) > driver.MaxClaim:
+		return fmt.Errorf("a batch has 1 to %d jobs", driver.MaxClaim)
 	case slices.Min(c.Workers) < 1 || c.Jobs < 1 || c.Longest <= 0:
 		return errors.New("it takes at least one worker, one job and some time")
 	case c.PayloadBytes > penstock.MaxPayloadBytes:

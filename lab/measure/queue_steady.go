@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -17,7 +18,7 @@ import (
 type SteadyQueueConfig struct {
 	Database
 	// Store is on the same database and schema.
-	Store penstock.QueueStore
+	Store driver.QueueStore
 
 	Rate         int           // jobs/s; default 2,000
 	For          time.Duration // default 30 s

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/relay"
@@ -18,12 +20,12 @@ import (
 type Setup struct {
 	// Store is migrated and has no outbox called Outbox, nor one of that name
 	// with a number behind it: a run makes them and drops them at the end.
-	Store  penstock.Store
+	Store  driver.Store
 	Outbox string
 	// SinkURL is where to send; each phase gets a queue of its own there.
 	SinkURL string
 	// OpenSink opens the sink of a URL.
-	OpenSink func(url string) (penstock.Sink, error)
+	OpenSink func(url string) (driver.Sink, error)
 
 	Log      *slog.Logger
 	Progress func(text string) // may be nil
@@ -73,7 +75,7 @@ func (r *rig) inNewOutbox(ctx context.Context, do func(context.Context) error) e
 
 // queue is a place at the broker that one phase sends to.
 type queue struct {
-	sink   penstock.Sink
+	sink   driver.Sink
 	reader readback.Broker // nil where nobody can read the sink back
 }
 
@@ -130,7 +132,7 @@ func (q *queue) readAll(ctx context.Context, got func(readback.Arrival)) error {
 }
 
 // warmUp waits until the sink is connected.
-func warmUp(ctx context.Context, sink penstock.Sink) error {
+func warmUp(ctx context.Context, sink driver.Sink) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	for {
@@ -153,8 +155,8 @@ func (r *rig) startRelay(ctx context.Context, cfg relay.Config) (stop func() err
 	outbox := r.outbox
 	cfg.Name, cfg.Logger = subscription, r.Log
 	if cfg.Open == nil {
-		cfg.Open = func(ctx context.Context) (penstock.Source, error) {
-			return r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
+		cfg.Open = func(ctx context.Context) (driver.Source, error) {
+			return r.Store.Subscribe(ctx, driver.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
 		}
 		cfg.Maintain = func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
 	}
@@ -172,7 +174,7 @@ func (r *rig) startRelay(ctx context.Context, cfg relay.Config) (stop func() err
 
 // status reads how the outbox of this phase stands; without a relay yet, its
 // subscription is all zero.
-func (r *rig) status(ctx context.Context) (outbox penstock.OutboxStatus, sub penstock.SubscriptionStatus, err error) {
+func (r *rig) status(ctx context.Context) (outbox admin.OutboxStatus, sub admin.SubscriptionStatus, err error) {
 	all, err := r.Store.Status(ctx)
 	if err != nil {
 		return outbox, sub, err

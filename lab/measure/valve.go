@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/readback"
 )
 
@@ -12,23 +13,23 @@ import (
 // an error and lets the others through; what the sink confirms it enters into a
 // ledger.
 type valve struct {
-	penstock.Sink
+	driver.Sink
 	confirmed *ledger
 	refuse    func(*penstock.Message) bool
 	err       error
 	shut      atomic.Bool
 }
 
-var _ penstock.InOrderSink = (*valve)(nil)
+var _ driver.InOrderSink = (*valve)(nil)
 
 // KeepsOrder is the sink's word: refuse chooses whole keys, so that the valve
 // lets no message overtake a refused one of its key.
 func (v *valve) KeepsOrder() bool {
-	in, ok := v.Sink.(penstock.InOrderSink)
+	in, ok := v.Sink.(driver.InOrderSink)
 	return ok && in.KeepsOrder()
 }
 
-// Send implements penstock.Sink.
+// Send implements driver.Sink.
 func (v *valve) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if v.shut.Load() {
 		for i := range msgs {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // patience is how long a run waits for something that makes no progress.
@@ -24,8 +24,8 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 
 // awaitStatus asks for the outbox's status until done says so. It gives up when
 // nothing has changed in it for as long as patience, and tells what it waited for.
-func (r *rig) awaitStatus(ctx context.Context, what string, every time.Duration, done func(penstock.SubscriptionStatus) bool) (penstock.OutboxStatus, penstock.SubscriptionStatus, error) {
-	var last penstock.SubscriptionStatus
+func (r *rig) awaitStatus(ctx context.Context, what string, every time.Duration, done func(admin.SubscriptionStatus) bool) (admin.OutboxStatus, admin.SubscriptionStatus, error) {
+	var last admin.SubscriptionStatus
 	changed := time.Now()
 	for {
 		outbox, sub, err := r.status(ctx)
@@ -45,8 +45,8 @@ func (r *rig) awaitStatus(ctx context.Context, what string, every time.Duration,
 }
 
 // awaitSettled waits until the subscription has no backlog and nothing parked.
-func (r *rig) awaitSettled(ctx context.Context, every time.Duration) (penstock.SubscriptionStatus, error) {
-	_, sub, err := r.awaitStatus(ctx, "everything is settled", every, func(s penstock.SubscriptionStatus) bool {
+func (r *rig) awaitSettled(ctx context.Context, every time.Duration) (admin.SubscriptionStatus, error) {
+	_, sub, err := r.awaitStatus(ctx, "everything is settled", every, func(s admin.SubscriptionStatus) bool {
 		return s.Backlog == 0 && s.Parked == 0
 	})
 	return sub, err

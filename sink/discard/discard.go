@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Config has no settings.
@@ -29,12 +30,12 @@ func ParseURL(u string) (Config, error) {
 	return Config{}, nil
 }
 
-// Sink confirms and forgets. It implements penstock.InOrderSink.
+// Sink confirms and forgets. It implements driver.InOrderSink.
 type Sink struct {
 	closed atomic.Bool
 }
 
-var _ penstock.InOrderSink = (*Sink)(nil)
+var _ driver.InOrderSink = (*Sink)(nil)
 
 // Open never fails and never logs.
 func Open(Config, *slog.Logger) (*Sink, error) { return &Sink{}, nil }
@@ -42,7 +43,7 @@ func Open(Config, *slog.Logger) (*Sink, error) { return &Sink{}, nil }
 // Send confirms every message. It does not allocate.
 func (s *Sink) Send(_ context.Context, msgs []penstock.Message) []error {
 	if s.closed.Load() {
-		return penstock.SendError(msgs, penstock.Unavailable(penstock.ErrClosed))
+		return driver.SendError(msgs, penstock.Unavailable(penstock.ErrClosed))
 	}
 	return nil
 }

@@ -1,11 +1,11 @@
 package discard
 
-import "github.com/penstock/penstock/internal/driver"
+import "github.com/penstock/penstock/internal/descriptor"
 
 // Driver is this sink for config's list.
-var Driver = driver.Sink[Config]{
+var Driver = descriptor.Sink[Config]{
 	Name: "discard", Usage: "discard", Schemes: []string{"discard"},
-	Parse: ParseURL, Open: driver.Opens(Open),
+	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// As stdout.
-	Binding: driver.Headers("discard", "ce-"),
+	Binding: descriptor.Headers("discard", "ce-"),
 }

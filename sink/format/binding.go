@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 )
 
 // Binding is how a sink's protocol carries CloudEvents; each sink has its own in its
 // Driver: rabbitmq.Driver.Binding.
-type Binding = driver.Binding
+type Binding = descriptor.Binding
 
 // prefixOf is the prefix to use: chosen, or by default the first.
 func prefixOf(b Binding, chosen string) (string, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -46,7 +46,7 @@ type broker struct {
 	binding format.Binding
 	prefix  string // of attributes
 	percent bool   // values are percent-encoded
-	open    func(t *testing.T, log *slog.Logger) penstock.Sink
+	open    func(t *testing.T, log *slog.Logger) driver.Sink
 	// take waits for n messages and returns those and what else is there by then;
 	// it gives up after sinktest.Patience.
 	take  func(t *testing.T, n int) []arrival
@@ -68,7 +68,7 @@ func newStdout(*testing.T) *broker {
 	})
 	return &broker{
 		binding: stdout.Driver.Binding, prefix: "ce-",
-		open: func(*testing.T, *slog.Logger) penstock.Sink { return stdout.New(locked) },
+		open: func(*testing.T, *slog.Logger) driver.Sink { return stdout.New(locked) },
 		take: func(t *testing.T, _ int) (got []arrival) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -108,7 +108,7 @@ func newWebhook(t *testing.T) *broker {
 	t.Cleanup(endpoint.Close)
 	return &broker{
 		binding: webhook.Driver.Binding, prefix: "Ce-", percent: true,
-		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
+		open: func(t *testing.T, log *slog.Logger) driver.Sink {
 			s, err := webhook.Open(webhook.Config{URL: endpoint.URL, AllowPrivate: true}, log)
 			check(t, err)
 			return s
@@ -137,7 +137,7 @@ func newKafka(t *testing.T) *broker {
 	t.Cleanup(consumer.Close)
 	return &broker{
 		binding: kafka.Driver.Binding, prefix: "ce_",
-		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
+		open: func(t *testing.T, log *slog.Logger) driver.Sink {
 			s, err := kafka.Open(kafka.Config{URL: "kafka://" + cluster.ListenAddrs()[0], MaxMessageBytes: 4 << 20}, log)
 			check(t, err)
 			return s
@@ -188,7 +188,7 @@ func newNATS(t *testing.T) *broker {
 	proxy := tcpproxy.New(t, srv.Addr().String())
 	return &broker{
 		binding: nats.Driver.Binding, prefix: "ce-", percent: true, proxy: proxy,
-		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
+		open: func(t *testing.T, log *slog.Logger) driver.Sink {
 			s, err := nats.Open(nats.Config{URL: "nats://" + proxy.Addr(), ConnectTimeout: sinktest.Patience, AckWait: sinktest.Patience}, log)
 			check(t, err)
 			return s
@@ -241,7 +241,7 @@ func newRabbitMQ(t *testing.T) *broker {
 	proxy := tcpproxy.New(t, fmt.Sprintf("%s:%d", u.Host, u.Port))
 	return &broker{
 		binding: rabbitmq.Driver.Binding, prefix: "cloudEvents_", proxy: proxy,
-		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
+		open: func(t *testing.T, log *slog.Logger) driver.Sink {
 			to, err := url.Parse(brokerURL)
 			check(t, err)
 			to.Host = proxy.Addr()

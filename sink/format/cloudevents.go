@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/template"
 )
 
@@ -64,7 +64,7 @@ func newCloudEvents(cfg Config, b Binding) (*cloudEvents, error) {
 		// spec.WithPrefix would make the prefix lower case.
 		a.header, a.percent = prefix+a.name, b.Percent
 		if a.name == dataContentType {
-			a.header, a.percent = b.DataContentType, b.Percent && b.DataContentType != driver.ContentType
+			a.header, a.percent = b.DataContentType, b.Percent && b.DataContentType != descriptor.ContentType
 		}
 		c.names[strings.ToLower(a.header)] = true
 	}
@@ -235,7 +235,7 @@ func (c *cloudEvents) ownHeaders(m *penstock.Message, headers map[string]string,
 	declared, from := "", ""
 	for name, value := range m.Headers {
 		switch {
-		case strings.EqualFold(name, driver.ContentType):
+		case strings.EqualFold(name, descriptor.ContentType):
 			if name > from { // all in lower case is the last of all spellings
 				declared, from = strings.TrimSpace(value), name
 			}

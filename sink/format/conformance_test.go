@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/sink/format"
@@ -40,8 +41,8 @@ func TestConformance(t *testing.T) {
 func destination(t *testing.T, b *broker, cfg format.Config) *sinktest.Destination {
 	d := &sinktest.Destination{
 		Topics: []string{"orders.placed", "orders.cancelled"},
-		Open: func(t *testing.T, log *slog.Logger) penstock.Sink {
-			return asJSON{wrap(t, b.open(t, log), cfg, b.binding).(penstock.InOrderSink)}
+		Open: func(t *testing.T, log *slog.Logger) driver.Sink {
+			return asJSON{wrap(t, b.open(t, log), cfg, b.binding).(driver.InOrderSink)}
 		},
 		Drain: func(t *testing.T, n int) []sinktest.Received {
 			var got []sinktest.Received
@@ -77,7 +78,7 @@ func (a arrival) received(t *testing.T, b *broker) sinktest.Received {
 }
 
 // asJSON makes JSON of the payloads that the suite calls JSON and are none.
-type asJSON struct{ penstock.InOrderSink }
+type asJSON struct{ driver.InOrderSink }
 
 func (s asJSON) Send(ctx context.Context, msgs []penstock.Message) []error {
 	out := make([]penstock.Message, len(msgs))

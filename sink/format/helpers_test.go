@@ -11,6 +11,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/sink/format"
 )
 
@@ -60,7 +61,7 @@ func (r *recorder) Close(context.Context) error {
 func (r *recorder) KeepsOrder() bool { return r.inOrder }
 
 // wrap is Wrap, which must work.
-func wrap(t testing.TB, s penstock.Sink, cfg format.Config, b format.Binding) penstock.Sink {
+func wrap(t testing.TB, s driver.Sink, cfg format.Config, b format.Binding) driver.Sink {
 	t.Helper()
 	w, err := format.Wrap(s, cfg, b)
 	check(t, err)

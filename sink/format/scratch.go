@@ -7,7 +7,7 @@ import (
 )
 
 // scratch is what one Send needs, kept for the next. A sink uses messages and
-// headers until its Send returns and no longer (see penstock.Sink). Payloads are
+// headers until its Send returns and no longer (see driver.Sink). Payloads are
 // not kept: an HTTP client may still be reading one from a request that was
 // given up, and must not find the bytes of another message there.
 type scratch struct {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // encoder turns a message into what goes on the wire. It is used by several
@@ -26,7 +27,7 @@ type encoder interface {
 // penstock.Permanent and is not sent; the others are.
 //
 // The error is a *penstock.FieldError.
-func Wrap(sink penstock.Sink, cfg Config, b Binding) (penstock.Sink, error) {
+func Wrap(sink driver.Sink, cfg Config, b Binding) (driver.Sink, error) {
 	cfg.SetDefaults()
 	if err := cfg.ValidateFor(b); err != nil {
 		return nil, err
@@ -44,19 +45,19 @@ func Wrap(sink penstock.Sink, cfg Config, b Binding) (penstock.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, ok := sink.(penstock.InOrderSink)
+	in, ok := sink.(driver.InOrderSink)
 	return &formatted{Sink: sink, encoder: enc, inOrder: ok && in.KeepsOrder()}, nil
 }
 
 // formatted is a sink behind an encoder.
 type formatted struct {
-	penstock.Sink
+	driver.Sink
 	encoder encoder
 	inOrder bool
 	scratch sync.Pool // of *scratch
 }
 
-var _ penstock.InOrderSink = (*formatted)(nil)
+var _ driver.InOrderSink = (*formatted)(nil)
 
 // KeepsOrder is the word of the sink behind it: a message that cannot be
 // encoded holds back those of its key.

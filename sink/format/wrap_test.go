@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/nats"
@@ -22,20 +23,20 @@ var structured = format.Config{Kind: format.CloudEvents, Mode: format.Structured
 
 func TestRawIsTheSinkItself(t *testing.T) {
 	r := &recorder{}
-	if wrap(t, r, format.Config{}, nats.Driver.Binding) != penstock.Sink(r) {
+	if wrap(t, r, format.Config{}, nats.Driver.Binding) != driver.Sink(r) {
 		t.Error("something was put in front of it")
 	}
 }
 
 func TestKeepsOrderIsTheSinksWord(t *testing.T) {
 	for _, want := range []bool{true, false} {
-		s, ok := wrap(t, &recorder{inOrder: want}, structured, stdout.Driver.Binding).(penstock.InOrderSink)
+		s, ok := wrap(t, &recorder{inOrder: want}, structured, stdout.Driver.Binding).(driver.InOrderSink)
 		if !ok || s.KeepsOrder() != want {
 			t.Errorf("KeepsOrder is not %v", want)
 		}
 	}
-	plain := struct{ penstock.Sink }{&recorder{inOrder: true}} // no InOrderSink
-	if s, ok := wrap(t, plain, structured, stdout.Driver.Binding).(penstock.InOrderSink); ok && s.KeepsOrder() {
+	plain := struct{ driver.Sink }{&recorder{inOrder: true}} // no InOrderSink
+	if s, ok := wrap(t, plain, structured, stdout.Driver.Binding).(driver.InOrderSink); ok && s.KeepsOrder() {
 		t.Error("KeepsOrder is true of a sink that does not say so")
 	}
 }

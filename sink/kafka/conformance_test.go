@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/sink/kafka"
@@ -84,8 +85,8 @@ func fake(t *testing.T, brokers int, method string, cfg kafka.Config, server *tl
 	}
 }
 
-func opener(cfg kafka.Config, password string) func(*testing.T, *slog.Logger) penstock.Sink {
-	return func(t *testing.T, log *slog.Logger) penstock.Sink {
+func opener(cfg kafka.Config, password string) func(*testing.T, *slog.Logger) driver.Sink {
+	return func(t *testing.T, log *slog.Logger) driver.Sink {
 		cfg := unhurried(cfg)
 		cfg.User, cfg.Password = user, password
 		s, err := kafka.Open(cfg, log)

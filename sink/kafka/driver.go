@@ -4,14 +4,14 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 )
 
 // Driver is this sink for config's list.
-var Driver = driver.Sink[Config]{
+var Driver = descriptor.Sink[Config]{
 	Name: "kafka", Usage: "kafka://HOST", Schemes: []string{"kafka", "kafkas"},
-	Parse: ParseURL, Open: driver.Opens(Open),
-	Binding:  driver.Headers("kafka", "ce_"),
+	Parse: ParseURL, Open: descriptor.Opens(Open),
+	Binding:  descriptor.Headers("kafka", "ce_"),
 	ReadBack: readBack,
 	Reach:    reach,
 }

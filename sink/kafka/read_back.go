@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/readback"
 )
 
@@ -53,7 +54,7 @@ func readBack(sinkURL, _, name string) (readback.Broker, error) {
 
 func (k *reader) SinkURL() string { return k.sinkURL }
 
-func (k *reader) Open(ctx context.Context, _ penstock.Sink) (err error) {
+func (k *reader) Open(ctx context.Context, _ driver.Sink) (err error) {
 	k.client, err = kgo.NewClient(kgo.SeedBrokers(k.brokers...), kgo.ClientID("penstock: consumer"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/template"
 )
@@ -19,7 +20,7 @@ type Sink struct {
 	pool  *pool
 }
 
-var _ penstock.InOrderSink = (*Sink)(nil)
+var _ driver.InOrderSink = (*Sink)(nil)
 
 // Open checks the configuration. It does not need brokers to be there: the first
 // Send connects, and Sends fail as Unavailable until that succeeds.
@@ -68,7 +69,7 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	}
 	pass := s.gate.Enter(nil)
 	if pass == nil {
-		return penstock.SendError(msgs, closed())
+		return driver.SendError(msgs, closed())
 	}
 	defer pass.Leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.DeliveryTimeout, errTime)
@@ -76,11 +77,11 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 
 	p, err := s.pool.get(ctx)
 	if err != nil {
-		return penstock.SendError(msgs, s.unreachable(ctx, err))
+		return driver.SendError(msgs, s.unreachable(ctx, err))
 	}
 	defer s.pool.put(p)
 	if err := p.reach(ctx); err != nil {
-		return penstock.SendError(msgs, s.unreachable(ctx, err))
+		return driver.SendError(msgs, s.unreachable(ctx, err))
 	}
 	d := &delivery{sink: s, producer: p, msgs: msgs}
 	d.encode()

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
@@ -27,7 +28,7 @@ func TestConformanceEmbedded(t *testing.T) {
 			var sink *natsserver.Sink // the latest; one server at a time has the directory
 			return &sinktest.Destination{
 				Topics: []string{"orders.placed", "orders.shipped"},
-				Open: func(t *testing.T, log *slog.Logger) penstock.Sink {
+				Open: func(t *testing.T, log *slog.Logger) driver.Sink {
 					s, err := natsserver.Open(nats.Config{
 						Subject: "{topic}", Embedded: &nats.EmbeddedConfig{Dir: dir},
 						CreateStream: &nats.StreamConfig{Name: testStream, Subjects: []string{"orders.>"}},
@@ -103,8 +104,8 @@ func destination(t *testing.T, b *broker, cfg, denied nats.Config, secrets []str
 	proxy := tcpproxy.New(t, b.addr())
 	r := &reader{url: "nats://" + b.addr(), opts: opts}
 	r.createStream(t, jetstream.StreamConfig{})
-	open := func(cfg nats.Config) func(t *testing.T, log *slog.Logger) penstock.Sink {
-		return func(t *testing.T, log *slog.Logger) penstock.Sink {
+	open := func(cfg nats.Config) func(t *testing.T, log *slog.Logger) driver.Sink {
+		return func(t *testing.T, log *slog.Logger) driver.Sink {
 			cfg := patiently(cfg)
 			if cfg.URL == "" {
 				cfg.URL = "nats://"

@@ -6,16 +6,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 )
 
 // Driver is this sink for config's list, which has it with a server for Config.Embedded.
-var Driver = driver.Sink[Config]{
+var Driver = descriptor.Sink[Config]{
 	Name: "nats", Usage: "nats://HOST or embedded[:DIR]", Schemes: []string{"nats", "tls", "ws", "wss", "embedded"},
-	Parse: ParseURL, Open: driver.Opens(Open),
+	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// NATS has no content type of its own; the binding keeps the attribute
 	// among the others and declares structured mode by a header as in HTTP.
-	Binding:  driver.Binding{Name: "nats", Prefixes: []string{"ce-"}, DataContentType: "ce-datacontenttype", Structured: "Content-Type", Percent: true},
+	Binding:  descriptor.Binding{Name: "nats", Prefixes: []string{"ce-"}, DataContentType: "ce-datacontenttype", Structured: "Content-Type", Percent: true},
 	ReadBack: readBack,
 	Reach:    reach,
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/readback"
 )
 
@@ -69,7 +70,7 @@ func (n *reader) SinkURL() string { return n.sinkURL }
 // endSubject is where the end marker goes.
 func (n *reader) endSubject() string { return n.prefix + ".end" }
 
-func (n *reader) Open(ctx context.Context, sink penstock.Sink) error {
+func (n *reader) Open(ctx context.Context, sink driver.Sink) error {
 	options := []nats.Option{nats.Name("penstock: consumer"), nats.Timeout(5 * time.Second), nats.MaxReconnects(-1)}
 	if n.server == "" {
 		host, ok := sink.(interface {

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // stride is how many messages are published between looks at the flight.
@@ -22,11 +23,11 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	}
 	pass := s.gate.Enter(nil)
 	if pass == nil {
-		return penstock.SendError(msgs, errClosed)
+		return driver.SendError(msgs, errClosed)
 	}
 	defer pass.Leave()
 	if err := s.ready(ctx); err != nil {
-		return penstock.SendError(msgs, err)
+		return driver.SendError(msgs, err)
 	}
 	f := s.acks.begin(msgs)
 	err := s.publish(ctx, f)

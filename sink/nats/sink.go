@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/template"
 )
@@ -41,7 +42,7 @@ type Sink struct {
 	quit chan struct{} // closed when Close stops waiting for Sends
 }
 
-var _ penstock.Sink = (*Sink)(nil)
+var _ driver.Sink = (*Sink)(nil)
 
 // Open starts the sink. Servers elsewhere need not be up: the sink keeps
 // connecting in the background, and until it is connected Send fails with

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/sink/nats"
 )
@@ -45,7 +46,7 @@ func messages(topic string, ids ...string) []penstock.Message {
 	return msgs
 }
 
-func mustSend(t testing.TB, s penstock.Sink, msgs []penstock.Message) {
+func mustSend(t testing.TB, s driver.Sink, msgs []penstock.Message) {
 	t.Helper()
 	for i, err := range s.Send(patient(t), msgs) {
 		if err != nil {
@@ -55,7 +56,7 @@ func mustSend(t testing.TB, s penstock.Sink, msgs []penstock.Message) {
 }
 
 // sendOne sends a message and returns its error.
-func sendOne(t testing.TB, s penstock.Sink, m penstock.Message) error {
+func sendOne(t testing.TB, s driver.Sink, m penstock.Message) error {
 	t.Helper()
 	errs := s.Send(patient(t), []penstock.Message{m})
 	if errs == nil {

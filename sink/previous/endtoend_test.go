@@ -16,6 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/relay"
@@ -110,8 +111,8 @@ func newEndToEnd(ctx context.Context, t testing.TB) *endToEnd {
 	})
 	r, err := relay.New(relay.Config{
 		Name: "to-rabbitmq",
-		Open: func(ctx context.Context) (penstock.Source, error) {
-			return e.store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "to-rabbitmq", Holder: "test"})
+		Open: func(ctx context.Context) (driver.Source, error) {
+			return e.store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "to-rabbitmq", Holder: "test"})
 		},
 		Sink:   previous.Wrap(broker, 0),
 		Logger: slog.New(slog.DiscardHandler),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // DefaultKeys is how many keys Wrap remembers unless told otherwise: some
@@ -35,35 +36,35 @@ const MaxAge = 24 * time.Hour
 // the message before it among those that came back so, and never becomes the
 // predecessor of a newer one.
 //
-// The result is a penstock.InOrderSink that keeps what sink promises.
-func Wrap(sink penstock.Sink, keys int) penstock.InOrderSink {
+// The result is a driver.InOrderSink that keeps what sink promises.
+func Wrap(sink driver.Sink, keys int) driver.InOrderSink {
 	if keys <= 0 {
 		keys = DefaultKeys
 	}
 	p := &previous{sink: sink, lasts: newLasts(keys)}
-	if s, ok := sink.(penstock.InOrderSink); ok {
+	if s, ok := sink.(driver.InOrderSink); ok {
 		p.keepsOrder = s.KeepsOrder()
 	}
 	return p
 }
 
 type previous struct {
-	sink       penstock.Sink
+	sink       driver.Sink
 	keepsOrder bool
 
 	mu    sync.Mutex
 	lasts *lasts
 }
 
-var _ penstock.InOrderSink = (*previous)(nil)
+var _ driver.InOrderSink = (*previous)(nil)
 
-// KeepsOrder implements penstock.InOrderSink.
+// KeepsOrder implements driver.InOrderSink.
 func (p *previous) KeepsOrder() bool { return p.keepsOrder }
 
-// Close implements penstock.Sink.
+// Close implements driver.Sink.
 func (p *previous) Close(ctx context.Context) error { return p.sink.Close(ctx) }
 
-// Send implements penstock.Sink. No other call has a key of msgs now, so what is
+// Send implements driver.Sink. No other call has a key of msgs now, so what is
 // remembered of the key does not change meanwhile. Of two messages of a key in one
 // call the second follows the first: a sink that keeps order does not accept it
 // otherwise. One that does not is never given two.

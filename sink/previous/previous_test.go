@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/sink/previous"
 )
@@ -59,7 +60,7 @@ func message(key string, seq int64) penstock.Message {
 	return penstock.Message{ID: fmt.Sprintf("%s%d", key, seq), Seq: seq, Key: key}
 }
 
-func send(t *testing.T, p penstock.Sink, msgs ...penstock.Message) []error {
+func send(t *testing.T, p driver.Sink, msgs ...penstock.Message) []error {
 	t.Helper()
 	return p.Send(t.Context(), msgs)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/sink/rabbitmq"
@@ -20,8 +21,8 @@ func (b *broker) conformance(t *testing.T) {
 		New: func(t *testing.T) *sinktest.Destination {
 			room := newRoom(t, b.URL)
 			proxy := tcpproxy.New(t, host(t, b.URL))
-			as := func(password string) func(*testing.T, *slog.Logger) penstock.Sink {
-				return func(t *testing.T, log *slog.Logger) penstock.Sink {
+			as := func(password string) func(*testing.T, *slog.Logger) driver.Sink {
+				return func(t *testing.T, log *slog.Logger) driver.Sink {
 					cfg := room.config(t, proxy.Addr())
 					u, err := url.Parse(cfg.URL)
 					check(t, err)

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 )
 
 // Driver is this sink for config's list.
-var Driver = driver.Sink[Config]{
+var Driver = descriptor.Sink[Config]{
 	Name: "rabbitmq", Usage: "amqp://HOST", Schemes: []string{"amqp", "amqps"},
-	Parse: ParseURL, Open: driver.Opens(Open),
+	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// There is no binding for AMQP 0-9-1. The one for AMQP 1.0 fits: RabbitMQ
 	// turns headers and content_type into application-properties and
 	// content-type for consumers that speak 1.0. It allows two separators and
 	// prefers the underscore, as does Spring AMQP; Knative's draft of a RabbitMQ
 	// binding has ce-.
-	Binding:  driver.Headers("rabbitmq", "cloudEvents_", "cloudEvents:", "ce-"),
+	Binding:  descriptor.Headers("rabbitmq", "cloudEvents_", "cloudEvents:", "ce-"),
 	ReadBack: readBack,
 	Reach:    reach,
 }

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/sinkurl"
 )
@@ -42,7 +43,7 @@ func readBack(sinkURL, _, name string) (readback.Broker, error) {
 
 func (r *reader) SinkURL() string { return r.sinkURL }
 
-func (r *reader) Open(ctx context.Context, _ penstock.Sink) error {
+func (r *reader) Open(ctx context.Context, _ driver.Sink) error {
 	return r.withChannel(ctx, func(ch *amqp.Channel) error {
 		if err := ch.ExchangeDeclare(r.name, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 			return err

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/template"
 )
 
-// Sink publishes to a RabbitMQ exchange. It is not a penstock.InOrderSink: on a
+// Sink publishes to a RabbitMQ exchange. It is not a driver.InOrderSink: on a
 // channel a message that has nowhere to go is overtaken by those behind it.
 type Sink struct {
 	cfg    Config
@@ -20,7 +21,7 @@ type Sink struct {
 	gate   gate.Gate
 }
 
-var _ penstock.Sink = (*Sink)(nil)
+var _ driver.Sink = (*Sink)(nil)
 
 // Open checks the configuration. It does not need the broker to be there: the
 // first Send connects, and Sends fail as Unavailable until that succeeds.
@@ -60,13 +61,13 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	}
 	pass := s.gate.Enter(nil)
 	if pass == nil {
-		return penstock.SendError(msgs, closed())
+		return driver.SendError(msgs, closed())
 	}
 	defer pass.Leave()
 
 	conn, err := s.broker.connection(ctx)
 	if err != nil {
-		return penstock.SendError(msgs, err)
+		return driver.SendError(msgs, err)
 	}
 	out := outgoing{
 		msgs: msgs,

@@ -1,11 +1,11 @@
 package stdout
 
-import "github.com/penstock/penstock/internal/driver"
+import "github.com/penstock/penstock/internal/descriptor"
 
 // Driver is this sink for config's list.
-var Driver = driver.Sink[Config]{
+var Driver = descriptor.Sink[Config]{
 	Name: "stdout", Usage: "stdout", Schemes: []string{"stdout", "-"},
-	Parse: ParseURL, Open: driver.Opens(Open),
+	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// No protocol of the specification; it does as HTTP does, without its encoding.
-	Binding: driver.Headers("stdout", "ce-"),
+	Binding: descriptor.Headers("stdout", "ce-"),
 }

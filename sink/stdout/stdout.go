@@ -21,9 +21,10 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
-// Sink writes JSON lines. It implements penstock.InOrderSink.
+// Sink writes JSON lines. It implements driver.InOrderSink.
 type Sink struct {
 	w io.Writer
 	// turn holds one token per running write: Sends wait for it, and for their
@@ -35,7 +36,7 @@ type Sink struct {
 	torn bool
 }
 
-var _ penstock.InOrderSink = (*Sink)(nil)
+var _ driver.InOrderSink = (*Sink)(nil)
 
 // Open writes to the process's standard output. The log is not used.
 func Open(_ Config, _ *slog.Logger) (*Sink, error) { return New(os.Stdout), nil }
@@ -58,11 +59,11 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return penstock.SendError(msgs, penstock.Unavailable(fmt.Errorf("write to stdout: %w", context.Cause(ctx))))
+		return driver.SendError(msgs, penstock.Unavailable(fmt.Errorf("write to stdout: %w", context.Cause(ctx))))
 	}
 	if s.closed.Load() {
 		<-s.turn
-		return penstock.SendError(msgs, penstock.Unavailable(fmt.Errorf("stdout sink: %w", penstock.ErrClosed)))
+		return driver.SendError(msgs, penstock.Unavailable(fmt.Errorf("stdout sink: %w", penstock.ErrClosed)))
 	}
 	for sent := 0; sent < len(msgs); {
 		c := encode(msgs[sent:], s.torn)
@@ -133,7 +134,7 @@ func (s *Sink) write(ctx context.Context, c chunk) (int, error) {
 
 // failFrom confirms the messages before i.
 func failFrom(msgs []penstock.Message, i int, err error) []error {
-	errs := penstock.SendError(msgs, err)
+	errs := driver.SendError(msgs, err)
 	clear(errs[:i])
 	return errs
 }

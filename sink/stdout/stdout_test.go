@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/sink/stdout"
 )
@@ -28,7 +29,7 @@ func TestConformance(t *testing.T) {
 			var out lockedBuffer
 			return &sinktest.Destination{
 				Topics: []string{"orders.placed", "anything at all"},
-				Open:   func(*testing.T, *slog.Logger) penstock.Sink { return stdout.New(&out) },
+				Open:   func(*testing.T, *slog.Logger) driver.Sink { return stdout.New(&out) },
 				Drain:  func(t *testing.T, _ int) []sinktest.Received { return parse(t, out.take()) },
 			}
 		},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/store/memory"
@@ -50,7 +51,7 @@ func BenchmarkRelay(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer sink.Close(context.Background())
-			var to penstock.Sink = sink
+			var to driver.Sink = sink
 			if v.wholeLanes {
 				to = inOrder{sink}
 			}
@@ -83,7 +84,7 @@ func BenchmarkRelay(b *testing.B) {
 
 // throughRelay returns how long n messages take from the relay's start to the
 // last confirm.
-func throughRelay(b *testing.B, sink penstock.Sink, n, senders, batch int) time.Duration {
+func throughRelay(b *testing.B, sink driver.Sink, n, senders, batch int) time.Duration {
 	ctx := b.Context()
 	store := memory.New(memory.Options{})
 	check(b, store.Migrate(ctx))
@@ -96,8 +97,8 @@ func throughRelay(b *testing.B, sink penstock.Sink, n, senders, batch int) time.
 	check(b, store.Publish(ctx, "orders", msgs...))
 	done := &confirms{left: int64(n), all: make(chan struct{})}
 	r, err := relay.New(relay.Config{
-		Open: func(ctx context.Context) (penstock.Source, error) {
-			return store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "hooks", Holder: "bench"})
+		Open: func(ctx context.Context) (driver.Source, error) {
+			return store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "hooks", Holder: "bench"})
 		},
 		Sink: sink, Limits: relay.Limits{Senders: senders, MaxBatch: batch}, Logger: slog.New(slog.DiscardHandler), Observer: done,
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testcerts"
@@ -75,7 +76,7 @@ func destination(t *testing.T, scheme, proto string, cfg webhook.Config, bad []s
 	})
 	return &sinktest.Destination{
 		Topics: []string{"orders.placed", "orders.shipped"},
-		Open: func(t *testing.T, log *slog.Logger) penstock.Sink {
+		Open: func(t *testing.T, log *slog.Logger) driver.Sink {
 			s, err := webhook.Open(cfg, log)
 			if err != nil {
 				t.Fatal(err)
@@ -108,7 +109,7 @@ func TestConformanceInOrder(t *testing.T) {
 		New: func(t *testing.T) *sinktest.Destination {
 			d := destination(t, "http", "HTTP/1.1", webhook.Config{Concurrency: 16}, bad)
 			open := d.Open
-			d.Open = func(t *testing.T, log *slog.Logger) penstock.Sink { return inOrder{open(t, log).(*webhook.Sink)} }
+			d.Open = func(t *testing.T, log *slog.Logger) driver.Sink { return inOrder{open(t, log).(*webhook.Sink)} }
 			return d
 		},
 	})

@@ -7,14 +7,14 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 )
 
 // Driver is this sink for config's list.
-var Driver = driver.Sink[Config]{
+var Driver = descriptor.Sink[Config]{
 	Name: "webhook", Usage: "https://HOST/PATH", Schemes: []string{"https", "http"},
-	Parse: ParseURL, Open: driver.Opens(Open),
-	Binding: driver.Binding{Name: "webhook", Prefixes: []string{"ce-"}, DataContentType: driver.ContentType, Structured: driver.ContentType, Percent: true},
+	Parse: ParseURL, Open: descriptor.Opens(Open),
+	Binding: descriptor.Binding{Name: "webhook", Prefixes: []string{"ce-"}, DataContentType: descriptor.ContentType, Structured: descriptor.ContentType, Percent: true},
 	Reach:   reach,
 }
 

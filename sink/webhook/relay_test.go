@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/memory"
 )
@@ -29,15 +31,15 @@ type outbox struct {
 }
 
 // startRelay hands each message over alone, as DESIGN.md recommends.
-func startRelay(t *testing.T, sink penstock.Sink, senders int) *outbox {
+func startRelay(t *testing.T, sink driver.Sink, senders int) *outbox {
 	t.Helper()
 	ctx := context.Background()
 	o := &outbox{store: memory.New(memory.Options{})}
 	must(t, o.store.Migrate(ctx))
 	must(t, o.store.CreateOutbox(ctx, "orders"))
 	r, err := relay.New(relay.Config{
-		Open: func(ctx context.Context) (penstock.Source, error) {
-			return o.store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "hooks", Holder: "test"})
+		Open: func(ctx context.Context) (driver.Source, error) {
+			return o.store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "hooks", Holder: "test"})
 		},
 		Sink: sink, Limits: relay.Limits{Senders: senders, MaxBatch: 1}, MaxAttempts: 6, Logger: slog.New(slog.DiscardHandler), Observer: &o.stats,
 	})
@@ -67,9 +69,9 @@ func (o *outbox) settled(t *testing.T, n int64, within time.Duration) {
 	}
 }
 
-func (o *outbox) dead(t *testing.T) []penstock.DeadLetter {
+func (o *outbox) dead(t *testing.T) []admin.DeadLetter {
 	t.Helper()
-	letters, err := o.store.DeadLetters(context.Background(), penstock.DeadLetterQuery{Outbox: "orders", Subscription: "hooks"})
+	letters, err := o.store.DeadLetters(context.Background(), admin.DeadLetterQuery{Outbox: "orders", Subscription: "hooks"})
 	must(t, err)
 	return letters
 }

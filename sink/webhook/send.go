@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Send makes a request for each message: those of different keys, and those
@@ -25,7 +26,7 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	defer cancel()
 	pass := s.gate.Enter(cancel)
 	if pass == nil {
-		return penstock.SendError(msgs, errClosed)
+		return driver.SendError(msgs, errClosed)
 	}
 	defer pass.Leave()
 	if len(msgs) == 1 { // needs no goroutines

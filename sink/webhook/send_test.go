@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // busy is an endpoint that takes 20 ms, of virtual time, and notes how much it had to do at once.
@@ -143,7 +144,7 @@ func TestNothingIsSentBehindAFailure(t *testing.T) {
 // The sink leaves it to the relay to hand over one message of a key at a time.
 func TestIsNoInOrderSink(t *testing.T) {
 	var s any = new(Sink)
-	if _, ok := s.(penstock.InOrderSink); ok {
+	if _, ok := s.(driver.InOrderSink); ok {
 		t.Error("the relay would hand over whole lines of one key, and 200 keys would share a Send or two: see DESIGN.md")
 	}
 }

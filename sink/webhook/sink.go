@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/gate"
 )
 
 // Sink sends messages to an HTTP endpoint. It is safe for concurrent use.
 //
-// It keeps the order of a key within one Send but is no penstock.InOrderSink:
+// It keeps the order of a key within one Send but is no driver.InOrderSink:
 // the relay would hand it whole lines of one key then, and a Send of a few long
 // lines has few requests under way. See DESIGN.md.
 type Sink struct {
@@ -30,7 +31,7 @@ type Sink struct {
 	gate      gate.Gate
 }
 
-var _ penstock.Sink = (*Sink)(nil)
+var _ driver.Sink = (*Sink)(nil)
 
 // Open checks the configuration and reads the files that it names. It does not
 // need the endpoint to be there.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/memory"
 )
 
@@ -17,9 +18,9 @@ func Example() {
 	check(store.Migrate(ctx))
 	check(store.CreateOutbox(ctx, "orders"))
 
-	source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "example"})
+	source, err := store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "example"})
 	check(err)
-	limit := penstock.Limit{Messages: 100, Bytes: 1 << 20}
+	limit := driver.Limit{Messages: 100, Bytes: 1 << 20}
 
 	tx, err := store.Begin(ctx)
 	check(err)
@@ -34,7 +35,7 @@ func Example() {
 	for _, m := range batch.Messages {
 		fmt.Printf("after it: %s %s %q\n", m.Topic, m.Key, m.Payload)
 	}
-	check(source.Settle(ctx, penstock.Settled{Batch: batch}))
+	check(source.Settle(ctx, driver.Settled{Batch: batch}))
 
 	status, err := store.Status(ctx)
 	check(err)
@@ -53,7 +54,7 @@ func ExampleOptions() {
 	check(store.Migrate(ctx))
 	check(store.CreateOutbox(ctx, "orders"))
 
-	req := penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "one", Lease: time.Minute}
+	req := driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "one", Lease: time.Minute}
 	one, err := store.Subscribe(ctx, req)
 	check(err)
 	req.Holder = "two"

@@ -6,25 +6,26 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
-// DeadLetters implements penstock.Operator.
-func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+// DeadLetters implements driver.Operator.
+func (s *Store) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error) {
 	_, sub, err := s.enterSubscription(ctx, q.Outbox, q.Subscription)
 	if err != nil {
 		return nil, err
 	}
 	defer s.db.Unlock()
-	var found []penstock.DeadLetter
+	var found []admin.DeadLetter
 	for _, d := range sub.chosen(&q) {
-		found = append(found, penstock.DeadLetter{Message: clone(d.msg), Failures: slices.Clone(d.failures), At: d.at, Held: d.holds})
+		found = append(found, admin.DeadLetter{Message: clone(d.msg), Failures: slices.Clone(d.failures), At: d.at, Held: d.holds})
 	}
 	return found, nil
 }
 
 // RetryDeadLetters parks the chosen ones out of order, due at once.
-func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (s *Store) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	_, sub, err := s.enterSubscription(ctx, q.Outbox, q.Subscription)
 	if err != nil {
 		return 0, err
@@ -34,13 +35,13 @@ func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery
 	for _, d := range chosen {
 		delete(sub.deadLetters, d.msg.Seq)
 		d.msg.Attempt++
-		sub.park(parkedIDOf(&d.msg, penstock.OutOfOrder), &parked{msg: d.msg, failures: d.failures, holds: d.holds}, s.db.now())
+		sub.park(parkedIDOf(&d.msg, driver.OutOfOrder), &parked{msg: d.msg, failures: d.failures, holds: d.holds}, s.db.now())
 	}
 	return len(chosen), nil
 }
 
-// DiscardDeadLetters implements penstock.Operator.
-func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+// DiscardDeadLetters implements driver.Operator.
+func (s *Store) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	_, sub, err := s.enterSubscription(ctx, q.Outbox, q.Subscription)
 	if err != nil {
 		return 0, err
@@ -57,7 +58,7 @@ func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQue
 }
 
 // chosen returns the dead letters that q describes, in order of Seq.
-func (sub *subscription) chosen(q *penstock.DeadLetterQuery) []*deadLetter {
+func (sub *subscription) chosen(q *admin.DeadLetterQuery) []*deadLetter {
 	var found []*deadLetter
 	for _, d := range sub.deadLetters {
 		if d.matches(q) {
@@ -71,7 +72,7 @@ func (sub *subscription) chosen(q *penstock.DeadLetterQuery) []*deadLetter {
 	return found
 }
 
-func (d *deadLetter) matches(q *penstock.DeadLetterQuery) bool {
+func (d *deadLetter) matches(q *admin.DeadLetterQuery) bool {
 	switch {
 	case len(q.Seqs) > 0 && !slices.Contains(q.Seqs, d.msg.Seq),
 		len(q.IDs) > 0 && !slices.Contains(q.IDs, d.msg.ID),

@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // openBatch is what one Fetch returned, until it is settled. Its messages are
 // all of one origin: parked, replayed, or read from the log.
 type openBatch struct {
 	number  uint64
-	limit   penstock.Limit
+	limit   driver.Limit
 	size    int
 	msgs    []penstock.Message
-	order   []penstock.KeyOrder
+	order   []driver.KeyOrder
 	origin  origin
 	at      []int64     // of each message, where it is in the log, if it is from there,
 	replays []*replayed // or what it is to fulfil
@@ -32,7 +33,7 @@ const (
 )
 
 // add returns false if the batch is full.
-func (b *openBatch) add(m *penstock.Message, order penstock.KeyOrder) bool {
+func (b *openBatch) add(m *penstock.Message, order driver.KeyOrder) bool {
 	if n := len(b.msgs); n > 0 && (n >= b.limit.Messages || b.size+m.Size() > b.limit.Bytes) {
 		return false
 	}
@@ -41,14 +42,14 @@ func (b *openBatch) add(m *penstock.Message, order penstock.KeyOrder) bool {
 	return true
 }
 
-// Fetch implements penstock.Source. What is parked, replayed and new takes turns,
+// Fetch implements driver.Source. What is parked, replayed and new takes turns,
 // so that none of them starves another.
-func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+func (s *source) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	if err := limit.Validate(); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	if err := s.enter(ctx); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	defer s.store.db.Unlock()
 	b := &openBatch{limit: limit}
@@ -60,7 +61,7 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 		turns[(int(s.number)+i)%len(turns)](b)
 	}
 	if len(b.msgs) == 0 {
-		return penstock.Batch{}, nil
+		return driver.Batch{}, nil
 	}
 	s.number++
 	b.number = s.number
@@ -68,7 +69,7 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 		b.settled, b.left = make([]bool, len(b.msgs)), len(b.msgs)
 		s.open[b.number] = b
 	}
-	return penstock.Batch{Messages: slices.Clone(b.msgs), KeyOrder: slices.Clone(b.order), Number: b.number, More: s.more()}, nil
+	return driver.Batch{Messages: slices.Clone(b.msgs), KeyOrder: slices.Clone(b.order), Number: b.number, More: s.more()}, nil
 }
 
 // readParked adds the parked keys that are due. None of a key comes again before
@@ -119,11 +120,11 @@ func (s *source) readLog(b *openBatch) {
 }
 
 // keyOrder tells whether a message has to go behind parked ones of its key.
-func (s *source) keyOrder(m *penstock.Message) penstock.KeyOrder {
+func (s *source) keyOrder(m *penstock.Message) driver.KeyOrder {
 	if s.sub != nil && s.sub.parked[parkedID{key: m.Key}] != nil {
-		return penstock.BehindParked
+		return driver.BehindParked
 	}
-	return penstock.InOrder
+	return driver.InOrder
 }
 
 // more reports whether another Fetch would return something now.

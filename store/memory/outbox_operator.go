@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 // enterSubscription is enter for an operation on one subscription.
@@ -21,14 +23,14 @@ func (s *Store) enterSubscription(ctx context.Context, name, subscription string
 	return nil, nil, fmt.Errorf("subscription %q of outbox %q: %w", subscription, name, penstock.ErrNoSubscription)
 }
 
-// ParkedKeys implements penstock.Operator.
-func (s *Store) ParkedKeys(ctx context.Context, name, subscription string, limit int) ([]penstock.ParkedKey, error) {
+// ParkedKeys implements driver.Operator.
+func (s *Store) ParkedKeys(ctx context.Context, name, subscription string, limit int) ([]admin.ParkedKey, error) {
 	_, sub, err := s.enterSubscription(ctx, name, subscription)
 	if err != nil {
 		return nil, err
 	}
 	defer s.db.Unlock()
-	var keys []penstock.ParkedKey
+	var keys []admin.ParkedKey
 	for _, l := range sub.byDue() {
 		if len(keys) < limit {
 			keys = append(keys, sub.describe(l))
@@ -37,7 +39,7 @@ func (s *Store) ParkedKeys(ctx context.Context, name, subscription string, limit
 	return keys, nil
 }
 
-// RetryParked implements penstock.Operator.
+// RetryParked implements driver.Operator.
 func (s *Store) RetryParked(ctx context.Context, name, subscription string, keys ...string) (n int, err error) {
 	_, sub, err := s.enterSubscription(ctx, name, subscription)
 	if err != nil {
@@ -54,8 +56,8 @@ func (s *Store) RetryParked(ctx context.Context, name, subscription string, keys
 	return n, nil
 }
 
-func (sub *subscription) describe(l *parkedKey) penstock.ParkedKey {
-	k := penstock.ParkedKey{Messages: int64(len(l.msgs)), FirstSeq: l.first(), Held: len(l.holds) > 0}
+func (sub *subscription) describe(l *parkedKey) admin.ParkedKey {
+	k := admin.ParkedKey{Messages: int64(len(l.msgs)), FirstSeq: l.first(), Held: len(l.holds) > 0}
 	var first *parked
 	if !k.Held {
 		first = l.msgs[0]
@@ -71,11 +73,11 @@ func (sub *subscription) describe(l *parkedKey) penstock.ParkedKey {
 }
 
 func lastError(failures []penstock.Failure) string {
-	return penstock.Verdict{Failures: failures}.Err()
+	return driver.Verdict{Failures: failures}.Err()
 }
 
-// SetRetention implements penstock.Operator.
-func (s *Store) SetRetention(ctx context.Context, name string, r penstock.Retention) error {
+// SetRetention implements driver.Operator.
+func (s *Store) SetRetention(ctx context.Context, name string, r admin.Retention) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
@@ -88,7 +90,7 @@ func (s *Store) SetRetention(ctx context.Context, name string, r penstock.Retent
 	return nil
 }
 
-// DropSubscription implements penstock.Operator.
+// DropSubscription implements driver.Operator.
 func (s *Store) DropSubscription(ctx context.Context, name, subscription string) error {
 	o, sub, err := s.enterSubscription(ctx, name, subscription)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // parked is a message that waits for another attempt, or behind one that does. A
@@ -41,19 +42,19 @@ type parkedID struct {
 	seq int64
 }
 
-func parkedIDOf(m *penstock.Message, order penstock.KeyOrder) parkedID {
-	if m.Key == "" || order == penstock.OutOfOrder {
+func parkedIDOf(m *penstock.Message, order driver.KeyOrder) parkedID {
+	if m.Key == "" || order == driver.OutOfOrder {
 		return parkedID{seq: m.Seq}
 	}
 	return parkedID{key: m.Key}
 }
 
 // order is how the messages are ordered among those of their key.
-func (l *parkedKey) order() penstock.KeyOrder {
+func (l *parkedKey) order() driver.KeyOrder {
 	if l.id.key == "" {
-		return penstock.OutOfOrder
+		return driver.OutOfOrder
 	}
-	return penstock.InOrder
+	return driver.InOrder
 }
 
 // ready returns what can be sent of the key at this time: a message that was

@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // Replay copies what is to be delivered again, so nothing of the outbox has to
 // be kept for it.
-func (s *Store) Replay(ctx context.Context, r penstock.Replay) (int64, error) {
+func (s *Store) Replay(ctx context.Context, r admin.Replay) (int64, error) {
 	o, sub, err := s.enterSubscription(ctx, r.Outbox, r.Subscription)
 	if err != nil {
 		return 0, err
@@ -30,11 +31,11 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (int64, error) {
 	return n, nil
 }
 
-func underWay(r penstock.Replay) error {
+func underWay(r admin.Replay) error {
 	return penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay a range beside it; penstock status shows when it is done")
 }
 
-func covers(r penstock.Replay, m *penstock.Message) bool {
+func covers(r admin.Replay, m *penstock.Message) bool {
 	return (r.FromSeq == 0 || m.Seq >= r.FromSeq) && (r.ToSeq == 0 || m.Seq <= r.ToSeq) &&
 		(r.From.IsZero() || !m.CreatedAt.Before(r.From)) && (r.To.IsZero() || m.CreatedAt.Before(r.To))
 }

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
-// Settle implements penstock.Source.
-func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error {
+// Settle implements driver.Source.
+func (s *source) Settle(ctx context.Context, settled ...driver.Settled) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
@@ -37,20 +37,20 @@ func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 }
 
 // apply carries out the verdicts on a batch, but for those that it has already.
-func (s *source) apply(b *openBatch, verdicts []penstock.Verdict) {
+func (s *source) apply(b *openBatch, verdicts []driver.Verdict) {
 	now, done := s.store.db.now(), 0
 	for i := range b.msgs {
-		var v penstock.Verdict // delivered
+		var v driver.Verdict // delivered
 		if verdicts != nil {
 			v = verdicts[i]
 		}
-		if b.settled[i] || v.Outcome == penstock.Undecided {
+		if b.settled[i] || v.Outcome == driver.Undecided {
 			continue
 		}
 		b.settled[i] = true
 		b.left--
 		s.judge(b, i, v, now)
-		if v.Outcome != penstock.Parked {
+		if v.Outcome != driver.Parked {
 			done++
 		}
 		switch b.origin {
@@ -80,7 +80,7 @@ func (sub *subscription) pass(at int64) {
 }
 
 // judge carries out the verdict on the i-th message of b.
-func (s *source) judge(b *openBatch, i int, v penstock.Verdict, now time.Time) {
+func (s *source) judge(b *openBatch, i int, v driver.Verdict, now time.Time) {
 	id := parkedIDOf(&b.msgs[i], b.order[i])
 	p := &parked{msg: b.msgs[i]}
 	if b.origin == fromPark {
@@ -96,13 +96,13 @@ func (s *source) judge(b *openBatch, i int, v penstock.Verdict, now time.Time) {
 		p.failures = latest(p.failures, v.Failures)
 	}
 	switch v.Outcome {
-	case penstock.Parked:
+	case driver.Parked:
 		p.msg.Attempt += len(v.Failures)
 		s.sub.park(id, p, now.Add(v.RetryIn))
-	case penstock.Dead:
+	case driver.Dead:
 		p.msg.Attempt += max(len(v.Failures)-1, 0) // the last one it has had
 		s.sub.deadLetter(p, now, v.Hold && id.key != "")
-	case penstock.Delivered:
+	case driver.Delivered:
 		if p.holds {
 			s.sub.release(p.msg.Key, p.msg.Seq, now)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // source is one reader. What it has in flight is its own
@@ -14,7 +15,7 @@ type source struct {
 	store    *Store
 	outbox   *outbox
 	sub      *subscription // nil when ephemeral
-	req      penstock.Subscribe
+	req      driver.Subscribe
 	epoch    int64
 	next     int64            // the position to read on from
 	inFlight map[parkedID]int // messages of each parked key
@@ -24,10 +25,10 @@ type source struct {
 	closed   bool
 }
 
-var _ penstock.Source = (*source)(nil)
+var _ driver.Source = (*source)(nil)
 
-// Subscribe implements penstock.Store.
-func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+// Subscribe implements driver.Store.
+func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	}
 	defer s.db.Unlock()
 	start := o.base
-	if req.Start == penstock.FromNow {
+	if req.Start == driver.FromNow {
 		start = o.end()
 	}
 	src := &source{store: s, outbox: o, req: req, next: start, inFlight: map[parkedID]int{}, open: map[uint64]*openBatch{}}
@@ -79,7 +80,7 @@ func (s *source) enter(ctx context.Context) error {
 	return err
 }
 
-// Renew implements penstock.Source.
+// Renew implements driver.Source.
 func (s *source) Renew(ctx context.Context) error {
 	if err := s.enter(ctx); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (s *source) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Close implements penstock.Source; a second Close returns nil. It works on a
+// Close implements driver.Source; a second Close returns nil. It works on a
 // closed store too: who has crashed is played by not calling it.
 func (s *source) Close(context.Context) error {
 	s.store.db.Lock()
@@ -103,7 +104,7 @@ func (s *source) Close(context.Context) error {
 	return nil
 }
 
-// ReportSink implements penstock.SinkReporter.
+// ReportSink implements driver.SinkReporter.
 func (s *source) ReportSink(ctx context.Context, down time.Time, why string) error {
 	if err := s.enter(ctx); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // Names lists the outboxes, queues or subscriptions there are, by name.
@@ -33,8 +34,8 @@ func (s *Store) Names(ctx context.Context, of string) (names []string, err error
 	return slices.Compact(names), nil
 }
 
-// Status implements penstock.Store.
-func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+// Status implements driver.Store.
+func (s *Store) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -42,21 +43,21 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 	if !s.db.migrated {
 		return nil, penstock.ErrNotMigrated
 	}
-	all := []penstock.OutboxStatus{}
+	all := []admin.OutboxStatus{}
 	for name, o := range s.db.outboxes {
-		st := penstock.OutboxStatus{Outbox: name, Bytes: o.size(), Retention: o.retention}
+		st := admin.OutboxStatus{Outbox: name, Bytes: o.size(), Retention: o.retention}
 		for subName, sub := range o.subs {
 			st.Subscriptions = append(st.Subscriptions, sub.status(subName, o, s.db.now()))
 		}
-		slices.SortFunc(st.Subscriptions, func(a, b penstock.SubscriptionStatus) int { return cmp.Compare(a.Subscription, b.Subscription) })
+		slices.SortFunc(st.Subscriptions, func(a, b admin.SubscriptionStatus) int { return cmp.Compare(a.Subscription, b.Subscription) })
 		all = append(all, st)
 	}
-	slices.SortFunc(all, func(a, b penstock.OutboxStatus) int { return cmp.Compare(a.Outbox, b.Outbox) })
+	slices.SortFunc(all, func(a, b admin.OutboxStatus) int { return cmp.Compare(a.Outbox, b.Outbox) })
 	return all, nil
 }
 
-func (sub *subscription) status(name string, o *outbox, now time.Time) penstock.SubscriptionStatus {
-	st := penstock.SubscriptionStatus{
+func (sub *subscription) status(name string, o *outbox, now time.Time) admin.SubscriptionStatus {
+	st := admin.SubscriptionStatus{
 		Subscription: name,
 		Settled:      sub.settled,
 		DeadLetters:  int64(len(sub.deadLetters)),

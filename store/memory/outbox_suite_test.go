@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/memory"
 )
@@ -22,7 +22,7 @@ func TestStore(t *testing.T) {
 					t, err := s.Begin(ctx)
 					return &tx{Tx: t, counters: counters, mine: map[string]*counter{}}, err
 				},
-				Another: func(testing.TB) penstock.Store { return s.Another() },
+				Another: func(testing.TB) driver.Store { return s.Another() },
 				Pin:     func(testing.TB) func() { return func() {} }, // nothing to hold back
 			}
 		},

@@ -6,9 +6,10 @@ import (
 	"fmt"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
-var _ penstock.QueueStore = (*Store)(nil)
+var _ driver.QueueStore = (*Store)(nil)
 
 // enterQueue is enter for an operation on one queue.
 func (s *Store) enterQueue(ctx context.Context, name string) (*jobQueue, error) {
@@ -28,7 +29,7 @@ func (s *Store) enterQueue(ctx context.Context, name string) (*jobQueue, error) 
 	return q, err
 }
 
-// CreateQueue implements penstock.QueueStore.
+// CreateQueue implements driver.QueueStore.
 func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
 	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
 		return err
@@ -54,7 +55,7 @@ func sharesName(kind, name, of string, exists error) error {
 	return penstock.WithHint(fmt.Errorf("%s %q: %s has this name: %w", kind, name, of, exists), "outboxes and queues share their names: choose another")
 }
 
-// DropQueue implements penstock.QueueStore.
+// DropQueue implements driver.QueueStore.
 func (s *Store) DropQueue(ctx context.Context, name string) error {
 	if _, err := s.enterQueue(ctx, name); err != nil {
 		return err
@@ -64,7 +65,7 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 	return nil
 }
 
-// SetQueue implements penstock.QueueStore.
+// SetQueue implements driver.QueueStore.
 func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
 	if err := set.ValidateWithoutHistory(); err != nil {
 		return err
@@ -87,7 +88,7 @@ func change[T any](field *T, to *T) {
 	}
 }
 
-// CancelJobs implements penstock.QueueStore.
+// CancelJobs implements driver.QueueStore.
 func (s *Store) CancelJobs(ctx context.Context, name string, ids ...int64) (int, error) {
 	q, err := s.enterQueue(ctx, name)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/backoff"
 	"github.com/penstock/penstock/internal/cron"
 )
@@ -18,14 +19,14 @@ type workQueue struct {
 }
 
 var (
-	_ penstock.Queue       = workQueue{}
-	_ penstock.Releaser    = workQueue{}
-	_ penstock.GroupFinder = workQueue{}
+	_ driver.Queue       = workQueue{}
+	_ driver.Releaser    = workQueue{}
+	_ driver.GroupFinder = workQueue{}
 )
 
-// Queue implements penstock.QueueStore. The queue is a penstock.Releaser and a
-// penstock.GroupFinder, too.
-func (s *Store) Queue(name string) penstock.Queue { return workQueue{s, name} }
+// Queue implements driver.QueueStore. The queue is a driver.Releaser and a
+// driver.GroupFinder, too.
+func (s *Store) Queue(name string) driver.Queue { return workQueue{s, name} }
 
 func (w workQueue) enter(ctx context.Context) (*jobQueue, time.Time, error) {
 	q, err := w.store.enterQueue(ctx, w.name)
@@ -77,7 +78,7 @@ func (q *jobQueue) remember(dedupKey string, id int64, now time.Time) {
 }
 
 // Claim leases jobs that may run now.
-func (w workQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+func (w workQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (q *jobQueue) room(n int) int {
 	return n
 }
 
-// ReadyGroups implements penstock.GroupFinder.
+// ReadyGroups implements driver.GroupFinder.
 func (w workQueue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error) {
 	q, now, err := w.enter(ctx)
 	if err != nil {
@@ -167,7 +168,7 @@ func (w workQueue) held(ctx context.Context, leases []int64, f func(q *jobQueue,
 
 // Extend makes leases last longer, or shorter.
 func (w workQueue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
-	if err := penstock.ValidateLease(lease); err != nil {
+	if err := driver.ValidateLease(lease); err != nil {
 		return nil, err
 	}
 	return w.held(ctx, leases, func(_ *jobQueue, j *job, now time.Time) { j.LeaseUntil = now.Add(lease) })
@@ -178,7 +179,7 @@ func (w workQueue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
 	return w.held(ctx, leases, func(q *jobQueue, j *job, _ time.Time) { q.end(j) })
 }
 
-// Release implements penstock.Releaser.
+// Release implements driver.Releaser.
 func (w workQueue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
 	return w.held(ctx, leases, func(q *jobQueue, j *job, now time.Time) {
 		j.Attempt--
@@ -210,7 +211,7 @@ func (w workQueue) fail(ctx context.Context, lease int64, f func(*jobQueue, *job
 	return err
 }
 
-// Maintain implements penstock.Queue.
+// Maintain implements driver.Queue.
 func (w workQueue) Maintain(ctx context.Context) error {
 	q, now, err := w.enter(ctx)
 	if err != nil {

@@ -6,25 +6,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
-// DeadJobs implements penstock.QueueStore.
-func (s *Store) DeadJobs(ctx context.Context, query penstock.DeadJobQuery) ([]penstock.DeadJob, error) {
+// DeadJobs implements driver.QueueStore.
+func (s *Store) DeadJobs(ctx context.Context, query admin.DeadJobQuery) ([]admin.DeadJob, error) {
 	q, err := s.enterQueue(ctx, query.Queue)
 	if err != nil {
 		return nil, err
 	}
 	defer s.db.Unlock()
-	var found []penstock.DeadJob
+	var found []admin.DeadJob
 	for _, d := range q.chosen(&query) {
-		found = append(found, penstock.DeadJob{Job: d.copy(), Failures: slices.Clone(d.failures), At: d.at})
+		found = append(found, admin.DeadJob{Job: d.copy(), Failures: slices.Clone(d.failures), At: d.at})
 	}
 	return found, nil
 }
 
-// RetryDeadJobs implements penstock.QueueStore.
-func (s *Store) RetryDeadJobs(ctx context.Context, query penstock.DeadJobQuery) (int, error) {
+// RetryDeadJobs implements driver.QueueStore.
+func (s *Store) RetryDeadJobs(ctx context.Context, query admin.DeadJobQuery) (int, error) {
 	q, err := s.enterQueue(ctx, query.Queue)
 	if err != nil {
 		return 0, err
@@ -41,8 +41,8 @@ func (s *Store) RetryDeadJobs(ctx context.Context, query penstock.DeadJobQuery) 
 	return len(chosen), nil
 }
 
-// DiscardDeadJobs implements penstock.QueueStore.
-func (s *Store) DiscardDeadJobs(ctx context.Context, query penstock.DeadJobQuery) (int, error) {
+// DiscardDeadJobs implements driver.QueueStore.
+func (s *Store) DiscardDeadJobs(ctx context.Context, query admin.DeadJobQuery) (int, error) {
 	q, err := s.enterQueue(ctx, query.Queue)
 	if err != nil {
 		return 0, err
@@ -56,7 +56,7 @@ func (s *Store) DiscardDeadJobs(ctx context.Context, query penstock.DeadJobQuery
 }
 
 // chosen returns the dead letters that query describes, by id.
-func (q *jobQueue) chosen(query *penstock.DeadJobQuery) []*deadJob {
+func (q *jobQueue) chosen(query *admin.DeadJobQuery) []*deadJob {
 	var found []*deadJob
 	for _, d := range q.dead {
 		if d.matches(query) {
@@ -70,7 +70,7 @@ func (q *jobQueue) chosen(query *penstock.DeadJobQuery) []*deadJob {
 	return found
 }
 
-func (d *deadJob) matches(q *penstock.DeadJobQuery) bool {
+func (d *deadJob) matches(q *admin.DeadJobQuery) bool {
 	switch {
 	case len(q.IDs) > 0 && !slices.Contains(q.IDs, d.ID),
 		q.Key != "" && q.Key != d.Key,

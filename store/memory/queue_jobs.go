@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // jobQueue is one queue. A job that has not ended is in exactly one of ready,
@@ -175,7 +176,7 @@ func (q *jobQueue) next(l lane) *job {
 }
 
 // begin gives a ready job to a worker.
-func (q *jobQueue) begin(j *job, lease int64, c penstock.Claim, now time.Time) {
+func (q *jobQueue) begin(j *job, lease int64, c driver.Claim, now time.Time) {
 	if k := q.keys[j.Key]; k != nil && k.busy != j {
 		k.waiting = slices.Delete(k.waiting, 0, 1)
 		k.busy = j

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/cron"
 )
 
-// SetSchedule implements penstock.QueueStore.
+// SetSchedule implements driver.QueueStore.
 func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 	if err := set.Validate(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 	return nil
 }
 
-// DropSchedule implements penstock.QueueStore.
+// DropSchedule implements driver.QueueStore.
 func (s *Store) DropSchedule(ctx context.Context, queue, name string) error {
 	q, err := s.enterQueue(ctx, queue)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) DropSchedule(ctx context.Context, queue, name string) error {
 	return nil
 }
 
-// Schedules implements penstock.QueueStore.
+// Schedules implements driver.QueueStore.
 func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error) {
 	q, err := s.enterQueue(ctx, queue)
 	if err != nil {

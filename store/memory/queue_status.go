@@ -7,20 +7,21 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
-// QueueGroups implements penstock.QueueStore.
-func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) ([]penstock.GroupStatus, error) {
+// QueueGroups implements driver.QueueStore.
+func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) ([]admin.GroupStatus, error) {
 	q, err := s.enterQueue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer s.db.Unlock()
 	now := s.db.now()
-	of := map[string]*penstock.GroupStatus{}
-	group := func(name string) *penstock.GroupStatus {
+	of := map[string]*admin.GroupStatus{}
+	group := func(name string) *admin.GroupStatus {
 		if of[name] == nil {
-			of[name] = &penstock.GroupStatus{Group: name}
+			of[name] = &admin.GroupStatus{Group: name}
 		}
 		return of[name]
 	}
@@ -49,7 +50,7 @@ func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) (
 	for _, d := range q.dead {
 		group(d.Group).DeadLetters++
 	}
-	all := []penstock.GroupStatus{}
+	all := []admin.GroupStatus{}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		if (after == "" || name > after) && len(all) < most {
 			all = append(all, *of[name])
@@ -58,8 +59,8 @@ func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) (
 	return all, nil
 }
 
-// QueueStatus implements penstock.QueueStore.
-func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
+// QueueStatus implements driver.QueueStore.
+func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -67,13 +68,13 @@ func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]penstock.Qu
 	if !s.db.migrated {
 		return nil, penstock.ErrNotMigrated
 	}
-	all := []penstock.QueueStatus{}
+	all := []admin.QueueStatus{}
 	for name, q := range s.db.queues {
 		if len(names) > 0 && !slices.Contains(names, name) {
 			continue
 		}
 		set := q.settings
-		st := penstock.QueueStatus{
+		st := admin.QueueStatus{
 			Queue: name, Order: q.order, Bytes: q.size(),
 			QueueSettings: penstock.QueueSettings{Paused: &set.paused, MaxAttempts: &set.maxAttempts, MaxRunning: &set.maxRunning, DedupWindow: &set.dedupWindow},
 			Delayed:       int64(len(q.scheduled)), DeadLetters: int64(len(q.dead)),
@@ -94,6 +95,6 @@ func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]penstock.Qu
 		st.Waiting = int64(len(q.jobs)) - st.Ready - st.Running - st.Delayed
 		all = append(all, st)
 	}
-	slices.SortFunc(all, func(a, b penstock.QueueStatus) int { return cmp.Compare(a.Queue, b.Queue) })
+	slices.SortFunc(all, func(a, b admin.QueueStatus) int { return cmp.Compare(a.Queue, b.Queue) })
 	return all, nil
 }

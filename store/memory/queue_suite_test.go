@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/memory"
 )
@@ -20,7 +20,7 @@ func TestQueue(t *testing.T) {
 			return queuetest.Instance{
 				Store:   s,
 				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return s.Begin(ctx) },
-				Another: func(testing.TB) penstock.QueueStore { return s.Another() },
+				Another: func(testing.TB) driver.QueueStore { return s.Another() },
 				Pin:     func(testing.TB) func() { return func() {} }, // nothing to hold back
 				Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
 					s.Backdate(queue, schedule, by)

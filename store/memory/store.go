@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
 )
 
@@ -34,7 +36,7 @@ type Store struct {
 	closed atomic.Bool
 }
 
-var _ penstock.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // database is what all handles share. Its lock guards everything below it.
 type database struct {
@@ -56,7 +58,7 @@ type outbox struct {
 	base int64
 	subs map[string]*subscription
 	// retention is how long log keeps what every subscription has settled.
-	retention penstock.Retention
+	retention admin.Retention
 	// dropped is for those who still hold the pointer.
 	dropped bool
 }
@@ -161,7 +163,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// CreateOutbox implements penstock.Store.
+// CreateOutbox implements driver.Store.
 func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	if err := penstock.ValidateOutboxName(name); err != nil {
 		return err
@@ -181,7 +183,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	return nil
 }
 
-// DropOutbox implements penstock.Store.
+// DropOutbox implements driver.Store.
 func (s *Store) DropOutbox(ctx context.Context, name string) error {
 	o, err := s.enterOutbox(ctx, name)
 	if err != nil {

@@ -136,7 +136,7 @@ func (tx *Tx) Rollback(context.Context) error {
 	return nil
 }
 
-// Publish implements penstock.Store.
+// Publish implements driver.Store.
 func (s *Store) Publish(ctx context.Context, name string, msgs ...penstock.Message) error {
 	tx, err := s.Begin(ctx)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -39,7 +39,7 @@ func Adopt(url string, opts Options, subscription string, c AdoptConfig) (*Adopt
 }
 
 // Adoptions are the subscriptions over adopted tables, by name.
-func (s *Store) Adoptions(ctx context.Context) ([]driver.Remembered, error) {
+func (s *Store) Adoptions(ctx context.Context) ([]descriptor.Remembered, error) {
 	return tables.Adoptions(ctx, onTables{s})
 }
 
@@ -49,7 +49,7 @@ func (s *Store) DropAdoption(ctx context.Context, subscription string) error {
 }
 
 // Source implements tables.AdoptDB.
-func (s onTables) Source(req penstock.Subscribe) (tables.AdoptedSource, *tables.Reader) {
+func (s onTables) Source(req driver.Subscribe) (tables.AdoptedSource, *tables.Reader) {
 	src := &source{store: s.Store}
 	src.Reader = tables.NewReader(src, req)
 	return src, src.Reader

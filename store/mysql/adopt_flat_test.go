@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/test/adopttest"
 	"github.com/penstock/penstock/internal/test/testseed"
@@ -31,17 +31,17 @@ func adoptIsFlat(t *testing.T, m *testserver.MariaDB) {
 		c.Margin, c.Sweep = time.Millisecond, time.Hour
 		table, err := mysql.Adopt(r.url, mysql.Options{Engine: "RocksDB"}, c.Table, c)
 		r.must(err)
-		src, err := table.Subscribe(t.Context(), penstock.Subscribe{Holder: "test"})
+		src, err := table.Subscribe(t.Context(), driver.Subscribe{Holder: "test"})
 		r.must(err)
 		pages := testseed.Steps(80)
 		relay := func() {
 			for range pages {
 				r.exec(insert)
 				for n := 0; n < 50; {
-					b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 50, Bytes: 1 << 20})
+					b, err := src.Fetch(t.Context(), driver.Limit{Messages: 50, Bytes: 1 << 20})
 					r.must(err)
 					n += len(b.Messages)
-					r.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+					r.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
 				}
 			}
 		}

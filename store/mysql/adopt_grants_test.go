@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -48,10 +50,10 @@ func TestAdoptGrants(t *testing.T) {
 		for missing, grants := range map[string]string{"_1": "", "_2": "select"} {
 			a, err := open(delivered, part+missing, grants)
 			must(t, err)
-			src, err := a.Subscribe(t.Context(), penstock.Subscribe{Holder: "test"})
+			src, err := a.Subscribe(t.Context(), driver.Subscribe{Holder: "test"})
 			if grants != "" {
 				must(t, err)
-				err = src.Settle(t.Context(), penstock.Settled{Batch: fetch(t, src, 10)})
+				err = src.Settle(t.Context(), driver.Settled{Batch: fetch(t, src, 10)})
 			}
 			var field *penstock.FieldError
 			var hinted *penstock.HintError
@@ -69,14 +71,14 @@ func TestAdoptGrants(t *testing.T) {
 		}
 		a, err := open(delivered, part, grants)
 		must(t, err)
-		src, err := a.Subscribe(t.Context(), penstock.Subscribe{Holder: "test"})
+		src, err := a.Subscribe(t.Context(), driver.Subscribe{Holder: "test"})
 		must(t, err)
 		b := fetch(t, src, 10)
 		failed := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "Žluť 😀, refused for long"}}
 		if len(b.Messages) != 3 {
 			t.Fatalf("fetched %+v", b.Messages)
 		}
-		must(t, src.Settle(t.Context(), penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: penstock.Parked, Failures: failed, RetryIn: time.Hour}, {Outcome: penstock.Dead, Failures: failed}, {}}}))
+		must(t, src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, Failures: failed, RetryIn: time.Hour}, {Outcome: driver.Dead, Failures: failed}, {}}}))
 		var written string
 		must(t, root.QueryRow("select error from "+table+" where body = 'first'").Scan(&written))
 		if want := map[string]string{"utf8mb4": "Žluť 😀, re", "latin1": "?lu? ?, re"}[charsets[delivered]]; written != want {
@@ -86,8 +88,8 @@ func TestAdoptGrants(t *testing.T) {
 			t.Errorf("to be tried at once: %d, %v", n, err)
 		}
 		b = fetch(t, src, 10)
-		must(t, src.Renew(t.Context()), src.Settle(t.Context(), penstock.Settled{Batch: b}))
-		if n, err := a.DiscardDeadLetters(t.Context(), penstock.DeadLetterQuery{}); err != nil || n != 1 {
+		must(t, src.Renew(t.Context()), src.Settle(t.Context(), driver.Settled{Batch: b}))
+		if n, err := a.DiscardDeadLetters(t.Context(), admin.DeadLetterQuery{}); err != nil || n != 1 {
 			t.Errorf("discarded %d, %v", n, err)
 		}
 		fetch(t, src, 10)

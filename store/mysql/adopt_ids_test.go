@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	driver "github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -40,7 +41,7 @@ func TestAdoptLongIDs(t *testing.T) {
 				app := application(t, of)
 				must(t, openStore(t, of, mysql.Options{Engine: engine, Schema: schema}).Migrate(t.Context()))
 				_, err := app.Exec("create table letters (id " + column + " not null, n int not null, at datetime(6) not null default (utc_timestamp(6)), body text, key at (at), primary key (id)) engine = " + engine)
-				if refused := (*driver.MySQLError)(nil); errors.As(err, &refused) && refused.Number == 1071 {
+				if refused := (*mysqldriver.MySQLError)(nil); errors.As(err, &refused) && refused.Number == 1071 {
 					return // the engine's keys are shorter
 				}
 				must(t, err)
@@ -50,7 +51,7 @@ func TestAdoptLongIDs(t *testing.T) {
 					Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Payload: "body"}})
 				must(t, err)
 				defer table.Close()
-				src, err := table.Subscribe(t.Context(), penstock.Subscribe{Holder: "test"})
+				src, err := table.Subscribe(t.Context(), driver.Subscribe{Holder: "test"})
 				if id == nil {
 					if err == nil || !strings.Contains(err.Error(), "columns.id") {
 						t.Errorf("an id that may be too long: %v", err)
@@ -62,12 +63,12 @@ func TestAdoptLongIDs(t *testing.T) {
 					t.Fatal(err)
 				}
 				b := fetch(t, src, 10)
-				must(t, src.Settle(t.Context(), penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: penstock.Parked, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "refused"}}}}}))
+				must(t, src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "refused"}}}}}))
 				b = fetch(t, src, 10)
 				if fmt.Sprint(len(b.Messages)) != "1" || b.Messages[0].Attempt != 2 {
 					t.Fatalf("fetched %+v, want the second attempt", b.Messages)
 				}
-				must(t, src.Settle(t.Context(), penstock.Settled{Batch: b}))
+				must(t, src.Settle(t.Context(), driver.Settled{Batch: b}))
 				var left int
 				must(t, app.QueryRow("select count(*) from letters").Scan(&left), src.Close(t.Context()))
 				if left != 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/test/adopttest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -47,7 +47,7 @@ func adoptSuite(t *testing.T, engine string, only ...string) {
 			t.Fatal(err)
 		}
 		return adopttest.Instance{
-			Open: func(subscription string, c mysql.AdoptConfig) (driver.Adopted, error) {
+			Open: func(subscription string, c mysql.AdoptConfig) (descriptor.Adopted, error) {
 				return mysql.Adopt(u.String(), opts, subscription, c)
 			},
 			Begin: func(ctx context.Context) (adopttest.Tx, error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -40,7 +41,7 @@ func TestCancelledWithinAClaim(t *testing.T) {
 	}
 	claimed, cancelled := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Second})
+		_, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Second})
 		claimed <- err
 	}()
 	await("the claim waits", func() bool { return waiting() == 1 })
@@ -56,7 +57,7 @@ func TestCancelledWithinAClaim(t *testing.T) {
 	var jobs []penstock.Job
 	deadline := time.Now().Add(20 * time.Second)
 	for len(jobs) == 0 && time.Now().Before(deadline) {
-		jobs, err = q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Minute})
+		jobs, err = q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Minute})
 		must(t, err)
 	}
 	if len(jobs) != 1 || string(jobs[0].Payload) != "2" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -40,7 +41,7 @@ func deletedIsPassedOver(t *testing.T, m *testserver.MariaDB) {
 		{"Claim and Ack", func() {
 			_, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("job")})
 			r.must(err)
-			jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+			jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 			r.must(err)
 			if len(jobs) != 1 {
 				t.Fatalf("claimed %d jobs", len(jobs))
@@ -51,7 +52,7 @@ func deletedIsPassedOver(t *testing.T, m *testserver.MariaDB) {
 		{"a queue's Maintain", func() { r.must(q.Maintain(t.Context())) }},
 		{"Fetch and Settle", func() {
 			r.must(s.Publish(t.Context(), "orders", penstock.Message{Payload: []byte("m")}))
-			r.must(src.Settle(t.Context(), penstock.Settled{Batch: fetch(t, src, 10)}))
+			r.must(src.Settle(t.Context(), driver.Settled{Batch: fetch(t, src, 10)}))
 		}},
 		{"Renew", func() { r.must(src.Renew(t.Context())) }},
 		{"an outbox's Maintain", func() { r.must(s.Maintain(t.Context(), "orders")) }},

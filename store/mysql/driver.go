@@ -5,18 +5,18 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 )
 
 // Driver is this store for config's list.
-var Driver = driver.Store{
+var Driver = descriptor.Store{
 	Title: "MySQL or MariaDB", Usage: "mysql://HOST/", Schemes: []string{"mysql"},
 	Check: func(url, _ string) error {
 		_, err := connectorOf(url)
 		return err
 	},
-	Open: func(_ context.Context, url, schema string, _ *slog.Logger) (penstock.Store, error) {
+	Open: func(_ context.Context, url, schema string, _ *slog.Logger) (driver.Store, error) {
 		store, err := Open(url, Options{Schema: schema})
 		if err != nil {
 			return nil, err // not a nil *Store in a non-nil interface
@@ -30,14 +30,14 @@ var Driver = driver.Store{
 		}
 		return c.address
 	},
-	Adopt: func(_ context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (driver.Adopted, error) {
+	Adopt: func(_ context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (descriptor.Adopted, error) {
 		table, err := Adopt(url, Options{Schema: schema}, subscription, c)
 		if err != nil {
 			return nil, err
 		}
 		return table, nil
 	},
-	Adoptions: func(ctx context.Context, url, schema string) (all []driver.Remembered, err error) {
+	Adoptions: func(ctx context.Context, url, schema string) (all []descriptor.Remembered, err error) {
 		err = with(url, schema, func(s *Store) error {
 			all, err = s.Adoptions(ctx)
 			return err

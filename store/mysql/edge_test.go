@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	driver "github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -85,10 +86,10 @@ func TestDropUnderLoad(t *testing.T) {
 			begun := sync.OnceFunc(read.Done)
 			defer begun()
 			for {
-				b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+				b, err := src.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 				if err == nil && len(b.Messages) > 0 {
 					begun()
-					err = src.Settle(ctx, penstock.Settled{Batch: b})
+					err = src.Settle(ctx, driver.Settled{Batch: b})
 				}
 				if err != nil {
 					if !errors.Is(err, penstock.ErrNoOutbox) {
@@ -112,7 +113,7 @@ func TestNamesInCapitals(t *testing.T) {
 	for _, name := range []string{"orders", "Orders"} {
 		must(t, s.CreateQueue(t.Context(), name+"_q", penstock.FIFO), s.Publish(t.Context(), name, penstock.Message{Key: name, Payload: []byte(name)}))
 	}
-	for name, src := range map[string]penstock.Source{"orders": small, "Orders": large} {
+	for name, src := range map[string]driver.Source{"orders": small, "Orders": large} {
 		if b := fetch(t, src, 10); len(b.Messages) != 1 || string(b.Messages[0].Payload) != name {
 			t.Errorf("%s has %+v", name, b.Messages)
 		}
@@ -270,9 +271,9 @@ func TestGrants(t *testing.T) {
 		return user
 	}
 	dial := func(user string) *sql.DB {
-		config := driver.NewConfig()
+		config := mysqldriver.NewConfig()
 		config.User, config.Passwd, config.Net, config.Addr, config.DBName = user, "secret", "tcp", host, schema
-		connector, err := driver.NewConnector(config)
+		connector, err := mysqldriver.NewConnector(config)
 		must(t, err)
 		db := sql.OpenDB(connector)
 		t.Cleanup(func() { _ = db.Close() })
@@ -297,11 +298,11 @@ func TestGrants(t *testing.T) {
 		must(t, err)
 	}
 
-	src, err := relay.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "s", Lease: time.Minute})
+	src, err := relay.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "s", Lease: time.Minute})
 	must(t, err)
 	b := fetch(t, src, 10)
-	must(t, src.Renew(t.Context()), src.Settle(t.Context(), penstock.Settled{Batch: b}), relay.Maintain(t.Context(), "orders"))
-	jobs, err := relay.Queue("jobs").Claim(t.Context(), penstock.Claim{Jobs: 10, Lease: time.Minute})
+	must(t, src.Renew(t.Context()), src.Settle(t.Context(), driver.Settled{Batch: b}), relay.Maintain(t.Context(), "orders"))
+	jobs, err := relay.Queue("jobs").Claim(t.Context(), driver.Claim{Jobs: 10, Lease: time.Minute})
 	must(t, err)
 	if len(b.Messages) != 3 || len(jobs) != 3 {
 		t.Errorf("%d messages and %d jobs, want three of each", len(b.Messages), len(jobs))

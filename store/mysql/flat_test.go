@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -95,7 +96,7 @@ func queueIsFlat(t *testing.T, m *testserver.MariaDB) {
 		}
 		dequeue := func(n int) {
 			for range n {
-				jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Minute})
+				jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Minute})
 				r.must(err)
 				if len(jobs) != 1 {
 					t.Fatalf("claimed %d jobs", len(jobs))
@@ -133,7 +134,7 @@ func outboxIsFlat(t *testing.T, m *testserver.MariaDB) {
 			r.must(s.Publish(t.Context(), "orders", make([]penstock.Message, batch)...))
 			for left := batch; left > 0; {
 				b := fetch(t, src, batch)
-				r.must(src.Settle(context.WithoutCancel(t.Context()), penstock.Settled{Batch: b}))
+				r.must(src.Settle(context.WithoutCancel(t.Context()), driver.Settled{Batch: b}))
 				left -= len(b.Messages)
 			}
 		}

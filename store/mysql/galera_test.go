@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -121,7 +122,7 @@ func runsOneAtATime(t *testing.T, stores []*mysql.Store) {
 		workers.Go(func() {
 			q := s.Queue("narrow")
 			for deadline := time.Now().Add(3 * time.Minute); done.Load() < total && !t.Failed() && time.Now().Before(deadline); {
-				jobs, err := q.Claim(t.Context(), penstock.Claim{Group: fmt.Sprint("g", i), Jobs: 1, Lease: time.Hour})
+				jobs, err := q.Claim(t.Context(), driver.Claim{Group: fmt.Sprint("g", i), Jobs: 1, Lease: time.Hour})
 				if err != nil || len(jobs) == 0 {
 					continue
 				}

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/tables"
 )
 
 var (
-	_ penstock.InboxStore    = (*Store)(nil)
-	_ penstock.OncePublisher = (*Store)(nil)
+	_ driver.InboxStore    = (*Store)(nil)
+	_ driver.OncePublisher = (*Store)(nil)
 )
 
 type inboxes = tables.Inboxes

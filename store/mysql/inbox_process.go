@@ -66,7 +66,7 @@ func (i *Inbox) process(ctx context.Context, db Begin, h ReceivedHandler, receiv
 	return len(released), nil
 }
 
-// PublishOnce implements penstock.OncePublisher.
+// PublishOnce implements driver.OncePublisher.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
 	for i := range msgs {
 		if err := msgs[i].Validate(); err != nil {

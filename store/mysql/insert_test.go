@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -33,7 +34,7 @@ func TestPlainInserts(t *testing.T) {
 			must(t, insert("[1]"))
 		}
 		b := fetch(t, src, 10)
-		jobs, err := s.Queue("jobs").Claim(t.Context(), penstock.Claim{Jobs: 10, Lease: time.Hour})
+		jobs, err := s.Queue("jobs").Claim(t.Context(), driver.Claim{Jobs: 10, Lease: time.Hour})
 		must(t, err)
 		if len(b.Messages) != 2 || len(jobs) != 2 {
 			t.Fatalf("%s: got %d messages and %d jobs, want 2 of each", engine, len(b.Messages), len(jobs))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -130,10 +131,10 @@ func (l *ledger) snapshot() []string {
 // relayAll fetches and settles, by a new source after each error.
 func relayAll(ctx context.Context, s *mysql.Store, l *ledger) {
 	for ctx.Err() == nil {
-		src, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "s", Lease: time.Second})
+		src, err := s.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "s", Lease: time.Second})
 		for err == nil && ctx.Err() == nil {
-			var b penstock.Batch
-			if b, err = src.Fetch(ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20}); err != nil {
+			var b driver.Batch
+			if b, err = src.Fetch(ctx, driver.Limit{Messages: 100, Bytes: 1 << 20}); err != nil {
 				break
 			}
 			for _, m := range b.Messages {
@@ -142,7 +143,7 @@ func relayAll(ctx context.Context, s *mysql.Store, l *ledger) {
 				l.see(producer, number)
 			}
 			if len(b.Messages) > 0 {
-				err = src.Settle(ctx, penstock.Settled{Batch: b})
+				err = src.Settle(ctx, driver.Settled{Batch: b})
 			}
 		}
 		if src != nil {
@@ -152,9 +153,9 @@ func relayAll(ctx context.Context, s *mysql.Store, l *ledger) {
 }
 
 // workAll claims and acks.
-func workAll(ctx context.Context, q penstock.Queue, l *ledger) {
+func workAll(ctx context.Context, q driver.Queue, l *ledger) {
 	for ctx.Err() == nil {
-		jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 20, Lease: 2 * time.Second})
+		jobs, err := q.Claim(ctx, driver.Claim{Jobs: 20, Lease: 2 * time.Second})
 		if err != nil {
 			continue
 		}

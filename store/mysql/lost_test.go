@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -16,9 +17,9 @@ func TestEpochThatComesAgain(t *testing.T) {
 	url := testserver.MariaDBDatabase(t)
 	s, app := migrated(t, url), application(t, url)
 	must(t, s.CreateOutbox(t.Context(), "orders"))
-	subscribe := func(holder string) penstock.Source {
+	subscribe := func(holder string) driver.Source {
 		t.Helper()
-		src, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: holder, Lease: time.Hour})
+		src, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: holder, Lease: time.Hour})
 		must(t, err)
 		return src
 	}
@@ -30,8 +31,8 @@ func TestEpochThatComesAgain(t *testing.T) {
 	if again := fetch(t, after, 10); len(again.Messages) != 1 {
 		t.Fatalf("got %v, want a message", again.Messages)
 	}
-	_, fetched := before.Fetch(t.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
-	for what, err := range map[string]error{"renewed": before.Renew(t.Context()), "settled": before.Settle(t.Context(), penstock.Settled{Batch: b}), "fetched": fetched} {
+	_, fetched := before.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
+	for what, err := range map[string]error{"renewed": before.Renew(t.Context()), "settled": before.Settle(t.Context(), driver.Settled{Batch: b}), "fetched": fetched} {
 		if !errors.Is(err, penstock.ErrFenced) {
 			t.Errorf("%s: %v, want ErrFenced", what, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -25,10 +26,10 @@ func TestMaintainLooksFirst(t *testing.T) {
 			must(t, s.Migrate(t.Context()), s.CreateOutbox(t.Context(), "orders"))
 			settle := func(subscription string) {
 				t.Helper()
-				src, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})
+				src, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})
 				must(t, err)
 				for b := fetch(t, src, 10); len(b.Messages) > 0; b = fetch(t, src, 10) {
-					must(t, src.Settle(t.Context(), penstock.Settled{Batch: b}))
+					must(t, src.Settle(t.Context(), driver.Settled{Batch: b}))
 				}
 				must(t, src.Close(t.Context()))
 			}

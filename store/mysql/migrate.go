@@ -24,7 +24,7 @@ const version = 5
 // locked, 1050 where it has won.
 var collided = []uint16{1213, 1205, 1050, 1061, duplicate}
 
-// Migrate implements penstock.Store. Every statement is by itself and may run again, so whoever comes later, or
+// Migrate implements driver.Store. Every statement is by itself and may run again, so whoever comes later, or
 // after one that died, goes on where it is.
 func (s *Store) Migrate(ctx context.Context) error {
 	have, err := s.SchemaVersion(ctx)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -61,7 +62,7 @@ func TestOlderTables(t *testing.T) {
 				}
 			}
 			q := openStore(t, url, opts).Queue("jobs")
-			jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 5, Lease: time.Hour})
+			jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 5, Lease: time.Hour})
 			if err != nil || len(jobs) != 1 {
 				t.Errorf("claimed %d jobs, %v, want the one that is not held", len(jobs), err)
 			}
@@ -70,7 +71,7 @@ func TestOlderTables(t *testing.T) {
 			}
 			for deadline := time.Now().Add(time.Minute); err == nil && len(jobs) == 1 && time.Now().Before(deadline); {
 				var more []penstock.Job
-				more, err = q.Claim(t.Context(), penstock.Claim{Jobs: 5, Lease: time.Hour})
+				more, err = q.Claim(t.Context(), driver.Claim{Jobs: 5, Lease: time.Hour})
 				jobs = append(jobs, more...)
 			}
 			if _, err := q.Enqueue(t.Context(), penstock.NewJob{Headers: map[string]string{"a": "b"}}); err != nil {

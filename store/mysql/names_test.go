@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -23,19 +25,19 @@ func migrated(t *testing.T, url string) *mysql.Store {
 }
 
 // reader is a subscription of an outbox that is made.
-func reader(t *testing.T, s *mysql.Store, outbox string) penstock.Source {
+func reader(t *testing.T, s *mysql.Store, outbox string) driver.Source {
 	if err := s.CreateOutbox(t.Context(), outbox); err != nil {
 		t.Fatal(err)
 	}
-	src, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: outbox, Subscription: "s"})
+	src, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: outbox, Subscription: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return src
 }
 
-func fetch(t *testing.T, src penstock.Source, limit int) penstock.Batch {
-	b, err := src.Fetch(t.Context(), penstock.Limit{Messages: limit, Bytes: 64 << 20})
+func fetch(t *testing.T, src driver.Source, limit int) driver.Batch {
+	b, err := src.Fetch(t.Context(), driver.Limit{Messages: limit, Bytes: 64 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +58,10 @@ func TestNamesAreText(t *testing.T) {
 		if len(b.Messages) != 1 || b.Messages[0].Key != m.Key || b.Messages[0].Topic != m.Topic || b.Messages[0].Headers[name] != m.Headers[name] || string(b.Messages[0].Payload) != string(m.Payload) {
 			t.Fatalf("%q: fetched %+v", name, b.Messages)
 		}
-		if err := src.Settle(t.Context(), penstock.Settled{Batch: b}); err != nil {
+		if err := src.Settle(t.Context(), driver.Settled{Batch: b}); err != nil {
 			t.Fatalf("%q: %v", name, err)
 		}
-		if _, err := s.Replay(t.Context(), penstock.Replay{Outbox: name, Subscription: "s"}); err != nil {
+		if _, err := s.Replay(t.Context(), admin.Replay{Outbox: name, Subscription: "s"}); err != nil {
 			t.Fatalf("%q: %v", name, err)
 		}
 	}

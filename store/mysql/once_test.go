@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/endedtest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -21,7 +22,7 @@ type losing struct {
 	app    *sql.DB
 	s      *mysql.Store
 	direct *mysql.Store
-	q      penstock.Queue
+	q      driver.Queue
 }
 
 func newLosing(t *testing.T) *losing {
@@ -161,7 +162,7 @@ func TestClaimIsOnce(t *testing.T) {
 				for _, j := range acks {
 					leases = append(leases, j.Lease)
 				}
-				_, jobs, err := l.q.(penstock.AckClaimer).AckClaim(t.Context(), leases, penstock.Claim{Jobs: 3, Lease: time.Hour})
+				_, jobs, err := l.q.(driver.AckClaimer).AckClaim(t.Context(), leases, driver.Claim{Jobs: 3, Lease: time.Hour})
 				return jobs, err
 			}
 			first, err := claim()
@@ -199,7 +200,7 @@ func TestCancelledWhileClaimed(t *testing.T) {
 		return pass
 	}
 	l.p.mu.Unlock()
-	jobs, err := l.q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Hour})
+	jobs, err := l.q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})
 	if err != nil || len(jobs) != 1 || jobs[0].ID != made[1].ID || string(jobs[0].Payload) != "2" {
 		t.Errorf("claimed %+v, %v, want the second job", jobs, err)
 	}
@@ -221,12 +222,12 @@ func TestRoundTrips(t *testing.T) {
 	must(t, err)
 	l.p.trips.Store(0)
 	trips("Publish", 1, l.s.Publish(t.Context(), "shipped", penstock.Message{Key: "k"}))
-	b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
+	b, err := src.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
 	trips("Fetch", 1, err)
-	trips("Settle", 1, src.Settle(t.Context(), penstock.Settled{Batch: b}))
+	trips("Settle", 1, src.Settle(t.Context(), driver.Settled{Batch: b}))
 	_, err = l.q.Enqueue(t.Context(), make([]penstock.NewJob, 3)...)
 	trips("Enqueue", 2, err)
-	jobs, err := l.q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Hour})
+	jobs, err := l.q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})
 	trips("Claim", 2, err)
 	_, err = l.q.Ack(t.Context(), jobs[0].Lease)
 	trips("Ack", 1, err)

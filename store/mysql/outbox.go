@@ -187,7 +187,7 @@ func orNull(s string) []byte {
 	return []byte(s)
 }
 
-// Publish implements penstock.Store. If its answer is lost, it is looked up whether it has happened.
+// Publish implements driver.Store. If its answer is lost, it is looked up whether it has happened.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	if len(msgs) == 0 { // it says so if there is no such outbox
 		_, err := s.findOutbox(ctx, onTables{s}, outbox, "")

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	driver "github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -85,12 +86,12 @@ func openStore(t testing.TB, of string, opts mysql.Options) *mysql.Store {
 // longer for a row than the second that is the default, which a busy machine takes.
 func application(t testing.TB, of string, engine ...string) *sql.DB {
 	schema, host := databaseOf(t, of)
-	config := driver.NewConfig()
+	config := mysqldriver.NewConfig()
 	config.User, config.Net, config.Addr, config.DBName = "root", "tcp", host, schema
 	if slices.Contains(engine, "RocksDB") {
 		config.Params = map[string]string{"rocksdb_lock_wait_timeout": "120"}
 	}
-	connector, err := driver.NewConnector(config)
+	connector, err := mysqldriver.NewConnector(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Insta
 	proxy := tcpproxy.New(t, host)
 	return storetest.Instance{
 		Store:   openStore(t, "mysql://root@"+proxy.Addr()+"/", opts),
-		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
+		Another: func(t testing.TB) driver.Store { return openStore(t, direct, opts) },
 		Begin: func(ctx context.Context) (storetest.Tx, error) {
 			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 			return &businessTx{tx, schema, counter}, err

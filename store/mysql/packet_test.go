@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -27,24 +29,24 @@ func TestSettleOfManyRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	var held int
-	for _, outcome := range []penstock.Outcome{penstock.Parked, penstock.Dead, penstock.Delivered} {
+	for _, outcome := range []driver.Outcome{driver.Parked, driver.Dead, driver.Delivered} {
 		b := fetch(t, src, n)
 		if len(b.Messages) != n {
 			t.Fatalf("fetched %d of %d", len(b.Messages), n)
 		}
-		verdicts := make([]penstock.Verdict, n)
+		verdicts := make([]driver.Verdict, n)
 		for i := range verdicts {
-			verdicts[i] = penstock.Verdict{Outcome: outcome, Hold: outcome == penstock.Dead}
-			if outcome != penstock.Delivered {
+			verdicts[i] = driver.Verdict{Outcome: outcome, Hold: outcome == driver.Dead}
+			if outcome != driver.Delivered {
 				verdicts[i].Failures = []penstock.Failure{{At: time.Now(), Err: strings.Repeat(long, 3)}}
 			}
 		}
-		if err := src.Settle(t.Context(), penstock.Settled{Batch: b, Verdicts: verdicts}); err != nil {
+		if err := src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: verdicts}); err != nil {
 			t.Fatal(err)
 		}
-		if outcome == penstock.Dead {
+		if outcome == driver.Dead {
 			var err error
-			if held, err = s.RetryDeadLetters(t.Context(), penstock.DeadLetterQuery{Outbox: "orders", Subscription: "s"}); err != nil || held != n {
+			if held, err = s.RetryDeadLetters(t.Context(), admin.DeadLetterQuery{Outbox: "orders", Subscription: "s"}); err != nil || held != n {
 				t.Fatalf("%d dead letters: %v", held, err)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -30,7 +30,7 @@ func TestPausedWithinATransaction(t *testing.T) {
 		return pass
 	}
 	ended := make(chan error)
-	ask := penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "paused"}
+	ask := driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "paused"}
 	go func() {
 		_, err := paused.Subscribe(context.Background(), ask)
 		ended <- err

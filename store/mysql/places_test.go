@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -28,7 +29,7 @@ func TestNumbersThatFall(t *testing.T) {
 				exec(t, app, fmt.Sprintf("insert into outbox_orders (seq, `key`, topic, payload) values (%d, 'k', '', '')", seq))
 			}
 			want := []int64{900, 500, 100}
-			ordered := func(b penstock.Batch) {
+			ordered := func(b driver.Batch) {
 				t.Helper()
 				var seqs []int64
 				for _, m := range b.Messages {
@@ -43,19 +44,19 @@ func TestNumbersThatFall(t *testing.T) {
 			}
 			b := fetch(t, src, 10)
 			ordered(b)
-			verdicts := make([]penstock.Verdict, 3)
+			verdicts := make([]driver.Verdict, 3)
 			for i := range verdicts {
-				verdicts[i] = penstock.Verdict{Outcome: penstock.Parked}
+				verdicts[i] = driver.Verdict{Outcome: driver.Parked}
 			}
 			verdicts[0].Failures = []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}
-			must(t, src.Settle(t.Context(), penstock.Settled{Batch: b, Verdicts: verdicts}))
+			must(t, src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: verdicts}))
 			var again []int64
 			for deadline := time.Now().Add(time.Minute); len(again) < 3 && time.Now().Before(deadline); {
 				b := fetch(t, src, 10) // of a key that has failed the first comes alone
 				for _, m := range b.Messages {
 					again = append(again, m.Seq)
 				}
-				must(t, src.Settle(t.Context(), penstock.Settled{Batch: b}))
+				must(t, src.Settle(t.Context(), driver.Settled{Batch: b}))
 			}
 			if !slices.Equal(again, want) {
 				t.Errorf("parked messages came as %d, want %d", again, want)

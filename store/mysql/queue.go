@@ -6,10 +6,11 @@ import (
 	"errors"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/tables"
 )
 
-var _ penstock.QueueStore = (*Store)(nil)
+var _ driver.QueueStore = (*Store)(nil)
 
 type (
 	queues   = tables.Queues

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -20,7 +21,7 @@ func (s onTables) Looks() tables.Options {
 }
 
 // Round implements tables.QueueDB.
-func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
+func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
 	err = s.once(ctx, func(t *tx) error {
 		leases, err = s.round(ctx, t, row, c, r, lost, first)
 		return err
@@ -35,7 +36,7 @@ type candidate struct {
 }
 
 // round is what a claim asks, and takes, in a transaction. Leases of which nobody has heard are given back.
-func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
+func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
 	r.Page, r.There, r.Whole = nil, false, true
 	var paused bool
 	var most, running int
@@ -122,7 +123,7 @@ func (s onTables) askEnded(row *queueRow, r *tables.Round) string {
 // pageNew asks for what comes next of what was never claimed. A LIFO queue reads its index backwards, where RocksDB does not stop at the beginning of a range, but
 // walks on over whatever was deleted before it. So its ranges are first read forwards, by a round trip more: those with few jobs are known then, and of
 // the others the last ones are asked for, as many as there are.
-func (s onTables) pageNew(ctx context.Context, t *tx, b *batch, row *queueRow, c penstock.Claim, r *tables.Round, fresh *[]candidate) error {
+func (s onTables) pageNew(ctx context.Context, t *tx, b *batch, row *queueRow, c driver.Claim, r *tables.Round, fresh *[]candidate) error {
 	ask := func(from, ranges string) {
 		b.read(func(rows *sql.Rows) error {
 			n := candidate{Claimed: tables.Claimed{Fresh: true}}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -37,7 +38,7 @@ func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 					tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 					return &businessTx{tx, schema, nil}, err
 				},
-				Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, opts) },
+				Another: func(t testing.TB) driver.QueueStore { return openStore(t, url, opts) },
 				Pin:     func(t testing.TB) func() { return pin(t, db) },
 				Spoil: func(t testing.TB, id int64) {
 					if _, err := db.Exec(`update dead_jobs set attempts = 2147483647, failures = '{"a": 1}' where seq = ?`, id); err != nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/tables"
 )
@@ -18,7 +20,7 @@ type source struct {
 	store *Store
 }
 
-var _ penstock.Source = (*source)(nil)
+var _ driver.Source = (*source)(nil)
 
 // Ready implements tables.Reading.
 func (s *source) Ready(ctx context.Context) error { return s.store.use(ctx) }
@@ -32,8 +34,8 @@ func (s *source) Missing(err error) bool { return onTables{s.store}.Missing(err)
 // Retries implements tables.Reading.
 func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
-// Subscribe implements penstock.Store. The outbox's row keeps others from making subscriptions or changing the retention.
-func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+// Subscribe implements driver.Store. The outbox's row keeps others from making subscriptions or changing the retention.
+func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func (s *source) sql(statement string, more words) string {
 
 // watch finds where an ephemeral reader begins: now is behind what it would find.
 func (s *source) watch(ctx context.Context, t *tx) (err error) {
-	if s.Box, err = s.store.findOutbox(ctx, onTx{t, s.store}, s.Req.Outbox, ""); err != nil || s.Req.Start == penstock.FromBeginning {
+	if s.Box, err = s.store.findOutbox(ctx, onTx{t, s.store}, s.Req.Outbox, ""); err != nil || s.Req.Start == driver.FromBeginning {
 		return err
 	}
 	now := &batch{}
@@ -123,9 +125,9 @@ func (s *source) create(ctx context.Context, t *tx) error {
 	b.add(s.sql("update {schema}.subscriptions set keeps_settled = true where outbox_id = {outbox}", words{"outbox": s.Box.ID}))
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&others) }, s.sql("select count(*) from {schema}.subscriptions where outbox_id = {outbox}", words{"outbox": s.Box.ID}))
 	b.add(s.sql("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) values ({outbox}, ?, {retains} or (select c.n > 0 from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c))",
-		words{"outbox": s.Box.ID, "retains": s.Box.Retention != penstock.Retention{}}), []byte(s.Req.Subscription))
+		words{"outbox": s.Box.ID, "retains": s.Box.Retention != admin.Retention{}}), []byte(s.Req.Subscription))
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&s.ID) }, "select last_insert_id()")
-	if err := t.run(ctx, b); err != nil || s.Req.Start != penstock.FromNow {
+	if err := t.run(ctx, b); err != nil || s.Req.Start != driver.FromNow {
 		return err
 	}
 	b = &batch{}
@@ -151,13 +153,13 @@ func (s *source) update(ctx context.Context, set string, args ...any) error {
 	}))
 }
 
-// Renew implements penstock.Source, and notes how far the reading has come: a settled message before that is not
+// Renew implements driver.Source, and notes how far the reading has come: a settled message before that is not
 // looked at again.
 func (s *source) Renew(ctx context.Context) error {
 	return s.update(ctx, fmt.Sprintf("lease_until = utc_timestamp(6) + interval %d microsecond, low = greatest(low, %s)", s.Req.Lease.Microseconds(), at(s.SettledTo())))
 }
 
-// ReportSink implements penstock.SinkReporter.
+// ReportSink implements driver.SinkReporter.
 func (s *source) ReportSink(ctx context.Context, down time.Time, why string) error {
 	return s.update(ctx, "sink_epoch = epoch, sink_down = ?, sink_error = ?", timeOrNull(down), []byte(why))
 }

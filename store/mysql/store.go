@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/tables"
 )
@@ -43,7 +44,7 @@ type Options struct {
 	LookAgain time.Duration
 }
 
-// Store is a penstock.Store. Safe for concurrent use.
+// Store is a driver.Store. Safe for concurrent use.
 type Store struct {
 	db       *sql.DB
 	ddl      *sql.DB // for what is defined while a transaction has one of db's connections: it never waits for another of these
@@ -57,7 +58,7 @@ type Store struct {
 	*inboxes
 }
 
-var _ penstock.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 //go:embed schema.sql sql/*.sql
 var files embed.FS

@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/test/adopttest"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -34,7 +34,7 @@ func TestAdopt(t *testing.T) {
 		url := database(t)
 		store, pool := openStore(t, url, portable.Options{}), business(t, url)
 		return adopttest.Instance{
-			Open: func(subscription string, c portable.AdoptConfig) (driver.Adopted, error) {
+			Open: func(subscription string, c portable.AdoptConfig) (descriptor.Adopted, error) {
 				return portable.Adopt(context.Background(), url, portable.Options{}, subscription, c)
 			},
 			Begin: func(ctx context.Context) (adopttest.Tx, error) {
@@ -72,7 +72,7 @@ func TestAdoptWithoutAnOrderedIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = table.Close() }()
-		src, err := table.Subscribe(t.Context(), penstock.Subscribe{Holder: "test"})
+		src, err := table.Subscribe(t.Context(), driver.Subscribe{Holder: "test"})
 		if err == nil {
 			err = src.Close(t.Context())
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -48,7 +49,7 @@ func TestCancelledWithinAClaim(t *testing.T) {
 	var jobs []penstock.Job
 	go func() {
 		var err error
-		jobs, err = q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Minute})
+		jobs, err = q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Minute})
 		claimed <- err
 	}()
 	await("the claim waits", func() bool { return waiting() == 1 })
@@ -68,7 +69,7 @@ func TestCancelledWithinAClaim(t *testing.T) {
 	}
 	jobs = nil
 	for deadline := time.Now().Add(20 * time.Second); len(jobs) == 0 && time.Now().Before(deadline); {
-		jobs, err = q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Minute})
+		jobs, err = q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Minute})
 		f.must(err)
 	}
 	if len(jobs) != 1 || string(jobs[0].Payload) != "2" {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -24,7 +25,7 @@ func TestMaxRunningAndAClockThatIsSetBack(t *testing.T) {
 	}
 	claim := func(s *portable.Store, want int) (leases []int64) {
 		t.Helper()
-		jobs, err := s.Queue("jobs").Claim(t.Context(), penstock.Claim{Jobs: 10, Lease: time.Minute})
+		jobs, err := s.Queue("jobs").Claim(t.Context(), driver.Claim{Jobs: 10, Lease: time.Minute})
 		must(err)
 		if len(jobs) != want {
 			t.Fatalf("claimed %d jobs, want %d", len(jobs), want)

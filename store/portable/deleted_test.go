@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -44,9 +45,9 @@ func deletedIsPassedOver(t *testing.T, analyzed bool) {
 	if analyzed {
 		exec(t, f.url, "analyze")
 	}
-	fetched := penstock.Batch{}
+	fetched := driver.Batch{}
 	job := func(then func(lease int64)) {
-		jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 		if f.must(err); len(jobs) != 1 {
 			t.Fatalf("claimed %d jobs", len(jobs))
 		}
@@ -57,15 +58,15 @@ func deletedIsPassedOver(t *testing.T, analyzed bool) {
 		f.must(err)
 	}
 	fetch := func(want int) {
-		for fetched = (penstock.Batch{}); len(fetched.Messages) < want; {
+		for fetched = (driver.Batch{}); len(fetched.Messages) < want; {
 			b, err := src.Fetch(t.Context(), plenty)
 			if f.must(err); len(b.Messages) > 0 {
 				fetched = b
 			}
 		}
 	}
-	settle := func(v ...penstock.Verdict) {
-		f.must(src.Settle(t.Context(), penstock.Settled{Batch: fetched, Verdicts: v}))
+	settle := func(v ...driver.Verdict) {
+		f.must(src.Settle(t.Context(), driver.Settled{Batch: fetched, Verdicts: v}))
 	}
 	refused := []penstock.Failure{{Attempt: 1, Err: "refused"}}
 	calls := []struct {
@@ -94,7 +95,7 @@ func deletedIsPassedOver(t *testing.T, analyzed bool) {
 		{"a Settle that parks", func() {
 			f.must(f.store.Publish(t.Context(), "orders", penstock.Message{Key: "k1", Payload: []byte("m")}))
 			fetch(1)
-			settle(penstock.Verdict{Outcome: penstock.Parked, Failures: refused})
+			settle(driver.Verdict{Outcome: driver.Parked, Failures: refused})
 		}},
 		{"what was parked", func() { fetch(1); settle() }},
 		{"Renew", func() { f.must(src.Renew(t.Context())) }},

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -18,9 +18,9 @@ import (
 const prefix = "portable+"
 
 // Driver is this store for config's list.
-var Driver = driver.Store{
+var Driver = descriptor.Store{
 	Title: "a database in the portable profile", Schemes: []string{prefix + "postgres", prefix + "postgresql"},
-	Open: func(ctx context.Context, url, schema string, _ *slog.Logger) (penstock.Store, error) {
+	Open: func(ctx context.Context, url, schema string, _ *slog.Logger) (driver.Store, error) {
 		store, err := Open(ctx, Plain(url), Options{Schema: schema})
 		if err != nil {
 			return nil, err // not a nil *Store in a non-nil interface
@@ -28,14 +28,14 @@ var Driver = driver.Store{
 		return store, nil
 	},
 	Place: func(url string) string { return pg.Place(Plain(url)) },
-	Adopt: func(ctx context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (driver.Adopted, error) {
+	Adopt: func(ctx context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (descriptor.Adopted, error) {
 		table, err := Adopt(ctx, Plain(url), Options{Schema: schema}, subscription, c)
 		if err != nil {
 			return nil, err
 		}
 		return table, nil
 	},
-	Adoptions: func(ctx context.Context, url, schema string) (all []driver.Remembered, err error) {
+	Adoptions: func(ctx context.Context, url, schema string) (all []descriptor.Remembered, err error) {
 		err = with(ctx, url, schema, func(s *Store) error {
 			all, err = s.Adoptions(ctx)
 			return err

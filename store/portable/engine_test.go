@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -169,11 +170,11 @@ func TestResultsFitTheBuffer(t *testing.T) {
 	p := &wireProxy{}
 	store := openStore(t, p.through(t, f.url), portable.Options{})
 	q := store.Queue("jobs")
-	if _, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour}); err != nil { // the driver knows the statements now
+	if _, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour}); err != nil { // the driver knows the statements now
 		t.Fatal(err)
 	}
 	portable.BoundResults(store)
-	src, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+	src, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
 	f.must(err)
 	defer func() { _ = src.Close(context.Background()) }()
 	for range 2 { // some of them wait for their key: their payloads are not sent
@@ -190,7 +191,7 @@ func TestResultsFitTheBuffer(t *testing.T) {
 		f.must(store.Publish(t.Context(), "orders", msgs...))
 	}
 	p.answer.Store(0)
-	got, err := q.Claim(t.Context(), penstock.Claim{Jobs: jobs, Lease: time.Hour})
+	got, err := q.Claim(t.Context(), driver.Claim{Jobs: jobs, Lease: time.Hour})
 	f.must(err)
 	if len(got) != jobs {
 		t.Errorf("%d jobs, want %d", len(got), jobs)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/tables"
@@ -124,7 +125,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 		for _, sub := range subscriptions {
 			e.of = outbox + "/" + sub.Name
 			if err := e.undone(ctx, func(tx pgx.Tx) error {
-				low, as := sub.Low.UTC(), &source{store: s, Reader: &tables.Reader{Box: box, ID: sub.ID, Epoch: sub.Epoch, Attempt: -1, Req: penstock.Subscribe{Holder: sub.Holder}}}
+				low, as := sub.Low.UTC(), &source{store: s, Reader: &tables.Reader{Box: box, ID: sub.ID, Epoch: sub.Epoch, Attempt: -1, Req: driver.Subscribe{Holder: sub.Holder}}}
 				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.Buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads(), []time.Time{}}
 				if err := e.explain(ctx, tx, "fetch", as.sql("fetch", nil), -1, params...); err != nil {
 					return err
@@ -172,7 +173,7 @@ func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Stateme
 		return nil, err
 	}
 	group := strings.Join(groups, "")
-	seen, want := tables.NewSeen(known.LIFO()), penstock.Claim{Group: group, Jobs: explainedJobs}
+	seen, want := tables.NewSeen(known.LIFO()), driver.Claim{Group: group, Jobs: explainedJobs}
 	return s.explaining(ctx, name, s.jobsTable(name), func(e *explanation) error {
 		claim := s.queueSQL("claim", known)
 		params := func(r *tables.Round) []any {

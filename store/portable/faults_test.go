@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -22,7 +23,7 @@ func TestFaults(t *testing.T) {
 	f := newFixture(t, portable.Options{Margin: time.Hour})
 	p := far(t)
 	store := openStore(t, p.through(t, f.url), portable.Options{Margin: time.Hour})
-	src, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: time.Hour})
+	src, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: time.Hour})
 	f.must(err)
 	const total, keys = 400, 7
 	var msgs []penstock.Message
@@ -35,13 +36,13 @@ func TestFaults(t *testing.T) {
 	p.mu.Lock()
 	p.decide = func([]byte) fault { return someFault(rnd) }
 	p.mu.Unlock()
-	var open []penstock.Batch
+	var open []driver.Batch
 	last, failed := map[string]int{}, 0
 	for n := 0; n < total || len(open) > 0; {
 		if t.Context().Err() != nil || failed > 3*total {
 			t.Fatalf("%d messages came, %d calls failed", n, failed)
 		}
-		if b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 9, Bytes: plenty.Bytes}); err != nil {
+		if b, err := src.Fetch(t.Context(), driver.Limit{Messages: 9, Bytes: plenty.Bytes}); err != nil {
 			failed++
 		} else if len(b.Messages) > 0 {
 			open = append(open, b)
@@ -56,13 +57,13 @@ func TestFaults(t *testing.T) {
 			}
 		}
 		for len(open) > 0 {
-			verdicts := make([]penstock.Verdict, len(open[0].Messages))
+			verdicts := make([]driver.Verdict, len(open[0].Messages))
 			if open[0].Number%3 == 0 { // the way of refusals, too; asked again, a batch has the same verdicts
 				for i := range verdicts {
-					verdicts[i] = penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
+					verdicts[i] = driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
 				}
 			}
-			if err := src.Settle(t.Context(), penstock.Settled{Batch: open[0], Verdicts: verdicts}); err != nil {
+			if err := src.Settle(t.Context(), driver.Settled{Batch: open[0], Verdicts: verdicts}); err != nil {
 				failed++
 				break
 			}
@@ -92,15 +93,15 @@ func TestLateSettle(t *testing.T) {
 	p := &wireProxy{let: make(chan struct{}), done: make(chan struct{})}
 	f.store = openStore(t, p.through(t, f.url), portable.Options{Margin: time.Hour})
 	src := f.subscribe()
-	fetch := func() penstock.Batch {
+	fetch := func() driver.Batch {
 		t.Helper()
-		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 1, Bytes: plenty.Bytes})
+		b, err := src.Fetch(t.Context(), driver.Limit{Messages: 1, Bytes: plenty.Bytes})
 		f.must(err)
 		return b
 	}
-	settle := func(b penstock.Batch) {
+	settle := func(b driver.Batch) {
 		t.Helper()
-		f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+		f.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
 	}
 	for range 3 {
 		f.publish("m")
@@ -126,7 +127,7 @@ func TestLateSettle(t *testing.T) {
 		return pass
 	}
 	p.mu.Unlock()
-	if err := src.Settle(ctx, penstock.Settled{Batch: first}); err == nil {
+	if err := src.Settle(ctx, driver.Settled{Batch: first}); err == nil {
 		t.Fatal("a Settle that did not reach the server succeeded")
 	}
 	settle(second)
@@ -168,7 +169,7 @@ func TestQueueFaults(t *testing.T) {
 	_, err := f.store.Queue("jobs").Enqueue(t.Context(), jobs...)
 	f.must(err)
 	p := far(t)
-	q := openStore(t, p.through(t, f.url), portable.Options{}).Queue("jobs").(penstock.AckClaimer)
+	q := openStore(t, p.through(t, f.url), portable.Options{}).Queue("jobs").(driver.AckClaimer)
 	rnd := testseed.New(t.Name(), 0)
 	p.mu.Lock()
 	p.decide = func([]byte) fault { return someFault(rnd) }
@@ -180,7 +181,7 @@ func TestQueueFaults(t *testing.T) {
 		if failed > 10*total {
 			t.Fatalf("%d calls failed, and %d of %d jobs were done", failed, len(done), total)
 		}
-		acked, got, err := q.AckClaim(t.Context(), acks, penstock.Claim{Jobs: 5, Lease: time.Second})
+		acked, got, err := q.AckClaim(t.Context(), acks, driver.Claim{Jobs: 5, Lease: time.Second})
 		for _, lease := range acked {
 			done[claimed[lease]], ended[claimed[lease]] = true, true
 		}
@@ -218,7 +219,7 @@ func TestQueueFaults(t *testing.T) {
 		if s := all[0]; s.Ready+s.Running+s.Delayed+s.Waiting+s.DeadLetters == 0 {
 			break
 		}
-		held, got, err := q.AckClaim(t.Context(), acks, penstock.Claim{Jobs: total, Lease: time.Minute})
+		held, got, err := q.AckClaim(t.Context(), acks, driver.Claim{Jobs: total, Lease: time.Minute})
 		f.must(err)
 		acks = acks[:0]
 		for _, j := range got {
@@ -272,7 +273,7 @@ func TestRoundTrips(t *testing.T) {
 		for range 3 {
 			f.publish("m")
 		}
-		var b penstock.Batch
+		var b driver.Batch
 		fetch := func() {
 			var err error
 			b, err = src.Fetch(t.Context(), plenty)
@@ -280,7 +281,7 @@ func TestRoundTrips(t *testing.T) {
 		}
 		if round == 0 {
 			fetch()
-			f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+			f.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
 			fetch()
 			continue
 		}
@@ -289,7 +290,7 @@ func TestRoundTrips(t *testing.T) {
 		if len(b.Messages) != 4 {
 			t.Fatalf("%d messages", len(b.Messages))
 		}
-		trips("Settle", 1, func() { f.must(src.Settle(t.Context(), penstock.Settled{Batch: b})) })
+		trips("Settle", 1, func() { f.must(src.Settle(t.Context(), driver.Settled{Batch: b})) })
 		trips("Fetch of nothing", 1, fetch)
 	}
 	f.must(f.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
@@ -306,7 +307,7 @@ func TestRoundTrips(t *testing.T) {
 		}
 		var jobs []penstock.Job
 		claim := func() (err error) {
-			jobs, err = q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Hour})
+			jobs, err = q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})
 			return err
 		}
 		ask("Enqueue", budget, func() error {
@@ -319,7 +320,7 @@ func TestRoundTrips(t *testing.T) {
 			return err
 		})
 		ask("AckClaim", budget, func() (err error) {
-			_, jobs, err = q.(penstock.AckClaimer).AckClaim(t.Context(), []int64{jobs[0].Lease, jobs[1].Lease}, penstock.Claim{Jobs: 1, Lease: time.Hour})
+			_, jobs, err = q.(driver.AckClaimer).AckClaim(t.Context(), []int64{jobs[0].Lease, jobs[1].Lease}, driver.Claim{Jobs: 1, Lease: time.Hour})
 			return err
 		})
 		ask("Retry", 4*budget, func() error {

@@ -65,7 +65,7 @@ func process(ctx context.Context, db Begin, h ReceivedHandler, receive func(pgx.
 	return n, nil
 }
 
-// PublishOnce implements penstock.OncePublisher.
+// PublishOnce implements driver.OncePublisher.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
 	for i := range msgs {
 		if err := msgs[i].Validate(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -38,7 +39,7 @@ func TestPlainInserts(t *testing.T) {
 	}
 	b, err := src.Fetch(t.Context(), plenty)
 	f.must(err)
-	jobs, err := f.store.Queue("jobs").Claim(t.Context(), penstock.Claim{Jobs: 10, Lease: time.Hour})
+	jobs, err := f.store.Queue("jobs").Claim(t.Context(), driver.Claim{Jobs: 10, Lease: time.Hour})
 	f.must(err)
 	if len(b.Messages) != 2 || len(jobs) != 2 {
 		t.Fatalf("got %d messages and %d jobs, want 2 of each", len(b.Messages), len(jobs))

@@ -8,10 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/portable"
 )
 
-var plenty = penstock.Limit{Messages: 1000, Bytes: 16 << 20}
+var plenty = driver.Limit{Messages: 1000, Bytes: 16 << 20}
 
 // fixture is a database with the outbox orders.
 type fixture struct {
@@ -38,16 +39,16 @@ func (f *fixture) publish(payload string) {
 	f.must(f.store.Publish(f.Context(), "orders", penstock.Message{Key: "k", Payload: []byte(payload)}))
 }
 
-func (f *fixture) subscribe() penstock.Source {
+func (f *fixture) subscribe() driver.Source {
 	f.Helper()
-	src, err := f.store.Subscribe(f.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+	src, err := f.store.Subscribe(f.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
 	f.must(err)
 	f.Cleanup(func() { _ = src.Close(context.Background()) })
 	return src
 }
 
 // drain fetches until there is nothing, and settles.
-func (f *fixture) drain(src penstock.Source) (got []string) {
+func (f *fixture) drain(src driver.Source) (got []string) {
 	f.Helper()
 	for {
 		b, err := src.Fetch(f.Context(), plenty)
@@ -58,7 +59,7 @@ func (f *fixture) drain(src penstock.Source) (got []string) {
 		for _, m := range b.Messages {
 			got = append(got, string(m.Payload))
 		}
-		f.must(src.Settle(f.Context(), penstock.Settled{Batch: b}))
+		f.must(src.Settle(f.Context(), driver.Settled{Batch: b}))
 	}
 }
 

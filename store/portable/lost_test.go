@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -17,7 +19,7 @@ func TestCountsWhatIsThere(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		f := newFixture(t, portable.Options{})
 		if keeps {
-			f.must(f.store.SetRetention(t.Context(), "orders", penstock.Retention{Age: time.Hour}))
+			f.must(f.store.SetRetention(t.Context(), "orders", admin.Retention{Age: time.Hour}))
 		}
 		p := &wireProxy{}
 		direct := f.store
@@ -41,7 +43,7 @@ func TestCountsWhatIsThere(t *testing.T) {
 		b, err := src.Fetch(t.Context(), plenty)
 		f.must(err)
 		exec(t, f.url, "delete from penstock_portable.outbox_orders where seq = $1", b.Messages[0].Seq)
-		if err := src.Settle(t.Context(), penstock.Settled{Batch: b}); err == nil {
+		if err := src.Settle(t.Context(), driver.Settled{Batch: b}); err == nil {
 			t.Fatal("no answer, and no error")
 		}
 		count := func() int64 {
@@ -50,7 +52,7 @@ func TestCountsWhatIsThere(t *testing.T) {
 			return all[0].Subscriptions[0].Settled
 		}
 		before := count()
-		f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+		f.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
 		if after := count(); before != 2 || after != 2 {
 			t.Errorf("keeps: %v: %d settled, then %d, want 2", keeps, before, after)
 		}
@@ -62,13 +64,13 @@ func TestEpochThatComesAgain(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
 		f := newFixture(t, portable.Options{})
-		subscribe := func(holder string) penstock.Source {
+		subscribe := func(holder string) driver.Source {
 			t.Helper()
 			join := f.store.Subscribe
 			if shared {
 				join = f.store.SubscribeShared
 			}
-			src, err := join(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: holder, Lease: time.Hour})
+			src, err := join(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: holder, Lease: time.Hour})
 			f.must(err)
 			return src
 		}
@@ -82,7 +84,7 @@ func TestEpochThatComesAgain(t *testing.T) {
 		if again, err := after.Fetch(t.Context(), plenty); err != nil || len(again.Messages) != 1 {
 			t.Fatalf("got %v, %v, want a message", again.Messages, err)
 		}
-		for what, err := range map[string]error{"renewed": before.Renew(t.Context()), "settled": before.Settle(t.Context(), penstock.Settled{Batch: b})} {
+		for what, err := range map[string]error{"renewed": before.Renew(t.Context()), "settled": before.Settle(t.Context(), driver.Settled{Batch: b})} {
 			if !errors.Is(err, penstock.ErrFenced) {
 				t.Errorf("shared %v: %s: %v, want ErrFenced", shared, what, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -18,7 +19,7 @@ func TestMaintainLooksFirst(t *testing.T) {
 	f := newFixture(t, portable.Options{})
 	settle := func(subscription string) {
 		t.Helper()
-		src, err := f.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})
+		src, err := f.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})
 		f.must(err)
 		f.drain(src)
 		f.must(src.Close(t.Context()))
@@ -59,7 +60,7 @@ func TestLeaseBeginsAfterMaintenance(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 1, Lease: time.Hour})
+		jobs, err := q.Claim(ctx, driver.Claim{Jobs: 1, Lease: time.Hour})
 		if f.must(err); len(jobs) != 1 || string(jobs[0].Payload) != want {
 			t.Fatalf("claimed %v, want %s", jobs, want)
 		}

@@ -22,7 +22,7 @@ import (
 // version of the tables that this program makes.
 const version = 7
 
-// Migrate implements penstock.Store. Every statement is by itself and may run again, so whoever comes later, or
+// Migrate implements driver.Store. Every statement is by itself and may run again, so whoever comes later, or
 // after one that died, goes on where it is.
 func (s *Store) Migrate(ctx context.Context) error {
 	have, err := s.SchemaVersion(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/endedtest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/portable"
@@ -24,7 +25,7 @@ type losing struct {
 	*fixture
 	p    *wireProxy
 	lost *portable.Store
-	q    penstock.Queue
+	q    driver.Queue
 }
 
 func newLosing(t *testing.T) *losing {
@@ -218,7 +219,7 @@ func TestClaimIsOnce(t *testing.T) {
 				for _, j := range acks {
 					leases = append(leases, j.Lease)
 				}
-				_, jobs, err := l.q.(penstock.AckClaimer).AckClaim(t.Context(), leases, penstock.Claim{Jobs: 3, Lease: time.Hour})
+				_, jobs, err := l.q.(driver.AckClaimer).AckClaim(t.Context(), leases, driver.Claim{Jobs: 3, Lease: time.Hour})
 				return jobs, err
 			}
 			leases := func(want int) {
@@ -266,7 +267,7 @@ func TestEndingIsOnceByChance(t *testing.T) {
 		}
 		for len(jobs) == 0 {
 			l.must(again(func() (err error) {
-				jobs, err = l.q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+				jobs, err = l.q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 				return err
 			}))
 		}
@@ -280,7 +281,7 @@ func TestEndingIsOnceByChance(t *testing.T) {
 			case 0:
 				held, err = l.q.Extend(t.Context(), time.Hour, lease)
 			case 1:
-				held, err = l.q.(penstock.Releaser).Release(t.Context(), 0, lease)
+				held, err = l.q.(driver.Releaser).Release(t.Context(), 0, lease)
 			case 2:
 				_, err = l.q.Retry(t.Context(), lease, 0, "broken")
 			case 3:
@@ -321,7 +322,7 @@ func TestEndingWaitsForTheServer(t *testing.T) {
 	l := newLosing(t)
 	_, err := l.q.Enqueue(t.Context(), penstock.NewJob{}, penstock.NewJob{})
 	l.must(err)
-	jobs, err := l.q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Hour})
+	jobs, err := l.q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})
 	l.must(err)
 	_, err = l.q.Ack(t.Context(), jobs[0].Lease)
 	l.must(err)

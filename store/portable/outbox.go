@@ -132,7 +132,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// Publish implements penstock.Store: one round trip. If its answer is lost, it is looked up whether it has happened.
+// Publish implements driver.Store: one round trip. If its answer is lost, it is looked up whether it has happened.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	if err := s.ready(ctx); err != nil {
 		return err

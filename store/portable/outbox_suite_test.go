@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -108,7 +109,7 @@ func instanceOn(t testing.TB, direct string, opts portable.Options) storetest.In
 	return storetest.Instance{
 		Store:   openStore(t, u.String(), opts),
 		Begin:   func(ctx context.Context) (storetest.Tx, error) { return beginOn(ctx, pool) },
-		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
+		Another: func(t testing.TB) driver.Store { return openStore(t, direct, opts) },
 		Outage: func(t testing.TB) (down, up func()) {
 			t.Cleanup(proxy.Resume)
 			return proxy.Refuse, proxy.Resume

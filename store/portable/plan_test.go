@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -118,21 +120,21 @@ func TestNothingIsCompiled(t *testing.T) {
 	src := o.subscribe()
 	o.must(o.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
 	jobs := o.store.Queue("jobs")
-	q := jobs.(penstock.AckClaimer)
+	q := jobs.(driver.AckClaimer)
 	_, err = jobs.Enqueue(t.Context(), make([]penstock.NewJob, 5)...)
 	o.must(err)
 	plans := o.during(func() {
-		for verdict := range penstock.Dead + 1 {
+		for verdict := range driver.Dead + 1 {
 			o.publish("m")
 			b, err := src.Fetch(t.Context(), plenty)
 			o.must(err)
-			o.must(src.Settle(t.Context(), penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: verdict, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
+			o.must(src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: verdict, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
 		}
-		_, claimed, err := q.AckClaim(t.Context(), nil, penstock.Claim{Jobs: 1, Lease: time.Hour})
+		_, claimed, err := q.AckClaim(t.Context(), nil, driver.Claim{Jobs: 1, Lease: time.Hour})
 		o.must(err)
-		_, _, err = q.AckClaim(t.Context(), []int64{claimed[0].Lease}, penstock.Claim{Jobs: 1, Lease: time.Hour})
+		_, _, err = q.AckClaim(t.Context(), []int64{claimed[0].Lease}, driver.Claim{Jobs: 1, Lease: time.Hour})
 		o.must(err)
-		_, err = jobs.(penstock.GroupFinder).ReadyGroups(t.Context(), nil, "", 1)
+		_, err = jobs.(driver.GroupFinder).ReadyGroups(t.Context(), nil, "", 1)
 		o.must(err)
 	})
 	// What switches it off cannot be without, and a lookup by a number and a plain INSERT are short whatever the tables are like.
@@ -155,7 +157,7 @@ func TestPlans(t *testing.T) {
 				o := observe(t, portable.Options{Margin: time.Millisecond}) // what was settled within it is read again
 				o.must(o.store.CreateQueue(t.Context(), "jobs", order))
 				if order == penstock.LIFO { // what is settled is noted, not deleted
-					o.must(o.store.SetRetention(t.Context(), "orders", penstock.Retention{Age: time.Hour}))
+					o.must(o.store.SetRetention(t.Context(), "orders", admin.Retention{Age: time.Hour}))
 				}
 				src := o.subscribe()
 				if analyzed == "empty" {
@@ -177,11 +179,11 @@ func TestPlans(t *testing.T) {
 }
 
 // turns claims and acks jobs, and fetches and settles messages, n at a time, and fails if more than those are read.
-func (o *observed) turns(src penstock.Source, q penstock.Queue, n int) {
+func (o *observed) turns(src driver.Source, q driver.Queue, n int) {
 	o.Helper()
 	for range 5 {
 		plans := o.during(func() {
-			jobs, err := q.Claim(o.Context(), penstock.Claim{Jobs: n, Lease: time.Hour})
+			jobs, err := q.Claim(o.Context(), driver.Claim{Jobs: n, Lease: time.Hour})
 			o.must(err)
 			if len(jobs) != n {
 				o.Fatalf("claimed %d jobs", len(jobs))
@@ -192,12 +194,12 @@ func (o *observed) turns(src penstock.Source, q penstock.Queue, n int) {
 			}
 			_, err = q.Ack(o.Context(), leases...)
 			o.must(err)
-			b, err := src.Fetch(o.Context(), penstock.Limit{Messages: n, Bytes: 1 << 20})
+			b, err := src.Fetch(o.Context(), driver.Limit{Messages: n, Bytes: 1 << 20})
 			o.must(err)
 			if len(b.Messages) != n {
 				o.Fatalf("fetched %d messages", len(b.Messages))
 			}
-			o.must(src.Settle(o.Context(), penstock.Settled{Batch: b}))
+			o.must(src.Settle(o.Context(), driver.Settled{Batch: b}))
 		})
 		for _, p := range plans {
 			p.Plan.walk(func(node planNode) {
@@ -228,7 +230,7 @@ func TestClaimPassesOverThoseThatWait(t *testing.T) {
 			exec(t, o.url, "insert into penstock_portable.queue_jobs (priority, payload) select 1, '' from generate_series(1, $1) g", others)
 			claim := func() (job penstock.Job, read float64) {
 				for _, p := range o.during(func() {
-					jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+					jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 					o.must(err)
 					if len(jobs) != 1 {
 						t.Fatalf("claimed %d jobs", len(jobs))

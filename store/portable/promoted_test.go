@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/portable"
@@ -42,7 +43,7 @@ func TestLeasesOfALostPrimary(t *testing.T) {
 	t.Cleanup(func() { _ = standby.Close() })
 	claim := func(s *portable.Store) (leases []int64) {
 		t.Helper()
-		jobs, err := s.Queue("jobs").Claim(t.Context(), penstock.Claim{Jobs: n, Lease: time.Hour})
+		jobs, err := s.Queue("jobs").Claim(t.Context(), driver.Claim{Jobs: n, Lease: time.Hour})
 		if err != nil || len(jobs) != n {
 			t.Fatalf("claimed %d jobs, %v, want %d", len(jobs), err, n)
 		}

@@ -9,10 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/tables"
 )
 
-var _ penstock.QueueStore = (*Store)(nil)
+var _ driver.QueueStore = (*Store)(nil)
 
 type (
 	queues   = tables.Queues

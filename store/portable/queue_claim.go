@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -24,7 +24,7 @@ func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time
 }
 
 // Round implements tables.QueueDB.
-func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r *tables.Round, lost []int64, first *tables.Batch) (numbers []int64, err error) {
+func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (numbers []int64, err error) {
 	priorities, after, upto := columns(r.Ranges)
 	r.Page, r.There = nil, false
 	b := &tables.Batch{}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -33,7 +34,7 @@ func TestQueueIsFlatWhilePinned(t *testing.T) {
 			}
 			dequeue := func(n int) {
 				for range n {
-					jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+					jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 					f.must(err)
 					if len(jobs) != 1 {
 						t.Fatalf("claimed %d jobs", len(jobs))
@@ -83,7 +84,7 @@ func TestClaimBehindManyThatWait(t *testing.T) {
 	f.must(err)
 	claim := func() (trips int64) {
 		before := p.trips.Load()
-		jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 		f.must(err)
 		if len(jobs) != 1 {
 			t.Fatalf("claimed %d jobs", len(jobs))

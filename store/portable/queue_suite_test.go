@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -30,7 +31,7 @@ func queues(through func(t testing.TB, direct string) (url string)) queuetest.Ha
 				Store:   s,
 				Reads:   func(t testing.TB) float64 { _, n := (&fixture{TB: t, url: url, store: s}).reads(); return n },
 				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return beginOn(ctx, pool) },
-				Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, atOnce) },
+				Another: func(t testing.TB) driver.QueueStore { return openStore(t, url, atOnce) },
 				Pin:     func(t testing.TB) func() { return pin(t, url) },
 				Spoil: func(t testing.TB, id int64) {
 					exec(t, url, `update penstock_portable.dead_jobs set attempts = 2147483647, failures = '{"a": 1}' where seq = $1`, id)

@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/tables"
 )
 
-var _ penstock.Sharer = (*Store)(nil)
+var _ driver.Sharer = (*Store)(nil)
 
 // The row that says whose a subscription is, or a part of it. On a server that was promoted without the last that was committed an epoch
 // may come again: so it is the holder's, too. And a bucket that was taken may be another's by now.
@@ -66,8 +67,8 @@ func (s *source) fence(buckets []int16) string {
 	return s.sql("fence", nil)
 }
 
-// SubscribeShared implements penstock.Sharer.
-func (s *Store) SubscribeShared(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+// SubscribeShared implements driver.Sharer.
+func (s *Store) SubscribeShared(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	return s.subscribe(ctx, req, !req.Ephemeral)
 }
 

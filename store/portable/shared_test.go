@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/portable"
 )
 
-func (f *fixture) share(lease time.Duration) (penstock.Source, error) {
-	return f.store.SubscribeShared(f.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: lease})
+func (f *fixture) share(lease time.Duration) (driver.Source, error) {
+	return f.store.SubscribeShared(f.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: lease})
 }
 
 // A subscription is shared or one reader's alone.
@@ -25,8 +26,8 @@ func TestSharedOrAlone(t *testing.T) {
 	f.must(err)
 	second, err := f.share(time.Hour)
 	f.must(err)
-	alone := func() (penstock.Source, error) {
-		return f.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "alone"})
+	alone := func() (driver.Source, error) {
+		return f.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "alone"})
 	}
 	if _, err := alone(); !errors.Is(err, penstock.ErrHeld) {
 		t.Fatalf("alone, while two share: %v, want ErrHeld", err)
@@ -51,18 +52,18 @@ func TestSharedOrAlone(t *testing.T) {
 func TestBucketThatWasLost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{})
-	refused := penstock.Verdict{Outcome: penstock.Parked}
-	for what, call := range map[string]func(src penstock.Source, b penstock.Batch) error{
-		"renewed": func(src penstock.Source, _ penstock.Batch) error { return src.Renew(t.Context()) },
-		"fetched": func(src penstock.Source, _ penstock.Batch) error {
+	refused := driver.Verdict{Outcome: driver.Parked}
+	for what, call := range map[string]func(src driver.Source, b driver.Batch) error{
+		"renewed": func(src driver.Source, _ driver.Batch) error { return src.Renew(t.Context()) },
+		"fetched": func(src driver.Source, _ driver.Batch) error {
 			_, err := src.Fetch(t.Context(), plenty)
 			return err
 		},
-		"settled": func(src penstock.Source, b penstock.Batch) error {
-			return src.Settle(t.Context(), penstock.Settled{Batch: b})
+		"settled": func(src driver.Source, b driver.Batch) error {
+			return src.Settle(t.Context(), driver.Settled{Batch: b})
 		},
-		"parked": func(src penstock.Source, b penstock.Batch) error {
-			return src.Settle(t.Context(), penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{refused}})
+		"parked": func(src driver.Source, b driver.Batch) error {
+			return src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: []driver.Verdict{refused}})
 		},
 	} {
 		f.publish("m")
@@ -155,7 +156,7 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 		two, err := other.share(time.Hour)
 		f.must(err)
 		got := map[string]bool{}
-		fetch := func(src penstock.Source) {
+		fetch := func(src driver.Source) {
 			t.Helper()
 			b, err := src.Fetch(t.Context(), plenty)
 			f.must(err)
@@ -165,9 +166,9 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 				}
 				got[m.ID] = true
 			}
-			f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+			f.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
 		}
-		cut := func(src penstock.Source) {
+		cut := func(src driver.Source) {
 			t.Helper()
 			p.once("commit", lost)
 			if err := src.Renew(t.Context()); err == nil {
@@ -226,8 +227,8 @@ func TestSharedByMany(t *testing.T) {
 	rnd := testseed.New(t.Name(), 0)
 	const keys = 30
 	type reader struct {
-		penstock.Source
-		open []penstock.Batch
+		driver.Source
+		open []driver.Batch
 	}
 	var readers []*reader
 	settled, written := map[string]int{}, map[string]int{} // by key: how many of it
@@ -238,7 +239,7 @@ func TestSharedByMany(t *testing.T) {
 		readers = append(readers, &reader{Source: src})
 	}
 	fetch := func(r *reader, most int) int {
-		b, err := r.Fetch(t.Context(), penstock.Limit{Messages: most, Bytes: plenty.Bytes})
+		b, err := r.Fetch(t.Context(), driver.Limit{Messages: most, Bytes: plenty.Bytes})
 		f.must(err)
 		next := map[string]int{}
 		for _, o := range r.open {
@@ -263,7 +264,7 @@ func TestSharedByMany(t *testing.T) {
 	}
 	settle := func(r *reader) {
 		for ; len(r.open) > 0; r.open = r.open[1:] {
-			f.must(r.Settle(t.Context(), penstock.Settled{Batch: r.open[0]}))
+			f.must(r.Settle(t.Context(), driver.Settled{Batch: r.open[0]}))
 			for _, m := range r.open[0].Messages {
 				settled[m.Key]++
 				delete(held, m.ID)
@@ -311,7 +312,7 @@ func TestSharedByMany(t *testing.T) {
 					t.Fatalf("Renew of one whose lease has ended: %v, want ErrFenced", err)
 				}
 				if len(r.open) > 0 {
-					if err := r.Settle(context.WithoutCancel(t.Context()), penstock.Settled{Batch: r.open[0]}); !errors.Is(err, penstock.ErrFenced) {
+					if err := r.Settle(context.WithoutCancel(t.Context()), driver.Settled{Batch: r.open[0]}); !errors.Is(err, penstock.ErrFenced) {
 						t.Fatalf("Settle of one whose lease has ended: %v, want ErrFenced", err)
 					}
 				}

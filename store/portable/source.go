@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/tables"
 )
@@ -20,7 +22,7 @@ type source struct {
 	owned, leaving []int16 // buckets, of one that is shared; leaving are some of those owned
 }
 
-var _ penstock.Source = (*source)(nil)
+var _ driver.Source = (*source)(nil)
 
 // Ready implements tables.Reading.
 func (s *source) Ready(ctx context.Context) error { return s.store.ready(ctx) }
@@ -34,12 +36,12 @@ func (s *source) Missing(err error) bool { return onTables{s.store}.Missing(err)
 // Retries implements tables.Reading.
 func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
-// Subscribe implements penstock.Store. The outbox's row keeps others from making subscriptions or changing the retention.
-func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+// Subscribe implements driver.Store. The outbox's row keeps others from making subscriptions or changing the retention.
+func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	return s.subscribe(ctx, req, false)
 }
 
-func (s *Store) subscribe(ctx context.Context, req penstock.Subscribe, shared bool) (penstock.Source, error) {
+func (s *Store) subscribe(ctx context.Context, req driver.Subscribe, shared bool) (driver.Source, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -57,7 +59,7 @@ func (s *Store) subscribe(ctx context.Context, req penstock.Subscribe, shared bo
 
 // watch finds where an ephemeral reader begins: now is behind what it would find.
 func (s *source) watch(ctx context.Context, tx pgx.Tx) (err error) {
-	if s.Box, err = s.store.findOutbox(ctx, pgTx{tx, s.store}, s.Req.Outbox, ""); err != nil || s.Req.Start == penstock.FromBeginning {
+	if s.Box, err = s.store.findOutbox(ctx, pgTx{tx, s.store}, s.Req.Outbox, ""); err != nil || s.Req.Start == driver.FromBeginning {
 		return err
 	}
 	if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&s.Low); err != nil {
@@ -91,11 +93,11 @@ func (s *source) attach(ctx context.Context, tx pgx.Tx) (err error) {
 		if err != nil {
 			return err
 		}
-		keeps := done.RowsAffected() > 0 || s.Box.Retention != penstock.Retention{}
+		keeps := done.RowsAffected() > 0 || s.Box.Retention != admin.Retention{}
 		if err := tx.QueryRow(ctx, sql("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) values ($1, $2, $3) returning id"), s.Box.ID, s.Req.Subscription, keeps).Scan(&s.ID); err != nil {
 			return err
 		}
-		if s.Req.Start == penstock.FromNow {
+		if s.Req.Start == driver.FromNow {
 			if _, err := tx.Exec(ctx, sql("insert into {schema}.entries (subscription_id, seq, bucket, ts, state) select $1, seq, bucket, ts, 0 from {table}"), s.ID); err != nil {
 				return err
 			}
@@ -138,7 +140,7 @@ func (s *source) update(ctx context.Context, set string, args ...any) error {
 	}))
 }
 
-// Renew implements penstock.Source, and notes how far the reading has come: a settled message before that is not
+// Renew implements driver.Source, and notes how far the reading has come: a settled message before that is not
 // looked at again.
 func (s *source) Renew(ctx context.Context) error {
 	if s.shared {
@@ -147,7 +149,7 @@ func (s *source) Renew(ctx context.Context) error {
 	return s.update(ctx, "lease_until = clock_timestamp() + $4 * interval '1 microsecond', low = greatest(low, $5)", s.Req.Lease.Microseconds(), s.SettledTo())
 }
 
-// ReportSink implements penstock.SinkReporter.
+// ReportSink implements driver.SinkReporter.
 func (s *source) ReportSink(ctx context.Context, down time.Time, why string) error {
 	if s.shared {
 		return nil // it is one of several

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/quietconn"
@@ -44,7 +45,7 @@ type Options struct {
 	LookAgain time.Duration
 }
 
-// Store is a penstock.Store. Safe for concurrent use.
+// Store is a driver.Store. Safe for concurrent use.
 type Store struct {
 	pool   *pgxpool.Pool
 	schema string // quoted
@@ -61,7 +62,7 @@ type Store struct {
 	*inboxes
 }
 
-var _ penstock.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 //go:embed schema.sql
 var schemaSQL string

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -134,14 +136,14 @@ func scheduleAcrossItsTime(t *testing.T, c *clocked) {
 // being delivered meanwhile does not come a second time.
 func parkedWhenTheClockIsSet(t *testing.T, c *clocked) {
 	src := c.subscribe()
-	park := func(b penstock.Batch, in time.Duration) {
-		verdicts := make([]penstock.Verdict, len(b.Messages))
+	park := func(b driver.Batch, in time.Duration) {
+		verdicts := make([]driver.Verdict, len(b.Messages))
 		for i := range verdicts {
-			verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: in, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}
+			verdicts[i] = driver.Verdict{Outcome: driver.Parked, RetryIn: in, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}
 		}
-		c.Must(src.Settle(c.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+		c.Must(src.Settle(c.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 	}
-	next := func() (b penstock.Batch) {
+	next := func() (b driver.Batch) {
 		c.Eventually("there is a message", func() bool {
 			var err error
 			b, err = src.Fetch(c.Ctx, plenty)
@@ -210,7 +212,7 @@ func doneJobsWhenTheClockIsSet(t *testing.T, c *clocked) {
 	}
 	list := func(limit int) (n int) {
 		for after := ""; ; {
-			jobs, next, err := c.store.DoneJobs(c.Ctx, penstock.DoneJobQuery{Queue: "q", After: after, Limit: limit})
+			jobs, next, err := c.store.DoneJobs(c.Ctx, admin.DoneJobQuery{Queue: "q", After: after, Limit: limit})
 			c.Must(err)
 			n += len(jobs)
 			if after = next; after == "" {

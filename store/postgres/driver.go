@@ -4,16 +4,16 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // Driver is this store for config's list.
-var Driver = driver.Store{
+var Driver = descriptor.Store{
 	Title: "PostgreSQL", Usage: "postgres://USER@HOST/DATABASE", Schemes: []string{"postgres", "postgresql"}, Postgres: true,
-	Open: func(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error) {
+	Open: func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error) {
 		store, err := Open(ctx, url, Options{Schema: schema, Log: log})
 		if err != nil {
 			return nil, err // not a nil *Store in a non-nil interface
@@ -21,14 +21,14 @@ var Driver = driver.Store{
 		return store, nil
 	},
 	Place: pg.Place,
-	Adopt: func(ctx context.Context, url, schema, subscription string, c adopt.Config, log *slog.Logger) (driver.Adopted, error) {
+	Adopt: func(ctx context.Context, url, schema, subscription string, c adopt.Config, log *slog.Logger) (descriptor.Adopted, error) {
 		table, err := adopt.Open(ctx, adopt.Options{URL: url, Schema: schema, Subscription: subscription, Config: c, Log: log})
 		if err != nil {
 			return nil, err // not a nil *Table in a non-nil interface
 		}
 		return table, nil
 	},
-	Adoptions: func(ctx context.Context, url, schema string) ([]driver.Remembered, error) {
+	Adoptions: func(ctx context.Context, url, schema string) ([]descriptor.Remembered, error) {
 		return adopt.Subscriptions(ctx, adopt.Options{URL: url, Schema: schema})
 	},
 	DropAdoption: func(ctx context.Context, url, schema, subscription string) error {

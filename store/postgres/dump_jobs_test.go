@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -19,7 +19,7 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 	src := f.subscribe()
 	f.insert(f.Conn, "k", "one")
 	f.insert(f.Conn, "l", "two")
-	parked := penstock.Verdict{Outcome: penstock.Parked, Failures: refusedOnce("no"), RetryIn: time.Hour}
+	parked := driver.Verdict{Outcome: driver.Parked, Failures: refusedOnce("no"), RetryIn: time.Hour}
 	f.settleAll(src, parked, f.fetchSome(src))
 	f.Must(src.Close(f.Ctx))
 	f.Exec("select penstock._rotate('orders', true)") // what it leaves could be emptied

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -27,7 +27,7 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 	f := fixtureOn(t, server.URL, postgres.Options{})
 	src := f.subscribe()
 	f.insert(f.Conn, "k", "parked")
-	f.settleAll(src, penstock.Verdict{Outcome: penstock.Parked, Failures: refusedOnce("no"), RetryIn: 10 * postgrestest.Deadline}, f.fetchSome(src))
+	f.settleAll(src, driver.Verdict{Outcome: driver.Parked, Failures: refusedOnce("no"), RetryIn: 10 * postgrestest.Deadline}, f.fetchSome(src))
 	f.Must(src.Close(f.Ctx))
 	f.Exec("select penstock.create_queue('q', 'fifo', 4, 65536)")
 	f.Exec("select penstock.enqueue('q', 'leased ' || i) from generate_series(1, 100) i")

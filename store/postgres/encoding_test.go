@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -55,7 +57,7 @@ func TestUnreadableTextIsRefused(t *testing.T) {
 	f.Exec("insert into penstock.jobs (key, payload) values (chr(128), 'x')")
 	b, err := f.subscribe().Fetch(f.Ctx, plenty)
 	f.Must(err)
-	jobs, err := f.store.Queue("jobs").Claim(f.Ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+	jobs, err := f.store.Queue("jobs").Claim(f.Ctx, driver.Claim{Jobs: 10, Lease: time.Minute})
 	f.Must(err)
 	if len(b.Messages) != 1 || b.Messages[0].Key != "€" || len(jobs) != 1 || jobs[0].Key != "€" {
 		t.Errorf("got %+v and %+v, want one of the euro each", b.Messages, jobs)
@@ -92,19 +94,19 @@ func TestEncodings(t *testing.T) {
 			b, err := src.Fetch(f.Ctx, plenty)
 			f.Must(err)
 			var got []string
-			verdicts := make([]penstock.Verdict, len(b.Messages))
+			verdicts := make([]driver.Verdict, len(b.Messages))
 			for i, m := range b.Messages {
 				got = append(got, m.Key)
-				verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no: 東京"}}}
+				verdicts[i] = driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no: 東京"}}}
 			}
-			verdicts[0].Outcome = penstock.Dead
+			verdicts[0].Outcome = driver.Dead
 			if !slices.Equal(got, c.want) {
 				t.Fatalf("keys of messages are %q, want %q", got, c.want)
 			}
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 			parked, err := f.store.ParkedKeys(f.Ctx, "orders", "sub", 10)
 			f.Must(err)
-			letters, err := f.store.DeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Key: c.want[0]})
+			letters, err := f.store.DeadLetters(f.Ctx, admin.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Key: c.want[0]})
 			f.Must(err)
 			if len(parked) != 1 || parked[0].Key != c.want[1] || len(letters) != 1 || !strings.HasPrefix(letters[0].Failures[0].Err, "no: ") {
 				t.Errorf("parked are %+v and dead %+v, want one each", parked, letters)
@@ -112,7 +114,7 @@ func TestEncodings(t *testing.T) {
 			f.Must(src.Close(context.Background()))
 
 			queue := f.store.Queue("jobs")
-			jobs, err := queue.Claim(f.Ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+			jobs, err := queue.Claim(f.Ctx, driver.Claim{Jobs: 10, Lease: time.Minute})
 			f.Must(err)
 			got = nil
 			for _, j := range jobs {
@@ -124,16 +126,16 @@ func TestEncodings(t *testing.T) {
 			_, err = queue.Retry(f.Ctx, jobs[0].Lease, time.Hour, "東京")
 			f.Must(err)
 			f.Must(queue.DeadLetter(f.Ctx, jobs[1].Lease, "no: 東京"))
-			dead, err := f.store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs", Key: c.want[1], Limit: 10})
+			dead, err := f.store.DeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "jobs", Key: c.want[1], Limit: 10})
 			f.Must(err)
 			if len(dead) != 1 || dead[0].Job.Key != c.want[1] || !strings.HasPrefix(dead[0].Err(), "no: ") {
 				t.Errorf("dead jobs are %+v, want one of %q", dead, c.want[1])
 			}
 
 			// What is sent back is the same.
-			n, err := f.store.RetryDeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Key: c.want[0]})
+			n, err := f.store.RetryDeadLetters(f.Ctx, admin.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Key: c.want[0]})
 			f.Must(err)
-			jobsBack, err := f.store.RetryDeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs", Key: c.want[1]})
+			jobsBack, err := f.store.RetryDeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "jobs", Key: c.want[1]})
 			f.Must(err)
 			if n != 1 || jobsBack != 1 {
 				t.Fatalf("%d messages and %d jobs were sent back, want one each", n, jobsBack)
@@ -144,7 +146,7 @@ func TestEncodings(t *testing.T) {
 				f.Must(err)
 				return len(b.Messages) > 0
 			})
-			jobs, err = queue.Claim(f.Ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+			jobs, err = queue.Claim(f.Ctx, driver.Claim{Jobs: 10, Lease: time.Minute})
 			f.Must(err)
 			if len(b.Messages) != 1 || b.Messages[0].Key != c.want[0] || len(jobs) != 1 || jobs[0].Key != c.want[1] {
 				t.Errorf("came again: %+v and %+v, want %q and %q", b.Messages, jobs, c.want[0], c.want[1])

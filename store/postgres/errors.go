@@ -48,7 +48,7 @@ func publishError(err error, outbox string) error {
 	return explain(err)
 }
 
-// RefusesContent implements penstock.ContentJudge: data, constraints and triggers.
+// RefusesContent implements driver.ContentJudge: data, constraints and triggers.
 func (s *Store) RefusesContent(err error) bool {
 	state := sqlState(err)
 	return len(state) == 5 && slices.Contains([]string{"22", "23", "44", "54", "P0"}, state[:2])

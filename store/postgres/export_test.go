@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
 )
 
@@ -25,10 +26,10 @@ func SetMaxKeys(n int) (undo func()) {
 }
 
 // LoseSession cuts a source's connections.
-func LoseSession(src penstock.Source) { src.(*Source).sess.kill() }
+func LoseSession(src driver.Source) { src.(*Source).sess.kill() }
 
 // MoveReader and MoveWriter make a source believe that its connections led to another server
 // process, as a pooler would make them.
-func MoveReader(src penstock.Source) { src.(*Source).sess.reader.pid++ }
+func MoveReader(src driver.Source) { src.(*Source).sess.reader.pid++ }
 
-func MoveWriter(src penstock.Source) { src.(*Source).sess.writer.pid++ }
+func MoveWriter(src driver.Source) { src.(*Source).sess.writer.pid++ }

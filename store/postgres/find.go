@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -19,7 +20,7 @@ const planned = "set local enable_seqscan = off; set local enable_bitmapscan = o
 
 // FindMessages looks for messages in an outbox, among what is parked and among dead letters. By a key, or an id that a producer gave, it
 // looks at the latest 20,000 of each.
-func (s *Store) FindMessages(ctx context.Context, f penstock.Find) ([]penstock.Found, error) {
+func (s *Store) FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -31,7 +32,7 @@ func (s *Store) FindMessages(ctx context.Context, f penstock.Find) ([]penstock.F
 	if n, _, ok := ids.Parse(f.ID); ok {
 		seq = pgtype.Int8{Int64: n, Valid: true}
 	}
-	var all []penstock.Found
+	var all []admin.Found
 	err = s.within(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, planned); err != nil {
 			return err
@@ -78,7 +79,7 @@ func (s *Store) FindMessages(ctx context.Context, f penstock.Find) ([]penstock.F
 					continue
 				}
 				one.Where[0].Subscription = sub.Name
-				if i := slices.IndexFunc(all, func(have penstock.Found) bool { return have.Message.Seq == m.Seq }); i >= 0 {
+				if i := slices.IndexFunc(all, func(have admin.Found) bool { return have.Message.Seq == m.Seq }); i >= 0 {
 					all[i].Where = append(all[i].Where, one.Where...)
 				} else {
 					all = append(all, one)
@@ -87,14 +88,14 @@ func (s *Store) FindMessages(ctx context.Context, f penstock.Find) ([]penstock.F
 		}
 		return nil
 	})
-	slices.SortFunc(all, func(a, b penstock.Found) int { return int(b.Message.Seq - a.Message.Seq) })
+	slices.SortFunc(all, func(a, b admin.Found) int { return int(b.Message.Seq - a.Message.Seq) })
 	return all, s.explain(err)
 }
 
-func scanFound(row pgx.CollectableRow) (f penstock.Found, err error) {
+func scanFound(row pgx.CollectableRow) (f admin.Found, err error) {
 	var (
 		m           = &f.Message
-		w           penstock.Whereabouts
+		w           admin.Whereabouts
 		id          *string
 		until, died *time.Time
 		rest        kept
@@ -116,7 +117,7 @@ type kept struct {
 	headers, failures []byte
 }
 
-func (k *kept) fill(f *penstock.Found, w penstock.Whereabouts) {
+func (k *kept) fill(f *admin.Found, w admin.Whereabouts) {
 	var unread error
 	f.Message.CreatedAt = f.Message.CreatedAt.UTC()
 	if k.key != nil {
@@ -128,11 +129,11 @@ func (k *kept) fill(f *penstock.Found, w penstock.Whereabouts) {
 	var h pg.History
 	h.Parse(k.failures)
 	w.Failures = withUnread(append([]penstock.Failure{}, h.Failures...), w.Attempts, unread)
-	f.Where = []penstock.Whereabouts{w}
+	f.Where = []admin.Whereabouts{w}
 }
 
 // FindJobs looks for jobs of a queue.
-func (s *Store) FindJobs(ctx context.Context, f penstock.Find) (all []penstock.Found, err error) {
+func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, err error) {
 	if err := s.mayCall(ctx, f.In, "operate", "'count'"); err != nil {
 		return nil, err
 	}
@@ -151,10 +152,10 @@ func (s *Store) FindJobs(ctx context.Context, f penstock.Find) (all []penstock.F
 		if err != nil {
 			return err
 		}
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f penstock.Found, err error) {
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f admin.Found, err error) {
 			var (
 				m        = &f.Message
-				w        penstock.Whereabouts
+				w        admin.Whereabouts
 				priority int
 				until    *time.Time
 				rest     kept

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -21,25 +23,25 @@ func TestFindSaysSettledOfNothingParkedOrDead(t *testing.T) {
 	for settled < 63 {
 		b, err := src.Fetch(f.Ctx, plenty)
 		f.Must(err)
-		verdicts := make([]penstock.Verdict, len(b.Messages))
+		verdicts := make([]driver.Verdict, len(b.Messages))
 		for i, m := range b.Messages {
 			switch m.Key {
 			case "many":
-				verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour}
+				verdicts[i] = driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour}
 				if settled+i == 0 {
 					verdicts[i].Failures = failure
 				}
 			case "gone":
-				verdicts[i] = penstock.Verdict{Outcome: penstock.Dead, Failures: failure}
+				verdicts[i] = driver.Verdict{Outcome: driver.Dead, Failures: failure}
 			}
 		}
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 		settled += len(b.Messages)
 	}
 	f.Exec(`insert into penstock._dead_letter (subscription, seq, topic, payload, created_at, attempt, failures)
 	        select d.subscription, d.seq + 1000 + i, 't', 'x', now(), 1, '[]' from penstock._dead_letter d, generate_series(1, 20000) i`) // of other keys, newer
 	for key, want := range map[string]string{"many": "25 parked", "gone": "1 dead", "alone": "1 settled", "fine": "1 settled", "none": "0 "} {
-		found, err := f.store.FindMessages(f.Ctx, penstock.Find{In: "orders", Key: key, Limit: 25})
+		found, err := f.store.FindMessages(f.Ctx, admin.Find{In: "orders", Key: key, Limit: 25})
 		f.Must(err)
 		count, state, last := 0, "", int64(1)<<62
 		for _, one := range found {
@@ -51,7 +53,7 @@ func TestFindSaysSettledOfNothingParkedOrDead(t *testing.T) {
 				t.Errorf("%d of %s comes after %d: the newest is first", one.Message.Seq, key, last)
 			}
 			last = one.Message.Seq
-			byID, err := f.store.FindMessages(f.Ctx, penstock.Find{In: "orders", ID: one.Message.ID, Limit: 25})
+			byID, err := f.store.FindMessages(f.Ctx, admin.Find{In: "orders", ID: one.Message.ID, Limit: 25})
 			f.Must(err)
 			if len(byID) != 1 || byID[0].Where[0].State != state || byID[0].Message.Seq != last {
 				t.Errorf("by its id, %d of %s is %+v", last, key, byID)

@@ -8,12 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
 )
 
-var plenty = penstock.Limit{Messages: 1000, Bytes: 16 << 20}
+var plenty = driver.Limit{Messages: 1000, Bytes: 16 << 20}
 
 // fixture is a database of the test's own with one outbox, "orders".
 type fixture struct {
@@ -49,9 +49,9 @@ func fixtureOn(t testing.TB, url string, opts postgres.Options) *fixture {
 	return f
 }
 
-func (f *fixture) subscribe() penstock.Source {
+func (f *fixture) subscribe() driver.Source {
 	f.Helper()
-	src, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+	src, err := f.store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
 	f.Must(err)
 	f.Cleanup(func() { _ = src.Close(context.Background()) })
 	return src
@@ -65,7 +65,7 @@ func (f *fixture) insert(conn *pgx.Conn, key, payload string) {
 }
 
 // drain fetches until there is nothing new and settles what it got.
-func (f *fixture) drain(src penstock.Source) (payloads []string) {
+func (f *fixture) drain(src driver.Source) (payloads []string) {
 	f.Helper()
 	for {
 		b, err := src.Fetch(f.Ctx, plenty)
@@ -76,11 +76,11 @@ func (f *fixture) drain(src penstock.Source) (payloads []string) {
 		for _, m := range b.Messages {
 			payloads = append(payloads, string(m.Payload))
 		}
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 	}
 }
 
-func (f *fixture) wantDrain(src penstock.Source, want ...string) {
+func (f *fixture) wantDrain(src driver.Source, want ...string) {
 	f.Helper()
 	if got := f.drain(src); fmt.Sprint(got) != fmt.Sprint(want) {
 		f.Fatalf("got %q, want %q", got, want)

@@ -7,13 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
-var _ penstock.InboxStore = (*Store)(nil)
+var _ driver.InboxStore = (*Store)(nil)
 
-// Inboxes implements penstock.InboxStore: of an operator's inboxes, if the role is no
+// Inboxes implements driver.InboxStore: of an operator's inboxes, if the role is no
 // more than that.
-func (s *Store) Inboxes(ctx context.Context) ([]penstock.InboxStatus, error) {
+func (s *Store) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -22,7 +24,7 @@ func (s *Store) Inboxes(ctx context.Context) ([]penstock.InboxStatus, error) {
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i penstock.InboxStatus, err error) {
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i admin.InboxStatus, err error) {
 		var (
 			keepMicros int64
 			nextGap    *time.Time
@@ -35,21 +37,21 @@ func (s *Store) Inboxes(ctx context.Context) ([]penstock.InboxStatus, error) {
 			i.NextGap = *nextGap
 		}
 		for slot, bytes := range segments {
-			i.Segments = append(i.Segments, penstock.SegmentStatus{Slot: slot, Bytes: bytes, Current: slot == current})
+			i.Segments = append(i.Segments, admin.SegmentStatus{Slot: slot, Bytes: bytes, Current: slot == current})
 		}
 		return i, err
 	})
 	return all, s.explain(err)
 }
 
-// HeldMessages implements penstock.InboxStore.
-func (s *Store) HeldMessages(ctx context.Context, q penstock.HeldQuery) ([]penstock.HeldMessage, error) {
+// HeldMessages implements driver.InboxStore.
+func (s *Store) HeldMessages(ctx context.Context, q admin.HeldQuery) ([]admin.HeldMessage, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
 	}
 	return inboxRows(ctx, s, q.Consumer,
 		"select message_id, key, previous_id, previous_held, held_at, due, headers::text, payload_bytes, payload from "+s.table("inbox_held")+"($1, $2, $3, $4, $5)",
-		func(row pgx.CollectableRow) (m penstock.HeldMessage, err error) {
+		func(row pgx.CollectableRow) (m admin.HeldMessage, err error) {
 			var headers *string
 			if err := row.Scan(&m.ID, &m.Key, &m.Previous, &m.PreviousHeld, &m.At, &m.Due, &headers, &m.PayloadBytes, &m.Payload); err != nil || headers == nil {
 				return m, err
@@ -59,8 +61,8 @@ func (s *Store) HeldMessages(ctx context.Context, q penstock.HeldQuery) ([]penst
 		}, q.Consumer, orNull(q.Key), orNull(q.Previous), orNull(q.ID), q.Limit)
 }
 
-// ReleaseHeld implements penstock.InboxStore.
-func (s *Store) ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (n int64, err error) {
+// ReleaseHeld implements driver.InboxStore.
+func (s *Store) ReleaseHeld(ctx context.Context, q admin.HeldQuery) (n int64, err error) {
 	all, err := inboxRows(ctx, s, q.Consumer, "select "+s.table("inbox_release")+"($1, $2, $3, $4)", pgx.RowTo[int64],
 		q.Consumer, orNull(q.Key), orNull(q.Previous), orNull(q.ID))
 	if err != nil {
@@ -69,19 +71,19 @@ func (s *Store) ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (n int64,
 	return all[0], nil
 }
 
-// DiscardHeld implements penstock.InboxStore. It waits for consumers that are handing
+// DiscardHeld implements driver.InboxStore. It waits for consumers that are handing
 // over messages of the same keys.
 func (s *Store) DiscardHeld(ctx context.Context, consumer string, ids ...string) ([]string, error) {
 	return inboxRows(ctx, s, consumer, "select * from "+s.table("inbox_discard")+"($1, $2::text[])", pgx.RowTo[string], consumer, ids)
 }
 
-// InboxGaps implements penstock.InboxStore.
-func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) ([]penstock.InboxGap, error) {
-	if err := penstock.ValidateInboxRows(limit); err != nil {
+// InboxGaps implements driver.InboxStore.
+func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) ([]admin.InboxGap, error) {
+	if err := admin.ValidateInboxRows(limit); err != nil {
 		return nil, err
 	}
 	return inboxRows(ctx, s, consumer, "select missing, key, coalesce(followed_by, ''), reported_at, discarded, came from "+s.table("inbox_gaps")+"($1, $2)",
-		func(row pgx.CollectableRow) (g penstock.InboxGap, err error) {
+		func(row pgx.CollectableRow) (g admin.InboxGap, err error) {
 			return g, row.Scan(&g.Missing, &g.Key, &g.Next, &g.At, &g.Discarded, &g.Came)
 		}, consumer, limit)
 }

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // held lists what is held and for what.
-func (f *inboxFixture) held(q penstock.HeldQuery) (all []string) {
+func (f *inboxFixture) held(q admin.HeldQuery) (all []string) {
 	f.Helper()
 	q.Consumer = "billing"
 	found, err := f.store.HeldMessages(f.Ctx, q)
@@ -27,7 +27,7 @@ func (f *inboxFixture) held(q penstock.HeldQuery) (all []string) {
 
 func (f *inboxFixture) wantHeld(want ...string) {
 	f.Helper()
-	if got := f.held(penstock.HeldQuery{}); !slices.Equal(got, want) {
+	if got := f.held(admin.HeldQuery{}); !slices.Equal(got, want) {
 		f.Fatalf("held are %q, want %q", got, want)
 	}
 }
@@ -44,11 +44,11 @@ func TestInboxReleaseOverTurns(t *testing.T) {
 		}
 	}
 	f.wantHeld("6 for 5", "4 for 3", "2 for 1")
-	if n, err := f.store.ReleaseHeld(f.Ctx, penstock.HeldQuery{Consumer: "billing", Previous: "3"}); n != 1 || err != nil {
+	if n, err := f.store.ReleaseHeld(f.Ctx, admin.HeldQuery{Consumer: "billing", Previous: "3"}); n != 1 || err != nil {
 		t.Errorf("released %d, %v, want 1", n, err)
 	}
 	wantReleased(t, f.due(10), "4 after the gap 3")
-	if n, err := f.store.ReleaseHeld(f.Ctx, penstock.HeldQuery{Consumer: "billing"}); n != 2 || err != nil {
+	if n, err := f.store.ReleaseHeld(f.Ctx, admin.HeldQuery{Consumer: "billing"}); n != 2 || err != nil {
 		t.Errorf("released %d, %v, want 2", n, err)
 	}
 	wantReleased(t, f.due(10), "2 after the gap 1", "6 after the gap 5")
@@ -68,7 +68,7 @@ func TestInboxReleaseKeepsTheOrder(t *testing.T) {
 	for i, id := range []string{"8", "6", "4", "2"} {
 		wantReleased(t, f.receive(arrival("k", id, "before "+id), time.Duration(10-i)*time.Hour))
 	}
-	if n, err := f.store.ReleaseHeld(f.Ctx, penstock.HeldQuery{Consumer: "billing", Key: "k"}); n != 4 || err != nil {
+	if n, err := f.store.ReleaseHeld(f.Ctx, admin.HeldQuery{Consumer: "billing", Key: "k"}); n != 4 || err != nil {
 		t.Errorf("released %d, %v, want 4", n, err)
 	}
 	wantReleased(t, f.due(10), "2 after the gap before 2", "4 after the gap before 4", "6 after the gap before 6", "8 after the gap before 8")
@@ -90,7 +90,7 @@ func TestInboxReleaseAboveTheBound(t *testing.T) {
 	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour))
 	future := time.Now().Add(2 * time.Second)
 	f.Exec(`select setval('penstock."__inbox.1.low"', $1)`, future.UnixMilli())
-	if n, err := f.store.ReleaseHeld(f.Ctx, penstock.HeldQuery{Consumer: "billing", Key: "k"}); n != 1 || err != nil {
+	if n, err := f.store.ReleaseHeld(f.Ctx, admin.HeldQuery{Consumer: "billing", Key: "k"}); n != 1 || err != nil {
 		t.Fatalf("released %d, %v, want 1", n, err)
 	}
 	f.wantHeld("2 for 1")
@@ -142,7 +142,7 @@ func TestInboxOperatorsBesideConsumers(t *testing.T) {
 		released, err := f.inbox.InOrder(f.Ctx, consumer, arrival("k", "2", ""), time.Hour)
 		f.Must(err)
 		wantReleased(t, released, "2", "3")
-		if n, err := f.store.ReleaseHeld(f.Ctx, penstock.HeldQuery{Consumer: "billing"}); n != 1 || err != nil {
+		if n, err := f.store.ReleaseHeld(f.Ctx, admin.HeldQuery{Consumer: "billing"}); n != 1 || err != nil {
 			t.Errorf("released %d, %v, want what nobody has", n, err)
 		}
 		wantReleased(t, f.due(10), "b after the gap a")

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -52,13 +53,13 @@ func TestNeverIdleStaysFlat(t *testing.T) {
 			if l.Must(err); len(b.Messages) == 0 {
 				break
 			}
-			verdicts := make([]penstock.Verdict, len(b.Messages))
+			verdicts := make([]driver.Verdict, len(b.Messages))
 			for i := range verdicts {
 				if i%10 == 0 && b.Messages[i].Attempt == 1 {
-					verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
+					verdicts[i] = driver.Verdict{Outcome: driver.Parked, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
 				}
 			}
-			l.Must(src.Settle(l.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+			l.Must(src.Settle(l.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 		}
 		l.Exec("select count(*) from penstock.inbox_many('billing', array(select $1 || '-' || i from generate_series(1, 100) i))", fmt.Sprint(round))
 		inbox.receive(arrival("k", fmt.Sprint("held", round), fmt.Sprint("never", round)), 0)

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
-var undecided = penstock.Verdict{Outcome: penstock.Undecided}
+var undecided = driver.Verdict{Outcome: driver.Undecided}
 
 // What is settled ahead of a cursor is kept with it until the cursor has passed it, and
 // no longer, with seqs that were rolled back in between and transactions in flight.
@@ -35,19 +35,19 @@ func TestAheadIsForgotten(t *testing.T) {
 	var got []string
 	for round := range 3 {
 		for {
-			b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 5, Bytes: 1 << 20})
+			b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 5, Bytes: 1 << 20})
 			f.Must(err)
 			if len(b.Messages) == 0 {
 				break
 			}
-			verdicts := slices.Repeat([]penstock.Verdict{undecided}, len(b.Messages))
+			verdicts := slices.Repeat([]driver.Verdict{undecided}, len(b.Messages))
 			for i, m := range b.Messages {
 				if i%3 == 2-round {
-					verdicts[i] = penstock.Verdict{}
+					verdicts[i] = driver.Verdict{}
 					got = append(got, string(m.Payload))
 				}
 			}
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 		}
 		if round == 0 && ahead() == "{}" {
 			t.Fatal("nothing is ahead of the cursor")
@@ -97,21 +97,21 @@ func TestAheadOfARestoredCursor(t *testing.T) {
 	for range 4 { // each settles a batch, and a part of another
 		src = f.subscribe()
 		for i := range 2 {
-			b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 2, Bytes: 1 << 20})
+			b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 2, Bytes: 1 << 20})
 			f.Must(err)
 			if len(b.Messages) == 0 {
 				continue
 			}
-			verdicts := make([]penstock.Verdict, len(b.Messages))
+			verdicts := make([]driver.Verdict, len(b.Messages))
 			if verdicts[0] = undecided; i == 0 || len(verdicts) == 1 {
-				verdicts[0] = penstock.Verdict{}
+				verdicts[0] = driver.Verdict{}
 			}
 			for i, m := range b.Messages {
-				if verdicts[i].Outcome == penstock.Delivered {
+				if verdicts[i].Outcome == driver.Delivered {
 					got = append(got, string(m.Payload))
 				}
 			}
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 		}
 		f.Must(src.Close(f.Ctx))
 		if tx != nil {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // What a relay gave back when it was stopped, the next one takes at once, whatever the clock
@@ -12,7 +12,7 @@ import (
 func leaseGivenBackBeforeTheClockIsSet(_ *testing.T, c *clocked) {
 	for _, offset := range []time.Duration{0, -time.Hour, -2 * time.Hour} {
 		c.set(offset)
-		src, err := c.store.Subscribe(c.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+		src, err := c.store.Subscribe(c.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
 		c.Must(err)
 		c.insert(c.Conn, "k", "one")
 		c.wantDrain(src, "one")

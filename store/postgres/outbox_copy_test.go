@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -41,9 +42,9 @@ func TestPublishManyIsAsPublishFew(t *testing.T) {
 		}
 		var got []penstock.Message
 		for len(got) < 500 {
-			b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 1000, Bytes: 64 << 20})
+			b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 1000, Bytes: 64 << 20})
 			f.Must(err)
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 			for _, m := range b.Messages {
 				got = append(got, penstock.Message{ID: m.ID, Key: m.Key, Topic: m.Topic, Headers: m.Headers, Payload: m.Payload})
 			}

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -71,7 +73,7 @@ func (d *deadLetters) params() pgx.StrictNamedArgs {
 const deadLettersAtOnce = 16
 
 // fetchDeadLetters returns dead letters that someone asked to send again.
-func (src *Source) fetchDeadLetters(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+func (src *Source) fetchDeadLetters(ctx context.Context, sess *session, limit driver.Limit) (*pending, error) {
 	a := &sess.outOfBand
 	src.mu.Lock()
 	for _, seq := range src.landed {
@@ -99,7 +101,7 @@ func (src *Source) fetchDeadLetters(ctx context.Context, sess *session, limit pe
 		a.inFlight[m.Seq] = true
 		p.messages = append(p.messages, m)
 		p.histories = append(p.histories, h)
-		p.setKeyOrder(len(p.messages)-1, penstock.OutOfOrder)
+		p.setKeyOrder(len(p.messages)-1, driver.OutOfOrder)
 	}
 	return p, nil
 }
@@ -112,14 +114,14 @@ type querier interface {
 
 // queryDeadLetters runs a statement that returns seq, created_at, id, key, topic,
 // headers, payload, attempt, failures, failed_since, died_at and held.
-func (s *Store) queryDeadLetters(ctx context.Context, q querier, sql string, args ...any) ([]penstock.DeadLetter, error) {
+func (s *Store) queryDeadLetters(ctx context.Context, q querier, sql string, args ...any) ([]admin.DeadLetter, error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (penstock.DeadLetter, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (admin.DeadLetter, error) {
 		var (
-			l                 penstock.DeadLetter
+			l                 admin.DeadLetter
 			h                 pg.History
 			m                 = &l.Message
 			id, key           *string
@@ -168,7 +170,7 @@ const (
 )
 
 // chooseDeadLetters makes the statement and its parameters.
-func (s *Store) chooseDeadLetters(ctx context.Context, q penstock.DeadLetterQuery, action, lock string) (sql string, args []any, err error) {
+func (s *Store) chooseDeadLetters(ctx context.Context, q admin.DeadLetterQuery, action, lock string) (sql string, args []any, err error) {
 	if err := s.ready(ctx); err != nil {
 		return "", nil, err
 	}
@@ -193,7 +195,7 @@ func orNullSlice[T any](s []T) any {
 }
 
 // DeadLetters returns dead letters, but those that are on their way again.
-func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+func (s *Store) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error) {
 	sql, args, err := s.chooseDeadLetters(ctx, q, strings.ReplaceAll(listDeadLetters, "{bytes}", strconv.Itoa(q.Bytes)), "")
 	if err != nil {
 		return nil, err
@@ -203,7 +205,7 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 }
 
 // DeadLetterCauses counts dead letters as DeadJobCauses does.
-func (s *Store) DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadCause, error) {
+func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadCause, error) {
 	sql, args, err := s.chooseDeadLetters(ctx, q, countCauses, "")
 	if err != nil {
 		return nil, err
@@ -233,16 +235,16 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 }
 
 // RetryDeadLetters has dead letters sent again.
-func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (s *Store) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.change(ctx, q, retryDeadLetters)
 }
 
 // DiscardDeadLetters deletes dead letters.
-func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (s *Store) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.change(ctx, q, discardDeadLetters)
 }
 
-func (s *Store) change(ctx context.Context, q penstock.DeadLetterQuery, action string) (int, error) {
+func (s *Store) change(ctx context.Context, q admin.DeadLetterQuery, action string) (int, error) {
 	sql, args, err := s.chooseDeadLetters(ctx, q, action, "for update")
 	if err != nil {
 		return 0, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // dueFloor is the end of the part of the schedule that was read, for settle.sql. The
@@ -38,7 +39,7 @@ func (src *Source) rereadSchedule(sess *session) {
 const leastPerKey = 64
 
 // fetchParked returns messages of the parked keys that are due, nil if there are none.
-func (src *Source) fetchParked(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+func (src *Source) fetchParked(ctx context.Context, sess *session, limit driver.Limit) (*pending, error) {
 	a := &sess.outOfBand
 	for {
 		limit.Messages = a.rows(limit)
@@ -71,7 +72,7 @@ func (src *Source) perKey(messages int) int {
 // readDue reads on in the schedule. It keeps writes out meanwhile: then every state
 // that is due by now is visible, and reading can go on where it ends, over nothing that
 // was read before.
-func (src *Source) readDue(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+func (src *Source) readDue(ctx context.Context, sess *session, limit driver.Limit) (*pending, error) {
 	src.writing.Lock()
 	defer src.writing.Unlock()
 	a := &sess.outOfBand
@@ -179,7 +180,7 @@ func (p *pending) addParked(sess *session, row [][]byte) error {
 	out.to = at + 1
 	out.p = append(out.p, int64(binary.BigEndian.Uint64(row[dueP])))
 	if keyOf(name) == "" && m.Key != "" {
-		p.setKeyOrder(at, penstock.OutOfOrder)
+		p.setKeyOrder(at, driver.OutOfOrder)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -30,7 +31,7 @@ func TestTakeoverDuringCursorLogRotation(t *testing.T) {
 	other := openStore(t, f.URL, postgres.Options{})
 	result := make(chan error, 1)
 	go func() {
-		_, err := other.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "other"})
+		_, err := other.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "other"})
 		result <- err
 	}()
 	f.Eventually("the takeover waits for the lock", func() bool {
@@ -158,7 +159,7 @@ func TestStandbyIsRefused(t *testing.T) {
 	f.Must(os.Chmod(signal, 0o666)) // whatever the umask: the server runs as another user
 	f.Must(server.Start())
 	for _, ephemeral := range []bool{false, true} {
-		_, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Ephemeral: ephemeral})
+		_, err := f.store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Ephemeral: ephemeral})
 		if err == nil || !strings.Contains(err.Error(), "target_session_attrs") {
 			t.Errorf("ephemeral %v: got %v, want a refusal that says how to reach the primary", ephemeral, err)
 		}

@@ -12,13 +12,15 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
 // drainIDs is drain for the ids, by payload.
-func (f *fixture) drainIDs(src penstock.Source) map[string]string {
+func (f *fixture) drainIDs(src driver.Source) map[string]string {
 	f.Helper()
 	ids := map[string]string{}
 	for {
@@ -30,7 +32,7 @@ func (f *fixture) drainIDs(src penstock.Source) map[string]string {
 		for _, m := range b.Messages {
 			ids[string(m.Payload)] = m.ID
 		}
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 	}
 }
 
@@ -136,7 +138,7 @@ func TestFailoverThatLosesTransactions(t *testing.T) {
 			after[string(m.Payload)] = m.ID
 		}
 		if len(b.Messages) > 0 {
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 		}
 		return len(after) >= 100
 	})
@@ -162,7 +164,7 @@ func TestEpochThatIsTakenAgain(t *testing.T) {
 	first := f.subscribe()
 	f.Exec("delete from penstock._cursor") // as if the standby had not had it
 	second := openStore(t, f.URL, postgres.Options{})
-	src, err := second.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "other"})
+	src, err := second.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "other"})
 	f.Must(err)
 	if f.Number("select count(distinct epoch) from penstock._cursor") != 1 {
 		t.Fatal("the epoch is another one: this test shows nothing")
@@ -183,21 +185,21 @@ func TestIDStays(t *testing.T) {
 	src := f.subscribe()
 	f.insert(f.Conn, "k", "x")
 	ids := []string{}
-	note := func(b penstock.Batch) penstock.Batch {
+	note := func(b driver.Batch) driver.Batch {
 		ids = append(ids, b.Messages[0].ID)
 		return b
 	}
 	f.refuse(src, note(f.fetchSome(src)), 0)
-	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no")}, note(f.fetchSome(src)))
-	q := penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub"}
+	f.settleAll(src, driver.Verdict{Outcome: driver.Dead, Failures: refusedOnce("no")}, note(f.fetchSome(src)))
+	q := admin.DeadLetterQuery{Outbox: "orders", Subscription: "sub"}
 	found, err := f.store.DeadLetters(f.Ctx, q)
 	f.Must(err)
 	ids = append(ids, found[0].Message.ID)
 	_, err = f.store.RetryDeadLetters(f.Ctx, q)
 	f.Must(err)
-	f.settleAll(src, penstock.Verdict{}, note(f.fetchSome(src)))
+	f.settleAll(src, driver.Verdict{}, note(f.fetchSome(src)))
 	f.replay()
-	f.settleAll(src, penstock.Verdict{}, note(f.fetchSome(src)))
+	f.settleAll(src, driver.Verdict{}, note(f.fetchSome(src)))
 	slices.Sort(ids)
 	if len(ids) != 5 || len(slices.Compact(ids)) != 1 {
 		t.Errorf("one message had the ids %q", ids)

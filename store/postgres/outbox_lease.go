@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // leaseLock is the first half of the advisory lock under which a lease changes
@@ -43,7 +44,7 @@ func (h *head) scan(row pgx.Row) (err error) {
 }
 
 // held returns a *HeldError if another holder has the lease, and nil if it may be free.
-func (s *Store) held(ctx context.Context, req penstock.Subscribe) error {
+func (s *Store) held(ctx context.Context, req driver.Subscribe) error {
 	if req.Ephemeral {
 		return nil
 	}
@@ -109,7 +110,7 @@ func (src *Source) goOn(ctx context.Context, tx pgx.Tx, sess *session, h head) e
 	return nil
 }
 
-func subscriptionID(ctx context.Context, conn pgx.Tx, table string, req penstock.Subscribe) (id int64, err error) {
+func subscriptionID(ctx context.Context, conn pgx.Tx, table string, req driver.Subscribe) (id int64, err error) {
 	find := "select id from " + table + " where outbox = $1 and name = $2"
 	err = conn.QueryRow(ctx, find, req.Outbox, req.Subscription).Scan(&id)
 	if !errors.Is(err, pgx.ErrNoRows) {
@@ -161,7 +162,7 @@ func (src *Source) head(ctx context.Context, sess *session) (h head, err error) 
 // startingCursor is where a new subscription begins.
 func (src *Source) startingCursor(ctx context.Context, sess *session) (c cursor, err error) {
 	c = cursor{done: snapshotBound{snap: nothing}, system: sess.system}
-	if src.req.Start == penstock.FromNow {
+	if src.req.Start == driver.FromNow {
 		c.done, _, err = sess.freshBound(ctx)
 		return c, err
 	}

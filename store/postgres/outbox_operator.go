@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/pg"
 )
 
 // SetRetention changes how long an outbox keeps what is settled.
-func (s *Store) SetRetention(ctx context.Context, outbox string, r penstock.Retention) error {
+func (s *Store) SetRetention(ctx context.Context, outbox string, r admin.Retention) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func noSubscription(outbox, name string) error {
 }
 
 // ParkedKeys describes the parked keys.
-func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error) {
+func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]admin.ParkedKey, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k penstock.ParkedKey, err error) {
+	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k admin.ParkedKey, err error) {
 		var h pg.History
 		var failures []byte
 		var since, retry *time.Time
@@ -72,7 +73,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 	return keys, s.explain(err)
 }
 
-// RetryParked implements penstock.Operator: the relay makes the keys due, with all else that it writes.
+// RetryParked implements driver.Operator: the relay makes the keys due, with all else that it writes.
 func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (n int, err error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err

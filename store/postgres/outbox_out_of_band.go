@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // outOfBand is what there is to read beside the stream. A poll says what; the Fetches
@@ -70,7 +70,7 @@ func (src *Source) saw(sess *session, flags string) {
 }
 
 // fetchOutOfBand returns one batch of what is out of band, nil if there is nothing.
-func (src *Source) fetchOutOfBand(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+func (src *Source) fetchOutOfBand(ctx context.Context, sess *session, limit driver.Limit) (*pending, error) {
 	if src.req.Ephemeral {
 		return nil, nil
 	}
@@ -85,7 +85,7 @@ func (src *Source) fetchOutOfBand(ctx context.Context, sess *session, limit pens
 	}
 	for _, kind := range []struct {
 		due  *bool
-		read func(context.Context, *session, penstock.Limit) (*pending, error)
+		read func(context.Context, *session, driver.Limit) (*pending, error)
 	}{{&a.deadLetters, src.fetchDeadLetters}, {&a.parked, src.fetchParked}, {&a.replay, src.fetchReplay}} {
 		if !*kind.due {
 			continue
@@ -139,7 +139,7 @@ const firstRows = 64
 
 // rows is how many rows may come: of what is beyond limit.Bytes nothing is kept, but
 // it has to cross the wire.
-func (a *outOfBand) rows(limit penstock.Limit) int {
+func (a *outOfBand) rows(limit driver.Limit) int {
 	if a.size == 0 {
 		return min(limit.Messages, firstRows)
 	}
@@ -154,9 +154,9 @@ func (a *outOfBand) measure(bytes, n int) {
 }
 
 // setKeyOrder grows keyOrder as needed: most batches have none.
-func (p *pending) setKeyOrder(at int, order penstock.KeyOrder) {
+func (p *pending) setKeyOrder(at int, order driver.KeyOrder) {
 	for len(p.keyOrder) <= at {
-		p.keyOrder = append(p.keyOrder, penstock.InOrder)
+		p.keyOrder = append(p.keyOrder, driver.InOrder)
 	}
 	p.keyOrder[at] = order
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -88,7 +89,7 @@ func (p *parking) state(name string) (l *keyState, isNew bool) {
 }
 
 // park adds a message of the outbox to its key.
-func (p *parking) park(name string, m *penstock.Message, v *penstock.Verdict) {
+func (p *parking) park(name string, m *penstock.Message, v *driver.Verdict) {
 	ord := p.outbox.add(m.Seq, name)
 	l, isNew := p.state(name)
 	if l.ord == nil {
@@ -100,7 +101,7 @@ func (p *parking) park(name string, m *penstock.Message, v *penstock.Verdict) {
 }
 
 // parkDeadLetter parks a dead letter that was sent back by itself.
-func (p *parking) parkDeadLetter(m *penstock.Message, v *penstock.Verdict, h pg.History) {
+func (p *parking) parkDeadLetter(m *penstock.Message, v *driver.Verdict, h pg.History) {
 	name := seqName(m.Seq)
 	l, _ := p.state(name)
 	l.ord, l.delay, l.History = p.deadLetters.add(m.Seq, name), v.RetryIn, h.And(v.Failures)
@@ -126,7 +127,7 @@ func (p *parking) release(name string, head int64) {
 // settle follows the verdicts on a key in flight, up to the first message
 // that has none, and calls dead for those that are. It returns how many messages left
 // the key.
-func (p *parking) settle(out *fetchedKey, b *pending, dead func(*penstock.Message, *penstock.Verdict, pg.History)) (left int64) {
+func (p *parking) settle(out *fetchedKey, b *pending, dead func(*penstock.Message, *driver.Verdict, pg.History)) (left int64) {
 	if out.from == out.to || b.part != nil && b.part[out.from] == undecided {
 		return 0
 	}
@@ -134,13 +135,13 @@ func (p *parking) settle(out *fetchedKey, b *pending, dead func(*penstock.Messag
 	after, h, i, stays := out.p[0]-1, out.history, out.from, false
 	for ; i < out.to && !stays && (b.part == nil || b.part[i] != undecided); i++ {
 		v := b.verdict(i)
-		if v.Outcome == penstock.Parked {
+		if v.Outcome == driver.Parked {
 			h = h.And(v.Failures)
 			l.delay, stays = v.RetryIn, true
 			break
 		}
 		v.Hold = v.Hold && keyOf(out.name) != ""
-		if v.Outcome == penstock.Dead {
+		if v.Outcome == driver.Dead {
 			dead(&b.messages[i], &v, h)
 		}
 		after, h = out.p[i-out.from], pg.History{}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -16,22 +18,22 @@ func refusedOnce(text string) []penstock.Failure {
 }
 
 // settleAll gives every message of a batch the same verdict.
-func (f *fixture) settleAll(src penstock.Source, v penstock.Verdict, batches ...penstock.Batch) {
+func (f *fixture) settleAll(src driver.Source, v driver.Verdict, batches ...driver.Batch) {
 	f.Helper()
-	var settled []penstock.Settled
+	var settled []driver.Settled
 	for _, b := range batches {
-		verdicts := make([]penstock.Verdict, len(b.Messages))
+		verdicts := make([]driver.Verdict, len(b.Messages))
 		for i := range verdicts {
 			verdicts[i] = v
 		}
-		settled = append(settled, penstock.Settled{Batch: b, Verdicts: verdicts})
+		settled = append(settled, driver.Settled{Batch: b, Verdicts: verdicts})
 	}
 	f.Must(src.Settle(f.Ctx, settled...))
 }
 
 func (f *fixture) replay() int64 {
 	f.Helper()
-	n, err := f.store.Replay(f.Ctx, penstock.Replay{Outbox: "orders", Subscription: "sub"})
+	n, err := f.store.Replay(f.Ctx, admin.Replay{Outbox: "orders", Subscription: "sub"})
 	f.Must(err)
 	return n
 }
@@ -45,8 +47,8 @@ func TestDeadTwiceInOneWrite(t *testing.T) {
 	f.wantDrain(src, "x")
 	f.replay()
 	f.Exec(`insert into penstock._replay (subscription, outbox, pos, to_seq, created_from, created_to, done, upto, upto_pos, system) select subscription, outbox, pos, to_seq, created_from, created_to, done, upto, upto_pos, system from penstock._replay`)
-	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no")}, f.fetchSome(src), f.fetchSome(src))
-	found, err := f.store.DeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub"})
+	f.settleAll(src, driver.Verdict{Outcome: driver.Dead, Failures: refusedOnce("no")}, f.fetchSome(src), f.fetchSome(src))
+	found, err := f.store.DeadLetters(f.Ctx, admin.DeadLetterQuery{Outbox: "orders", Subscription: "sub"})
 	f.Must(err)
 	if len(found) != 1 {
 		t.Errorf("%d dead letters, want 1", len(found))
@@ -94,8 +96,8 @@ func TestReplayThatEndsOnAPage(t *testing.T) {
 	f.Exec("insert into penstock.orders (key, payload) select 'k' || i, convert_to(i::text, 'UTF8') from generate_series(1, 4) i")
 	f.drain(src)
 	f.replay()
-	var batches []penstock.Batch
-	two := penstock.Limit{Messages: 2, Bytes: 1 << 20}
+	var batches []driver.Batch
+	two := driver.Limit{Messages: 2, Bytes: 1 << 20}
 	for range 8 { // also past the end
 		b, err := src.Fetch(f.Ctx, two)
 		f.Must(err)
@@ -103,7 +105,7 @@ func TestReplayThatEndsOnAPage(t *testing.T) {
 			batches = append(batches, b)
 		}
 	}
-	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: batches[0]}))
+	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: batches[0]}))
 	for range 5 {
 		f.Exec("select penstock._rotate('orders', true)")
 		f.Must(f.store.Maintain(f.Ctx, "orders"))
@@ -124,7 +126,7 @@ func TestDateStyle(t *testing.T) {
 	for range 3 {
 		f.refuse(src, f.fetchSome(src), time.Microsecond)
 	}
-	f.settleAll(src, penstock.Verdict{}, f.fetchSome(src))
+	f.settleAll(src, driver.Verdict{}, f.fetchSome(src))
 }
 
 // jsonb cannot hold what an error's text may.
@@ -133,7 +135,7 @@ func TestFailureWithNUL(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
 	f.insert(f.Conn, "k", "x")
-	f.settleAll(src, penstock.Verdict{Outcome: penstock.Parked, Failures: refusedOnce("a\x00b")}, f.fetchSome(src))
+	f.settleAll(src, driver.Verdict{Outcome: driver.Parked, Failures: refusedOnce("a\x00b")}, f.fetchSome(src))
 }
 
 // A dead letter may hold a key that was parked after it was fetched.
@@ -141,13 +143,13 @@ func TestHoldOfAKeyParkedSince(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	var batches []penstock.Batch
+	var batches []driver.Batch
 	for i := range 2 {
 		f.insert(f.Conn, "k", fmt.Sprint(i))
 		batches = append(batches, f.fetchSome(src))
 	}
-	f.settleAll(src, penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: refusedOnce("no")}, batches[0])
-	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Hold: true, Failures: refusedOnce("no")}, batches[1])
+	f.settleAll(src, driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour, Failures: refusedOnce("no")}, batches[0])
+	f.settleAll(src, driver.Verdict{Outcome: driver.Dead, Hold: true, Failures: refusedOnce("no")}, batches[1])
 	keys, err := f.store.ParkedKeys(f.Ctx, "orders", "sub", 10)
 	f.Must(err)
 	if len(keys) != 1 || !keys[0].Held || keys[0].Messages != 1 {
@@ -160,7 +162,7 @@ func TestEphemeralComesToTheEnd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	f.insert(f.Conn, "k", "x")
-	src, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "tail", Ephemeral: true})
+	src, err := f.store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "tail", Ephemeral: true})
 	f.Must(err)
 	defer src.Close(f.Ctx)
 	f.fetchSome(src)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // maxKeys is how many parked keys a source keeps in memory. With more, it asks the
@@ -78,7 +79,7 @@ func (p *parkedKeys) mayHold() bool {
 
 // behind finds the messages whose keys have parked ones. Where the set is not known
 // it asks, for all keys at once.
-func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Message) ([]penstock.KeyOrder, error) {
+func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Message) ([]driver.KeyOrder, error) {
 	if src.req.Ephemeral {
 		return nil, nil
 	}
@@ -101,13 +102,13 @@ func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Me
 	if err != nil {
 		return nil, err
 	}
-	var order []penstock.KeyOrder
+	var order []driver.KeyOrder
 	for i := range msgs {
 		if key := msgs[i].Key; key != "" && parked[key] {
 			if order == nil {
-				order = make([]penstock.KeyOrder, len(msgs))
+				order = make([]driver.KeyOrder, len(msgs))
 			}
-			order[i] = penstock.BehindParked
+			order[i] = driver.BehindParked
 		}
 	}
 	return order, nil

@@ -7,27 +7,28 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
 // refuse settles a batch with its first message of each key parked for in, and the
 // others behind.
-func (f *fixture) refuse(src penstock.Source, b penstock.Batch, in time.Duration) {
+func (f *fixture) refuse(src driver.Source, b driver.Batch, in time.Duration) {
 	f.Helper()
-	verdicts := make([]penstock.Verdict, len(b.Messages))
+	verdicts := make([]driver.Verdict, len(b.Messages))
 	seen := map[string]bool{}
 	for i, m := range b.Messages {
-		verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: in}
-		if !seen[m.Key] && (b.KeyOrder == nil || b.KeyOrder[i] == penstock.InOrder) {
+		verdicts[i] = driver.Verdict{Outcome: driver.Parked, RetryIn: in}
+		if !seen[m.Key] && (b.KeyOrder == nil || b.KeyOrder[i] == driver.InOrder) {
 			verdicts[i].Failures = []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: "refused"}}
 		}
 		seen[m.Key] = true
 	}
-	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 }
 
 // fetchSome fetches until a batch has messages.
-func (f *fixture) fetchSome(src penstock.Source) (b penstock.Batch) {
+func (f *fixture) fetchSome(src driver.Source) (b driver.Batch) {
 	f.Helper()
 	f.Eventually("there are messages", func() bool {
 		var err error
@@ -65,7 +66,7 @@ func TestParkedRingIsFlat(t *testing.T) {
 			for _, m := range b.Messages {
 				got[m.Key]++
 			}
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 			f.Must(f.store.Maintain(f.Ctx, "orders"))
 		}
 		if sum(got) != 500 {
@@ -107,7 +108,7 @@ func TestParkedRingKeepsWhatIsParked(t *testing.T) {
 		for n := 0; n < 100; {
 			b := f.fetchSome(src)
 			n += len(b.Messages)
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 		}
 		f.Must(f.store.Maintain(f.Ctx, "orders"))
 	}
@@ -125,7 +126,7 @@ func TestParkedRingKeepsWhatIsParked(t *testing.T) {
 	})
 	f.insert(f.Conn, "stuck", "third")
 	b := f.fetchSome(src)
-	if b.KeyOrder == nil || b.KeyOrder[0] != penstock.BehindParked {
+	if b.KeyOrder == nil || b.KeyOrder[0] != driver.BehindParked {
 		t.Errorf("the third message of the key is not BehindParked: %v", b.KeyOrder)
 	}
 }
@@ -142,7 +143,7 @@ func TestMoreLinesThanKnownByHeart(t *testing.T) {
 		b := f.fetchSome(src)
 		behind := 0
 		for i, m := range b.Messages {
-			if isBehind := b.KeyOrder != nil && b.KeyOrder[i] == penstock.BehindParked; isBehind != (len(m.Key) == 3 && m.Key <= "k60") {
+			if isBehind := b.KeyOrder != nil && b.KeyOrder[i] == driver.BehindParked; isBehind != (len(m.Key) == 3 && m.Key <= "k60") {
 				t.Errorf("key %s: behind is %v", m.Key, isBehind)
 			} else if isBehind {
 				behind++
@@ -151,13 +152,13 @@ func TestMoreLinesThanKnownByHeart(t *testing.T) {
 		if behind != 20 {
 			t.Errorf("%d messages are behind, want 20", behind)
 		}
-		verdicts := make([]penstock.Verdict, len(b.Messages))
+		verdicts := make([]driver.Verdict, len(b.Messages))
 		for i := range verdicts {
-			if b.KeyOrder != nil && b.KeyOrder[i] == penstock.BehindParked {
-				verdicts[i].Outcome = penstock.Parked
+			if b.KeyOrder != nil && b.KeyOrder[i] == driver.BehindParked {
+				verdicts[i].Outcome = driver.Parked
 			}
 		}
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 		f.Must(src.Close(f.Ctx))
 		src = f.subscribe()
 	}
@@ -221,8 +222,8 @@ func TestLateWriteOfALostSession(t *testing.T) {
 	f.Must(err)
 	settled := make(chan error, 1)
 	go func() {
-		settled <- src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{
-			Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}}})
+		settled <- src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{
+			Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}}})
 	}()
 	f.Eventually("the write waits", func() bool {
 		return f.Number("select count(*) from pg_locks where not granted and relation = 'penstock._parked'::regclass") > 0
@@ -232,7 +233,7 @@ func TestLateWriteOfALostSession(t *testing.T) {
 		t.Fatal("the write was answered")
 	}
 	f.Must(tx.Rollback(f.Ctx))
-	var again penstock.Batch
+	var again driver.Batch
 	f.Eventually("the source reads on", func() bool {
 		f.insert(f.Conn, "k", "later")
 		var err error
@@ -240,7 +241,7 @@ func TestLateWriteOfALostSession(t *testing.T) {
 		return err == nil && len(again.Messages) > 0
 	})
 	for i, m := range again.Messages {
-		if behind := again.KeyOrder != nil && again.KeyOrder[i] == penstock.BehindParked; string(m.Payload) == "later" && f.Number("select count(*) from penstock._parked") == 1 && !behind {
+		if behind := again.KeyOrder != nil && again.KeyOrder[i] == driver.BehindParked; string(m.Payload) == "later" && f.Number("select count(*) from penstock._parked") == 1 && !behind {
 			t.Error("first is parked, but what came later is not BehindParked")
 		}
 	}

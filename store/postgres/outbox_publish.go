@@ -204,7 +204,7 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 	return err
 }
 
-// PublishOnce implements penstock.OncePublisher. It needs the privileges of a producer and of the inbox's consumer.
+// PublishOnce implements driver.OncePublisher. It needs the privileges of a producer and of the inbox's consumer.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
 	once := NewOutbox(s.schema, outbox).Once(inbox)
 	return retry.Few(ctx, func() error {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -26,7 +27,7 @@ func TestPublishInEveryExecMode(t *testing.T) {
 			f.Must(postgres.NewOutbox("", "orders").Publish(f.Ctx, conn, msgs...))
 			b, err := src.Fetch(f.Ctx, plenty)
 			f.Must(err)
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 			var got []penstock.Message
 			for _, m := range b.Messages {
 				if m.Key == "" { // none, but with a derived id

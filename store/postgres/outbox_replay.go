@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
@@ -80,7 +82,7 @@ func (r *replays) params() pgx.StrictNamedArgs {
 }
 
 // fetchReplay returns the next page of a replay, nil if no replay has one.
-func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+func (src *Source) fetchReplay(ctx context.Context, sess *session, limit driver.Limit) (*pending, error) {
 	r := &sess.outOfBand.replaying
 	for {
 		if r.id == 0 {
@@ -184,7 +186,7 @@ func (src *Source) endReplay(ctx context.Context, sess *session, id int64) error
 
 // Replay has a subscription deliver again what the cursor that is durable now covers, but
 // what is parked, which comes anyway, and dead letters, of which a person decides.
-func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err error) {
+func (s *Store) Replay(ctx context.Context, r admin.Replay) (count int64, err error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err
 	}
@@ -254,7 +256,7 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err
 // settledOf is the cursor of a subscription, and the parked messages and dead letters that it
 // covers of a replay's range, as of one moment: writes have the same lock, and a savepoint gives
 // it back. pgx.ErrNoRows without a cursor.
-func (s *Store) settledOf(ctx context.Context, tx pgx.Tx, r penstock.Replay, id int64) (h head, others string, err error) {
+func (s *Store) settledOf(ctx context.Context, tx pgx.Tx, r admin.Replay, id int64) (h head, others string, err error) {
 	held, err := tx.Begin(ctx)
 	if err != nil {
 		return h, "", err

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -14,7 +15,7 @@ import (
 func TestReplayOfASubscriptionThatIsDropped(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.Must(f.store.SetRetention(f.Ctx, "orders", penstock.Retention{Age: postgrestest.Deadline}))
+	f.Must(f.store.SetRetention(f.Ctx, "orders", admin.Retention{Age: postgrestest.Deadline}))
 	src := f.subscribe()
 	f.insert(f.Conn, "k", "m")
 	f.wantDrain(src, "m")
@@ -27,7 +28,7 @@ func TestReplayOfASubscriptionThatIsDropped(t *testing.T) {
 	f.Must(err)
 	refused := make(chan error)
 	go func() {
-		_, err := f.store.Replay(f.Ctx, penstock.Replay{Outbox: "orders", Subscription: "sub"})
+		_, err := f.store.Replay(f.Ctx, admin.Replay{Outbox: "orders", Subscription: "sub"})
 		refused <- err
 	}()
 	f.Eventually("the replay waits for the outbox", func() bool {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -19,11 +19,11 @@ func (f *fixture) fromAnotherCluster() {
 }
 
 // drainPages is drain in pages of ten; it counts what came.
-func (f *fixture) drainPages(src penstock.Source) map[string]int {
+func (f *fixture) drainPages(src driver.Source) map[string]int {
 	f.Helper()
 	seen := map[string]int{}
 	for {
-		b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		f.Must(err)
 		if len(b.Messages) == 0 && !b.More {
 			return seen
@@ -31,7 +31,7 @@ func (f *fixture) drainPages(src penstock.Source) map[string]int {
 		for _, m := range b.Messages {
 			seen[string(m.Payload)]++
 		}
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 	}
 }
 
@@ -72,12 +72,12 @@ func TestNewSubscriptionOfARestoredOutbox(t *testing.T) {
 	}
 	f.wantOnce(f.drainPages(src), 1, 130)
 
-	along, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Ephemeral: true})
+	along, err := f.store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Ephemeral: true})
 	f.Must(err)
 	defer along.Close(f.Ctx)
 	f.wantOnce(f.drainPages(along), 1, 130)
 
-	later, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "later", Holder: "test", Start: penstock.FromNow})
+	later, err := f.store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "later", Holder: "test", Start: driver.FromNow})
 	f.Must(err)
 	defer later.Close(f.Ctx)
 	f.publishNumbers(131, 131)
@@ -114,12 +114,12 @@ func TestRestoredOutboxIsReadOnAfterAStop(t *testing.T) {
 	for range 4 {
 		src := f.subscribe()
 		for range 2 {
-			b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+			b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 			f.Must(err)
 			for _, m := range b.Messages {
 				seen[string(m.Payload)]++
 			}
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 		}
 		f.Must(src.Close(f.Ctx))
 	}

@@ -15,6 +15,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -100,7 +102,7 @@ func TestProducerCanPublishAndNothingElse(t *testing.T) {
 		}
 	}
 	f.wantDrain(f.subscribe(), "by Go", "by INSERT", "by publish")
-	if _, err := store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "x"}); err == nil || !strings.Contains(err.Error(), "penstock outbox grant ROLE --relay") {
+	if _, err := store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "x"}); err == nil || !strings.Contains(err.Error(), "penstock outbox grant ROLE --relay") {
 		t.Errorf("Subscribe by a producer: got %v, want an error that names the right to relay", err)
 	}
 }
@@ -114,27 +116,27 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 	store := openStore(t, asRole, small)
 	for _, outbox := range []string{"orders", "later"} {
 		f.Must(f.store.Publish(f.Ctx, outbox, penstock.Message{Payload: []byte("one")}, penstock.Message{Payload: []byte("two")}))
-		src, err := store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: outbox, Subscription: "sub", Holder: "relay"})
+		src, err := store.Subscribe(f.Ctx, driver.Subscribe{Outbox: outbox, Subscription: "sub", Holder: "relay"})
 		f.Must(err)
 		b, err := src.Fetch(f.Ctx, plenty)
 		f.Must(err)
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, {Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
-		n, err := store.RetryDeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Seqs: []int64{b.Messages[1].Seq}})
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{}, {Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
+		n, err := store.RetryDeadLetters(f.Ctx, admin.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Seqs: []int64{b.Messages[1].Seq}})
 		f.Must(err)
 		if n != 1 {
 			t.Errorf("%d dead letters retried, want 1", n)
 		}
 		b = f.fetchSome(src)
 		f.refuse(src, b, time.Microsecond)
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: f.fetchSome(src)}))
-		replayed, err := store.Replay(f.Ctx, penstock.Replay{Outbox: outbox, Subscription: "sub"})
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: f.fetchSome(src)}))
+		replayed, err := store.Replay(f.Ctx, admin.Replay{Outbox: outbox, Subscription: "sub"})
 		f.Must(err)
 		if b := f.fetchSome(src); len(b.Messages) != int(replayed) {
 			t.Errorf("%d messages replayed, want %d", len(b.Messages), replayed)
 		} else {
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 		}
-		f.Must(src.(penstock.SinkReporter).ReportSink(f.Ctx, time.Now(), "no"))
+		f.Must(src.(driver.SinkReporter).ReportSink(f.Ctx, time.Now(), "no"))
 		f.Must(src.Close(f.Ctx))
 	}
 	f.Eventually("the relay's role gives space back", func() bool {

@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// Settle implements penstock.Source.
-func (src *Source) Settle(ctx context.Context, settled ...penstock.Settled) error {
+// Settle implements driver.Source.
+func (src *Source) Settle(ctx context.Context, settled ...driver.Settled) error {
 	if src.req.Ephemeral {
 		return src.settleEphemeral(ctx, settled)
 	}
@@ -34,7 +35,7 @@ func (src *Source) Settle(ctx context.Context, settled ...penstock.Settled) erro
 	return src.persist(ctx, sess, w)
 }
 
-// Renew implements penstock.Source: it writes the cursor, which is the lease.
+// Renew implements driver.Source: it writes the cursor, which is the lease.
 func (src *Source) Renew(ctx context.Context) error {
 	if src.req.Ephemeral {
 		return nil
@@ -51,7 +52,7 @@ func (src *Source) Renew(ctx context.Context) error {
 	return src.persist(ctx, sess, w)
 }
 
-// Close implements penstock.Source: a cursor whose lease is over.
+// Close implements driver.Source: a cursor whose lease is over.
 func (src *Source) Close(ctx context.Context) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()
@@ -88,7 +89,7 @@ func (src *Source) release(ctx context.Context) error {
 
 // note takes down the verdicts that are new. Batches of an earlier session are passed
 // over: what is not stored of them comes again.
-func (src *Source) note(settled []penstock.Settled) error {
+func (src *Source) note(settled []driver.Settled) error {
 	for _, s := range settled {
 		if len(src.pending) == 0 || s.Batch.Number < src.pending[0].number {
 			continue
@@ -106,8 +107,8 @@ func (src *Source) note(settled []penstock.Settled) error {
 	return nil
 }
 
-func (p *pending) note(verdicts []penstock.Verdict) {
-	open := func(v penstock.Verdict) bool { return v.Outcome == penstock.Undecided }
+func (p *pending) note(verdicts []driver.Verdict) {
+	open := func(v driver.Verdict) bool { return v.Outcome == driver.Undecided }
 	if p.part == nil && !p.settled && slices.ContainsFunc(verdicts, open) {
 		p.split(undecided)
 	}
@@ -116,7 +117,7 @@ func (p *pending) note(verdicts []penstock.Verdict) {
 		return
 	}
 	for i := range p.part {
-		var v penstock.Verdict
+		var v driver.Verdict
 		if verdicts != nil {
 			v = verdicts[i]
 		}
@@ -131,7 +132,7 @@ func (p *pending) note(verdicts []penstock.Verdict) {
 func (p *pending) split(s stage) {
 	p.part = slices.Repeat([]stage{s}, len(p.messages))
 	if p.verdicts == nil {
-		p.verdicts = make([]penstock.Verdict, len(p.messages))
+		p.verdicts = make([]driver.Verdict, len(p.messages))
 	}
 }
 
@@ -245,21 +246,21 @@ func (w *write) add(p *pending, leads bool) {
 		return
 	}
 	for i := range p.messages {
-		if p.settles(i) && p.verdict(i).Outcome != penstock.Parked {
+		if p.settles(i) && p.verdict(i).Outcome != driver.Parked {
 			w.count++
 		}
 	}
 }
 
-func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, order penstock.KeyOrder) {
+func (w *write) addMessage(m *penstock.Message, v driver.Verdict, order driver.KeyOrder) {
 	name := seqName(m.Seq)
-	if m.Key != "" && order != penstock.OutOfOrder {
+	if m.Key != "" && order != driver.OutOfOrder {
 		name = keyName(m.Key)
 	}
 	switch v.Outcome {
-	case penstock.Parked:
+	case driver.Parked:
 		w.parking.park(name, m, &v)
-	case penstock.Dead:
+	case driver.Dead:
 		v.Hold = v.Hold && keyOf(name) != ""
 		w.deadLetter(m, &v, pg.History{})
 		if v.Hold {
@@ -268,21 +269,21 @@ func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, order pensto
 	}
 }
 
-func (w *write) addDeadLetter(m *penstock.Message, v penstock.Verdict, h pg.History) {
+func (w *write) addDeadLetter(m *penstock.Message, v driver.Verdict, h pg.History) {
 	w.landed = append(w.landed, m.Seq)
 	switch v.Outcome {
-	case penstock.Delivered:
+	case driver.Delivered:
 		w.gone = append(w.gone, m.Seq)
-	case penstock.Dead:
+	case driver.Dead:
 		v.Hold = false // nothing waits for it; or it holds already
 		w.deadLetter(m, &v, h)
-	case penstock.Parked:
+	case driver.Parked:
 		w.gone = append(w.gone, m.Seq)
 		w.parking.parkDeadLetter(m, &v, h)
 	}
 }
 
-func (w *write) deadLetter(m *penstock.Message, v *penstock.Verdict, h pg.History) {
+func (w *write) deadLetter(m *penstock.Message, v *driver.Verdict, h pg.History) {
 	if len(v.Failures) == 0 {
 		h.Attempt = m.Attempt
 	}
@@ -291,7 +292,7 @@ func (w *write) deadLetter(m *penstock.Message, v *penstock.Verdict, h pg.Histor
 
 // settleEphemeral stores nothing. It keeps the bound near, so that polls do not
 // walk over all that was ever read: as freshBound does, by using up an xid.
-func (src *Source) settleEphemeral(ctx context.Context, settled []penstock.Settled) error {
+func (src *Source) settleEphemeral(ctx context.Context, settled []driver.Settled) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()
 	sess, err := src.session(ctx)

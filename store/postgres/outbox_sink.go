@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// ReportSink implements penstock.SinkReporter.
+// ReportSink implements driver.SinkReporter.
 func (src *Source) ReportSink(ctx context.Context, down time.Time, why string) error {
 	if src.req.Ephemeral {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/seqset"
@@ -21,7 +22,7 @@ import (
 // the cursor to store once it and all before it are settled.
 type Source struct {
 	store *Store
-	req   penstock.Subscribe
+	req   driver.Subscribe
 	ids   messageid.Outbox
 	id    int64     // of the subscription, 0 if ephemeral
 	epoch int64     // of the lease
@@ -48,7 +49,7 @@ type Source struct {
 	high       int64 // the sequence's value at the last poll
 }
 
-var _ penstock.Source = (*Source)(nil)
+var _ driver.Source = (*Source)(nil)
 
 // pending is a batch that was returned and is not stored yet.
 type pending struct {
@@ -56,10 +57,10 @@ type pending struct {
 	after    cursor // once this batch is settled
 	origin   origin
 	messages []penstock.Message
-	keyOrder []penstock.KeyOrder
-	verdicts []penstock.Verdict // nil: all delivered, if it is settled
-	settled  bool               // all have their verdicts
-	part     []stage            // of each message; nil unless a part of them was settled
+	keyOrder []driver.KeyOrder
+	verdicts []driver.Verdict // nil: all delivered, if it is settled
+	settled  bool             // all have their verdicts
+	part     []stage          // of each message; nil unless a part of them was settled
 
 	fetched   []fetchedKey // of parked ones: their keys
 	histories []pg.History // of dead letters: what each had behind it
@@ -93,11 +94,11 @@ const (
 	fromReplay
 )
 
-func (p *pending) order(at int) penstock.KeyOrder {
+func (p *pending) order(at int) driver.KeyOrder {
 	if at < len(p.keyOrder) {
 		return p.keyOrder[at]
 	}
-	return penstock.InOrder
+	return driver.InOrder
 }
 
 // places of parked messages: in the order in which they were parked, by which Settle takes the verdicts on a key, and before
@@ -111,9 +112,9 @@ func (p *pending) places() (places []int64) {
 	return places
 }
 
-func (p *pending) verdict(at int) penstock.Verdict {
+func (p *pending) verdict(at int) driver.Verdict {
 	if p.verdicts == nil {
-		return penstock.Verdict{}
+		return driver.Verdict{}
 	}
 	return p.verdicts[at]
 }
@@ -136,7 +137,7 @@ type rebase struct {
 }
 
 // Subscribe takes the lease, creating the subscription if there is none.
-func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -244,14 +245,14 @@ func (src *Source) session(ctx context.Context) (*session, error) {
 	return fresh, nil
 }
 
-// Fetch implements penstock.Source.
-func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+// Fetch implements driver.Source.
+func (src *Source) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	if err := limit.Validate(); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	sess, err := src.session(ctx)
 	if err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	var p *pending
 	if sess.outOfBand.turn() { // it and the stream take turns
@@ -267,7 +268,7 @@ func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Ba
 		}
 	}
 	if err != nil {
-		return penstock.Batch{}, sess.failed(err)
+		return driver.Batch{}, sess.failed(err)
 	}
 	batch, flush, err := src.register(sess, p)
 	if err == nil && flush {
@@ -281,7 +282,7 @@ func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Ba
 }
 
 // fetchStream is fetchNext with what is known of the messages' keys.
-func (src *Source) fetchStream(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+func (src *Source) fetchStream(ctx context.Context, sess *session, limit driver.Limit) (*pending, error) {
 	messages, err := src.fetchNext(ctx, sess, limit)
 	if err != nil {
 		return nil, err
@@ -295,7 +296,7 @@ func (src *Source) fetchStream(ctx context.Context, sess *session, limit penstoc
 }
 
 // fetchNext reads on in the outbox and moves the session's position.
-func (src *Source) fetchNext(ctx context.Context, sess *session, limit penstock.Limit) ([]penstock.Message, error) {
+func (src *Source) fetchNext(ctx context.Context, sess *session, limit driver.Limit) ([]penstock.Message, error) {
 	rows := limit.Messages
 	if sess.at.bytes > 0 {
 		rows = max(1, min(rows, limit.Bytes/sess.at.bytes))
@@ -338,7 +339,7 @@ func (sess *session) unsettled(messages []penstock.Message) []penstock.Message {
 // register notes what was fetched as pending and gives it its number. flush is
 // true if the end of a backlog is to be stored, so that its last segment can be
 // reclaimed without waiting for the next message.
-func (src *Source) register(sess *session, p *pending) (batch penstock.Batch, flush bool, err error) {
+func (src *Source) register(sess *session, p *pending) (batch driver.Batch, flush bool, err error) {
 	src.mu.Lock()
 	defer src.mu.Unlock()
 	if src.closed {
@@ -347,7 +348,7 @@ func (src *Source) register(sess *session, p *pending) (batch penstock.Batch, fl
 	if src.sess != sess {
 		return batch, false, errForgotten
 	}
-	batch = penstock.Batch{Messages: p.messages, KeyOrder: p.keyOrder, More: sess.at.paging() || sess.at.rebase != nil || sess.outOfBand.any(), Rewound: src.rewound}
+	batch = driver.Batch{Messages: p.messages, KeyOrder: p.keyOrder, More: sess.at.paging() || sess.at.rebase != nil || sess.outOfBand.any(), Rewound: src.rewound}
 	src.rewound = false
 	if src.until == 0 && sess.found == sess.settled.Len() {
 		src.until = src.batches + 1

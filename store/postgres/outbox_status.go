@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // segment is a segment as Maintain looks at it; SegmentStatus.Bytes is the total.
 type segment struct {
-	penstock.SegmentStatus
+	admin.SegmentStatus
 	rows  int64 // bytes of heap: 0 when empty
 	table int64 // with TOAST, without indexes: by this rings are rotated
 }
@@ -46,12 +46,12 @@ func (s *Store) segments(ctx context.Context, outbox string) (high int64, curren
 
 // Status describes every outbox. Counting a backlog reads its index entries and
 // rows: about a second for some millions.
-func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+func (s *Store) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	return s.StatusUpTo(ctx, 0)
 }
 
 // StatusUpTo is Status that counts nothing beyond most, unless it is 0: SubscriptionStatus.AtLeast names what it did not count to its end.
-func (s *Store) StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error) {
+func (s *Store) StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (s *Store) StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStat
 	}); err != nil {
 		return nil, s.explain(err)
 	}
-	there := make([]penstock.OutboxStatus, 0, len(all))
+	there := make([]admin.OutboxStatus, 0, len(all))
 outboxes:
 	for _, status := range all {
 		for _, sub := range of[status.Outbox] {
@@ -107,9 +107,9 @@ outboxes:
 	return there, nil
 }
 
-func scanOutbox(row pgx.CollectableRow) (penstock.OutboxStatus, error) {
+func scanOutbox(row pgx.CollectableRow) (admin.OutboxStatus, error) {
 	var (
-		one       = penstock.OutboxStatus{Subscriptions: []penstock.SubscriptionStatus{}}
+		one       = admin.OutboxStatus{Subscriptions: []admin.SubscriptionStatus{}}
 		ageMicros int64
 		current   int
 		slots     []int
@@ -122,15 +122,15 @@ func scanOutbox(row pgx.CollectableRow) (penstock.OutboxStatus, error) {
 }
 
 // segmentStatus is that of a ring's segments, and what they take together.
-func segmentStatus(slots []int, bytes []int64, current int) (all []penstock.SegmentStatus, sum int64) {
+func segmentStatus(slots []int, bytes []int64, current int) (all []admin.SegmentStatus, sum int64) {
 	for i, slot := range slots {
-		all = append(all, penstock.SegmentStatus{Slot: slot, Bytes: bytes[i], Current: slot == current})
+		all = append(all, admin.SegmentStatus{Slot: slot, Bytes: bytes[i], Current: slot == current})
 		sum += bytes[i]
 	}
 	return all, sum
 }
 
-func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64, most int) (status penstock.SubscriptionStatus, err error) {
+func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64, most int) (status admin.SubscriptionStatus, err error) {
 	upTo := pgtype.Int8{Int64: int64(most), Valid: most > 0}
 	var h head
 	err = h.scan(s.pool.QueryRow(ctx, headColumns+s.table("_head")+"($1)", id))

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
@@ -97,7 +98,7 @@ func instanceOn(t testing.TB, direct string, opts postgres.Options) storetest.In
 			tx, err := begin(ctx, business, opts.Schema)
 			return &tx, err
 		},
-		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
+		Another: func(t testing.TB) driver.Store { return openStore(t, direct, opts) },
 		Pin:     func(t testing.TB) func() { return pin(t, direct) },
 		Outage: func(t testing.TB) (down, up func()) {
 			t.Cleanup(proxy.Resume)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -61,12 +61,12 @@ func TestLateCommitAroundAPagedWindow(t *testing.T) {
 	}
 	var got []string
 	for page := range 5 {
-		b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 3, Bytes: 1 << 20})
+		b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 3, Bytes: 1 << 20})
 		f.Must(err)
 		for _, m := range b.Messages {
 			got = append(got, string(m.Payload))
 		}
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 		if page == 1 {
 			f.Must(tx.Commit(f.Ctx))
 		}
@@ -115,7 +115,7 @@ func TestXidsComeAgainAfterACrash(t *testing.T) {
 			got = append(got, string(m.Payload))
 		}
 		if len(b.Messages) > 0 {
-			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 		}
 		return len(got) > 0 && got[len(got)-1] == "after 2"
 	})
@@ -183,7 +183,7 @@ func TestServerRestart(t *testing.T) {
 	b, err := src.Fetch(f.Ctx, plenty)
 	f.Must(err)
 	f.Must(server.Stop())
-	if err := src.Settle(f.Ctx, penstock.Settled{Batch: b}); err == nil {
+	if err := src.Settle(f.Ctx, driver.Settled{Batch: b}); err == nil {
 		t.Fatal("Settle succeeded without a server")
 	}
 	if _, err := src.Fetch(f.Ctx, plenty); err == nil {
@@ -197,7 +197,7 @@ func TestServerRestart(t *testing.T) {
 	if !b.Rewound || len(b.Messages) != 1 {
 		t.Fatalf("after the restart: rewound %v, %d messages; want the unsettled one again", b.Rewound, len(b.Messages))
 	}
-	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 	f.wantDrain(src)
 }
 
@@ -211,7 +211,7 @@ func TestBulkTransactionCommitsLate(t *testing.T) {
 	f.Must(tx.Commit(f.Ctx))
 	f.insert(f.Conn, "k", "5001")
 	for want := 1; want <= 5001; {
-		b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20})
+		b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})
 		f.Must(err)
 		if len(b.Messages) == 0 {
 			t.Fatalf("message %d was lost", want)
@@ -222,13 +222,13 @@ func TestBulkTransactionCommitsLate(t *testing.T) {
 			}
 			want++
 		}
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
 	}
 	f.wantDrain(src)
 }
 
 // lateBulk publishes n messages in a transaction that the cursor has passed by.
-func (f *fixture) lateBulk(src penstock.Source, n int) pgx.Tx {
+func (f *fixture) lateBulk(src driver.Source, n int) pgx.Tx {
 	f.Helper()
 	conn := f.Connect()
 	tx, err := conn.Begin(f.Ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -145,7 +146,7 @@ func TestRelaySaysWhichPrivilegeIsMissing(t *testing.T) {
 	if err := store.CreateOutbox(t.Context(), "orders"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+	_, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
 	var hint *penstock.HintError
 	if !errors.As(err, &hint) || !strings.Contains(hint.Hint, "grant execute on function pg_control_system()") {
 		t.Errorf("got %v, want a hint that names pg_control_system()", err)

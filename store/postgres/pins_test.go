@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -15,11 +16,11 @@ import (
 func TestVacuumPins(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	session := func() *penstock.VacuumPin {
+	session := func() *admin.VacuumPin {
 		pins, err := f.store.VacuumPins(f.Ctx)
 		f.Must(err)
 		for i := range pins {
-			if pins[i].Kind == penstock.PinnedBySession {
+			if pins[i].Kind == admin.PinnedBySession {
 				return &pins[i]
 			}
 		}

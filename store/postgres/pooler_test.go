@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -64,7 +65,7 @@ func TestRelayBehindAPoolerInTransactionMode(t *testing.T) {
 		url := pooled(t, f.URL, conf)
 		f.store = openStore(t, url, postgres.Options{})
 		for _, ephemeral := range []bool{false, true} {
-			_, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Ephemeral: ephemeral})
+			_, err := f.store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Ephemeral: ephemeral})
 			if err == nil || !strings.Contains(err.Error(), "session mode") {
 				t.Errorf("%s: got %v, want a refusal that says what a relay needs", conf, err)
 			}
@@ -103,11 +104,11 @@ func TestSessionIsMovedToAnotherServerProcess(t *testing.T) {
 	refused("Renew", src.Renew(f.Ctx))
 	b := f.fetchSome(src) // on a new session
 	postgres.MoveWriter(src)
-	refused("Settle", src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+	refused("Settle", src.Settle(f.Ctx, driver.Settled{Batch: b}))
 	b = f.fetchSome(src)
 	postgres.MoveWriter(src)
 	before := written()
-	refused("Settle of a refusal", src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Failures: refusedOnce("no")}}}))
+	refused("Settle of a refusal", src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: refusedOnce("no")}}}))
 	if written() != before || f.Number("select count(*) from penstock._dead_letter") != 0 {
 		t.Error("something was written")
 	}

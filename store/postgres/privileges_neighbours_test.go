@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -50,14 +52,14 @@ func newNeighbours(t *testing.T) *neighbours {
 	for i := range 4 {
 		f.Exec("select penstock.publish($1, payload => $2, key => $3, headers => jsonb_build_object('h', $2::text))", outbox, secret, fmt.Sprint("known ", i%2))
 	}
-	src, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: outbox, Subscription: "their own", Holder: secret})
+	src, err := f.store.Subscribe(f.Ctx, driver.Subscribe{Outbox: outbox, Subscription: "their own", Holder: secret})
 	f.Must(err)
 	b := f.fetchSome(src)
 	refused := []penstock.Failure{{Attempt: 1, Err: secret}}
-	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{
-		{}, {Outcome: penstock.Dead, Failures: refused}, {Outcome: penstock.Parked, Failures: refused, RetryIn: time.Hour}, {}}}))
+	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{
+		{}, {Outcome: driver.Dead, Failures: refused}, {Outcome: driver.Parked, Failures: refused, RetryIn: time.Hour}, {}}}))
 	f.Must(src.Close(f.Ctx))
-	_, err = f.store.Replay(f.Ctx, penstock.Replay{Outbox: outbox, Subscription: "their own"})
+	_, err = f.store.Replay(f.Ctx, admin.Replay{Outbox: outbox, Subscription: "their own"})
 	f.Must(err)
 
 	f.Exec("select penstock.enqueue($1, $2, key => 'known ' || i, group_key => 'known', dedup_key => 'known ' || i, headers => jsonb_build_object('h', $2::text)) from generate_series(1, 6) i", queue, secret)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // unidentified are the tables that the publication of all tables, which every test's database has, makes read-only.
@@ -31,7 +32,7 @@ func TestTablesUnderAPublicationOfAll(t *testing.T) {
 	f.ripen()
 	f.Exec("select penstock.enqueue('q', 'x')")
 	f.Exec(`alter table penstock."_q.0" replica identity nothing`)
-	if _, err := f.store.Queue("q").Claim(f.Ctx, penstock.Claim{Jobs: 1, Lease: time.Hour}); err == nil ||
+	if _, err := f.store.Queue("q").Claim(f.Ctx, driver.Claim{Jobs: 1, Lease: time.Hour}); err == nil ||
 		errors.Is(err, penstock.ErrLeaseLost) || !strings.Contains(err.Error(), "55000") {
 		t.Errorf("got %v, want SQLSTATE 55000 and no lost lease", err)
 	}

@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/shell"
 )
 
-var _ penstock.QueueStore = (*Store)(nil)
+var _ driver.QueueStore = (*Store)(nil)
 
 // smallestSegment is the least that create_queue takes.
 const smallestSegment = 64 << 10

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/retry"
 )
@@ -29,16 +30,16 @@ type workedQueue struct {
 }
 
 var (
-	_ penstock.Queue       = (*workedQueue)(nil)
-	_ penstock.Releaser    = (*workedQueue)(nil)
-	_ penstock.AckClaimer  = (*workedQueue)(nil)
-	_ penstock.GroupFinder = (*workedQueue)(nil)
-	_ penstock.Reporter    = (*workedQueue)(nil)
+	_ driver.Queue       = (*workedQueue)(nil)
+	_ driver.Releaser    = (*workedQueue)(nil)
+	_ driver.AckClaimer  = (*workedQueue)(nil)
+	_ driver.GroupFinder = (*workedQueue)(nil)
+	_ driver.Reporter    = (*workedQueue)(nil)
 )
 
 // Queue names a queue; it does not check that it exists. The queue is a
-// penstock.Releaser, a penstock.AckClaimer, a penstock.GroupFinder and a penstock.Reporter, too.
-func (s *Store) Queue(name string) penstock.Queue {
+// driver.Releaser, a driver.AckClaimer, a driver.GroupFinder and a driver.Reporter, too.
+func (s *Store) Queue(name string) driver.Queue {
 	return &workedQueue{
 		store: s,
 		queue: NewQueue(s.schema, name),
@@ -65,8 +66,8 @@ func (q *workedQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (mad
 	return made, q.failed(ctx, err)
 }
 
-// Claim implements penstock.Queue.
-func (q *workedQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+// Claim implements driver.Queue.
+func (q *workedQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -74,8 +75,8 @@ func (q *workedQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.J
 	return jobs, err
 }
 
-// AckClaim implements penstock.AckClaimer.
-func (q *workedQueue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
+// AckClaim implements driver.AckClaimer.
+func (q *workedQueue) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (acked []int64, jobs []penstock.Job, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +91,7 @@ func (q *workedQueue) AckClaim(ctx context.Context, acks []int64, c penstock.Cla
 	return acked, jobs, nil
 }
 
-// ReadyGroups implements penstock.GroupFinder. It costs some probes of an index for each group that jobs were
+// ReadyGroups implements driver.GroupFinder. It costs some probes of an index for each group that jobs were
 // taken from, whatever number of jobs there are.
 func (q *workedQueue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error) {
 	if len(groups) == 0 {
@@ -104,20 +105,20 @@ func (q *workedQueue) ReadyGroups(ctx context.Context, groups []string, behind s
 	return found, q.failed(ctx, err)
 }
 
-// Extend implements penstock.Queue.
+// Extend implements driver.Queue.
 func (q *workedQueue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
-	if err := penstock.ValidateLease(lease); err != nil {
+	if err := driver.ValidateLease(lease); err != nil {
 		return nil, err
 	}
 	return q.settle(ctx, q.extend, leases, q.queue.name, leases, atLeastOne(lease))
 }
 
-// Ack implements penstock.Queue.
+// Ack implements driver.Queue.
 func (q *workedQueue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
 	return q.settle(ctx, q.ack, leases, leases)
 }
 
-// Release implements penstock.Releaser. In a FIFO a job goes to the end of its group
+// Release implements driver.Releaser. In a FIFO a job goes to the end of its group
 // and priority; among those of its key it keeps its place.
 func (q *workedQueue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
 	return q.settle(ctx, q.release, leases, q.queue.name, leases, after)
@@ -139,7 +140,7 @@ func (q *workedQueue) settle(ctx context.Context, sql string, leases []int64, ar
 	return held, nil
 }
 
-// Retry implements penstock.Queue.
+// Retry implements driver.Queue.
 func (q *workedQueue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
 	var pause *time.Duration // nil: the queue's own backoff
 	if after >= 0 {
@@ -152,7 +153,7 @@ func (q *workedQueue) Retry(ctx context.Context, lease int64, after time.Duratio
 	return !again && err == nil, q.failed(ctx, err)
 }
 
-// DeadLetter implements penstock.Queue.
+// DeadLetter implements driver.Queue.
 func (q *workedQueue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	return q.failed(ctx, withReason(reason, func(text string) error {
 		_, err := q.store.pool.Exec(ctx, q.deadLetter, q.queue.name, lease, text)
@@ -160,7 +161,7 @@ func (q *workedQueue) DeadLetter(ctx context.Context, lease int64, reason string
 	}))
 }
 
-// Report implements penstock.Reporter. A job that was claimed with others gets a row of its own for it.
+// Report implements driver.Reporter. A job that was claimed with others gets a row of its own for it.
 func (q *workedQueue) Report(ctx context.Context, lease int64, report []byte) error {
 	if len(report) > penstock.MaxReportBytes {
 		return &penstock.FieldError{Field: "report", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(report), penstock.MaxReportBytes), Hint: "store it elsewhere and report a reference"}
@@ -172,7 +173,7 @@ func (q *workedQueue) Report(ctx context.Context, lease int64, report []byte) er
 	return q.failed(ctx, err)
 }
 
-// Maintain implements penstock.Queue.
+// Maintain implements driver.Queue.
 func (q *workedQueue) Maintain(ctx context.Context) error {
 	_, err := q.store.pool.Exec(ctx, q.maintain, q.queue.name)
 	return q.failed(ctx, err)
@@ -204,11 +205,11 @@ func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Dequeue takes up to n jobs (1 to penstock.MaxClaim) of a group within tx: they are
+// Dequeue takes up to n jobs (1 to driver.MaxClaim) of a group within tx: they are
 // gone if tx commits, and back if it rolls back, as if nobody had looked. They have
 // no lease. One round trip.
 func (q *Queue) Dequeue(ctx context.Context, tx PgxQuery, n int, group string) ([]penstock.Job, error) {
-	if err := (&penstock.Claim{Jobs: n, Lease: 1, Group: group}).Validate(); err != nil {
+	if err := (&driver.Claim{Jobs: n, Lease: 1, Group: group}).Validate(); err != nil {
 		return nil, err
 	}
 	sql, args := q.dequeue, []any{binaryResults, n, group}

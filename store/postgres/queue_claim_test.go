@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
 // claimed claims what there is, and ends the jobs of acks with the same call.
 func (f *jobsFixture) claimed(acks ...int64) (acked []int64, jobs []penstock.Job) {
 	f.Helper()
-	acked, jobs, err := f.queue.(penstock.AckClaimer).AckClaim(f.Ctx, acks, penstock.Claim{Jobs: 100, Lease: time.Minute})
+	acked, jobs, err := f.queue.(driver.AckClaimer).AckClaim(f.Ctx, acks, driver.Claim{Jobs: 100, Lease: time.Minute})
 	f.Must(err)
 	return acked, jobs
 }

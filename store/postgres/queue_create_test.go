@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -138,7 +139,7 @@ func TestQueueOfAnyName(t *testing.T) {
 		_, err := q.Enqueue(f.Ctx, penstock.NewJob{Payload: []byte("1")}, penstock.NewJob{Payload: []byte("2"), Key: "k"}, penstock.NewJob{Payload: []byte("3"), Key: "k"})
 		f.Must(err)
 		for _, want := range []int{2, 1} { // of the key one at a time
-			jobs, err := q.Claim(f.Ctx, penstock.Claim{Jobs: 5, Lease: time.Minute})
+			jobs, err := q.Claim(f.Ctx, driver.Claim{Jobs: 5, Lease: time.Minute})
 			f.Must(err)
 			if len(jobs) != want {
 				t.Errorf("queue %q of schema %q: %d jobs claimed, want %d", name, schema, len(jobs), want)

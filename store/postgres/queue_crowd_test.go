@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -42,7 +43,7 @@ func TestTwoHundredWorkers(t *testing.T) {
 		crowd.Go(func() {
 			queue := store.Queue("jobs")
 			for log.ended() < jobs && ctx.Err() == nil {
-				claimed, err := queue.Claim(ctx, penstock.Claim{Jobs: 3, Lease: time.Hour})
+				claimed, err := queue.Claim(ctx, driver.Claim{Jobs: 3, Lease: time.Hour})
 				if err != nil {
 					t.Error(err)
 					stop()

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -30,7 +31,7 @@ const (
 )
 
 // deadJobs makes the statement and its parameters.
-func (s *Store) deadJobs(q penstock.DeadJobQuery, action string) (sql string, args []any) {
+func (s *Store) deadJobs(q admin.DeadJobQuery, action string) (sql string, args []any) {
 	limit := int64(math.MaxInt64)
 	if q.Limit > 0 {
 		limit = int64(q.Limit)
@@ -49,8 +50,8 @@ func fillIn(sql, schema, action, lock string) string {
 	return strings.NewReplacer("{columns}", columns, "{lock}", lock, "{action}", strings.ReplaceAll(action, "{schema}", pgx.Identifier{schema}.Sanitize())).Replace(sql)
 }
 
-// DeadJobs implements penstock.QueueStore.
-func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error) {
+// DeadJobs implements driver.QueueStore.
+func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error) {
 	// Row-level security would show somebody else's queue as one without dead letters.
 	if err := s.mayCall(ctx, q.Queue, "operate", "'count'"); err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 	if err != nil {
 		return nil, s.queueError(ctx, q.Queue, err)
 	}
-	dead, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d penstock.DeadJob, err error) {
+	dead, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d admin.DeadJob, err error) {
 		var (
 			h                 pg.History
 			j                 = &d.Job
@@ -93,7 +94,7 @@ func withUnread(failures []penstock.Failure, attempt int, err error) []penstock.
 }
 
 // DeadJobCauses counts the dead letters that q describes by their last errors, the most frequent first.
-func (s *Store) DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadCause, error) {
+func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadCause, error) {
 	if err := s.mayCall(ctx, q.Queue, "operate", "'count'"); err != nil {
 		return nil, err
 	}
@@ -102,29 +103,29 @@ func (s *Store) DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]p
 	return found, s.queueError(ctx, q.Queue, err)
 }
 
-func (s *Store) causes(ctx context.Context, sql string, args []any) ([]penstock.DeadCause, error) {
+func (s *Store) causes(ctx context.Context, sql string, args []any) ([]admin.DeadCause, error) {
 	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c penstock.DeadCause, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c admin.DeadCause, err error) {
 		err = row.Scan(&c.Error, &c.Letters, &c.First, &c.Last)
 		c.First, c.Last = c.First.UTC(), c.Last.UTC()
 		return c, err
 	})
 }
 
-// RetryDeadJobs implements penstock.QueueStore.
-func (s *Store) RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+// RetryDeadJobs implements driver.QueueStore.
+func (s *Store) RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
 	return s.changeDeadJobs(ctx, q, retryDeadJobs)
 }
 
-// DiscardDeadJobs implements penstock.QueueStore.
-func (s *Store) DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+// DiscardDeadJobs implements driver.QueueStore.
+func (s *Store) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
 	return s.changeDeadJobs(ctx, q, discardDeadJobs)
 }
 
-func (s *Store) changeDeadJobs(ctx context.Context, q penstock.DeadJobQuery, action string) (n int, err error) {
+func (s *Store) changeDeadJobs(ctx context.Context, q admin.DeadJobQuery, action string) (n int, err error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err
 	}

@@ -7,17 +7,19 @@ import (
 	"regexp"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pg"
 )
 
-var _ penstock.HistoryStore = (*Store)(nil)
+var _ driver.HistoryStore = (*Store)(nil)
 
 var donePosition = regexp.MustCompile(`^\d{1,15}(\.\d{1,10}){3}$`)
 
-// DoneJobs implements penstock.HistoryStore. It reads the pages on which they are, and no more than 16 MB a call.
-func (s *Store) DoneJobs(ctx context.Context, q penstock.DoneJobQuery) (jobs []penstock.DoneJob, next string, err error) {
-	if q.Limit < 1 || q.Limit > penstock.MaxClaim {
-		return nil, "", &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d", q.Limit), Hint: fmt.Sprintf("ask for 1 to %d at a time", penstock.MaxClaim)}
+// DoneJobs implements driver.HistoryStore. It reads the pages on which they are, and no more than 16 MB a call.
+func (s *Store) DoneJobs(ctx context.Context, q admin.DoneJobQuery) (jobs []admin.DoneJob, next string, err error) {
+	if q.Limit < 1 || q.Limit > driver.MaxClaim {
+		return nil, "", &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d", q.Limit), Hint: fmt.Sprintf("ask for 1 to %d at a time", driver.MaxClaim)}
 	}
 	if q.After != "" && !donePosition.MatchString(q.After) {
 		return nil, "", &penstock.FieldError{Field: "after", Problem: "is no position", Hint: "give what came with the page before"}
@@ -32,7 +34,7 @@ func (s *Store) DoneJobs(ctx context.Context, q penstock.DoneJobQuery) (jobs []p
 	}
 	var page struct {
 		Jobs []struct {
-			penstock.DoneJob
+			admin.DoneJob
 			Group    string          `json:"group_key"`
 			Failures json.RawMessage `json:"failures"`
 		} `json:"jobs"`

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/work"
 )
@@ -21,11 +23,11 @@ func (f *jobsFixture) keepDone(d time.Duration) {
 }
 
 // done reads all that is kept of the queue, a page of so many at a time, by id. Each job comes once.
-func (f *jobsFixture) done(limit int) map[int64]penstock.DoneJob {
+func (f *jobsFixture) done(limit int) map[int64]admin.DoneJob {
 	f.Helper()
-	all := map[int64]penstock.DoneJob{}
+	all := map[int64]admin.DoneJob{}
 	for after := ""; ; {
-		jobs, next, err := f.store.DoneJobs(f.Ctx, penstock.DoneJobQuery{Queue: "jobs", After: after, Limit: limit})
+		jobs, next, err := f.store.DoneJobs(f.Ctx, admin.DoneJobQuery{Queue: "jobs", After: after, Limit: limit})
 		f.Must(err)
 		if len(jobs) > limit {
 			f.Fatalf("a page of %d has %d", limit, len(jobs))
@@ -45,7 +47,7 @@ func (f *jobsFixture) done(limit int) map[int64]penstock.DoneJob {
 
 func (f *jobsFixture) claim(worker string, n int, acks []int64) []penstock.Job {
 	f.Helper()
-	_, jobs, err := f.queue.(penstock.AckClaimer).AckClaim(f.Ctx, acks, penstock.Claim{Jobs: n, Lease: time.Minute, Worker: worker})
+	_, jobs, err := f.queue.(driver.AckClaimer).AckClaim(f.Ctx, acks, driver.Claim{Jobs: n, Lease: time.Minute, Worker: worker})
 	f.Must(err)
 	return jobs
 }
@@ -94,8 +96,8 @@ func TestDoneJobs(t *testing.T) {
 	shared = note(f.claim("parts", 20, []int64{}), "parts")
 	f.ack(shared[2:6]...)
 	f.ack(shared[0])
-	f.Must(f.queue.(penstock.Reporter).Report(f.Ctx, shared[1].Lease, []byte(`{"half": true}`)))
-	f.Must(f.queue.(penstock.Reporter).Report(f.Ctx, shared[1].Lease, []byte(`{"rows": 7}`)))
+	f.Must(f.queue.(driver.Reporter).Report(f.Ctx, shared[1].Lease, []byte(`{"half": true}`)))
+	f.Must(f.queue.(driver.Reporter).Report(f.Ctx, shared[1].Lease, []byte(`{"rows": 7}`)))
 	want[shared[1].ID] += `{"rows": 7}`
 	last := note(f.claim("next", 1, leasesOfJobs(shared[6:])), "next") // carried by a claim
 	f.ack(append(last, shared[1])...)
@@ -131,7 +133,7 @@ func TestDoneJobs(t *testing.T) {
 		}
 	}
 	// Some by their ids, and in SQL, the latest first.
-	some, _, err := f.store.DoneJobs(f.Ctx, penstock.DoneJobQuery{Queue: "jobs", IDs: []int64{shared[1].ID, 1 << 40}, Limit: 10})
+	some, _, err := f.store.DoneJobs(f.Ctx, admin.DoneJobQuery{Queue: "jobs", IDs: []int64{shared[1].ID, 1 << 40}, Limit: 10})
 	f.Must(err)
 	if len(some) != 1 || some[0].ID != shared[1].ID {
 		t.Errorf("by id: %+v", some)
@@ -249,7 +251,7 @@ func TestDoneJobsAreTruncated(t *testing.T) {
 		f.enqueue(slices.Repeat(texts("x"), 500)...)
 		jobs := f.claim("w", 500, nil)
 		for i := 0; i < len(jobs); i += 25 {
-			f.Must(f.queue.(penstock.Reporter).Report(f.Ctx, jobs[i].Lease, []byte(`"`+strings.Repeat("r", 12_000)+`"`)))
+			f.Must(f.queue.(driver.Reporter).Report(f.Ctx, jobs[i].Lease, []byte(`"`+strings.Repeat("r", 12_000)+`"`)))
 		}
 		f.ack(jobs...)
 		last = jobs[len(jobs)-1].ID
@@ -292,20 +294,20 @@ func TestDoneJobsOfARole(t *testing.T) {
 		case "grant_worker":
 			store := openStore(t, url, postgres.Options{})
 			q := store.Queue("jobs")
-			jobs, err := q.Claim(f.Ctx, penstock.Claim{Jobs: 1, Lease: time.Minute})
+			jobs, err := q.Claim(f.Ctx, driver.Claim{Jobs: 1, Lease: time.Minute})
 			f.Must(err)
-			f.Must(q.(penstock.Reporter).Report(f.Ctx, jobs[0].Lease, []byte("1")))
-			if err := q.(penstock.Reporter).Report(f.Ctx, jobs[0].Lease, make([]byte, penstock.MaxReportBytes+1)); err == nil {
+			f.Must(q.(driver.Reporter).Report(f.Ctx, jobs[0].Lease, []byte("1")))
+			if err := q.(driver.Reporter).Report(f.Ctx, jobs[0].Lease, make([]byte, penstock.MaxReportBytes+1)); err == nil {
 				t.Error("a report that is too long was taken")
 			}
-			if err := q.(penstock.Reporter).Report(f.Ctx, jobs[0].Lease+2, []byte("1")); err == nil || !strings.Contains(err.Error(), "lease") {
+			if err := q.(driver.Reporter).Report(f.Ctx, jobs[0].Lease+2, []byte("1")); err == nil || !strings.Contains(err.Error(), "lease") {
 				t.Errorf("a report of a lease that nobody has: %v", err)
 			}
 			_, err = q.Ack(f.Ctx, jobs[0].Lease)
 			f.Must(err)
 		case "grant_operator":
 			store := openStore(t, url, postgres.Options{})
-			jobs, _, err := store.DoneJobs(f.Ctx, penstock.DoneJobQuery{Queue: "jobs", Limit: 10})
+			jobs, _, err := store.DoneJobs(f.Ctx, admin.DoneJobQuery{Queue: "jobs", Limit: 10})
 			f.Must(err)
 			if len(jobs) != 1 || string(jobs[0].Report) != "1" {
 				t.Errorf("an operator sees %+v", jobs)

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
 // jobsFixture is a database of the test's own with one queue, "jobs".
 type jobsFixture struct {
 	*fixture
-	queue penstock.Queue
+	queue driver.Queue
 }
 
 func newJobsFixture(t testing.TB, order penstock.QueueOrder) *jobsFixture {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/forward"
 )
 
@@ -24,7 +24,7 @@ const (
 // It connects again by itself. It returns an error only for what that cannot
 // cure: ErrNoOutbox, ErrNoQueue, ErrNoSubscription, ErrFenced, or a *HeldError at
 // the start.
-func (s *Store) Forward(ctx context.Context, req penstock.Subscribe, queue string) error {
+func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string) error {
 	if err := forward.CanForward(req); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (f forwarding) Maintain(ctx context.Context) error {
 // Move enqueues a batch and settles it, in one transaction of the connection on which
 // the source writes its cursor. After an error the session is given up, so that the
 // source goes back to the cursor that is durable.
-func (f forwarding) Move(ctx context.Context, batch penstock.Batch) error {
+func (f forwarding) Move(ctx context.Context, batch driver.Batch) error {
 	sess, err := f.session(ctx)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (f forwarding) Move(ctx context.Context, batch penstock.Batch) error {
 		if _, err := f.queue.write(ctx, tx, forward.Jobs(batch.Messages)); err != nil {
 			return err
 		}
-		return f.Settle(ctx, penstock.Settled{Batch: batch})
+		return f.Settle(ctx, driver.Settled{Batch: batch})
 	})
 	if err != nil {
 		sess.kill()

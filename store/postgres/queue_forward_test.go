@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -22,7 +23,7 @@ func TestForwardMakesOneJobOfEachMessage(t *testing.T) {
 	forwards := openStore(t, f.URL+"&application_name="+name, postgres.Options{Log: quiet})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- forwards.Forward(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: time.Minute}, "jobs")
+		ended <- forwards.Forward(ctx, driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: time.Minute}, "jobs")
 	}()
 	for i := range messages {
 		f.Must(f.store.Publish(f.Ctx, "orders", penstock.Message{Key: "k", Topic: "t", ID: fmt.Sprint("m", i), Payload: fmt.Append(nil, i), Headers: map[string]string{"a": "b"}}))
@@ -74,7 +75,7 @@ func TestForwardAfterAFailure(t *testing.T) {
 	forwards := openStore(t, f.URL, postgres.Options{Log: quiet})
 	f.Must(f.store.Publish(f.Ctx, "orders", penstock.Message{Payload: []byte("one")}))
 	go func() {
-		ended <- forwards.Forward(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub"}, "jobs")
+		ended <- forwards.Forward(ctx, driver.Subscribe{Outbox: "orders", Subscription: "sub"}, "jobs")
 	}()
 	f.Eventually("the message is a job", func() bool { return f.Number("select count(*) from penstock.jobs") == 1 })
 	f.Must(f.store.Publish(f.Ctx, "orders", penstock.Message{Payload: []byte("two")}))
@@ -90,11 +91,11 @@ func TestForwardAfterAFailure(t *testing.T) {
 func TestForwardRefuses(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	sub := penstock.Subscribe{Outbox: "orders", Subscription: "sub"}
+	sub := driver.Subscribe{Outbox: "orders", Subscription: "sub"}
 	if err := f.store.Forward(f.Ctx, sub, "none"); !errors.Is(err, penstock.ErrNoQueue) {
 		t.Errorf("got %v, want ErrNoQueue", err)
 	}
-	if err := f.store.Forward(f.Ctx, penstock.Subscribe{Outbox: "none", Subscription: "sub"}, "jobs"); !errors.Is(err, penstock.ErrNoOutbox) {
+	if err := f.store.Forward(f.Ctx, driver.Subscribe{Outbox: "none", Subscription: "sub"}, "jobs"); !errors.Is(err, penstock.ErrNoOutbox) {
 		t.Errorf("got %v, want ErrNoOutbox", err)
 	}
 	src := f.subscribe()

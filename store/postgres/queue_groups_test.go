@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 func (f *jobsFixture) readyGroups(groups ...string) []string {
 	f.Helper()
-	found, err := f.queue.(penstock.GroupFinder).ReadyGroups(f.Ctx, groups, "", 100)
+	found, err := f.queue.(driver.GroupFinder).ReadyGroups(f.Ctx, groups, "", 100)
 	f.Must(err)
 	return found
 }
@@ -27,7 +29,7 @@ func (f *jobsFixture) finish(groups ...string) {
 	f.Helper()
 	for _, g := range groups {
 		for {
-			jobs, err := f.queue.Claim(f.Ctx, penstock.Claim{Group: g, Jobs: 1000, Lease: time.Hour})
+			jobs, err := f.queue.Claim(f.Ctx, driver.Claim{Group: g, Jobs: 1000, Lease: time.Hour})
 			f.Must(err)
 			if len(jobs) == 0 {
 				break
@@ -176,7 +178,7 @@ func TestGroupsAreCountedUpToAThousand(t *testing.T) {
 	for i := range all {
 		all[i].OldestAge = 0
 	}
-	want := []penstock.GroupStatus{{Group: "exactly", Ready: 1000}, {Group: "keyed", Ready: 1, Waiting: 999, More: true}, {Group: "more", Ready: 1000, More: true}}
+	want := []admin.GroupStatus{{Group: "exactly", Ready: 1000}, {Group: "keyed", Ready: 1, Waiting: 999, More: true}, {Group: "more", Ready: 1000, More: true}}
 	if !slices.Equal(all, want) {
 		t.Errorf("got %+v, want %+v", all, want)
 	}

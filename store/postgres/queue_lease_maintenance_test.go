@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // A claim does maintenance when it commits. What it has leased lasts as long as it was asked for from then on, though the maintenance
@@ -22,7 +23,7 @@ func TestLeaseBeginsAfterMaintenance(t *testing.T) {
 	f.Must(err)
 	claimed := make(chan []penstock.Job)
 	go func() {
-		jobs, err := f.queue.Claim(f.Ctx, penstock.Claim{Jobs: 1, Lease: time.Hour})
+		jobs, err := f.queue.Claim(f.Ctx, driver.Claim{Jobs: 1, Lease: time.Hour})
 		if err != nil {
 			t.Error(err)
 		}

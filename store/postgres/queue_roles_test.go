@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -63,11 +65,11 @@ func TestStoreOfAnEnqueuer(t *testing.T) {
 		"select penstock.schedule('jobs', 's', '@daily', 'x')", "select penstock.grant_enqueuer('secret', current_user)",
 		`select setval('penstock."_jobs.flags"', 1)`, `select setval('penstock."_jobs.ring"', 1)`, `select setval('penstock."_jobs.seq"', 1)`,
 		"select * from penstock._lease", "select * from penstock._dead_job")
-	if _, err := queue.Claim(f.Ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err == nil || !strings.Contains(err.Error(), "queue grant jobs ROLE --work") {
+	if _, err := queue.Claim(f.Ctx, driver.Claim{Jobs: 1, Lease: time.Minute}); err == nil || !strings.Contains(err.Error(), "queue grant jobs ROLE --work") {
 		t.Errorf("Claim by an enqueuer: got %v, want an error that names the grant", err)
 	}
 	f.Must(f.queue.Maintain(f.Ctx))
-	jobs, err := f.queue.Claim(f.Ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+	jobs, err := f.queue.Claim(f.Ctx, driver.Claim{Jobs: 10, Lease: time.Minute})
 	f.Must(err)
 	if len(jobs) != 5 {
 		t.Errorf("got %q, want the five that are due, without the duplicate", payloads(jobs))
@@ -89,14 +91,14 @@ func TestStoreOfAWorker(t *testing.T) {
 	f.enqueue(penstock.NewJob{Key: "k"}, penstock.NewJob{Key: "k"}, penstock.NewJob{NotBefore: time.Now().Add(time.Hour)})
 	claim := func(n int) []penstock.Job {
 		t.Helper()
-		jobs, err := queue.Claim(f.Ctx, penstock.Claim{Jobs: n, Lease: time.Minute, Worker: "me"})
+		jobs, err := queue.Claim(f.Ctx, driver.Claim{Jobs: n, Lease: time.Minute, Worker: "me"})
 		f.Must(err)
 		if len(jobs) != n {
 			t.Fatalf("%d jobs claimed, want %d", len(jobs), n)
 		}
 		return jobs
 	}
-	groups, err := queue.(penstock.GroupFinder).ReadyGroups(f.Ctx, nil, "", 10)
+	groups, err := queue.(driver.GroupFinder).ReadyGroups(f.Ctx, nil, "", 10)
 	f.Must(err)
 	if len(groups) != 1 || groups[0] != "" {
 		t.Errorf("the ready groups are %q, want the one without a name", groups)
@@ -145,11 +147,11 @@ func TestStoreOfAnOperator(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	f.Must(f.store.CreateQueue(f.Ctx, "secret", penstock.FIFO))
-	deadLetter := func(q penstock.Queue) {
+	deadLetter := func(q driver.Queue) {
 		t.Helper()
 		_, err := q.Enqueue(f.Ctx, texts("waits", "dies", "dies too")...)
 		f.Must(err)
-		jobs, err := q.Claim(f.Ctx, penstock.Claim{Jobs: 3, Lease: time.Minute})
+		jobs, err := q.Claim(f.Ctx, driver.Claim{Jobs: 3, Lease: time.Minute})
 		f.Must(err)
 		f.Must(q.DeadLetter(f.Ctx, jobs[1].Lease, "no"))
 		f.Must(q.DeadLetter(f.Ctx, jobs[2].Lease, "no"))
@@ -170,12 +172,12 @@ func TestStoreOfAnOperator(t *testing.T) {
 	if len(groups) != 1 || groups[0].Running != 1 || groups[0].DeadLetters != 2 {
 		t.Errorf("the groups are %+v, want one with 1 running and 2 dead letters", groups)
 	}
-	dead, err := store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs"})
+	dead, err := store.DeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "jobs"})
 	f.Must(err)
 	if len(dead) != 2 || string(dead[0].Job.Payload) != "dies" || dead[0].Err() != "no" {
 		t.Errorf("the dead letters are %+v, want two", dead)
 	}
-	if dead, err := store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "secret"}); err == nil || !strings.Contains(err.Error(), "penstock queue grant secret ROLE --operate") {
+	if dead, err := store.DeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "secret"}); err == nil || !strings.Contains(err.Error(), "penstock queue grant secret ROLE --operate") {
 		t.Errorf("of another queue: %d dead letters and error %v, want the right that is missing", len(dead), err)
 	}
 	count := func(want int) func(n int, err error) {
@@ -186,11 +188,11 @@ func TestStoreOfAnOperator(t *testing.T) {
 			}
 		}
 	}
-	count(1)(store.RetryDeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs", Limit: 1}))
-	count(1)(store.DiscardDeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs"}))
+	count(1)(store.RetryDeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "jobs", Limit: 1}))
+	count(1)(store.DiscardDeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "jobs"}))
 	paused := true
 	f.Must(store.SetQueue(f.Ctx, "jobs", penstock.QueueSettings{Paused: &paused}))
-	if jobs, err := f.queue.Claim(f.Ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err != nil || len(jobs) != 0 {
+	if jobs, err := f.queue.Claim(f.Ctx, driver.Claim{Jobs: 1, Lease: time.Minute}); err != nil || len(jobs) != 0 {
 		t.Errorf("of a paused queue: %d jobs and error %v", len(jobs), err)
 	}
 	paused = false
@@ -209,7 +211,7 @@ func TestStoreOfAnOperator(t *testing.T) {
 		"select penstock.pause_queue('secret')", "select penstock.resume_queue('secret')", "select penstock.cancel('secret', '{1}')",
 		"select penstock.retry_dead_jobs('secret', '{2}')", "select penstock.discard_dead_jobs('secret', '{2}')", "select penstock.queue_status('secret')", "select penstock.queue_groups('secret')",
 		"select penstock.grant_operator('secret', current_user)")
-	dead, err = f.store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "secret"})
+	dead, err = f.store.DeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "secret"})
 	f.Must(err)
 	if len(dead) != 2 {
 		t.Errorf("the other queue has %d dead letters left, want 2", len(dead))

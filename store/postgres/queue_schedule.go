@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// SetSchedule implements penstock.QueueStore. A schedule that is set again with the
+// SetSchedule implements driver.QueueStore. A schedule that is set again with the
 // same Cron keeps its next time. The job's NotBefore means nothing here.
 func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 	if err := set.Validate(); err != nil {
@@ -32,7 +32,7 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 	return err
 }
 
-// DropSchedule implements penstock.QueueStore.
+// DropSchedule implements driver.QueueStore.
 func (s *Store) DropSchedule(ctx context.Context, queue, name string) error {
 	err := s.onQueue(ctx, queue, "select "+s.table("unschedule")+"($1, $2)", queue, name)
 	if sqlState(err) == "42704" {
@@ -41,7 +41,7 @@ func (s *Store) DropSchedule(ctx context.Context, queue, name string) error {
 	return err
 }
 
-// Schedules implements penstock.QueueStore.
+// Schedules implements driver.QueueStore.
 func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error) {
 	if err := s.hasQueue(ctx, queue); err != nil {
 		return nil, err

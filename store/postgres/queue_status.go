@@ -7,20 +7,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // countedAtOnce is how many queues one statement counts: it holds locks on what it reads until it ends, and the server's are few.
 const countedAtOnce = 50
 
-// QueueStatus implements penstock.QueueStore: of an operator's queues, if the role is
+// QueueStatus implements driver.QueueStore: of an operator's queues, if the role is
 // no more than that. It counts jobs by reading them: about a second for some millions.
-func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
+func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error) {
 	return s.QueueStatusUpTo(ctx, 0, names...)
 }
 
 // QueueStatusUpTo is QueueStatus that counts nothing beyond most, unless it is 0: QueueStatus.AtLeast names what it did not count to its end.
 // With a most below 0 it counts nothing, and tells the settings.
-func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error) {
+func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -35,7 +36,7 @@ func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) 
 	if most < 0 {
 		return all, nil
 	}
-	there := make([]penstock.QueueStatus, 0, len(all))
+	there := make([]admin.QueueStatus, 0, len(all))
 	for len(all) > 0 {
 		some := all[:min(countedAtOnce, len(all))]
 		all = all[len(some):]
@@ -65,7 +66,7 @@ func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) 
 
 // queueTrouble adds what failed in the maintenance of queues' segments, and of the rings that queues share.
 // An operator's role may not read that.
-func (s *Store) queueTrouble(ctx context.Context, queues []penstock.QueueStatus) error {
+func (s *Store) queueTrouble(ctx context.Context, queues []admin.QueueStatus) error {
 	var may bool
 	if err := s.pool.QueryRow(ctx, "select has_table_privilege($1, 'select') and has_table_privilege($2, 'select')", s.table("_segment"), s.table("_pair")).Scan(&may); err != nil || !may {
 		return err
@@ -90,9 +91,9 @@ func (s *Store) queueTrouble(ctx context.Context, queues []penstock.QueueStatus)
 	return err
 }
 
-func scanQueue(row pgx.CollectableRow) (penstock.QueueStatus, error) {
+func scanQueue(row pgx.CollectableRow) (admin.QueueStatus, error) {
 	var (
-		one                      penstock.QueueStatus
+		one                      admin.QueueStatus
 		lifo, paused             bool
 		maxAttempts, maxRunning  int
 		windowMicros, keepMicros int64
@@ -115,9 +116,9 @@ func scanQueue(row pgx.CollectableRow) (penstock.QueueStatus, error) {
 	return one, err
 }
 
-// QueueGroups implements penstock.QueueStore. What is ready or waits is counted up to a thousand jobs of each group;
+// QueueGroups implements driver.QueueStore. What is ready or waits is counted up to a thousand jobs of each group;
 // what runs, is delayed or dead is read.
-func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error) {
+func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) 
 	if err != nil {
 		return nil, s.queueError(ctx, queue, err)
 	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g penstock.GroupStatus, err error) {
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g admin.GroupStatus, err error) {
 		var age float64
 		err = row.Scan(&g.Group, &g.Ready, &g.Running, &g.Delayed, &g.Waiting, &g.DeadLetters, &age, &g.More)
 		g.OldestAge = time.Duration(age * float64(time.Second))
@@ -135,7 +136,7 @@ func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) 
 }
 
 // countJobs fills in how many jobs queues have, up to most of each kind, or all if it is 0.
-func (s *Store) countJobs(ctx context.Context, q querier, queues []penstock.QueueStatus, most int) error {
+func (s *Store) countJobs(ctx context.Context, q querier, queues []admin.QueueStatus, most int) error {
 	names := make([]string, len(queues))
 	for i := range queues {
 		names[i] = queues[i].Queue

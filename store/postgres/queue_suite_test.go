@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/postgres"
@@ -47,7 +48,7 @@ func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.
 			tx, err := begin(ctx, business, opts.Schema)
 			return &enqueueTx{tx}, err
 		},
-		Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, opts) },
+		Another: func(t testing.TB) driver.QueueStore { return openStore(t, url, opts) },
 		Pin:     func(t testing.TB) func() { return pin(t, url) },
 		Spoil: func(t testing.TB, id int64) {
 			schema := pgx.Identifier{cmp.Or(opts.Schema, postgres.DefaultSchema)}.Sanitize()

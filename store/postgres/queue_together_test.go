@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -133,7 +133,7 @@ func TestLeasesOfOneClaimInOneRow(t *testing.T) {
 	f.wantText("1", "select count(*) from penstock._lease where jobs is not null and lease_until > now() + interval '50 min'")
 	names := f.heldOf("select l.id from (select id from penstock._lease union all select j.id from penstock._lease, unnest(jobs) j) l where l.id is not null")
 	for i, id := range names {
-		found, err := f.store.FindJobs(f.Ctx, penstock.Find{In: "q", ID: fmt.Sprint(id), Limit: 10})
+		found, err := f.store.FindJobs(f.Ctx, admin.Find{In: "q", ID: fmt.Sprint(id), Limit: 10})
 		f.Must(err)
 		if running := len(found) == 1 && found[0].Where[0].State == "running" && found[0].Where[0].Worker == "w" && string(found[0].Message.Payload) == fmt.Sprint("job ", i+1); running != (i >= 5) {
 			t.Errorf("job %d, of which the first five are done: found %v", i+1, found)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -60,7 +61,7 @@ func TestWithoutStandardConformingStrings(t *testing.T) {
 		t.Errorf("%d messages came that were held, want 1", n)
 	}
 
-	src, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: `or\ders`, Subscription: `s\`, Holder: "test"})
+	src, err := f.store.Subscribe(f.Ctx, driver.Subscribe{Outbox: `or\ders`, Subscription: `s\`, Holder: "test"})
 	f.Must(err)
 	t.Cleanup(func() { _ = src.Close(context.Background()) })
 	f.wantDrain(src, `{"a":1}`)
@@ -107,7 +108,7 @@ func TestWithoutPgControlSystem(t *testing.T) {
 	f.Exec("select penstock.grant_relay($1)", name)
 	f.Exec("revoke execute on function pg_control_system() from public")
 	store := openStore(t, asRole, postgres.Options{})
-	_, err := store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+	_, err := store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
 	if err == nil || !strings.Contains(err.Error(), "grant execute on function pg_control_system()") {
 		t.Errorf("got %v, want the grant that is missing", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/quietconn"
@@ -40,7 +41,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Store is a penstock.Store and a penstock.QueueStore on PostgreSQL. Safe for concurrent use.
+// Store is a driver.Store and a driver.QueueStore on PostgreSQL. Safe for concurrent use.
 type Store struct {
 	config *pgxpool.Config
 	pool   *pgxpool.Pool
@@ -55,7 +56,7 @@ type Store struct {
 	parked parkedCare
 }
 
-var _ penstock.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // Open prepares a store. It does not connect: a database that is down shows as an
 // error of the first call, and later calls work once it is up.

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -80,33 +81,33 @@ func fillForUpgrade(f *fixture) {
 	publish("settled", 20, "k")
 	f.drain(src)
 	publish("dead", 5, "d")
-	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no")}, f.fetchSome(src))
+	f.settleAll(src, driver.Verdict{Outcome: driver.Dead, Failures: refusedOnce("no")}, f.fetchSome(src))
 	publish("held", 1, "h")
-	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no"), Hold: true}, f.fetchSome(src))
-	_, err := f.store.Replay(f.Ctx, penstock.Replay{Outbox: "orders", Subscription: "sub", FromSeq: 1, ToSeq: 20})
+	f.settleAll(src, driver.Verdict{Outcome: driver.Dead, Failures: refusedOnce("no"), Hold: true}, f.fetchSome(src))
+	_, err := f.store.Replay(f.Ctx, admin.Replay{Outbox: "orders", Subscription: "sub", FromSeq: 11, ToSeq: 20})
 	f.Must(err)
-	b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 5, Bytes: 1 << 20})
+	b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 5, Bytes: 1 << 20})
 	f.Must(err)
-	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b})) // a part of the replay
+	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b})) // a part of the replay
 	publish("behind", 2, "h")
 	publish("parked", 5, "p")
 	for parked := 0; parked < 7; {
 		b := f.fetchSome(src)
-		verdicts := make([]penstock.Verdict, len(b.Messages))
+		verdicts := make([]driver.Verdict, len(b.Messages))
 		for i, m := range b.Messages {
 			switch what, _, _ := strings.Cut(string(m.Payload), " "); what {
 			case "parked":
 				parked++
-				verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, Failures: refusedOnce("not now"), RetryIn: time.Millisecond}
+				verdicts[i] = driver.Verdict{Outcome: driver.Parked, Failures: refusedOnce("not now"), RetryIn: time.Millisecond}
 			case "behind":
 				parked++
-				verdicts[i] = penstock.Verdict{Outcome: penstock.Parked}
+				verdicts[i] = driver.Verdict{Outcome: driver.Parked}
 			}
 		}
-		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 	}
 	f.Must(src.Close(f.Ctx))
-	_, err = f.store.Replay(f.Ctx, penstock.Replay{Outbox: "orders", Subscription: "sub", FromSeq: 1, ToSeq: 10})
+	_, err = f.store.Replay(f.Ctx, admin.Replay{Outbox: "orders", Subscription: "sub", FromSeq: 1, ToSeq: 10})
 	f.Must(err)
 	publish("unsettled", 20, "k")
 

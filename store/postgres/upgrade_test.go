@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/postgres"
@@ -79,7 +80,7 @@ func (f *fixture) wantCatalogueOfANewOne() {
 // that, and what a replay has asked for.
 func (f *fixture) wantMessagesAfterUpgrade() {
 	f.Helper()
-	query := penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Limit: 100}
+	query := admin.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Limit: 100}
 	letters, err := f.store.DeadLetters(f.Ctx, query)
 	f.Must(err)
 	if len(letters) != 6 || letters[0].Message.Headers == nil {
@@ -173,7 +174,7 @@ func (f *fixture) wantStackAfterUpgrade() {
 	}
 	got := map[string]int{}
 	f.Exec("update penstock._scheduled set due = now() from penstock._queue q where q.id = queue and q.name = 'stack' and due < 'infinity'")
-	_, err = f.store.RetryDeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "stack", Limit: 100})
+	_, err = f.store.RetryDeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "stack", Limit: 100})
 	f.Must(err)
 	var top []string
 	f.Eventually("every job ran", func() bool {
@@ -208,7 +209,7 @@ func (f *fixture) wantInboxAfterUpgrade() {
 	if n := f.Number("select count(*) from generate_series(1, 6) i where penstock.inbox('billing', 'seen ' || i)"); n != 1 {
 		f.Errorf("%d of 6 ids are new, want 1: 5 were seen", n)
 	}
-	held, err := f.store.HeldMessages(f.Ctx, penstock.HeldQuery{Consumer: "billing", Limit: 10})
+	held, err := f.store.HeldMessages(f.Ctx, admin.HeldQuery{Consumer: "billing", Limit: 10})
 	f.Must(err)
 	if len(held) != 1 || held[0].ID != "m3" {
 		f.Errorf("held is %+v, want m3", held)

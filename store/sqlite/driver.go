@@ -7,14 +7,15 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 )
 
 // Driver is this store for config's list.
-var Driver = driver.Store{
+var Driver = descriptor.Store{
 	Title: "SQLite", Usage: "sqlite:FILE", Schemes: []string{"sqlite"},
 	Check: check,
-	Open: func(ctx context.Context, url, _ string, log *slog.Logger) (penstock.Store, error) {
+	Open: func(ctx context.Context, url, _ string, log *slog.Logger) (driver.Store, error) {
 		store, err := Open(ctx, fileOf(url), Options{Log: log})
 		if err != nil {
 			return nil, err // not a nil *Store in a non-nil interface

@@ -83,7 +83,7 @@ func (s *Store) explain(err error) error {
 	return fmt.Errorf("%s: %w", file, err)
 }
 
-// RefusesContent implements penstock.ContentJudge: constraints and triggers.
+// RefusesContent implements driver.ContentJudge: constraints and triggers.
 func (s *Store) RefusesContent(err error) bool {
 	c, _ := resultCode(err)
 	return c == code.SQLITE_CONSTRAINT || c == code.SQLITE_TOOBIG || c == code.SQLITE_MISMATCH

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/forward"
 )
 
@@ -59,7 +59,7 @@ func HotQueueStatements(queue string) map[string]string {
 
 // LoseAnswer keeps what a source knows of its batches; restore makes it forget
 // what was settled since, as if the database's answer had not arrived.
-func LoseAnswer(src penstock.Source) (restore func()) {
+func LoseAnswer(src driver.Source) (restore func()) {
 	s := src.(*source)
 	open, ahead := slices.Clone(s.open), s.ahead
 	var states []openBatch
@@ -84,6 +84,6 @@ func RestartEvery(d time.Duration) (restore func()) {
 }
 
 // Forwarding is what Forward runs over a source.
-func Forwarding(src penstock.Source, queue string) forward.Subscription {
+func Forwarding(src driver.Source, queue string) forward.Subscription {
 	return &forwarding{source: src.(*source), queue: NewQueue(queue)}
 }

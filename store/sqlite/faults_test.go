@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -63,7 +64,7 @@ func TestDiskFullWhileDeadLettering(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, batches := fetchAll(t, src)
-	batches[0].Verdicts = []penstock.Verdict{{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "refused"}}}}
+	batches[0].Verdicts = []driver.Verdict{{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "refused"}}}}
 	if err := src.Settle(ctx, batches...); !errors.Is(err, sqlite.ErrFull) {
 		t.Fatalf("Settle: %v", err)
 	}
@@ -119,7 +120,7 @@ func TestBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	src, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing"})
+	src, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestBusy(t *testing.T) {
 	if err := s.Maintain(t.Context(), "orders"); err != nil {
 		t.Errorf("Maintain with nothing to do: %v", err)
 	}
-	if _, err := src.Fetch(t.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20}); err != nil {
+	if _, err := src.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20}); err != nil {
 		t.Errorf("a reader does not wait for a writer: %v", err)
 	}
 	patient := open(t, path)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -60,9 +61,9 @@ func scan[T any](t testing.TB, db *sql.DB, query string, args ...any) (v T) {
 	return v
 }
 
-func subscribe(t testing.TB, s *sqlite.Store, name string) penstock.Source {
+func subscribe(t testing.TB, s *sqlite.Store, name string) driver.Source {
 	t.Helper()
-	src, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: name, Holder: t.Name()})
+	src, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: name, Holder: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +71,10 @@ func subscribe(t testing.TB, s *sqlite.Store, name string) penstock.Source {
 }
 
 // fetchAll reads until there is nothing new.
-func fetchAll(t testing.TB, src penstock.Source) (msgs []penstock.Message, batches []penstock.Settled) {
+func fetchAll(t testing.TB, src driver.Source) (msgs []penstock.Message, batches []driver.Settled) {
 	t.Helper()
 	for {
-		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 1000, Bytes: 8 << 20})
+		b, err := src.Fetch(t.Context(), driver.Limit{Messages: 1000, Bytes: 8 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,7 @@ func fetchAll(t testing.TB, src penstock.Source) (msgs []penstock.Message, batch
 			return msgs, batches
 		}
 		msgs = append(msgs, b.Messages...)
-		batches = append(batches, penstock.Settled{Batch: b})
+		batches = append(batches, driver.Settled{Batch: b})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // history is what became of a message so far: a column of JSON beside it.
@@ -59,9 +60,9 @@ func (h history) dead(failures []penstock.Failure) history {
 func (h *history) refused() bool { return h.Attempts > 0 }
 
 // deadLetter makes a dead letter of m.
-func (h *history) deadLetter(m penstock.Message, at int64, held bool) penstock.DeadLetter {
+func (h *history) deadLetter(m penstock.Message, at int64, held bool) admin.DeadLetter {
 	m.Attempt, m.FailedSince = h.Attempts, h.Since
-	return penstock.DeadLetter{Message: m, Failures: h.Failures, At: fromMicros(at), Held: held}
+	return admin.DeadLetter{Message: m, Failures: h.Failures, At: fromMicros(at), Held: held}
 }
 
 // fromMicros reads a time that was written with UnixMicro; 0 is the zero time.

@@ -5,15 +5,16 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
-var _ penstock.InboxStore = (*Store)(nil)
+var _ driver.InboxStore = (*Store)(nil)
 
-// Inboxes implements penstock.InboxStore. Inboxes share their tables, so Bytes is 0.
-func (s *Store) Inboxes(ctx context.Context) (all []penstock.InboxStatus, err error) {
+// Inboxes implements driver.InboxStore. Inboxes share their tables, so Bytes is 0.
+func (s *Store) Inboxes(ctx context.Context) (all []admin.InboxStatus, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		all, err = collect(ctx, tx, func(scan func(...any) error) (i penstock.InboxStatus, err error) {
+		all, err = collect(ctx, tx, func(scan func(...any) error) (i admin.InboxStatus, err error) {
 			var keep, due int64
 			err = scan(&i.Consumer, &keep, &i.Held, &i.HeldBytes, &due, &i.Gaps)
 			i.Keep = time.Duration(keep) * time.Microsecond
@@ -27,8 +28,8 @@ func (s *Store) Inboxes(ctx context.Context) (all []penstock.InboxStatus, err er
 	return all, err
 }
 
-// HeldMessages implements penstock.InboxStore.
-func (s *Store) HeldMessages(ctx context.Context, q penstock.HeldQuery) (all []penstock.HeldMessage, err error) {
+// HeldMessages implements driver.InboxStore.
+func (s *Store) HeldMessages(ctx context.Context, q admin.HeldQuery) (all []admin.HeldMessage, err error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (s *Store) HeldMessages(ctx context.Context, q penstock.HeldQuery) (all []p
 		if err != nil {
 			return err
 		}
-		all, err = collect(ctx, tx, func(scan func(...any) error) (m penstock.HeldMessage, err error) {
+		all, err = collect(ctx, tx, func(scan func(...any) error) (m admin.HeldMessage, err error) {
 			var head sql.NullString
 			var at, due int64
 			err = scan(&m.ID, &m.Key, &head, &m.PayloadBytes, &m.Payload, &m.Previous, &m.PreviousHeld, &at, &due)
@@ -49,8 +50,8 @@ func (s *Store) HeldMessages(ctx context.Context, q penstock.HeldQuery) (all []p
 	return all, err
 }
 
-// ReleaseHeld implements penstock.InboxStore.
-func (s *Store) ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (n int64, err error) {
+// ReleaseHeld implements driver.InboxStore.
+func (s *Store) ReleaseHeld(ctx context.Context, q admin.HeldQuery) (n int64, err error) {
 	err = s.onInbox(ctx, q.Consumer, func(ctx context.Context, tx *sql.Tx, box inboxRow) error {
 		n, err = box.letGo(ctx, tx, q)
 		return err
@@ -59,7 +60,7 @@ func (s *Store) ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (n int64,
 }
 
 // letGo makes messages due.
-func (b inboxRow) letGo(ctx context.Context, tx *sql.Tx, q penstock.HeldQuery) (int64, error) {
+func (b inboxRow) letGo(ctx context.Context, tx *sql.Tx, q admin.HeldQuery) (int64, error) {
 	done, err := tx.ExecContext(ctx, inboxReleaseSQL, b.id, orNull(q.Key), orNull(q.Previous), orNull(q.ID), time.Now().UnixMicro())
 	if err != nil {
 		return 0, err
@@ -67,7 +68,7 @@ func (b inboxRow) letGo(ctx context.Context, tx *sql.Tx, q penstock.HeldQuery) (
 	return done.RowsAffected()
 }
 
-// DiscardHeld implements penstock.InboxStore.
+// DiscardHeld implements driver.InboxStore.
 func (s *Store) DiscardHeld(ctx context.Context, consumer string, ids ...string) (gone []string, err error) {
 	err = s.onInbox(ctx, consumer, func(ctx context.Context, tx *sql.Tx, box inboxRow) error {
 		for _, id := range ids {
@@ -85,7 +86,7 @@ func (s *Store) DiscardHeld(ctx context.Context, consumer string, ids ...string)
 			if err := box.report(ctx, tx, id, keys[0], "", true); err != nil {
 				return err
 			}
-			if _, err := box.letGo(ctx, tx, penstock.HeldQuery{Previous: id}); err != nil {
+			if _, err := box.letGo(ctx, tx, admin.HeldQuery{Previous: id}); err != nil {
 				return err
 			}
 			gone = append(gone, id)
@@ -98,9 +99,9 @@ func (s *Store) DiscardHeld(ctx context.Context, consumer string, ids ...string)
 	return gone, nil
 }
 
-// InboxGaps implements penstock.InboxStore.
-func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) (all []penstock.InboxGap, err error) {
-	if err := penstock.ValidateInboxRows(limit); err != nil {
+// InboxGaps implements driver.InboxStore.
+func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) (all []admin.InboxGap, err error) {
+	if err := admin.ValidateInboxRows(limit); err != nil {
 		return nil, err
 	}
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -108,7 +109,7 @@ func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) (all 
 		if err != nil {
 			return err
 		}
-		all, err = collect(ctx, tx, func(scan func(...any) error) (g penstock.InboxGap, err error) {
+		all, err = collect(ctx, tx, func(scan func(...any) error) (g admin.InboxGap, err error) {
 			var at int64
 			err = scan(&g.Missing, &g.Key, &g.Next, &at, &g.Discarded, &g.Came)
 			g.At = fromMicros(at)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -353,15 +354,15 @@ func TestPublishOnceForgetsAfterTheWindow(t *testing.T) {
 	f.must(f.store.CreateOutbox(t.Context(), "again"))
 	f.must(f.store.SetInbox(t.Context(), "billing", time.Hour))
 	seen := 0
-	src, err := f.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "again", Subscription: "look", Holder: "test"})
+	src, err := f.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "again", Subscription: "look", Holder: "test"})
 	f.must(err)
 	defer src.Close(t.Context())
 	published := func(want int) {
 		t.Helper()
 		f.must(f.store.PublishOnce(t.Context(), "billing", "again", penstock.Message{ID: "a"}))
-		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		b, err := src.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
 		f.must(err)
-		f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+		f.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
 		if seen += len(b.Messages); seen != want {
 			t.Errorf("%d messages, want %d", seen, want)
 		}

@@ -26,7 +26,7 @@ const versionTable = "penstock_schema"
 // firstVersion is that of the file that makes the tables. Files of lower ones are of development only.
 const firstVersion = 8
 
-// Migrate implements penstock.Store. It makes the file if there is none, and
+// Migrate implements driver.Store. It makes the file if there is none, and
 // switches it to WAL.
 func (s *Store) Migrate(ctx context.Context) error {
 	if s.closed.Load() {

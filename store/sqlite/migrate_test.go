@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -70,7 +72,7 @@ func TestNewerSchema(t *testing.T) {
 	mustExec(t, app, `insert into penstock_schema (version_id, is_applied) values (1000, 1)`)
 	later := open(t, path)
 	ctx := context.Background()
-	_, subscribed := later.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "s"})
+	_, subscribed := later.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "s"})
 	_, status := later.Status(ctx)
 	for what, err := range map[string]error{
 		"Migrate":   later.Migrate(ctx),
@@ -148,7 +150,7 @@ func TestUpgrade(t *testing.T) {
 	if problem := scan[string](t, app, `pragma integrity_check`); problem != "ok" {
 		t.Error(problem)
 	}
-	tail, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "shop", Subscription: "tail", Ephemeral: true})
+	tail, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "shop", Subscription: "tail", Ephemeral: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,7 @@ func TestUpgrade(t *testing.T) {
 		}
 		got := map[string]bool{}
 		for range 2 { // the key's jobs one after another
-			jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 10, Group: "g", Lease: time.Minute})
+			jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 10, Group: "g", Lease: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +179,7 @@ func TestUpgrade(t *testing.T) {
 		if len(got) != 3 || !got["first"] || !got["second"] || !got["delayed"] {
 			t.Errorf("of %s came %v, want the first, the second and the delayed job", name, got)
 		}
-		dead, err := s.DeadJobs(t.Context(), penstock.DeadJobQuery{Queue: name})
+		dead, err := s.DeadJobs(t.Context(), admin.DeadJobQuery{Queue: name})
 		if err != nil || len(dead) != 1-i || len(dead) == 1 && dead[0].Job.Group != "d" {
 			t.Errorf("%s has the dead letters %+v, %v", name, dead, err)
 		}

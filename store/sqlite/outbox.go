@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/messageid"
 )
 
@@ -35,7 +36,7 @@ func quotedName(prefix, of string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
-// CreateOutbox implements penstock.Store. An application may insert into
+// CreateOutbox implements driver.Store. An application may insert into
 // Table(name) once it has returned.
 func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	if err := penstock.ValidateOutboxName(name); err != nil {
@@ -58,7 +59,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	})
 }
 
-// DropOutbox implements penstock.Store.
+// DropOutbox implements driver.Store.
 func (s *Store) DropOutbox(ctx context.Context, name string) error {
 	var box outbox
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -95,7 +96,7 @@ type outbox struct {
 	id        int64
 	name      string
 	ids       messageid.Outbox
-	retention penstock.Retention
+	retention admin.Retention
 }
 
 // querier is a transaction or a pool.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -85,7 +86,7 @@ func BenchmarkFetch(b *testing.B) {
 	b.ReportAllocs()
 	read := 0
 	for b.Loop() {
-		read += drain(b, s, penstock.Subscribe{Outbox: "orders", Ephemeral: true}, nil)
+		read += drain(b, s, driver.Subscribe{Outbox: "orders", Ephemeral: true}, nil)
 	}
 	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "msgs/s")
 }
@@ -96,15 +97,15 @@ func BenchmarkFetchSettle(b *testing.B) {
 	b.ReportAllocs()
 	read := 0
 	for i := 0; b.Loop(); i++ {
-		read += drain(b, s, penstock.Subscribe{Outbox: "orders", Subscription: string(rune('a' + i))},
-			func(src penstock.Source, batch penstock.Batch) error {
-				return src.Settle(b.Context(), penstock.Settled{Batch: batch})
+		read += drain(b, s, driver.Subscribe{Outbox: "orders", Subscription: string(rune('a' + i))},
+			func(src driver.Source, batch driver.Batch) error {
+				return src.Settle(b.Context(), driver.Settled{Batch: batch})
 			})
 	}
 	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "msgs/s")
 }
 
-func drain(b *testing.B, s *sqlite.Store, req penstock.Subscribe, each func(penstock.Source, penstock.Batch) error) int {
+func drain(b *testing.B, s *sqlite.Store, req driver.Subscribe, each func(driver.Source, driver.Batch) error) int {
 	src, err := s.Subscribe(b.Context(), req)
 	if err != nil {
 		b.Fatal(err)
@@ -112,7 +113,7 @@ func drain(b *testing.B, s *sqlite.Store, req penstock.Subscribe, each func(pens
 	defer src.Close(b.Context())
 	read := 0
 	for {
-		batch, err := src.Fetch(b.Context(), penstock.Limit{Messages: 2000, Bytes: 16 << 20})
+		batch, err := src.Fetch(b.Context(), driver.Limit{Messages: 2000, Bytes: 16 << 20})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -132,14 +133,14 @@ func drain(b *testing.B, s *sqlite.Store, req penstock.Subscribe, each func(pens
 // What an idle relay costs per Fetch.
 func BenchmarkIdleFetch(b *testing.B) {
 	s, _ := benchStore(b, 0)
-	src, err := s.Subscribe(b.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "idle"})
+	src, err := s.Subscribe(b.Context(), driver.Subscribe{Outbox: "orders", Subscription: "idle"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer src.Close(b.Context())
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := src.Fetch(b.Context(), penstock.Limit{Messages: 2000, Bytes: 16 << 20}); err != nil {
+		if _, err := src.Fetch(b.Context(), driver.Limit{Messages: 2000, Bytes: 16 << 20}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -165,13 +166,13 @@ func BenchmarkParkAndDrain(b *testing.B) {
 				began := time.Now()
 				refused := []penstock.Failure{{Attempt: 1, At: began, Err: "refused"}}
 				left := benchBacklog
-				drain(b, s, penstock.Subscribe{Outbox: "orders", Subscription: "s"}, func(src penstock.Source, batch penstock.Batch) error {
-					st := penstock.Settled{Batch: batch}
+				drain(b, s, driver.Subscribe{Outbox: "orders", Subscription: "s"}, func(src driver.Source, batch driver.Batch) error {
+					st := driver.Settled{Batch: batch}
 					if left > 0 {
 						left -= len(batch.Messages)
-						st.Verdicts = make([]penstock.Verdict, len(batch.Messages))
+						st.Verdicts = make([]driver.Verdict, len(batch.Messages))
 						for i := range st.Verdicts {
-							st.Verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour}
+							st.Verdicts[i] = driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour}
 							if batch.Messages[i].Seq <= int64(keys) { // the others stand behind
 								st.Verdicts[i].Failures = refused
 							}
@@ -183,8 +184,8 @@ func BenchmarkParkAndDrain(b *testing.B) {
 				app := openApp(b, path)
 				mustExec(b, app, `update penstock_parked_keys set due = 0`)
 				began = time.Now()
-				if n := drain(b, s, penstock.Subscribe{Outbox: "orders", Subscription: "s"}, func(src penstock.Source, batch penstock.Batch) error {
-					return src.Settle(b.Context(), penstock.Settled{Batch: batch})
+				if n := drain(b, s, driver.Subscribe{Outbox: "orders", Subscription: "s"}, func(src driver.Source, batch driver.Batch) error {
+					return src.Settle(b.Context(), driver.Settled{Batch: batch})
 				}); n != benchBacklog {
 					b.Fatalf("%d came back", n)
 				}
@@ -219,7 +220,7 @@ func BenchmarkClaimAck(b *testing.B) {
 					if _, err := q.Enqueue(ctx, jobs...); err != nil {
 						b.Fatal(err)
 					}
-					claimed, err := q.Claim(ctx, penstock.Claim{Jobs: n, Lease: time.Hour})
+					claimed, err := q.Claim(ctx, driver.Claim{Jobs: n, Lease: time.Hour})
 					if err != nil || len(claimed) != n {
 						b.Fatal(len(claimed), err)
 					}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -104,19 +104,19 @@ func TestAbandonedReader(t *testing.T) {
 	if err := s.Publish(ctx, "orders", numbered(30)...); err != nil {
 		t.Fatal(err)
 	}
-	dead, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Lease: 1})
+	dead, err := s.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Lease: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var batches []penstock.Batch
+	var batches []driver.Batch
 	for range 3 {
-		b, err := dead.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		b, err := dead.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
 		batches = append(batches, b)
 	}
-	if err := dead.Settle(ctx, penstock.Settled{Batch: batches[0]}, penstock.Settled{Batch: batches[2]}); err != nil {
+	if err := dead.Settle(ctx, driver.Settled{Batch: batches[0]}, driver.Settled{Batch: batches[2]}); err != nil {
 		t.Fatal(err)
 	}
 	heir := subscribe(t, open(t, path), "billing")

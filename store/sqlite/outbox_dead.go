@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
-// DeadLetters implements penstock.Operator.
-func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
-	var found []penstock.DeadLetter
+// DeadLetters implements driver.Operator.
+func (s *Store) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error) {
+	var found []admin.DeadLetter
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		sub, err := findSubscription(ctx, tx, q.Outbox, q.Subscription)
 		if err != nil {
@@ -46,7 +46,7 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 }
 
 // DeadLetterCauses counts dead letters as DeadJobCauses does.
-func (s *Store) DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery) (found []penstock.DeadCause, err error) {
+func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) (found []admin.DeadCause, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		sub, err := findSubscription(ctx, tx, q.Outbox, q.Subscription)
 		if err != nil {
@@ -90,9 +90,9 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 	return found, err
 }
 
-// RetryDeadLetters implements penstock.Operator: it parks them out of
+// RetryDeadLetters implements driver.Operator: it parks them out of
 // order, due at once. A hold stays until they are delivered.
-func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (s *Store) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.takeDeadLetters(ctx, q, func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error {
 		if _, err := tx.ExecContext(ctx, retryDeadLettersSQL, subID, time.Now().UnixMicro(), array(seqs)); err != nil {
 			return err
@@ -102,15 +102,15 @@ func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery
 	})
 }
 
-// DiscardDeadLetters implements penstock.Operator.
-func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+// DiscardDeadLetters implements driver.Operator.
+func (s *Store) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.takeDeadLetters(ctx, q, func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error {
 		return release(ctx, tx, subID, seqs, time.Now().UnixMicro())
 	})
 }
 
 // takeDeadLetters deletes the chosen ones, after something was done with them.
-func (s *Store) takeDeadLetters(ctx context.Context, q penstock.DeadLetterQuery, first func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error) (n int, err error) {
+func (s *Store) takeDeadLetters(ctx context.Context, q admin.DeadLetterQuery, first func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error) (n int, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		sub, err := findSubscription(ctx, tx, q.Outbox, q.Subscription)
 		if err != nil {
@@ -145,7 +145,7 @@ func (o outbox) derived(ids []string) []string {
 }
 
 // choose makes the parameters of sql/chosen.sql; NULL does not narrow.
-func (sub subscription) choose(q penstock.DeadLetterQuery) []any {
+func (sub subscription) choose(q admin.DeadLetterQuery) []any {
 	p := map[string]any{"seqs": nil, "ids": nil, "derived": nil, "key": nil, "topic": nil, "error": nil, "before": nil, "after": nil, "after_seq": nil, "limit": -1}
 	if len(q.Seqs) > 0 {
 		p["seqs"] = array(q.Seqs)

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // origin is where the messages of a batch are from. They take turns, so that
@@ -25,13 +25,13 @@ type fetchable struct {
 	replay int64 // the first one that is not read yet, 0 without any
 }
 
-// Fetch implements penstock.Source.
-func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+// Fetch implements driver.Source.
+func (s *source) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	if err := limit.Validate(); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	if err := s.usable(ctx); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	s.fetching.Lock()
 	defer s.fetching.Unlock()
@@ -40,11 +40,11 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	ctx = context.WithoutCancel(ctx)
 	p, more, err := s.read(ctx, limit)
 	if err != nil {
-		return penstock.Batch{}, s.failed(err)
+		return driver.Batch{}, s.failed(err)
 	}
 	s.size = len(p.msgs)
 	if len(p.msgs) == 0 {
-		return penstock.Batch{}, nil
+		return driver.Batch{}, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,11 +52,11 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	if s.subID != 0 {
 		s.open = append(s.open, p.batch(s.number))
 	}
-	return penstock.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Number: s.number, More: more}, nil
+	return driver.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Number: s.number, More: more}, nil
 }
 
 // read fills a page from whoever's turn it is and has something.
-func (s *source) read(ctx context.Context, limit penstock.Limit) (p *page, more bool, err error) {
+func (s *source) read(ctx context.Context, limit driver.Limit) (p *page, more bool, err error) {
 	p = newPage(s.box.ids, limit, s.size)
 	if s.subID == 0 {
 		err = s.readLog(ctx, p, fetchable{})
@@ -149,7 +149,7 @@ func (s *source) setBehindParked(ctx context.Context, p *page, at fetchable) err
 			i++
 		}
 		if i < len(p.msgs) && p.msgs[i].Seq == seq { // a replay leaves some out
-			p.setKeyOrder(i, penstock.BehindParked)
+			p.setKeyOrder(i, driver.BehindParked)
 		}
 	}
 	return rows.Err()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -119,13 +120,13 @@ func TestTable(t *testing.T) {
 			t.Fatalf("%q: %v", name, err)
 		}
 		mustExec(t, app, `insert into `+sqlite.Table(name)+` (payload) values (?)`, name)
-		src, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: name, Subscription: name})
+		src, err := s.Subscribe(ctx, driver.Subscribe{Outbox: name, Subscription: name})
 		if err != nil {
 			t.Fatalf("%q: %v", name, err)
 		}
 		if got, batches := fetchAll(t, src); len(got) != 1 || string(got[0].Payload) != name {
 			t.Errorf("%q: got %v", name, got)
-		} else if err := src.Settle(ctx, penstock.Settled{Batch: batches[0].Batch, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}); err != nil {
+		} else if err := src.Settle(ctx, driver.Settled{Batch: batches[0].Batch, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 		if err := s.Maintain(ctx, name); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Maintain implements penstock.Store: it deletes what every subscription has
+// Maintain implements driver.Store: it deletes what every subscription has
 // settled and nobody retains or replays, by range of seq and in chunks that hold
 // the write lock for some milliseconds, and gives free pages back to the file
 // system where the file was made with auto_vacuum=incremental, as Migrate makes

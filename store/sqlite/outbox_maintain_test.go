@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -95,7 +97,7 @@ func TestStatusOfALargeBacklog(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustExec(t, app, `delete from penstock_outbox_orders where seq between 29000 and 29099`) // the application's own doing
-	check := func(backlog, settled int64) penstock.SubscriptionStatus {
+	check := func(backlog, settled int64) admin.SubscriptionStatus {
 		t.Helper()
 		status, err := s.Status(ctx)
 		if err != nil {
@@ -108,7 +110,7 @@ func TestStatusOfALargeBacklog(t *testing.T) {
 		return sub
 	}
 	check(30_000, 0)
-	b, err := src.Fetch(ctx, penstock.Limit{Messages: 24_000, Bytes: 1 << 30})
+	b, err := src.Fetch(ctx, driver.Limit{Messages: 24_000, Bytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,7 @@ func TestStatusOfALargeBacklog(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	if err := src.Settle(ctx, penstock.Settled{Batch: b}); err != nil {
+	if err := src.Settle(ctx, driver.Settled{Batch: b}); err != nil {
 		t.Fatal(err)
 	}
 	decays("now", 400, began) // 24,000 are 400 per second over a minute
@@ -140,7 +142,7 @@ func TestFencedReaderStopsAtFetch(t *testing.T) {
 	if err := s.Publish(ctx, "orders", numbered(1)...); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := old.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20}); err == nil {
+	if b, err := old.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20}); err == nil {
 		t.Errorf("the fenced reader got %v", b.Messages)
 	}
 }
@@ -153,7 +155,7 @@ func TestRetainedBytes(t *testing.T) {
 	ctx := t.Context()
 	stores := []*sqlite.Store{s, open(t, path)}
 	const size, keep, total = 1000, 100, 1000
-	if err := s.SetRetention(ctx, "orders", penstock.Retention{Bytes: keep * size}); err != nil {
+	if err := s.SetRetention(ctx, "orders", admin.Retention{Bytes: keep * size}); err != nil {
 		t.Fatal(err)
 	}
 	src := subscribe(t, s, "billing")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 // subscription is one row of penstock_subscriptions, without what changes.
@@ -30,7 +32,7 @@ func findSubscription(ctx context.Context, q querier, name, sub string) (subscri
 	return found, err
 }
 
-// DropSubscription implements penstock.Operator.
+// DropSubscription implements driver.Operator.
 func (s *Store) DropSubscription(ctx context.Context, outbox, subscription string) error {
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		sub, err := findSubscription(ctx, tx, outbox, subscription)
@@ -46,7 +48,7 @@ func (sub subscription) drop(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// RetryParked implements penstock.Operator.
+// RetryParked implements driver.Operator.
 func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (n int, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		sub, err := findSubscription(ctx, tx, outbox, subscription)
@@ -65,9 +67,9 @@ func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, ke
 	return n, err
 }
 
-// ParkedKeys implements penstock.Operator.
-func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error) {
-	var keys []penstock.ParkedKey
+// ParkedKeys implements driver.Operator.
+func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]admin.ParkedKey, error) {
+	var keys []admin.ParkedKey
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		sub, err := findSubscription(ctx, tx, outbox, subscription)
 		if err != nil {
@@ -79,14 +81,14 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 		}
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
-			var k penstock.ParkedKey
+			var k admin.ParkedKey
 			var due int64
 			var past string
 			if err := rows.Scan(&k.Key, &k.Messages, &k.FirstSeq, &due, &past); err != nil {
 				return err
 			}
 			h := readHistory(past)
-			k.Attempt, k.Since, k.Err = h.Attempts, h.Since, penstock.Verdict{Failures: h.Failures}.Err()
+			k.Attempt, k.Since, k.Err = h.Attempts, h.Since, driver.Verdict{Failures: h.Failures}.Err()
 			k.Retry, k.Held = fromMicros(due), due == 0
 			keys = append(keys, k)
 		}

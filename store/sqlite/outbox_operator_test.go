@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -15,7 +17,7 @@ func TestDropLeavesNothing(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	ctx := t.Context()
 	refused := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}
-	if err := s.SetRetention(ctx, "orders", penstock.Retention{Age: time.Hour}); err != nil {
+	if err := s.SetRetention(ctx, "orders", admin.Retention{Age: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	msgs := []penstock.Message{{Key: "parked"}, {Key: "held"}, {}, {Key: "fine"}}
@@ -25,12 +27,12 @@ func TestDropLeavesNothing(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		src := subscribe(t, s, name)
 		_, batches := fetchAll(t, src)
-		batches[0].Verdicts = []penstock.Verdict{{Outcome: penstock.Parked, Failures: refused, RetryIn: time.Hour},
-			{Outcome: penstock.Dead, Failures: refused, Hold: true}, {Outcome: penstock.Dead, Failures: refused}, {}}
+		batches[0].Verdicts = []driver.Verdict{{Outcome: driver.Parked, Failures: refused, RetryIn: time.Hour},
+			{Outcome: driver.Dead, Failures: refused, Hold: true}, {Outcome: driver.Dead, Failures: refused}, {}}
 		if err := src.Settle(ctx, batches...); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := s.Replay(ctx, penstock.Replay{Outbox: "orders", Subscription: name, FromSeq: 4}); n != 1 || err != nil {
+		if n, err := s.Replay(ctx, admin.Replay{Outbox: "orders", Subscription: name, FromSeq: 4}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 	}

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
 // page collects the messages of one Fetch.
 type page struct {
-	limit    penstock.Limit
+	limit    driver.Limit
 	ids      messageid.Outbox
 	from     origin
 	msgs     []penstock.Message
-	keyOrder []penstock.KeyOrder // nil: all are InOrder
+	keyOrder []driver.KeyOrder // nil: all are InOrder
 	bytes    int
 	// full: there was a message that did not fit.
 	full bool
@@ -26,7 +27,7 @@ type page struct {
 	parked []place // of each message, if they are from the park
 }
 
-func newPage(ids messageid.Outbox, limit penstock.Limit, size int) *page {
+func newPage(ids messageid.Outbox, limit driver.Limit, size int) *page {
 	return &page{limit: limit, ids: ids, msgs: make([]penstock.Message, 0, min(limit.Messages, 2*size+16))}
 }
 
@@ -47,9 +48,9 @@ func (p *page) add(m *penstock.Message) bool {
 }
 
 // setKeyOrder notes how the i-th message is ordered in its key.
-func (p *page) setKeyOrder(i int, order penstock.KeyOrder) {
+func (p *page) setKeyOrder(i int, order driver.KeyOrder) {
 	for len(p.keyOrder) < len(p.msgs) {
-		p.keyOrder = append(p.keyOrder, penstock.InOrder)
+		p.keyOrder = append(p.keyOrder, driver.InOrder)
 	}
 	p.keyOrder[i] = order
 }

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // place is where a parked message is kept.
@@ -146,9 +146,9 @@ func (p *page) addParked(r *row, h history, at place) bool {
 	}
 	p.parked = append(p.parked, at)
 	if at.outOfOrder {
-		p.setKeyOrder(len(p.msgs)-1, penstock.OutOfOrder)
+		p.setKeyOrder(len(p.msgs)-1, driver.OutOfOrder)
 	} else if p.keyOrder != nil {
-		p.setKeyOrder(len(p.msgs)-1, penstock.InOrder)
+		p.setKeyOrder(len(p.msgs)-1, driver.InOrder)
 	}
 	return true
 }

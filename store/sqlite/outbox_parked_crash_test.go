@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -15,31 +16,31 @@ import (
 // relayStubborn carries messages to deliver, until there is nothing left and
 // nothing parked, and refuses every seventh until its third attempt.
 func relayStubborn(ctx context.Context, s *sqlite.Store, deliver func(penstock.Message) error) error {
-	src, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Lease: 1})
+	src, err := s.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Lease: 1})
 	if err != nil {
 		return err
 	}
 	for {
-		b, err := src.Fetch(ctx, penstock.Limit{Messages: 20, Bytes: 1 << 20})
+		b, err := src.Fetch(ctx, driver.Limit{Messages: 20, Bytes: 1 << 20})
 		if err != nil {
 			return err
 		}
-		verdicts := make([]penstock.Verdict, len(b.Messages))
+		verdicts := make([]driver.Verdict, len(b.Messages))
 		stopped := map[string]bool{}
 		for i, m := range b.Messages {
 			switch {
-			case stopped[m.Key] || b.KeyOrder != nil && b.KeyOrder[i] == penstock.BehindParked:
-				verdicts[i].Outcome = penstock.Parked
+			case stopped[m.Key] || b.KeyOrder != nil && b.KeyOrder[i] == driver.BehindParked:
+				verdicts[i].Outcome = driver.Parked
 			case m.Seq%7 == 0 && m.Attempt < 3:
 				stopped[m.Key] = true
-				verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, Failures: []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: "not yet"}}}
+				verdicts[i] = driver.Verdict{Outcome: driver.Parked, Failures: []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: "not yet"}}}
 			default:
 				if err := deliver(m); err != nil {
 					return err
 				}
 			}
 		}
-		if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: verdicts}); err != nil {
+		if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: verdicts}); err != nil {
 			return err
 		}
 		if len(b.Messages) > 0 {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -28,12 +30,12 @@ func TestSettledTwiceAfterALostAnswer(t *testing.T) {
 		return all
 	}
 	refused := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}
-	park := penstock.Verdict{Outcome: penstock.Parked, Failures: refused}
-	dead := penstock.Verdict{Outcome: penstock.Dead, Failures: refused}
-	for step, verdicts := range [][]penstock.Verdict{
-		{park, {Outcome: penstock.Parked}, {}}, // of the log
-		{park},                                 // of the key's head
-		{dead},                                 // which dies, and the second is due
+	park := driver.Verdict{Outcome: driver.Parked, Failures: refused}
+	dead := driver.Verdict{Outcome: driver.Dead, Failures: refused}
+	for step, verdicts := range [][]driver.Verdict{
+		{park, {Outcome: driver.Parked}, {}}, // of the log
+		{park},                               // of the key's head
+		{dead},                               // which dies, and the second is due
 		{park},
 		nil, // and is delivered
 	} {
@@ -42,11 +44,11 @@ func TestSettledTwiceAfterALostAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		b, err := src.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		if err != nil || len(b.Messages) == 0 {
 			t.Fatalf("step %d: %v, %v", step, b, err)
 		}
-		twice := func(st penstock.Settled) {
+		twice := func(st driver.Settled) {
 			t.Helper()
 			restore := sqlite.LoseAnswer(src)
 			if err := src.Settle(ctx, st); err != nil {
@@ -62,9 +64,9 @@ func TestSettledTwiceAfterALostAnswer(t *testing.T) {
 			}
 		}
 		if step == 0 { // a part of it first, behind a message that has no verdict
-			twice(penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: penstock.Undecided}, {Outcome: penstock.Undecided}, {}}})
+			twice(driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Undecided}, {Outcome: driver.Undecided}, {}}})
 		}
-		twice(penstock.Settled{Batch: b, Verdicts: verdicts})
+		twice(driver.Settled{Batch: b, Verdicts: verdicts})
 	}
 }
 
@@ -81,30 +83,30 @@ func TestOddKeys(t *testing.T) {
 			mustExec(t, app, `insert into penstock_outbox_orders (key, payload) values (`+key+`, '')`)
 		}
 	}
-	b, err := src.Fetch(ctx, penstock.Limit{Messages: len(odd), Bytes: 1 << 20})
+	b, err := src.Fetch(ctx, driver.Limit{Messages: len(odd), Bytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hold := slices.Repeat([]penstock.Verdict{{Outcome: penstock.Dead, Hold: true}}, len(odd))
-	if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: hold}); err != nil {
+	hold := slices.Repeat([]driver.Verdict{{Outcome: driver.Dead, Hold: true}}, len(odd))
+	if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: hold}); err != nil {
 		t.Fatal(err)
 	}
-	b, err = src.Fetch(ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20})
+	b, err = src.Fetch(ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	park := make([]penstock.Verdict, len(b.Messages))
+	park := make([]driver.Verdict, len(b.Messages))
 	for i, m := range b.Messages {
-		want := penstock.BehindParked
+		want := driver.BehindParked
 		if m.Key == "" {
-			want = penstock.InOrder
+			want = driver.InOrder
 		}
 		if b.KeyOrder[i] != want {
 			t.Errorf("key %s is %v, want %v", odd[i], b.KeyOrder[i], want)
 		}
-		park[i].Outcome = penstock.Parked
+		park[i].Outcome = driver.Parked
 	}
-	if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: park}); err != nil {
+	if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: park}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{3, len(odd) - 3} { // without a key, then those that were held
@@ -115,7 +117,7 @@ func TestOddKeys(t *testing.T) {
 		if err := src.Settle(ctx, batches...); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.DiscardDeadLetters(ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "billing"}); err != nil {
+		if _, err := s.DiscardDeadLetters(ctx, admin.DeadLetterQuery{Outbox: "orders", Subscription: "billing"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,9 +137,9 @@ func TestDueLines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	park := func(b penstock.Batch, retry time.Duration) penstock.Settled {
+	park := func(b driver.Batch, retry time.Duration) driver.Settled {
 		refused := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}
-		st := penstock.Settled{Batch: b, Verdicts: slices.Repeat([]penstock.Verdict{{Outcome: penstock.Parked, RetryIn: retry}}, len(b.Messages))}
+		st := driver.Settled{Batch: b, Verdicts: slices.Repeat([]driver.Verdict{{Outcome: driver.Parked, RetryIn: retry}}, len(b.Messages))}
 		for i := range b.Messages {
 			if string(b.Messages[i].Payload) == "1" {
 				st.Verdicts[i].Failures = refused
@@ -145,9 +147,9 @@ func TestDueLines(t *testing.T) {
 		}
 		return st
 	}
-	fetch := func(want ...string) penstock.Batch {
+	fetch := func(want ...string) driver.Batch {
 		t.Helper()
-		b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		b, err := src.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +162,7 @@ func TestDueLines(t *testing.T) {
 		}
 		return b
 	}
-	settle := func(st penstock.Settled) {
+	settle := func(st driver.Settled) {
 		t.Helper()
 		if err := src.Settle(ctx, st); err != nil {
 			t.Fatal(err)
@@ -172,7 +174,7 @@ func TestDueLines(t *testing.T) {
 	defer func() { restore() }()
 	heads := fetch("a1", "b1")
 	fetch()
-	settle(penstock.Settled{Batch: heads, Verdicts: []penstock.Verdict{{}, park(heads, time.Hour).Verdicts[1]}})
+	settle(driver.Settled{Batch: heads, Verdicts: []driver.Verdict{{}, park(heads, time.Hour).Verdicts[1]}})
 	fetch("a2") // due by the Settle, without starting anew
 	fetch()
 
@@ -185,7 +187,7 @@ func TestDueLines(t *testing.T) {
 	fetch() // starts anew, and both are in flight
 	src = subscribeAfter(t, s, src)
 	b := fetch("b1", "a2")
-	settle(penstock.Settled{Batch: b})
+	settle(driver.Settled{Batch: b})
 	fetch("b2")
 }
 
@@ -199,12 +201,12 @@ func TestHoldOfAnEmptiedLine(t *testing.T) {
 	if err := s.Publish(ctx, "orders", numbered(1)...); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []penstock.Verdict{{Outcome: penstock.Parked, Failures: refused}, {Outcome: penstock.Dead, Failures: refused, Hold: true}} {
-		b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+	for _, v := range []driver.Verdict{{Outcome: driver.Parked, Failures: refused}, {Outcome: driver.Dead, Failures: refused, Hold: true}} {
+		b, err := src.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		if err != nil || len(b.Messages) != 1 {
 			t.Fatal(b, err)
 		}
-		if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{v}}); err != nil {
+		if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{v}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,13 +214,13 @@ func TestHoldOfAnEmptiedLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, batches := fetchAll(t, src)
-	if b := batches[0].Batch; len(b.KeyOrder) != 1 || b.KeyOrder[0] != penstock.BehindParked {
+	if b := batches[0].Batch; len(b.KeyOrder) != 1 || b.KeyOrder[0] != driver.BehindParked {
 		t.Errorf("the next message of a held key came with %v, want BehindParked", b.KeyOrder)
 	}
 }
 
 // subscribeAfter takes over from a reader.
-func subscribeAfter(t *testing.T, s *sqlite.Store, before penstock.Source) penstock.Source {
+func subscribeAfter(t *testing.T, s *sqlite.Store, before driver.Source) driver.Source {
 	t.Helper()
 	if err := before.Close(t.Context()); err != nil {
 		t.Fatal(err)

@@ -125,7 +125,7 @@ func explainPublish(ctx context.Context, tx Tx, outbox string, err error) error 
 	return fmt.Errorf("publish to outbox %q: %w", outbox, err)
 }
 
-// Publish implements penstock.Store. On return the messages survive a power
+// Publish implements driver.Store. On return the messages survive a power
 // cut.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
@@ -136,7 +136,7 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 	})
 }
 
-// PublishOnce implements penstock.OncePublisher.
+// PublishOnce implements driver.OncePublisher.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return PublishOnce(ctx, tx, inbox, outbox, msgs...)

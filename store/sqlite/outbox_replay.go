@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// Replay implements penstock.Operator. The range stays in the outbox until its
+// Replay implements driver.Operator. The range stays in the outbox until its
 // last message is settled.
-func (s *Store) Replay(ctx context.Context, r penstock.Replay) (n int64, err error) {
+func (s *Store) Replay(ctx context.Context, r admin.Replay) (n int64, err error) {
 	for {
 		var sub subscription
 		var first, last int64
@@ -66,7 +67,7 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (n int64, err err
 
 // replayBounds makes the bounds of a request. Messages are dated in
 // milliseconds.
-func replayBounds(r penstock.Replay) replay {
+func replayBounds(r admin.Replay) replay {
 	b := replay{next: r.FromSeq - 1, last: math.MaxInt64, from: math.MinInt64, to: math.MaxInt64}
 	if r.ToSeq != 0 {
 		b.last = r.ToSeq

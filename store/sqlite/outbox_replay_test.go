@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -13,7 +15,7 @@ import (
 func TestReplayOfWhatIsGone(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	ctx := t.Context()
-	if err := s.SetRetention(ctx, "orders", penstock.Retention{Age: time.Hour}); err != nil {
+	if err := s.SetRetention(ctx, "orders", admin.Retention{Age: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	src := subscribe(t, s, "billing")
@@ -24,10 +26,10 @@ func TestReplayOfWhatIsGone(t *testing.T) {
 	if err := src.Settle(ctx, batches...); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.Replay(ctx, penstock.Replay{Outbox: "orders", Subscription: "billing"}); n != 10 || err != nil {
+	if n, err := s.Replay(ctx, admin.Replay{Outbox: "orders", Subscription: "billing"}); n != 10 || err != nil {
 		t.Fatal(n, err)
 	}
-	b, err := src.Fetch(ctx, penstock.Limit{Messages: 4, Bytes: 1 << 20})
+	b, err := src.Fetch(ctx, driver.Limit{Messages: 4, Bytes: 1 << 20})
 	if err != nil || len(b.Messages) != 4 {
 		t.Fatal(b, err)
 	}
@@ -42,7 +44,7 @@ func TestReplayOfWhatIsGone(t *testing.T) {
 		if n := scan[int](t, app, `select count(*) from penstock_replays`); n != want {
 			t.Errorf("step %d: there are %d replays, want %d", i, n, want)
 		}
-		if err := src.Settle(ctx, penstock.Settled{Batch: b}); err != nil {
+		if err := src.Settle(ctx, driver.Settled{Batch: b}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +55,7 @@ func TestReplayLeavesOutWhatIsParked(t *testing.T) {
 	_, s, _ := newFile(t, sqlite.Options{})
 	ctx := t.Context()
 	src := subscribe(t, s, "billing")
-	if err := s.SetRetention(ctx, "orders", penstock.Retention{Age: time.Hour}); err != nil {
+	if err := s.SetRetention(ctx, "orders", admin.Retention{Age: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"k", "", "k", "other", ""} {
@@ -61,15 +63,15 @@ func TestReplayLeavesOutWhatIsParked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+	b, err := src.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	park := penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour}
-	if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, park, park, {}, {}}}); err != nil {
+	park := driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour}
+	if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{}, park, park, {}, {}}}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.Replay(ctx, penstock.Replay{Outbox: "orders", Subscription: "billing"}); n != 3 || err != nil {
+	if n, err := s.Replay(ctx, admin.Replay{Outbox: "orders", Subscription: "billing"}); n != 3 || err != nil {
 		t.Errorf("a replay of %d messages, %v; want 3", n, err)
 	}
 	if got, _ := fetchAll(t, src); len(got) != 3 || got[0].Seq != 1 || got[1].Seq != 4 || got[2].Seq != 5 {

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
-// SetRetention implements penstock.Operator.
-func (s *Store) SetRetention(ctx context.Context, name string, r penstock.Retention) error {
+// SetRetention implements driver.Operator.
+func (s *Store) SetRetention(ctx context.Context, name string, r admin.Retention) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *Store) SetRetention(ctx context.Context, name string, r penstock.Retent
 // where everything up to low is settled.
 func (s *Store) retained(ctx context.Context, tx *sql.Tx, box outbox, first, low int64) (int64, error) {
 	r := box.retention
-	if r == (penstock.Retention{}) || low < first {
+	if r == (admin.Retention{}) || low < first {
 		return low, nil
 	}
 	free := first - 1

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
@@ -33,7 +33,7 @@ type openBatch struct {
 // failedVerdict is that of a message that was not delivered.
 type failedVerdict struct {
 	index int
-	penstock.Verdict
+	driver.Verdict
 }
 
 func (b *openBatch) seq(i int) int64 {
@@ -89,8 +89,8 @@ type attempt struct {
 	known   bool
 }
 
-// Settle implements penstock.Source.
-func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error {
+// Settle implements driver.Source.
+func (s *source) Settle(ctx context.Context, settled ...driver.Settled) error {
 	return s.settle(ctx, nil, settled...)
 }
 
@@ -100,7 +100,7 @@ type txWork func(ctx context.Context, tx *sql.Tx) error
 // settle is Settle with something else to do, if it is not nil, in the transaction in
 // which the cursor passes: not a second time for a batch that was settled by a call
 // whose answer was an error.
-func (s *source) settle(ctx context.Context, also txWork, settled ...penstock.Settled) error {
+func (s *source) settle(ctx context.Context, also txWork, settled ...driver.Settled) error {
 	if err := s.usable(ctx); err != nil || s.subID == 0 {
 		return err
 	}
@@ -160,7 +160,7 @@ func (p *part) returns() (keys []int64) {
 }
 
 // check finds what is settled now, with what was not delivered.
-func (s *source) check(settled []penstock.Settled) ([]*part, error) {
+func (s *source) check(settled []driver.Settled) ([]*part, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var parts []*part
@@ -184,20 +184,20 @@ func (s *source) check(settled []penstock.Settled) ([]*part, error) {
 }
 
 // part is what verdicts say of messages that have none.
-func (b *openBatch) part(verdicts []penstock.Verdict) *part {
+func (b *openBatch) part(verdicts []driver.Verdict) *part {
 	p := &part{openBatch: b}
-	whole := b.settled == nil && !slices.ContainsFunc(verdicts, func(v penstock.Verdict) bool { return v.Outcome == penstock.Undecided })
+	whole := b.settled == nil && !slices.ContainsFunc(verdicts, func(v driver.Verdict) bool { return v.Outcome == driver.Undecided })
 	if !whole {
 		p.which = []int{}
 	}
 	for i, v := range verdicts {
-		if v.Outcome == penstock.Undecided || b.settled != nil && b.settled[i] {
+		if v.Outcome == driver.Undecided || b.settled != nil && b.settled[i] {
 			continue
 		}
 		if !whole {
 			p.which = append(p.which, i)
 		}
-		if v.Outcome != penstock.Delivered {
+		if v.Outcome != driver.Delivered {
 			v.Failures = slices.Clone(v.Failures)
 			p.failed = append(p.failed, failedVerdict{i, v})
 		}
@@ -259,7 +259,7 @@ type state struct {
 // apply carries out the verdicts and moves the cursor. Without any it only checks that
 // the lease is still ours. What it settles is known to be settled when the transaction
 // has committed; s.last says what that is.
-func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []penstock.Settled, at time.Time, also txWork) error {
+func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []driver.Settled, at time.Time, also txWork) error {
 	var now state
 	err := tx.QueryRowContext(ctx, `select position, settles, rate, rate_at, epoch from penstock_subscriptions where id = ?`, s.subID).
 		Scan(&now.position, &now.settles, &now.rate, &now.rateAt, &now.epoch)
@@ -292,7 +292,7 @@ func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []penstock.Settl
 		}
 		count += p.len()
 		for _, r := range p.failed {
-			if r.Outcome == penstock.Parked {
+			if r.Outcome == driver.Parked {
 				count--
 			}
 		}

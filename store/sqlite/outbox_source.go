@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
@@ -18,7 +19,7 @@ import (
 type source struct {
 	store *Store
 	box   outbox
-	req   penstock.Subscribe
+	req   driver.Subscribe
 	subID int64 // 0 when ephemeral
 	epoch int64
 	statements
@@ -43,10 +44,10 @@ type source struct {
 	closed   bool
 }
 
-var _ penstock.Source = (*source)(nil)
+var _ driver.Source = (*source)(nil)
 
-// Subscribe implements penstock.Store.
-func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+// Subscribe implements driver.Store.
+func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (s *source) watch(ctx context.Context, tx *sql.Tx) (err error) {
 // start is the position before the first message of a new reader.
 func (s *source) start(ctx context.Context, tx *sql.Tx) (int64, error) {
 	first, last, err := s.box.extent(ctx, tx)
-	if s.req.Start == penstock.FromNow {
+	if s.req.Start == driver.FromNow {
 		return last, err
 	}
 	return first - 1, err
@@ -153,7 +154,7 @@ func (s *source) attach(ctx context.Context, tx *sql.Tx) (err error) {
 	return err
 }
 
-// Renew implements penstock.Source.
+// Renew implements driver.Source.
 func (s *source) Renew(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil || s.subID == 0 {
 		return err
@@ -171,7 +172,7 @@ func (s *source) Renew(ctx context.Context) error {
 	})
 }
 
-// ReportSink implements penstock.SinkReporter.
+// ReportSink implements driver.SinkReporter.
 func (s *source) ReportSink(ctx context.Context, down time.Time, why string) error {
 	if err := s.usable(ctx); err != nil || s.subID == 0 {
 		return err
@@ -256,7 +257,7 @@ func (s *source) failed(err error) error {
 	return err
 }
 
-// Close implements penstock.Source. A second Close returns nil.
+// Close implements driver.Source. A second Close returns nil.
 func (s *source) Close(ctx context.Context) error {
 	s.mu.Lock()
 	closed := s.closed

@@ -7,31 +7,31 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// Status implements penstock.Store.
+// Status implements driver.Store.
 //
 // Bytes is what the outbox's table takes in the file, all its pages; parked
 // messages and dead letters are not in it. Finding it out reads the outbox, about 0.5 s for a
 // gigabyte, so of a large one the last answer is given again for a while. A
 // backlog beyond some thousands is the distance between two seqs, in which
 // messages that the application deleted itself are counted too.
-func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+func (s *Store) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	return s.StatusUpTo(ctx, 0)
 }
 
 // StatusUpTo is Status that counts nothing beyond most, unless it is 0: SubscriptionStatus.AtLeast names what it did not count to its end.
-func (s *Store) StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error) {
-	all := []penstock.OutboxStatus{}
+func (s *Store) StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error) {
+	all := []admin.OutboxStatus{}
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		boxes, err := listOutboxes(ctx, tx)
 		if err != nil {
 			return err
 		}
 		for _, box := range boxes {
-			st := penstock.OutboxStatus{Outbox: box.name, Retention: box.retention, Subscriptions: []penstock.SubscriptionStatus{}}
+			st := admin.OutboxStatus{Outbox: box.name, Retention: box.retention, Subscriptions: []admin.SubscriptionStatus{}}
 			if st.Bytes, err = s.size(ctx, tx, box.pages()); err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func (s *Store) size(ctx context.Context, tx *sql.Tx, what pages) (int64, error)
 }
 
 // subscriptions describes the readers of an outbox.
-func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx, most int) ([]penstock.SubscriptionStatus, error) {
+func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx, most int) ([]admin.SubscriptionStatus, error) {
 	first, last, err := o.extent(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -116,10 +116,10 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx, most int) ([]pens
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	all := []penstock.SubscriptionStatus{}
+	all := []admin.SubscriptionStatus{}
 	now := time.Now()
 	for rows.Next() {
-		var st penstock.SubscriptionStatus
+		var st admin.SubscriptionStatus
 		var id, position, rateAt, since, until, down, parked int64
 		var rate float64
 		var text, why string

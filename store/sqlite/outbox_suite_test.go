@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -49,7 +50,7 @@ func instanceOf(t testing.TB, path string) storetest.Instance {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = app.Close() })
-	another := func(t testing.TB) penstock.Store { return open(t, path) }
+	another := func(t testing.TB) driver.Store { return open(t, path) }
 	return storetest.Instance{
 		Store:   another(t),
 		Another: another,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // settlePart writes what is more than the cursor: who is parked or dead. Batches are
@@ -48,7 +49,7 @@ func (t *settlement) fresh(ctx context.Context, failed []failedVerdict) error {
 	}
 	for _, r := range failed {
 		seq := t.b.seq(r.index)
-		if r.Outcome == penstock.Parked {
+		if r.Outcome == driver.Parked {
 			park = append(park, entry{seq, micros(r.RetryIn), column(history{}.after(r.Failures))})
 			continue
 		}
@@ -103,7 +104,7 @@ func (t *settlement) parked(ctx context.Context, failed []failedVerdict) error {
 			if p.outOfOrder {
 				delivered = append(delivered, seq)
 			}
-		case r.Outcome == penstock.Dead:
+		case r.Outcome == driver.Dead:
 			gone = append(gone, p.number)
 			dead = append(dead, entry{p.number, column(before[p.number].dead(r.Failures))})
 			if r.Hold && !p.outOfOrder {

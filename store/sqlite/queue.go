@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 )
 
-var _ penstock.QueueStore = (*Store)(nil)
+var _ driver.QueueStore = (*Store)(nil)
 
 // QueueTable is the quoted name of the table that holds a queue's jobs, for plain
 // INSERTs: penstock_queue_ and the queue's name, with the suffix that Table
@@ -24,7 +25,7 @@ func QueueTable(queue string) string { return quotedName("penstock_queue_", queu
 // onQueue puts the table of a queue into a statement.
 func onQueue(queue, statement string) string { return on(QueueTable(queue), statement) }
 
-// CreateQueue implements penstock.QueueStore. An application may insert into
+// CreateQueue implements driver.QueueStore. An application may insert into
 // QueueTable(name) once it has returned.
 func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
 	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
@@ -75,7 +76,7 @@ func nameFree(ctx context.Context, q querier, kind, name string) error {
 	return penstock.WithHint(fmt.Errorf("%s %q: %s %s has this name: %w", kind, name, article, has, exists), "outboxes and queues share their names: choose another")
 }
 
-// DropQueue implements penstock.QueueStore.
+// DropQueue implements driver.QueueStore.
 func (s *Store) DropQueue(ctx context.Context, name string) error {
 	var q queueRow
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -96,7 +97,7 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 	return err
 }
 
-// SetQueue implements penstock.QueueStore.
+// SetQueue implements driver.QueueStore.
 func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
 	if err := set.ValidateWithoutHistory(); err != nil {
 		return err
@@ -157,10 +158,10 @@ type queue struct {
 }
 
 var (
-	_ penstock.Queue       = queue{}
-	_ penstock.Releaser    = queue{}
-	_ penstock.GroupFinder = queue{}
+	_ driver.Queue       = queue{}
+	_ driver.Releaser    = queue{}
+	_ driver.GroupFinder = queue{}
 )
 
-// Queue implements penstock.QueueStore.
-func (s *Store) Queue(name string) penstock.Queue { return queue{s, name} }
+// Queue implements driver.QueueStore.
+func (s *Store) Queue(name string) driver.Queue { return queue{s, name} }

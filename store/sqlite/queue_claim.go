@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // claimable is what a Claim has to know before it takes jobs.
@@ -16,7 +17,7 @@ type claimable struct {
 	ready, due bool // there are jobs that may run, or that have become due for it
 }
 
-func readClaimable(ctx context.Context, q querier, name string, c penstock.Claim, now time.Time) (claimable, error) {
+func readClaimable(ctx context.Context, q querier, name string, c driver.Claim, now time.Time) (claimable, error) {
 	at := claimable{queueRow: queueRow{name: name}}
 	err := q.QueryRowContext(ctx, claimableSQL, sql.Named("queue", name), sql.Named("group_key", c.Group), sql.Named("jobs", c.Jobs), sql.Named("now", now.UnixMicro())).
 		Scan(&at.id, &at.lifo, &at.maxAttempts, &at.room, &at.ready, &at.due)
@@ -26,9 +27,9 @@ func readClaimable(ctx context.Context, q querier, name string, c penstock.Claim
 	return at, err
 }
 
-// Claim implements penstock.Queue. It reads before it takes the lock, so that
+// Claim implements driver.Queue. It reads before it takes the lock, so that
 // workers that wait for jobs do not keep those from writing who bring them.
-func (q queue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+func (q queue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (q queue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, err
 }
 
 // claim leases jobs within a transaction that writes.
-func claim(ctx context.Context, tx *sql.Tx, name string, c penstock.Claim) ([]penstock.Job, error) {
+func claim(ctx context.Context, tx *sql.Tx, name string, c driver.Claim) ([]penstock.Job, error) {
 	now := time.Now()
 	at, err := readClaimable(ctx, tx, name, c, now)
 	if err == nil && at.due {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
@@ -30,7 +31,7 @@ func enqueueOrders(ctx context.Context, path string) error {
 func workOrders(ctx context.Context, s *sqlite.Store) error {
 	q := s.Queue("jobs")
 	for {
-		jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 2, Lease: 300 * time.Millisecond, Worker: "child"})
+		jobs, err := q.Claim(ctx, driver.Claim{Jobs: 2, Lease: 300 * time.Millisecond, Worker: "child"})
 		if err != nil {
 			return err
 		}

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
-// DeadJobs implements penstock.QueueStore.
-func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error) {
-	var dead []penstock.DeadJob
+// DeadJobs implements driver.QueueStore.
+func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error) {
+	var dead []admin.DeadJob
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		row, err := findQueue(ctx, tx, q.Queue)
 		if err != nil {
@@ -24,7 +24,7 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 		defer func() { _ = rows.Close() }()
 		bytes := 0
 		for rows.Next() {
-			var d penstock.DeadJob
+			var d admin.DeadJob
 			var at, createdAt int64
 			var past, head string
 			var body payload
@@ -48,14 +48,14 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 const causesSQL = `select coalesce(case when json_valid(history) then json_extract(history, '$.failures[#-1].error') end, ''), count(*), min(at), max(at) from {table}
  where {owner} and {number} in ({chosen}) group by 1 order by 2 desc`
 
-func readCauses(ctx context.Context, tx *sql.Tx, statement string, args []any) (found []penstock.DeadCause, err error) {
+func readCauses(ctx context.Context, tx *sql.Tx, statement string, args []any) (found []admin.DeadCause, err error) {
 	rows, err := tx.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var c penstock.DeadCause
+		var c admin.DeadCause
 		var first, last int64
 		if err := rows.Scan(&c.Error, &c.Letters, &first, &last); err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func readCauses(ctx context.Context, tx *sql.Tx, statement string, args []any) (
 }
 
 // DeadJobCauses counts the dead letters that q describes by their last errors, the most frequent first.
-func (s *Store) DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) (found []penstock.DeadCause, err error) {
+func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) (found []admin.DeadCause, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		row, err := findQueue(ctx, tx, q.Queue)
 		if err != nil {
@@ -79,8 +79,8 @@ func (s *Store) DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) (fou
 	return found, err
 }
 
-// RetryDeadJobs implements penstock.QueueStore.
-func (s *Store) RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+// RetryDeadJobs implements driver.QueueStore.
+func (s *Store) RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
 	return s.takeDeadJobs(ctx, q, func(ctx context.Context, tx *sql.Tx, row queueRow, ids []int64) error {
 		for _, statement := range []string{retryJobsSQL, retryHistoriesSQL} {
 			if _, err := tx.ExecContext(ctx, onQueue(q.Queue, statement), row.id, array(ids)); err != nil {
@@ -91,13 +91,13 @@ func (s *Store) RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int
 	})
 }
 
-// DiscardDeadJobs implements penstock.QueueStore.
-func (s *Store) DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+// DiscardDeadJobs implements driver.QueueStore.
+func (s *Store) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
 	return s.takeDeadJobs(ctx, q, func(context.Context, *sql.Tx, queueRow, []int64) error { return nil })
 }
 
 // takeDeadJobs deletes the chosen ones, after something was done with them.
-func (s *Store) takeDeadJobs(ctx context.Context, q penstock.DeadJobQuery, first func(ctx context.Context, tx *sql.Tx, row queueRow, ids []int64) error) (n int, err error) {
+func (s *Store) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, first func(ctx context.Context, tx *sql.Tx, row queueRow, ids []int64) error) (n int, err error) {
 	err = queue{s, q.Queue}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
 		ids, err := readColumn[int64](ctx, tx, chosenJobsSQL, row.choose(q)...)
 		if n = len(ids); err != nil || n == 0 {
@@ -116,7 +116,7 @@ func (s *Store) takeDeadJobs(ctx context.Context, q penstock.DeadJobQuery, first
 }
 
 // choose makes the parameters of sql/chosen_jobs.sql; NULL does not narrow.
-func (q queueRow) choose(d penstock.DeadJobQuery) []any {
+func (q queueRow) choose(d admin.DeadJobQuery) []any {
 	limit := -1
 	if d.Limit > 0 {
 		limit = d.Limit

@@ -208,7 +208,7 @@ func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
 	return fmt.Errorf("enqueue to %q: %w", name, err)
 }
 
-// Enqueue implements penstock.Queue. On return the jobs survive a power cut.
+// Enqueue implements driver.Queue. On return the jobs survive a power cut.
 func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -127,7 +129,7 @@ func TestMaintainOfMany(t *testing.T) {
 	if n := scan[int](t, app, `select count(*) from penstock_dedup`); n != 0 {
 		t.Errorf("%d dedup keys are remembered", n)
 	}
-	claimed := claimJobs(t, q, penstock.MaxClaim)
+	claimed := claimJobs(t, q, driver.MaxClaim)
 	for i, j := range claimed {
 		if i > 0 && j.ID <= claimed[i-1].ID {
 			t.Fatalf("job %d came after %d", j.ID, claimed[i-1].ID)
@@ -150,7 +152,7 @@ func TestIdleWorkersDoNotLock(t *testing.T) {
 	defer writer.Rollback()
 	ctx, cancel := context.WithTimeout(t.Context(), patience/2)
 	defer cancel()
-	if jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 10, Lease: time.Hour}); err != nil || len(jobs) != 0 {
+	if jobs, err := q.Claim(ctx, driver.Claim{Jobs: 10, Lease: time.Hour}); err != nil || len(jobs) != 0 {
 		t.Errorf("Claim: %v, %v", jobs, err)
 	}
 	if err := q.Maintain(ctx); err != nil {
@@ -185,7 +187,7 @@ func TestEndedLeasesAndOldIDs(t *testing.T) {
 	if err := q.DeadLetter(ctx, jobs[1].Lease, "no"); !errors.Is(err, penstock.ErrLeaseLost) {
 		t.Errorf("DeadLetter: %v", err)
 	}
-	if n, err := s.RetryDeadJobs(ctx, penstock.DeadJobQuery{Queue: "jobs"}); n != 1 || err != nil {
+	if n, err := s.RetryDeadJobs(ctx, admin.DeadJobQuery{Queue: "jobs"}); n != 1 || err != nil {
 		t.Fatalf("RetryDeadJobs: %d, %v", n, err)
 	}
 	seq := scan[int64](t, app, `select max(seq) from penstock_queue_jobs`)

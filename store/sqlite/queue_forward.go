@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/forward"
 )
 
@@ -22,7 +22,7 @@ const (
 //
 // It returns an error only for what waiting cannot cure: ErrNoOutbox, ErrNoQueue,
 // ErrFenced, or a *HeldError at the start.
-func (s *Store) Forward(ctx context.Context, req penstock.Subscribe, queue string) error {
+func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string) error {
 	if err := forward.CanForward(req); err != nil {
 		return err
 	}
@@ -50,14 +50,14 @@ type forwarding struct {
 	*source
 	queue Queue
 	// failed was fetched and could not be moved. The source would not return it again.
-	failed *penstock.Batch
+	failed *driver.Batch
 }
 
 func (f *forwarding) Maintain(ctx context.Context) error {
 	return f.store.Maintain(ctx, f.req.Outbox)
 }
 
-func (f *forwarding) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+func (f *forwarding) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	if f.failed != nil {
 		return *f.failed, nil
 	}
@@ -65,7 +65,7 @@ func (f *forwarding) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 }
 
 // Move enqueues a batch and settles it, in one transaction.
-func (f *forwarding) Move(ctx context.Context, batch penstock.Batch) error {
+func (f *forwarding) Move(ctx context.Context, batch driver.Batch) error {
 	f.failed = &batch
 	err := f.settle(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := f.queue.enqueue(ctx, tx, forward.Jobs(batch.Messages))
@@ -73,7 +73,7 @@ func (f *forwarding) Move(ctx context.Context, batch penstock.Batch) error {
 			return explainEnqueue(ctx, tx, f.queue.name, err)
 		}
 		return nil
-	}, penstock.Settled{Batch: batch})
+	}, driver.Settled{Batch: batch})
 	if err == nil {
 		f.failed = nil
 	}

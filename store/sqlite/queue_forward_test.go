@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -26,7 +27,7 @@ func forwards(t *testing.T, s *sqlite.Store) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Forward(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "mails", Holder: "test"}, "emails")
+		ended <- s.Forward(ctx, driver.Subscribe{Outbox: "orders", Subscription: "mails", Holder: "test"}, "emails")
 	}()
 	return func() {
 		t.Helper()
@@ -57,7 +58,7 @@ func TestForwardEndsBeforeItBegins(t *testing.T) {
 	_, s, _ := newForward(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Forward(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "mails", Holder: "test"}, "emails"); err != nil {
+	if err := s.Forward(ctx, driver.Subscribe{Outbox: "orders", Subscription: "mails", Holder: "test"}, "emails"); err != nil {
 		t.Error(err)
 	}
 }
@@ -103,7 +104,7 @@ func TestForwardMakesOneJobOfEachMessage(t *testing.T) {
 	stop := forwards(t, other)
 	eventually(t, "every message is a job", func() bool { return jobCount(t, app) >= rounds*each })
 	stop()
-	jobs, err := s.Queue("emails").Claim(ctx, penstock.Claim{Jobs: 1, Lease: time.Minute})
+	jobs, err := s.Queue("emails").Claim(ctx, driver.Claim{Jobs: 1, Lease: time.Minute})
 	if err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)
 	}
@@ -132,7 +133,7 @@ func TestForwardAfterALostAnswer(t *testing.T) {
 		if err := s.Publish(ctx, "orders", numbered(3)...); err != nil {
 			t.Fatal(err)
 		}
-		batch, err := f.Fetch(ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20})
+		batch, err := f.Fetch(ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})
 		if err != nil || len(batch.Messages) != 3 {
 			t.Fatal(batch, err)
 		}
@@ -156,15 +157,15 @@ func TestForwardRefuses(t *testing.T) {
 	t.Parallel()
 	_, s, _ := newForward(t)
 	ctx := t.Context()
-	sub := penstock.Subscribe{Outbox: "orders", Subscription: "mails"}
+	sub := driver.Subscribe{Outbox: "orders", Subscription: "mails"}
 	if err := s.Forward(ctx, sub, "none"); !errors.Is(err, penstock.ErrNoQueue) {
 		t.Errorf("got %v, want ErrNoQueue", err)
 	}
-	if err := s.Forward(ctx, penstock.Subscribe{Outbox: "none", Subscription: "mails"}, "emails"); !errors.Is(err, penstock.ErrNoOutbox) {
+	if err := s.Forward(ctx, driver.Subscribe{Outbox: "none", Subscription: "mails"}, "emails"); !errors.Is(err, penstock.ErrNoOutbox) {
 		t.Errorf("got %v, want ErrNoOutbox", err)
 	}
 	var wrong *penstock.FieldError
-	if err := s.Forward(ctx, penstock.Subscribe{Outbox: "orders", Ephemeral: true}, "emails"); !errors.As(err, &wrong) {
+	if err := s.Forward(ctx, driver.Subscribe{Outbox: "orders", Ephemeral: true}, "emails"); !errors.As(err, &wrong) {
 		t.Errorf("got %v, want a FieldError", err)
 	}
 	src := subscribe(t, s, "mails")
@@ -178,7 +179,7 @@ func TestForwardRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := sqlite.Forwarding(subscribe(t, s, "mails"), "emails")
-	batch, err := f.Fetch(ctx, penstock.Limit{Messages: 1, Bytes: 1})
+	batch, err := f.Fetch(ctx, driver.Limit{Messages: 1, Bytes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

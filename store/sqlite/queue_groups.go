@@ -5,17 +5,18 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 // behindGroup is the text that comes next after a group in the order of bytes: groups have no NUL.
 func behindGroup(group string) string { return group + "\x01" }
 
-// ReadyGroups implements penstock.GroupFinder. Like Claim it brings back the jobs that have become due.
+// ReadyGroups implements driver.GroupFinder. Like Claim it brings back the jobs that have become due.
 func (q queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
 	var at claimable
 	read := func(ctx context.Context, tx *sql.Tx) (err error) {
-		if at, err = readClaimable(ctx, tx, q.name, penstock.Claim{Jobs: 1}, time.Now()); err == nil && at.room > 0 {
+		if at, err = readClaimable(ctx, tx, q.name, driver.Claim{Jobs: 1}, time.Now()); err == nil && at.room > 0 {
 			found, err = readyGroups(ctx, tx, at.id, groups, behind, most)
 		}
 		return err
@@ -46,9 +47,9 @@ func readyGroups(ctx context.Context, tx *sql.Tx, queue int64, groups []string, 
 	return found, nil
 }
 
-// QueueGroups implements penstock.QueueStore. It counts jobs one by one.
-func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) ([]penstock.GroupStatus, error) {
-	all := []penstock.GroupStatus{}
+// QueueGroups implements driver.QueueStore. It counts jobs one by one.
+func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) ([]admin.GroupStatus, error) {
+	all := []admin.GroupStatus{}
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		row, err := findQueue(ctx, tx, name)
 		if err != nil {
@@ -65,7 +66,7 @@ func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) (
 		}
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
-			var g penstock.GroupStatus
+			var g admin.GroupStatus
 			var oldest int64
 			if err := rows.Scan(&g.Group, &g.Ready, &g.Running, &g.Delayed, &g.Waiting, &g.DeadLetters, &oldest); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -25,7 +26,7 @@ func TestLeasesOfARestoredCopy(t *testing.T) {
 	seen := map[int64]bool{}
 	for _, store := range []*sqlite.Store{s, open(t, copied)} {
 		for range 3 { // claims in a row, which may come within one microsecond
-			jobs, err := store.Queue("jobs").Claim(ctx, penstock.Claim{Jobs: 30, Lease: time.Hour})
+			jobs, err := store.Queue("jobs").Claim(ctx, driver.Claim{Jobs: 30, Lease: time.Hour})
 			if err != nil || len(jobs) != 30 {
 				t.Fatalf("%d jobs, %v", len(jobs), err)
 			}
@@ -52,7 +53,7 @@ func TestLeaseBeginsAfterMaintenance(t *testing.T) {
 	}
 	claim := func() time.Time {
 		t.Helper()
-		jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 1, Lease: time.Hour})
+		jobs, err := q.Claim(ctx, driver.Claim{Jobs: 1, Lease: time.Hour})
 		if err != nil || len(jobs) != 1 {
 			t.Fatalf("%d jobs, %v", len(jobs), err)
 		}

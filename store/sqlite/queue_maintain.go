@@ -13,7 +13,7 @@ import (
 // transaction takes.
 const maintainJobs = 500
 
-// Maintain implements penstock.Queue. It reads before it takes the lock, and gives
+// Maintain implements driver.Queue. It reads before it takes the lock, and gives
 // free pages back like the Maintain of outboxes.
 func (q queue) Maintain(ctx context.Context) error {
 	var row queueRow

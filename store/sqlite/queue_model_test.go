@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -32,7 +34,7 @@ type queueModel struct {
 	*testing.T
 	rnd   *rand.Rand
 	store *sqlite.Store
-	q     penstock.Queue
+	q     driver.Queue
 	app   *sql.DB
 	lifo  bool
 	jobs  []*modelJob
@@ -175,7 +177,7 @@ func (m *queueModel) claim(n int, group string) []penstock.Job {
 	m.Helper()
 	want := m.ready(group)
 	want = want[:min(n, len(want))]
-	got, err := m.q.Claim(m.Context(), penstock.Claim{Group: group, Jobs: n, Lease: time.Hour})
+	got, err := m.q.Claim(m.Context(), driver.Claim{Group: group, Jobs: n, Lease: time.Hour})
 	m.check(err)
 	if len(got) != len(want) {
 		m.Fatalf("claimed %d jobs, want %d", len(got), len(want))
@@ -233,7 +235,7 @@ func (m *queueModel) fail() {
 		m.check(m.q.DeadLetter(m.Context(), j.lease, "given up"))
 		m.failed(j, "dead")
 	case 1:
-		held, err := m.q.(penstock.Releaser).Release(m.Context(), 0, j.lease, 1<<40)
+		held, err := m.q.(driver.Releaser).Release(m.Context(), 0, j.lease, 1<<40)
 		m.check(err)
 		if len(held) != 1 {
 			m.Fatalf("Release returned %d", held)
@@ -296,7 +298,7 @@ func (m *queueModel) retryDead() {
 	if j == nil {
 		return
 	}
-	if n, err := m.store.RetryDeadJobs(m.Context(), penstock.DeadJobQuery{Queue: "jobs", IDs: []int64{j.id}}); err != nil || n != 1 {
+	if n, err := m.store.RetryDeadJobs(m.Context(), admin.DeadJobQuery{Queue: "jobs", IDs: []int64{j.id}}); err != nil || n != 1 {
 		m.Fatalf("RetryDeadJobs: %d, %v", n, err)
 	}
 	j.state, j.limit = "waiting", max(j.limit, j.attempts+1) // at least one more
@@ -338,7 +340,7 @@ func (m *queueModel) finish() {
 		m.claim(10, "1")
 		m.ack()
 	}
-	if n, err := m.store.DiscardDeadJobs(m.Context(), penstock.DeadJobQuery{Queue: "jobs"}); err != nil || n != len(m.jobs) {
+	if n, err := m.store.DiscardDeadJobs(m.Context(), admin.DeadJobQuery{Queue: "jobs"}); err != nil || n != len(m.jobs) {
 		m.Errorf("DiscardDeadJobs: %d, %v, want %d", n, err, len(m.jobs))
 	}
 	for _, table := range []string{"queue_jobs", "ready", "keyed", "busy", "scheduled", "leases", "histories", "dead_jobs"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// SetSchedule implements penstock.QueueStore. If it changes a schedule and not
+// SetSchedule implements driver.QueueStore. If it changes a schedule and not
 // its times, what was due stays due. The job's NotBefore has no meaning here.
 func (s *Store) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	if err := sch.Validate(); err != nil {
@@ -29,7 +29,7 @@ func (s *Store) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	})
 }
 
-// DropSchedule implements penstock.QueueStore.
+// DropSchedule implements driver.QueueStore.
 func (s *Store) DropSchedule(ctx context.Context, name, schedule string) error {
 	return queue{s, name}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
 		done, err := tx.ExecContext(ctx, `delete from penstock_schedules where queue_id = ? and name = ?`, row.id, schedule)
@@ -43,7 +43,7 @@ func (s *Store) DropSchedule(ctx context.Context, name, schedule string) error {
 	})
 }
 
-// Schedules implements penstock.QueueStore.
+// Schedules implements driver.QueueStore.
 func (s *Store) Schedules(ctx context.Context, name string) ([]penstock.Schedule, error) {
 	var all []penstock.Schedule
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/backoff"
 )
 
@@ -23,9 +24,9 @@ func (q queue) inQueue(ctx context.Context, fn func(ctx context.Context, tx *sql
 	})
 }
 
-// Extend implements penstock.Queue.
+// Extend implements driver.Queue.
 func (q queue) Extend(ctx context.Context, lease time.Duration, leases ...int64) (held []int64, err error) {
-	if err := penstock.ValidateLease(lease); err != nil {
+	if err := driver.ValidateLease(lease); err != nil {
 		return nil, err
 	}
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
@@ -38,7 +39,7 @@ func (q queue) Extend(ctx context.Context, lease time.Duration, leases ...int64)
 	return held, nil
 }
 
-// Ack implements penstock.Queue.
+// Ack implements driver.Queue.
 func (q queue) Ack(ctx context.Context, leases ...int64) (held []int64, err error) {
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		held, err = ack(ctx, tx, row, leases, now)
@@ -78,7 +79,7 @@ func takeLeases(ctx context.Context, tx *sql.Tx, row queueRow, leases []int64, n
 	return held, seqs, rows.Err()
 }
 
-// Release implements penstock.Releaser.
+// Release implements driver.Releaser.
 func (q queue) Release(ctx context.Context, after time.Duration, leases ...int64) (held []int64, err error) {
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		var seqs []int64
@@ -93,7 +94,7 @@ func (q queue) Release(ctx context.Context, after time.Duration, leases ...int64
 	return held, nil
 }
 
-// Retry implements penstock.Queue.
+// Retry implements driver.Queue.
 func (q queue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		dead, err = retryJob(ctx, tx, row, lease, after, reason, now)
@@ -132,7 +133,7 @@ func runAfter(ctx context.Context, tx *sql.Tx, row queueRow, seqs []int64, after
 	return err
 }
 
-// DeadLetter implements penstock.Queue.
+// DeadLetter implements driver.Queue.
 func (q queue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	return q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		j, err := heldJob(ctx, tx, row, lease, now)
@@ -202,7 +203,7 @@ func deadLetter(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried, now
 	return err
 }
 
-// CancelJobs implements penstock.QueueStore.
+// CancelJobs implements driver.QueueStore.
 func (s *Store) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
 	err = queue{s, name}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
 		done, err := tx.ExecContext(ctx, onQueue(name, cancelSQL), array(ids))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -175,7 +176,7 @@ func TestQueueNames(t *testing.T) {
 		if err := q.DeadLetter(t.Context(), jobs[0].Lease, "no"); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		if n, err := s.RetryDeadJobs(t.Context(), penstock.DeadJobQuery{Queue: name}); n != 1 || err != nil {
+		if n, err := s.RetryDeadJobs(t.Context(), admin.DeadJobQuery{Queue: name}); n != 1 || err != nil {
 			t.Errorf("%q: %d retried, %v", name, n, err)
 		}
 		if held, err := q.Ack(t.Context(), jobs[1].Lease); err != nil || len(held) != 1 {

@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
-// QueueStatus implements penstock.QueueStore. It counts jobs one by one. Bytes is
+// QueueStatus implements driver.QueueStore. It counts jobs one by one. Bytes is
 // what the table of the jobs takes in the file with its index; the small rows
 // about jobs, and dead letters, are in tables that queues share.
-func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error) {
+func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error) {
 	return s.QueueStatusUpTo(ctx, 0, names...)
 }
 
 // QueueStatusUpTo is QueueStatus that counts nothing beyond most, unless it is 0: QueueStatus.AtLeast names what it did not count to its end.
 // With a most below 0 it counts nothing, and tells the settings.
-func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error) {
-	all := []penstock.QueueStatus{}
+func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error) {
+	all := []admin.QueueStatus{}
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := time.Now()
 		queues, err := readQueues(ctx, tx, now, most, names)
@@ -51,7 +52,7 @@ func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) 
 
 // queueStatus is a status that is not complete yet.
 type queueStatus struct {
-	penstock.QueueStatus
+	admin.QueueStatus
 	id     int64
 	oldest int64 // seq of the oldest ready job
 }

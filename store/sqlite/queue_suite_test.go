@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -37,7 +38,7 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 			tx, err := app.BeginTx(ctx, nil)
 			return businessTx{tx}, err
 		},
-		Another: func(t testing.TB) penstock.QueueStore { return open(t, path) },
+		Another: func(t testing.TB) driver.QueueStore { return open(t, path) },
 		Pin:     func(t testing.TB) func() { return pin(t, path) },
 		Spoil: func(t testing.TB, id int64) {
 			mustExec(t, app, `update penstock_dead_jobs set history = '{"attempts": 9223372036854775807, "failures": {"a": 1}}' where id = ?`, id)
@@ -54,7 +55,7 @@ func (b businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.
 }
 
 // newQueue is a file with the queue "jobs" and the outbox "orders".
-func newQueue(t testing.TB, order penstock.QueueOrder) (path string, s *sqlite.Store, q penstock.Queue) {
+func newQueue(t testing.TB, order penstock.QueueOrder) (path string, s *sqlite.Store, q driver.Queue) {
 	t.Helper()
 	path, s, _ = newFile(t, sqlite.Options{})
 	if err := s.CreateQueue(t.Context(), "jobs", order); err != nil {
@@ -64,9 +65,9 @@ func newQueue(t testing.TB, order penstock.QueueOrder) (path string, s *sqlite.S
 }
 
 // claimJobs claims for longer than the test takes.
-func claimJobs(t testing.TB, q penstock.Queue, n int) []penstock.Job {
+func claimJobs(t testing.TB, q driver.Queue, n int) []penstock.Job {
 	t.Helper()
-	jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: n, Lease: time.Hour})
+	jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: n, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

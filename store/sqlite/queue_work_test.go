@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
 )
@@ -64,7 +65,7 @@ func TestWorkTxTakesEffectOnce(t *testing.T) {
 		}
 		return nil
 	})
-	dead, err := s.DeadJobs(t.Context(), penstock.DeadJobQuery{Queue: "jobs"})
+	dead, err := s.DeadJobs(t.Context(), admin.DeadJobQuery{Queue: "jobs"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	_ "modernc.org/sqlite" // see docs/decisions/0002-sqlite-driver.md
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Options for Open. The zero value is fine.
@@ -49,7 +50,7 @@ type Store struct {
 	ledgers map[string]ledger      // by outbox, see beyond
 }
 
-var _ penstock.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // Open opens a SQLite file, given as a path or as sqlite:FILE. The file need
 // not exist: Migrate makes it. What is no database or cannot be read is an

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/trace"
@@ -112,8 +113,8 @@ func shop(t *testing.T) (logged string) {
 	left := 2
 	r, err = relay.New(relay.Config{Outbox: "orders", Name: "billing", Limits: relay.Limits{RetryMin: time.Millisecond, Senders: 1}, Observer: trace.Relay("orders", "billing", &relay.Counters{}),
 		Logger: slog.New(slog.DiscardHandler),
-		Open: func(ctx context.Context) (penstock.Source, error) {
-			return store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
+		Open: func(ctx context.Context) (driver.Source, error) {
+			return store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
 		},
 		Sink: &once{refused: map[string]bool{}, took: func() {
 			if left--; left == 0 {

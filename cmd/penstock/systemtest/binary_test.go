@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
@@ -246,7 +248,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 
 // inStore does something with the store at a URL in this process, because what the verbs print and refuse is what
 // cmd/penstock tests.
-func inStore(t testing.TB, url string, do func(ctx context.Context, s penstock.Store) error) {
+func inStore(t testing.TB, url string, do func(ctx context.Context, s driver.Store) error) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	store, err := drivers.OpenStore(ctx, url, "", nil)
@@ -261,7 +263,7 @@ func inStore(t testing.TB, url string, do func(ctx context.Context, s penstock.S
 // withOutbox makes an outbox, and what a database needs for it.
 func withOutbox(t testing.TB, url, outbox string) {
 	t.Helper()
-	inStore(t, url, func(ctx context.Context, s penstock.Store) error {
+	inStore(t, url, func(ctx context.Context, s driver.Store) error {
 		return errors.Join(s.Migrate(ctx), s.CreateOutbox(ctx, outbox))
 	})
 }
@@ -276,22 +278,22 @@ func ordersDatabase(t testing.TB) (url string) {
 
 func publish(t testing.TB, url, outbox, payload string) {
 	t.Helper()
-	inStore(t, url, func(ctx context.Context, s penstock.Store) error {
+	inStore(t, url, func(ctx context.Context, s driver.Store) error {
 		return s.Publish(ctx, outbox, penstock.Message{Topic: "t", Payload: []byte(payload)})
 	})
 }
 
 // subscriptionOf is the status of an outbox's subscription, of the first without a name. There may be none.
-func subscriptionOf(t testing.TB, url, outbox, name string) (found penstock.SubscriptionStatus, ok bool) {
+func subscriptionOf(t testing.TB, url, outbox, name string) (found admin.SubscriptionStatus, ok bool) {
 	t.Helper()
-	inStore(t, url, func(ctx context.Context, s penstock.Store) (err error) {
+	inStore(t, url, func(ctx context.Context, s driver.Store) (err error) {
 		found, ok, err = look(ctx, s, outbox, name)
 		return err
 	})
 	return found, ok
 }
 
-func look(ctx context.Context, s penstock.Store, outbox, name string) (penstock.SubscriptionStatus, bool, error) {
+func look(ctx context.Context, s driver.Store, outbox, name string) (admin.SubscriptionStatus, bool, error) {
 	all, err := s.Status(ctx)
 	for _, o := range all {
 		for _, s := range o.Subscriptions {
@@ -300,13 +302,13 @@ func look(ctx context.Context, s penstock.Store, outbox, name string) (penstock.
 			}
 		}
 	}
-	return penstock.SubscriptionStatus{}, false, err
+	return admin.SubscriptionStatus{}, false, err
 }
 
 // awaitSubscription waits until an outbox's subscription, the first without a name, is as wanted.
-func awaitSubscription(t testing.TB, url, outbox, name, what string, is func(penstock.SubscriptionStatus) bool) (found penstock.SubscriptionStatus) {
+func awaitSubscription(t testing.TB, url, outbox, name, what string, is func(admin.SubscriptionStatus) bool) (found admin.SubscriptionStatus) {
 	t.Helper()
-	inStore(t, url, func(ctx context.Context, s penstock.Store) error {
+	inStore(t, url, func(ctx context.Context, s driver.Store) error {
 		eventually(t, what, func() bool {
 			now, ok, err := look(ctx, s, outbox, name)
 			if err != nil {
@@ -323,5 +325,5 @@ func awaitSubscription(t testing.TB, url, outbox, name, what string, is func(pen
 // relayed waits until nothing is left to relay.
 func relayed(t testing.TB, url, outbox string) {
 	t.Helper()
-	awaitSubscription(t, url, outbox, "", "an empty backlog", func(s penstock.SubscriptionStatus) bool { return s.Backlog == 0 })
+	awaitSubscription(t, url, outbox, "", "an empty backlog", func(s admin.SubscriptionStatus) bool { return s.Backlog == 0 })
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -26,7 +26,7 @@ import (
 // shop makes the database that the examples share.
 func shop(t *testing.T, database string) {
 	t.Helper()
-	inStore(t, database, func(ctx context.Context, s penstock.Store) error { return s.Migrate(ctx) })
+	inStore(t, database, func(ctx context.Context, s driver.Store) error { return s.Migrate(ctx) })
 	setup, err := os.ReadFile("../../../examples/shop.sql")
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -53,13 +53,13 @@ subscriptions:
 			c.upset(proxy)
 			publishKeyed(t, database, "meanwhile", messages)
 			eventually(t, "the sink that works got everything", func() bool { return queueLength(t, broker, well) == 10+messages })
-			awaitSubscription(t, database, "orders", "well", "and has it settled", func(s penstock.SubscriptionStatus) bool { return s.Backlog == 0 })
+			awaitSubscription(t, database, "orders", "well", "and has it settled", func(s admin.SubscriptionStatus) bool { return s.Backlog == 0 })
 			if s, _ := subscriptionOf(t, database, "orders", "broken"); s.Settled > 10 {
 				t.Errorf("the broken sink's subscription has settled %d messages, of which it can have confirmed 10", s.Settled)
 			}
 
 			proxy.Resume()
-			awaitSubscription(t, database, "orders", "broken", "the other one catches up", func(s penstock.SubscriptionStatus) bool {
+			awaitSubscription(t, database, "orders", "broken", "the other one catches up", func(s admin.SubscriptionStatus) bool {
 				return s.Backlog == 0 && s.Settled == 10+messages
 			})
 			if n := queueLength(t, broker, broken); n < 10+messages {

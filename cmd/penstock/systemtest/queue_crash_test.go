@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/postgres"
@@ -45,8 +47,8 @@ func TestKilledWorkerSQLite(t *testing.T) {
 const jobsQueue = "jobs"
 
 func killWorkers(t *testing.T, database string, store interface {
-	penstock.Store
-	penstock.QueueStore
+	driver.Store
+	driver.QueueStore
 }) {
 	const keys = 25
 	kills, jobs := testseed.Steps(5), testseed.Steps(240)
@@ -121,9 +123,9 @@ func (l *runLog) lines() []string {
 	return strings.Fields(string(content))
 }
 
-func running(t *testing.T, store penstock.QueueStore) int64 { return jobsStatus(t, store).Running }
+func running(t *testing.T, store driver.QueueStore) int64 { return jobsStatus(t, store).Running }
 
-func jobsStatus(t *testing.T, store penstock.QueueStore) penstock.QueueStatus {
+func jobsStatus(t *testing.T, store driver.QueueStore) admin.QueueStatus {
 	t.Helper()
 	all, err := store.QueueStatus(context.WithoutCancel(t.Context()))
 	if err != nil || len(all) != 1 {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -334,19 +335,19 @@ func (w *walk) housekeeping() {
 	defer store.Close()
 	check(store.CreateOutbox(ctx, other))
 	check(store.Publish(ctx, other, penstock.Message{Topic: "t"}))
-	source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: other, Subscription: other, Holder: other})
+	source, err := store.Subscribe(ctx, driver.Subscribe{Outbox: other, Subscription: other, Holder: other})
 	check(err)
-	batch, err := source.Fetch(ctx, penstock.Limit{Messages: 1, Bytes: 1 << 10})
+	batch, err := source.Fetch(ctx, driver.Limit{Messages: 1, Bytes: 1 << 10})
 	check(err)
-	check(source.Settle(ctx, penstock.Settled{Batch: batch}))
+	check(source.Settle(ctx, driver.Settled{Batch: batch}))
 	check(source.Close(ctx))
 	eventually(w.t, "an empty outbox", func() bool {
 		check(store.Maintain(ctx, "orders"))
 		check(store.Maintain(ctx, other))
-		again, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: other, Subscription: "new", Ephemeral: true})
+		again, err := store.Subscribe(ctx, driver.Subscribe{Outbox: other, Subscription: "new", Ephemeral: true})
 		check(err)
 		defer again.Close(ctx)
-		left, err := again.Fetch(ctx, penstock.Limit{Messages: 1, Bytes: 1 << 10})
+		left, err := again.Fetch(ctx, driver.Limit{Messages: 1, Bytes: 1 << 10})
 		check(err)
 		return len(left.Messages) == 0
 	})

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -156,6 +156,6 @@ func TestFullDiskOnSQLite(t *testing.T) {
 func TestRelayOfNoOutbox(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
-	inStore(t, database, func(ctx context.Context, s penstock.Store) error { return s.Migrate(ctx) })
+	inStore(t, database, func(ctx context.Context, s driver.Store) error { return s.Migrate(ctx) })
 	refused(t, 1, "penstock outbox", "relay", "--outbox", "nothing", "--sink", "discard", "--database-url", database)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
@@ -20,7 +22,7 @@ import (
 // kills only what was just delivered: relay after relay comes further.
 func TestSlowEndpoint(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]func(testing.TB) (string, penstock.Store){"PostgreSQL": slowPostgres, "SQLite": slowSQLite} {
+	for name, database := range map[string]func(testing.TB) (string, driver.Store){"PostgreSQL": slowPostgres, "SQLite": slowSQLite} {
 		for _, keys := range []int{1, 90} {
 			t.Run(fmt.Sprintf("%s %d keys", name, keys), func(t *testing.T) {
 				t.Parallel()
@@ -31,7 +33,7 @@ func TestSlowEndpoint(t *testing.T) {
 	}
 }
 
-func slowPostgres(t testing.TB) (string, penstock.Store) {
+func slowPostgres(t testing.TB) (string, driver.Store) {
 	url := postgrestest.Database(t)
 	store, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if err != nil {
@@ -41,7 +43,7 @@ func slowPostgres(t testing.TB) (string, penstock.Store) {
 	return url, store
 }
 
-func slowSQLite(t testing.TB) (string, penstock.Store) {
+func slowSQLite(t testing.TB) (string, driver.Store) {
 	path := filepath.Join(t.TempDir(), "app.db")
 	url := "sqlite:" + path
 	store, err := sqlite.Open(t.Context(), path, sqlite.Options{BusyTimeout: patience})
@@ -52,7 +54,7 @@ func slowSQLite(t testing.TB) (string, penstock.Store) {
 	return url, store
 }
 
-func stopSlowly(t *testing.T, database string, store penstock.Store, keys int) {
+func stopSlowly(t *testing.T, database string, store driver.Store, keys int) {
 	const messages, step = 90, 13
 	if err := errors.Join(store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders")); err != nil {
 		t.Fatal(err)
@@ -75,7 +77,7 @@ func stopSlowly(t *testing.T, database string, store penstock.Store, keys int) {
 		eventually(t, "the endpoint has answered what it may", e.closed)
 		if round%2 == 0 {
 			awaitSubscription(t, database, "orders", "", "what was delivered is settled, though the rest of its batch is not",
-				func(s penstock.SubscriptionStatus) bool { return s.Settled == int64(e.count()) })
+				func(s admin.SubscriptionStatus) bool { return s.Settled == int64(e.count()) })
 			p.kill()
 			eventually(t, "the endpoint has seen that nobody waits for its answers", e.idle)
 			continue

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // held is the status of the only subscription.
-type held = penstock.SubscriptionStatus
+type held = admin.SubscriptionStatus
 
 // holder waits until a relay has the lease, one of that name if it is given: on a busy machine a lease may have ended
 // before it was renewed.

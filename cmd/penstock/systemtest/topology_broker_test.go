@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
@@ -99,7 +99,7 @@ func TestTopologyRabbitMQCluster(t *testing.T) {
 	flows := func() {
 		t.Helper()
 		s, _ := subscriptionOf(t, l.database, l.outbox, "")
-		awaitSubscription(t, l.database, l.outbox, "", "messages flow", func(now penstock.SubscriptionStatus) bool { return now.Settled > s.Settled+50 })
+		awaitSubscription(t, l.database, l.outbox, "", "messages flow", func(now admin.SubscriptionStatus) bool { return now.Settled > s.Settled+50 })
 	}
 	stop := l.keepWriting("entry", 2)
 	for round := range 6 {

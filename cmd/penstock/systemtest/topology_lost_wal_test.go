@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -48,7 +49,7 @@ subscriptions:
 		name := func(what string) string { return fmt.Sprintf("round %d %s", round, what) }
 		l.write(name("kept"), 100)
 		eventually(t, "what will be kept is delivered", func() bool { return l.has(name("kept")+"-99", consumers...) })
-		withJobs(t, cluster.url, func(q penstock.Queue) error {
+		withJobs(t, cluster.url, func(q driver.Queue) error {
 			_, err := q.Enqueue(t.Context(), make([]penstock.NewJob, 400)...)
 			return err
 		})
@@ -109,7 +110,7 @@ subscriptions:
 }
 
 // withJobs does something with the queue "jobs".
-func withJobs(t testing.TB, database string, do func(penstock.Queue) error) {
+func withJobs(t testing.TB, database string, do func(driver.Queue) error) {
 	t.Helper()
 	store, err := postgres.Open(t.Context(), database, postgres.Options{})
 	if err != nil {
@@ -124,8 +125,8 @@ func withJobs(t testing.TB, database string, do func(penstock.Queue) error) {
 // claimed claims n jobs and returns their leases.
 func claimed(t testing.TB, database string, n int) (leases []int64) {
 	t.Helper()
-	withJobs(t, database, func(q penstock.Queue) error {
-		jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: n, Lease: time.Hour, Worker: "w"})
+	withJobs(t, database, func(q driver.Queue) error {
+		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: n, Lease: time.Hour, Worker: "w"})
 		for _, j := range jobs {
 			leases = append(leases, j.Lease)
 		}
@@ -140,7 +141,7 @@ func claimed(t testing.TB, database string, n int) (leases []int64) {
 // ack ends leases and returns those that were held.
 func ack(t testing.TB, database string, leases ...int64) (ended []int64) {
 	t.Helper()
-	withJobs(t, database, func(q penstock.Queue) (err error) {
+	withJobs(t, database, func(q driver.Queue) (err error) {
 		ended, err = q.Ack(t.Context(), leases...)
 		return err
 	})

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -72,7 +73,7 @@ subscriptions:
 	}
 	last := start(t, "relay", "--config", config)
 	relayed(t, database, "orders")
-	awaitSubscription(t, database, "orders", "partner", "nothing is parked, and one is dead", func(s penstock.SubscriptionStatus) bool {
+	awaitSubscription(t, database, "orders", "partner", "nothing is parked, and one is dead", func(s admin.SubscriptionStatus) bool {
 		return s.Backlog == 0 && hook.count() == messages-1
 	})
 	last.signal(syscall.SIGTERM)

@@ -9,21 +9,22 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 // Instance is one migrated database with the tables that somebody else made.
 type Instance struct {
 	// Open prepares a subscription.
-	Open func(subscription string, c adopted.Config) (driver.Adopted, error)
+	Open func(subscription string, c adopted.Config) (descriptor.Adopted, error)
 	// Begin opens a transaction of an application.
 	Begin func(ctx context.Context) (Tx, error)
 	// Define runs the dialect's own statement of a name, of which the suite says what it makes.
 	Define func(t testing.TB, name string)
 	// Adoptions are those that are remembered.
-	Adoptions func(ctx context.Context) ([]driver.Remembered, error)
+	Adoptions func(ctx context.Context) ([]descriptor.Remembered, error)
 	// IDsGrow: whoever draws a number of a table later has a higher one, in whatever session.
 	IDsGrow bool
 	// Ago is a time so long ago, as SQL.
@@ -103,7 +104,7 @@ func (f *fixture) must(err error) {
 }
 
 // open prepares a subscription that fits.
-func (f *fixture) open(c adopted.Config) driver.Adopted {
+func (f *fixture) open(c adopted.Config) descriptor.Adopted {
 	f.Helper()
 	table, err := f.Open("sub", c)
 	f.must(err)
@@ -111,9 +112,9 @@ func (f *fixture) open(c adopted.Config) driver.Adopted {
 	return table
 }
 
-func (f *fixture) subscribe(t driver.Adopted) penstock.Source {
+func (f *fixture) subscribe(t descriptor.Adopted) driver.Source {
 	f.Helper()
-	src, err := t.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
+	src, err := t.Subscribe(f.Context(), driver.Subscribe{Holder: "test"})
 	f.must(err)
 	f.Cleanup(func() { _ = src.Close(context.Background()) })
 	return src
@@ -155,35 +156,35 @@ func (f *fixture) eventually(what string, condition func() bool) {
 }
 
 // fetch returns the next batch that is not empty.
-func (f *fixture) fetch(src penstock.Source) (b penstock.Batch) {
+func (f *fixture) fetch(src driver.Source) (b driver.Batch) {
 	f.Helper()
 	return f.fetchUpTo(src, 1000)
 }
 
-func (f *fixture) fetchUpTo(src penstock.Source, n int) (b penstock.Batch) {
+func (f *fixture) fetchUpTo(src driver.Source, n int) (b driver.Batch) {
 	f.Helper()
 	f.eventually("a batch is fetched", func() bool {
 		var err error
-		b, err = src.Fetch(f.Context(), penstock.Limit{Messages: n, Bytes: 16 << 20})
+		b, err = src.Fetch(f.Context(), driver.Limit{Messages: n, Bytes: 16 << 20})
 		f.must(err)
 		return len(b.Messages) > 0
 	})
 	return b
 }
 
-func (f *fixture) settle(src penstock.Source, b penstock.Batch, verdicts ...penstock.Verdict) {
+func (f *fixture) settle(src driver.Source, b driver.Batch, verdicts ...driver.Verdict) {
 	f.Helper()
-	f.must(src.Settle(f.Context(), penstock.Settled{Batch: b, Verdicts: verdicts}))
+	f.must(src.Settle(f.Context(), driver.Settled{Batch: b, Verdicts: verdicts}))
 }
 
-func payloads(b penstock.Batch) (all []string) {
+func payloads(b driver.Batch) (all []string) {
 	for _, m := range b.Messages {
 		all = append(all, string(m.Payload))
 	}
 	return all
 }
 
-func (f *fixture) want(b penstock.Batch, want ...string) {
+func (f *fixture) want(b driver.Batch, want ...string) {
 	f.Helper()
 	if got := payloads(b); !slices.Equal(got, want) {
 		f.Fatalf("got %q, want %q", got, want)
@@ -203,11 +204,11 @@ func failed(attempt int) []penstock.Failure {
 	return []penstock.Failure{{Attempt: attempt, At: time.Now().UTC(), Err: "refused, and this is a long story of why it was"}}
 }
 
-func parked(attempt int, in time.Duration) penstock.Verdict {
-	return penstock.Verdict{Outcome: penstock.Parked, Failures: failed(attempt), RetryIn: in}
+func parked(attempt int, in time.Duration) driver.Verdict {
+	return driver.Verdict{Outcome: driver.Parked, Failures: failed(attempt), RetryIn: in}
 }
 
 var (
-	ok     = penstock.Verdict{}
-	behind = penstock.Verdict{Outcome: penstock.Parked}
+	ok     = driver.Verdict{}
+	behind = driver.Verdict{Outcome: driver.Parked}
 )

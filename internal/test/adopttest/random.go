@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
@@ -97,15 +98,15 @@ type reader struct {
 	r      *rand.Rand
 	config adopted.Config
 	close  func()
-	src    penstock.Source
-	open   []penstock.Batch
+	src    driver.Source
+	open   []driver.Batch
 	last   map[string]int // that came of a key
 }
 
 func (m *reader) begin() {
 	table, err := m.f.Open("sub", m.config)
 	m.f.must(err)
-	m.src, err = table.Subscribe(m.f.Context(), penstock.Subscribe{Holder: "test"})
+	m.src, err = table.Subscribe(m.f.Context(), driver.Subscribe{Holder: "test"})
 	m.f.must(err)
 	m.open, m.close = nil, func() {
 		_ = m.src.Close(context.Background())
@@ -122,7 +123,7 @@ func (m *reader) step() {
 	case 1:
 		m.f.must(m.src.Renew(ctx))
 	default:
-		b, err := m.src.Fetch(ctx, penstock.Limit{Messages: 1 + m.r.IntN(40), Bytes: 1 << 20})
+		b, err := m.src.Fetch(ctx, driver.Limit{Messages: 1 + m.r.IntN(40), Bytes: 1 << 20})
 		m.f.must(err)
 		if len(b.Messages) > 0 {
 			m.open = append(m.open, b)
@@ -132,18 +133,18 @@ func (m *reader) step() {
 		b := m.open[0]
 		m.open = m.open[1:]
 		verdicts := m.verdicts(b)
-		if err := m.src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: verdicts}); err != nil && !errors.Is(err, penstock.ErrFenced) {
+		if err := m.src.Settle(ctx, driver.Settled{Batch: b, Verdicts: verdicts}); err != nil && !errors.Is(err, penstock.ErrFenced) {
 			m.f.Fatal(err)
 		}
 	}
 }
 
 // verdicts delivers a batch but for what is refused, and what is behind that.
-func (m *reader) verdicts(b penstock.Batch) []penstock.Verdict {
-	verdicts := make([]penstock.Verdict, len(b.Messages))
+func (m *reader) verdicts(b driver.Batch) []driver.Verdict {
+	verdicts := make([]driver.Verdict, len(b.Messages))
 	refused := map[string]bool{}
 	for i, msg := range b.Messages {
-		if b.KeyOrder[i] == penstock.BehindParked || refused[msg.Key] {
+		if b.KeyOrder[i] == driver.BehindParked || refused[msg.Key] {
 			verdicts[i], refused[msg.Key] = behind, true
 			m.parks(msg.Key)
 			continue
@@ -168,7 +169,7 @@ func (m *reader) parks(key string) {
 	for _, later := range m.open {
 		for j := range later.Messages {
 			if later.Messages[j].Key == key {
-				later.KeyOrder[j] = penstock.BehindParked
+				later.KeyOrder[j] = driver.BehindParked
 			}
 		}
 	}

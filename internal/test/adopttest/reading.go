@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 )
 
@@ -116,7 +117,7 @@ func eachOnce(f *fixture) {
 			f.exec(fmt.Sprintf("insert into %s values ('%d')", of, i))
 		}
 		for again := 0; len(got) < 30 || again < 20; {
-			b, err := src.Fetch(f.Context(), penstock.Limit{Messages: 1000, Bytes: 1 << 20})
+			b, err := src.Fetch(f.Context(), driver.Limit{Messages: 1000, Bytes: 1 << 20})
 			f.must(err)
 			if len(b.Messages) > c.Batch {
 				f.Fatalf("%d rows, of which %d are one batch", len(b.Messages), c.Batch)
@@ -256,22 +257,22 @@ func next(f *fixture) {
 	c := shop()
 	c.Batch, c.Margin = 2, time.Nanosecond // the mark follows at once
 	table := f.open(c)
-	first, err := table.Subscribe(f.Context(), penstock.Subscribe{Holder: "first", Lease: 300 * time.Millisecond})
+	first, err := table.Subscribe(f.Context(), driver.Subscribe{Holder: "first", Lease: 300 * time.Millisecond})
 	f.must(err)
 	a, b := f.fetch(first), f.fetch(first)
 	f.want(b, "2", "3")
 	f.settle(first, b)
 	f.must(first.Renew(f.Context()))
-	var second penstock.Source
+	var second driver.Source
 	f.eventually("the lease is over", func() bool {
-		second, err = f.open(c).Subscribe(f.Context(), penstock.Subscribe{Holder: "second"})
+		second, err = f.open(c).Subscribe(f.Context(), driver.Subscribe{Holder: "second"})
 		if err != nil && !errors.Is(err, penstock.ErrHeld) {
 			f.Fatal(err)
 		}
 		return err == nil
 	})
 	f.want(f.fetch(second), "0", "1")
-	if err := first.Settle(f.Context(), penstock.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
+	if err := first.Settle(f.Context(), driver.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
 		f.Errorf("the first could settle: %v", err)
 	}
 	if err := first.Renew(f.Context()); !errors.Is(err, penstock.ErrFenced) {
@@ -281,7 +282,7 @@ func next(f *fixture) {
 		f.Errorf("%d rows are pending, want 2", n)
 	}
 	var held *penstock.HeldError
-	if _, err := table.Subscribe(f.Context(), penstock.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
+	if _, err := table.Subscribe(f.Context(), driver.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
 		f.Errorf("the lease is free: %v", err)
 	}
 	f.must(second.Close(f.Context()))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 )
 
@@ -32,7 +34,7 @@ func parkedInOrder(f *fixture) {
 	f.insert("a4", "b2")
 	b = f.fetch(src)
 	f.want(b, "a4", "b2")
-	if !slices.Equal(b.KeyOrder, []penstock.KeyOrder{penstock.BehindParked, penstock.InOrder}) {
+	if !slices.Equal(b.KeyOrder, []driver.KeyOrder{driver.BehindParked, driver.InOrder}) {
 		f.Errorf("in the order of keys came %v", b.KeyOrder)
 	}
 	f.settle(src, b, behind, ok)
@@ -55,7 +57,7 @@ func parkedInOrder(f *fixture) {
 	}
 	f.insert("a5")
 	b = f.fetch(src)
-	if b.KeyOrder[0] != penstock.InOrder {
+	if b.KeyOrder[0] != driver.InOrder {
 		f.Errorf("nothing of the key is parked any more, and a5 comes %v", b.KeyOrder)
 	}
 	f.settle(src, b)
@@ -77,7 +79,7 @@ func parkedSurvives(f *fixture) {
 	f.insert("k3")
 	b = f.fetch(src)
 	f.want(b, "k3")
-	if b.KeyOrder[0] != penstock.BehindParked {
+	if b.KeyOrder[0] != driver.BehindParked {
 		f.Errorf("in the order of keys came %v", b.KeyOrder)
 	}
 	keys, err := table.ParkedKeys(f.Context(), 10)
@@ -107,16 +109,16 @@ func deadLetters(f *fixture) {
 		table := f.open(shop())
 		src := f.subscribe(table)
 		b := f.fetch(src)
-		dead := penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)}
+		dead := driver.Verdict{Outcome: driver.Dead, Failures: failed(1)}
 		hold := dead
 		hold.Hold = true
 		f.settle(src, b, hold, behind, dead)
-		found, err := table.DeadLetters(f.Context(), penstock.DeadLetterQuery{})
+		found, err := table.DeadLetters(f.Context(), admin.DeadLetterQuery{})
 		f.must(err)
 		if len(found) != 2 || string(found[0].Message.Payload) != "a1" || !found[0].Held || found[1].Held || found[0].Err() == "" || found[0].Message.Attempt != 1 {
 			f.Fatalf("found %+v", found)
 		}
-		byID, err := table.DeadLetters(f.Context(), penstock.DeadLetterQuery{IDs: []string{found[1].Message.ID}})
+		byID, err := table.DeadLetters(f.Context(), admin.DeadLetterQuery{IDs: []string{found[1].Message.ID}})
 		if err != nil || len(byID) != 1 || string(byID[0].Message.Payload) != "b1" {
 			f.Errorf("by its id: %+v, %v", byID, err)
 		}
@@ -130,7 +132,7 @@ func deadLetters(f *fixture) {
 		if discard {
 			change, left = table.DiscardDeadLetters, nil
 		}
-		if n, err := change(f.Context(), penstock.DeadLetterQuery{}); err != nil || n != 2 {
+		if n, err := change(f.Context(), admin.DeadLetterQuery{}); err != nil || n != 2 {
 			f.Fatalf("%d were chosen, %v", n, err)
 		}
 		if discard {
@@ -161,12 +163,12 @@ func takenAway(f *fixture) {
 	table := f.open(c)
 	src := f.subscribe(table)
 	b := f.fetch(src)
-	f.settle(src, b, parked(1, time.Hour), behind, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1), Hold: true}, behind)
+	f.settle(src, b, parked(1, time.Hour), behind, driver.Verdict{Outcome: driver.Dead, Failures: failed(1), Hold: true}, behind)
 	f.exec("delete from shop where body = 'a1'", "update shop set done_at = "+f.Ago(0)+" where body = 'b1'")
 	var got []string
 	f.eventually("the others go on", func() bool {
 		f.must(src.Renew(f.Context()))
-		b, err := src.Fetch(f.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		b, err := src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
 		f.must(err)
 		got = append(got, payloads(b)...)
 		return len(got) == 2
@@ -186,7 +188,7 @@ func unfit(f *fixture) {
 	table := f.open(shop())
 	src := f.subscribe(table)
 	f.want(f.fetch(src), "good")
-	found, err := table.DeadLetters(f.Context(), penstock.DeadLetterQuery{})
+	found, err := table.DeadLetters(f.Context(), admin.DeadLetterQuery{})
 	f.must(err)
 	if len(found) != 1 || string(found[0].Message.Payload) != "too long" || !strings.Contains(found[0].Err(), "key") {
 		f.Errorf("found %+v", found)
@@ -212,11 +214,11 @@ func refuses(f *fixture) {
 		change(&c)
 		table, err := f.Open("sub", c)
 		if err == nil {
-			start := penstock.FromBeginning
+			start := driver.FromBeginning
 			if field == "start" {
-				start = penstock.FromNow
+				start = driver.FromNow
 			}
-			_, err = table.Subscribe(f.Context(), penstock.Subscribe{Holder: "test", Start: start})
+			_, err = table.Subscribe(f.Context(), driver.Subscribe{Holder: "test", Start: start})
 			f.must(table.Close())
 		}
 		f.misfit(err, field)
@@ -226,12 +228,12 @@ func refuses(f *fixture) {
 		{Table: "marked", Columns: adopted.Columns{ID: "id", Payload: "body"}, Delivered: adopted.Delete},
 	} {
 		table := f.open(c)
-		_, err := table.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
+		_, err := table.Subscribe(f.Context(), driver.Subscribe{Holder: "test"})
 		f.misfit(err, "columns.order")
 	}
 	f.Define(f, Long)
 	table := f.open(adopted.Config{Table: "long_ids", Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Payload: "body"}, Delivered: adopted.Delete})
-	_, err := table.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
+	_, err := table.Subscribe(f.Context(), driver.Subscribe{Holder: "test"})
 	f.misfit(err, "columns.id")
 	all, err := f.Adoptions(f.Context())
 	if err != nil || len(all) != 0 {
@@ -249,7 +251,7 @@ func shares(f *fixture) {
 		change(&c)
 		other, err := f.Open("other", c)
 		f.must(err)
-		_, err = other.Subscribe(f.Context(), penstock.Subscribe{Holder: "test"})
+		_, err = other.Subscribe(f.Context(), driver.Subscribe{Holder: "test"})
 		f.misfit(err, "delivered")
 		f.must(other.Close())
 	}

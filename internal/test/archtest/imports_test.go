@@ -44,49 +44,51 @@ const lab = "lab"
 var helpers = []string{self, "internal/*", "internal/test"}
 
 // wiring is everything that parts are put together from.
-var wiring = []string{self, ".", "internal/*", "internal/drivers", "relay", "work", "writer", "metrics", "trace", "store/*", "sink/*"}
+var wiring = []string{self, ".", "admin", "driver", "internal/*", "internal/drivers", "relay", "work", "writer", "metrics", "trace", "store/*", "sink/*"}
 
 // rooms in the order in which they are tried; a folder that is in none has to be given one.
 var rooms = []row{
-	{room: ".", tests: helpers},
-	{room: "relay", may: []string{"."}, tests: with(helpers, "store/memory")},
-	{room: "work", may: []string{"."}, tests: with(helpers, "store/memory")},
+	{room: ".", tests: with(helpers, "admin", "driver")},
+	{room: "admin", may: []string{"."}, tests: with(helpers, "store/memory")},
+	{room: "driver", may: []string{".", "admin"}, tests: helpers},
+	{room: "relay", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/memory")},
+	{room: "work", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/memory")},
 
-	{room: "writer", may: []string{"."}, tests: with(helpers, "store/*")},
-	{room: "trace", may: []string{self, ".", "relay", "work"}, tests: with(helpers, "store/*")},
-	{room: "metrics", may: []string{".", "relay", "work", "internal/*"}, tests: with(helpers, "store/*", "sink/*")},
+	{room: "writer", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/*")},
+	{room: "trace", may: []string{self, ".", "admin", "driver", "relay", "work"}, tests: with(helpers, "store/*")},
+	{room: "metrics", may: []string{".", "admin", "driver", "relay", "work", "internal/*"}, tests: with(helpers, "store/*", "sink/*")},
 
-	{room: "store/postgres/adopt", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/*")},
-	{room: "store/*", may: []string{self, ".", "work", "internal/*"}, tests: helpers},
+	{room: "store/postgres/adopt", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/*")},
+	{room: "store/*", may: []string{self, ".", "admin", "driver", "work", "internal/*"}, tests: helpers},
 
-	{room: "sink/format", may: []string{self, ".", "internal/*"}, tests: with(helpers, "sink/*")},
-	{room: "sink/previous", may: []string{self, "."}, tests: with(helpers, "relay", "store/*", "sink/*")}, // end to end
-	{room: "sink/*", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/memory", "internal/natsserver")},
+	{room: "sink/format", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "sink/*")},
+	{room: "sink/previous", may: []string{self, ".", "admin", "driver"}, tests: with(helpers, "relay", "store/*", "sink/*")}, // end to end
+	{room: "sink/*", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/memory", "internal/natsserver")},
 
 	// What tests stand on: suites, models, servers, certificates.
-	{room: "internal/test", named: true, may: []string{self, ".", "work", "internal/*", "store/postgres"}, tests: with(helpers, "store/memory", "sink/discard")},
-	{room: "internal/drivers", named: true, may: []string{".", "internal/*", "internal/natsserver", "store/*", "sink/*"}, tests: helpers},
-	{room: "internal/terminal", named: true, may: []string{".", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
+	{room: "internal/test", named: true, may: []string{self, ".", "admin", "driver", "work", "internal/*", "store/postgres"}, tests: with(helpers, "store/memory", "sink/discard")},
+	{room: "internal/drivers", named: true, may: []string{".", "admin", "driver", "internal/*", "internal/natsserver", "store/*", "sink/*"}, tests: helpers},
+	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
 	// A whole NATS server, which programs with sink/nats are not built with.
-	{room: "internal/natsserver", named: true, may: []string{".", "internal/*", "sink/nats"}, tests: helpers},
-	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
+	{room: "internal/natsserver", named: true, may: []string{".", "admin", "driver", "internal/*", "sink/nats"}, tests: helpers},
+	{room: "internal/*", may: []string{".", "admin", "driver", "internal/*"}, tests: helpers},
 
 	// The program. Its own rooms, from what it serves and runs up to its verbs.
-	{room: program + "ingest", may: []string{".", "writer", "internal/*", program + "about", program + "lines"}, tests: with(helpers, "store/*")},
-	{room: program + "console", may: []string{".", "internal/*", program + "resend"}, tests: with(helpers, "store/*")},
-	{room: program + "config", may: []string{self, ".", "internal/*", "internal/drivers", "relay", "store/*", "sink/*"}, tests: helpers},
+	{room: program + "ingest", may: []string{".", "admin", "driver", "writer", "internal/*", program + "about", program + "lines"}, tests: with(helpers, "store/*")},
+	{room: program + "console", may: []string{".", "admin", "driver", "internal/*", program + "resend"}, tests: with(helpers, "store/*")},
+	{room: program + "config", may: []string{self, ".", "admin", "driver", "internal/*", "internal/drivers", "relay", "store/*", "sink/*"}, tests: helpers},
 	{room: program + "run", may: with(wiring, program+"config", program+"ingest", program+"about"), tests: helpers},
 	{room: program + "demo", may: wiring, tests: helpers},
 	{room: program + "cli/clitest", named: true, may: with(wiring, program+"cli", "internal/test")},
 	{room: program + "cli", named: true, may: with(wiring, "internal/terminal", program+"*"), tests: with(helpers, program+"cli/clitest")},
-	{room: program + "*", may: []string{".", "internal/*", program + "*"}, tests: helpers},
+	{room: program + "*", may: []string{".", "admin", "driver", "internal/*", program + "*"}, tests: helpers},
 	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo", "internal/natsserver"), tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, "internal/terminal", program+"*", program+"cli"), tests: with(helpers, program+"cli/clitest")},
 
 	// What measures and proves: a module that imports the other, and that the other does not import.
 	{room: lab, named: true, may: with(wiring, "internal/test", "internal/terminal", "internal/natsserver")},
 
-	{room: "penstocktest", named: true, may: []string{".", "work", "store/postgres"}, tests: with(helpers, "store/*")},
+	{room: "penstocktest", named: true, may: []string{".", "admin", "driver", "work", "store/postgres"}, tests: with(helpers, "store/*")},
 	{room: "clients", named: true, may: wiring, tests: helpers},
 	{room: "examples", may: wiring, tests: helpers},
 }
@@ -295,6 +297,9 @@ func TestObjection(t *testing.T) {
 		{"sink/nats", false, "store/memory", false},
 		{"sink/nats", true, "internal/test/sinktest", true},
 		{"relay", false, ".", true},
+		{".", false, "driver", false},
+		{"admin", false, "driver", false},
+		{"driver", false, "admin", true},
 		{"relay", false, "internal/template", false},
 		{"relay", false, "store/memory", false},
 		{"relay", true, "store/memory", true},

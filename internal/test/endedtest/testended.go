@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 // Fixture is a queue with nothing in it.
 type Fixture struct {
-	Queue  penstock.Queue      // whose connection is lost
-	Direct penstock.QueueStore // the same store over others
+	Queue  driver.Queue      // whose connection is lost
+	Direct driver.QueueStore // the same store over others
 	Name   string
 	Lose   func(Trip) // the next round trip of this kind
 	Arrive func()     // has what is late arrive
@@ -35,38 +37,38 @@ type call struct {
 	one     bool // it takes one lease
 	last    bool // it is the job's last attempt
 	becomes string
-	do      func(ctx context.Context, q penstock.Queue, leases []int64) (held []int64, err error)
+	do      func(ctx context.Context, q driver.Queue, leases []int64) (held []int64, err error)
 }
 
 var calls = map[string]call{
-	"Ack": {becomes: "gone", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+	"Ack": {becomes: "gone", do: func(ctx context.Context, q driver.Queue, leases []int64) ([]int64, error) {
 		return q.Ack(ctx, leases...)
 	}},
-	"AckClaim": {becomes: "gone", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
-		held, jobs, err := q.(penstock.AckClaimer).AckClaim(ctx, leases, penstock.Claim{Group: "others", Jobs: 1, Lease: time.Hour})
+	"AckClaim": {becomes: "gone", do: func(ctx context.Context, q driver.Queue, leases []int64) ([]int64, error) {
+		held, jobs, err := q.(driver.AckClaimer).AckClaim(ctx, leases, driver.Claim{Group: "others", Jobs: 1, Lease: time.Hour})
 		if err == nil && (len(jobs) != 1 || jobs[0].Attempt != 1) {
 			err = fmt.Errorf("claimed %+v, want a job that nobody had", jobs)
 		}
 		return held, err
 	}},
-	"Extend": {becomes: "leased", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+	"Extend": {becomes: "leased", do: func(ctx context.Context, q driver.Queue, leases []int64) ([]int64, error) {
 		return q.Extend(ctx, time.Hour, leases...)
 	}},
-	"Release": {becomes: "attempt 1", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
-		return q.(penstock.Releaser).Release(ctx, 0, leases...)
+	"Release": {becomes: "attempt 1", do: func(ctx context.Context, q driver.Queue, leases []int64) ([]int64, error) {
+		return q.(driver.Releaser).Release(ctx, 0, leases...)
 	}},
-	"Retry": {one: true, becomes: "attempt 2", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+	"Retry": {one: true, becomes: "attempt 2", do: func(ctx context.Context, q driver.Queue, leases []int64) ([]int64, error) {
 		return retry(ctx, q, leases, false)
 	}},
-	"LastRetry": {one: true, last: true, becomes: "dead", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+	"LastRetry": {one: true, last: true, becomes: "dead", do: func(ctx context.Context, q driver.Queue, leases []int64) ([]int64, error) {
 		return retry(ctx, q, leases, true)
 	}},
-	"DeadLetter": {one: true, becomes: "dead", do: func(ctx context.Context, q penstock.Queue, leases []int64) ([]int64, error) {
+	"DeadLetter": {one: true, becomes: "dead", do: func(ctx context.Context, q driver.Queue, leases []int64) ([]int64, error) {
 		return single(leases, q.DeadLetter(ctx, leases[0], "broken"))
 	}},
 }
 
-func retry(ctx context.Context, q penstock.Queue, leases []int64, last bool) ([]int64, error) {
+func retry(ctx context.Context, q driver.Queue, leases []int64, last bool) ([]int64, error) {
 	dead, err := q.Retry(ctx, leases[0], 0, "broken")
 	if err == nil && dead != last {
 		err = fmt.Errorf("dead: %v, want %v", dead, last)
@@ -121,7 +123,7 @@ func (r *run) claim(n int) (jobs []penstock.Job) {
 	r.must(err)
 	_, err = r.Queue.Enqueue(r.Context(), penstock.NewJob{Group: "others"})
 	r.must(err)
-	jobs, err = r.Queue.Claim(r.Context(), penstock.Claim{Jobs: n, Lease: time.Hour})
+	jobs, err = r.Queue.Claim(r.Context(), driver.Claim{Jobs: n, Lease: time.Hour})
 	r.must(err)
 	if len(jobs) != n {
 		r.Fatalf("claimed %d jobs, want %d", len(jobs), n)
@@ -162,7 +164,7 @@ func (r *run) known() {
 
 func (r *run) cancelAll() {
 	r.Helper()
-	_, err := r.Direct.DiscardDeadJobs(r.Context(), penstock.DeadJobQuery{Queue: r.Name})
+	_, err := r.Direct.DiscardDeadJobs(r.Context(), admin.DeadJobQuery{Queue: r.Name})
 	r.must(err)
 	var ids []int64
 	for id := range int64(100) { // each has a queue of its own, whose ids are below
@@ -181,7 +183,7 @@ func (r *run) gone() penstock.Job {
 	r.must(err)
 	for {
 		r.must(other.Maintain(r.Context()))
-		again, err := other.Claim(r.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+		again, err := other.Claim(r.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 		r.must(err)
 		for _, a := range again {
 			if a.ID != j.ID {
@@ -230,7 +232,7 @@ func (r *run) became(j penstock.Job) string {
 	q := r.Direct.Queue(r.Name)
 	held, err := q.Extend(r.Context(), time.Hour, j.Lease)
 	r.must(err)
-	dead, err := r.Direct.DeadJobs(r.Context(), penstock.DeadJobQuery{Queue: r.Name, IDs: []int64{j.ID}})
+	dead, err := r.Direct.DeadJobs(r.Context(), admin.DeadJobQuery{Queue: r.Name, IDs: []int64{j.ID}})
 	r.must(err)
 	var found []string
 	if len(held) > 0 {
@@ -242,7 +244,7 @@ func (r *run) became(j penstock.Job) string {
 			r.Errorf("a dead letter has the failures %+v", d.Failures)
 		}
 	}
-	again, err := q.Claim(r.Context(), penstock.Claim{Jobs: 100, Lease: time.Hour})
+	again, err := q.Claim(r.Context(), driver.Claim{Jobs: 100, Lease: time.Hour})
 	r.must(err)
 	var others []int64
 	for _, a := range again {
@@ -252,7 +254,7 @@ func (r *run) became(j penstock.Job) string {
 			others = append(others, a.Lease)
 		}
 	}
-	_, err = q.(penstock.Releaser).Release(r.Context(), 0, others...)
+	_, err = q.(driver.Releaser).Release(r.Context(), 0, others...)
 	r.must(err)
 	if len(found) == 0 {
 		return "gone"

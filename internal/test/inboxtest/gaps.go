@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
@@ -164,7 +165,7 @@ func randomGaps(f *fixture) {
 			due()
 		}
 	}
-	_, err := f.Store.ReleaseHeld(f.Context(), penstock.HeldQuery{Consumer: consumer})
+	_, err := f.Store.ReleaseHeld(f.Context(), admin.HeldQuery{Consumer: consumer})
 	f.must(err)
 	for before := -1; before != len(came); {
 		before = len(came)

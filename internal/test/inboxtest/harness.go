@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 // Instance is one migrated database without inboxes.
 type Instance struct {
-	Store penstock.InboxStore
+	Store driver.InboxStore
 
 	// Begin opens a transaction of an application, with an inbox that receives in it.
 	Begin func(ctx context.Context, consumer string) (Tx, error)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -220,12 +221,12 @@ func operate(f *fixture) {
 		f.receive(tx, "3", "2", time.Hour)
 		f.receive(tx, "5", "4", time.Hour)
 	})
-	held, err := f.Store.HeldMessages(f.Context(), penstock.HeldQuery{Consumer: consumer})
+	held, err := f.Store.HeldMessages(f.Context(), admin.HeldQuery{Consumer: consumer})
 	f.must(err)
 	if len(held) != 3 || held[0].ID != "2" || held[0].Previous != "1" || held[0].PreviousHeld || !held[1].PreviousHeld || held[0].Payload != nil {
 		f.Fatalf("held: %+v", held)
 	}
-	one, err := f.Store.HeldMessages(f.Context(), penstock.HeldQuery{Consumer: consumer, ID: "5"})
+	one, err := f.Store.HeldMessages(f.Context(), admin.HeldQuery{Consumer: consumer, ID: "5"})
 	f.must(err)
 	if len(one) != 1 || string(one[0].Payload) != "5" || one[0].PayloadBytes != 1 || one[0].Headers[penstock.HeaderPrevious] != "4" {
 		f.Fatalf("held by its id: %+v", one)
@@ -236,7 +237,7 @@ func operate(f *fixture) {
 		f.Errorf("discarded %q, want 2", gone)
 	}
 	f.in(func(tx Tx) { f.due(tx, "3 after the gap 2") })
-	if n, err := f.Store.ReleaseHeld(f.Context(), penstock.HeldQuery{Consumer: consumer, Previous: "4"}); n != 1 || err != nil {
+	if n, err := f.Store.ReleaseHeld(f.Context(), admin.HeldQuery{Consumer: consumer, Previous: "4"}); n != 1 || err != nil {
 		f.Errorf("released %d, %v, want one", n, err)
 	}
 	f.in(func(tx Tx) { f.due(tx, "5 after the gap 4") })

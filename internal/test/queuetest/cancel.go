@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var cancelCases = []testCase{
@@ -31,7 +33,7 @@ func cancelWaiting(e *env) {
 	e.cancel(0)
 	e.ack(e.want("a1", "a2", "a4")...)
 	e.cancel(0, ids...)
-	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 0 {
+	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
 		e.Errorf("cancelling left %d dead letters", len(dead))
 	}
 }
@@ -67,7 +69,7 @@ func cancelRevived(e *env) {
 	for _, j := range e.want("a0", "a1", "a2") {
 		e.must(e.q.DeadLetter(e.ctx, j.Lease, "x"), "DeadLetter")
 	}
-	_, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
 	e.must(err, "RetryDeadJobs")
 	e.cancel(1, ids[0])
 	claimed := e.want("a1", "a2")
@@ -84,7 +86,7 @@ func cancelContext(e *env) {
 	claimed := e.claim(1)
 	ctx := cancelled(e.ctx)
 	_, enqueue := e.q.Enqueue(ctx, job("never"))
-	_, claim := e.q.Claim(ctx, penstock.Claim{Jobs: 1, Lease: longLease})
+	_, claim := e.q.Claim(ctx, driver.Claim{Jobs: 1, Lease: longLease})
 	_, ack := e.q.Ack(ctx, claimed[0].Lease)
 	_, extend := e.q.Extend(ctx, longLease, claimed[0].Lease)
 	_, retry := e.q.Retry(ctx, claimed[0].Lease, 0, "")

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var claimCases = []testCase{
@@ -76,7 +77,7 @@ func acrossProcesses(e *env) {
 	e.must(err, "Enqueue by another process")
 	mine := e.claim(1)
 	e.same(mine, "a")
-	theirs, err := other.Claim(e.ctx, penstock.Claim{Jobs: 10, Lease: longLease, Worker: "other"})
+	theirs, err := other.Claim(e.ctx, driver.Claim{Jobs: 10, Lease: longLease, Worker: "other"})
 	e.must(err, "Claim by another process")
 	e.same(theirs, "b")
 	held, err := other.Ack(e.ctx, mine[0].Lease)
@@ -89,18 +90,18 @@ func groupsApart(e *env) {
 	e.enqueue(
 		penstock.NewJob{Group: "acme", Payload: []byte("acme0")}, job("none0"),
 		penstock.NewJob{Group: "globex", Payload: []byte("globex0")}, penstock.NewJob{Group: "acme", Payload: []byte("acme1")}, job("none1"))
-	acme := e.claimAs(penstock.Claim{Group: "acme", Jobs: 10})
+	acme := e.claimAs(driver.Claim{Group: "acme", Jobs: 10})
 	e.same(acme, "acme0", "acme1")
 	if acme[0].Group != "acme" {
 		e.Errorf("a job of the group acme says %q", acme[0].Group)
 	}
 	e.want("none0", "none1")
-	e.same(e.claimAs(penstock.Claim{Group: "globex", Jobs: 10}), "globex0")
-	e.same(e.claimAs(penstock.Claim{Group: "Acme", Jobs: 10}))
+	e.same(e.claimAs(driver.Claim{Group: "globex", Jobs: 10}), "globex0")
+	e.same(e.claimAs(driver.Claim{Group: "Acme", Jobs: 10}))
 	e.retry(acme[0], 0, "again")
 	var again []penstock.Job
 	e.eventually("the job is back in its group", func() bool {
-		again = e.claimAs(penstock.Claim{Group: "acme", Jobs: 10})
+		again = e.claimAs(driver.Claim{Group: "acme", Jobs: 10})
 		e.want() // and in no other
 		return len(again) > 0
 	})
@@ -108,9 +109,9 @@ func groupsApart(e *env) {
 }
 
 func releaseSpendsNone(e *env) {
-	r, ok := e.q.(penstock.Releaser)
+	r, ok := e.q.(driver.Releaser)
 	if !ok {
-		e.Fatal("the feature Release is declared, but the queue is no penstock.Releaser")
+		e.Fatal("the feature Release is declared, but the queue is no driver.Releaser")
 	}
 	ids := e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("a"))
 	claimed := e.want("k0", "a")
@@ -136,7 +137,7 @@ func releaseForAWhile(e *env) {
 	claimed := e.want("k0", "a")
 	for attempt := range 2 {
 		start := time.Now()
-		held, err := e.q.(penstock.Releaser).Release(e.ctx, while, leases(claimed)...)
+		held, err := e.q.(driver.Releaser).Release(e.ctx, while, leases(claimed)...)
 		e.must(err, "Release for a while")
 		e.sameLeases("Release for a while", held, claimed)
 		claimed = e.collect("a", "k0")
@@ -151,7 +152,7 @@ func releaseForAWhile(e *env) {
 		}
 		claimed = e.collect("a", "k0")
 	}
-	held, err := e.q.(penstock.Releaser).Release(e.ctx, longLease, leases(claimed)...)
+	held, err := e.q.(driver.Releaser).Release(e.ctx, longLease, leases(claimed)...)
 	e.must(err, "Release for long")
 	e.sameLeases("Release for long", held, claimed)
 	e.maintain()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -44,7 +46,7 @@ func bytesSurvive(e *env) {
 	for _, j := range claimed {
 		e.must(e.q.DeadLetter(e.ctx, j.Lease, "\"x\"\nü"), "DeadLetter")
 	}
-	dead := e.deadJobs(penstock.DeadJobQuery{})
+	dead := e.deadJobs(admin.DeadJobQuery{})
 	var again []penstock.Job
 	for _, d := range dead {
 		again = append(again, d.Job)
@@ -63,7 +65,7 @@ func textSurvives(e *env) {
 			j.Headers = nil
 		}
 		e.enqueue(j)
-		claimed := e.claimAs(penstock.Claim{Group: text, Jobs: 2, Worker: text})
+		claimed := e.claimAs(driver.Claim{Group: text, Jobs: 2, Worker: text})
 		e.same(claimed, "p")
 		if c := claimed[0]; c.Key != text || c.Group != text || !maps.Equal(c.Headers, j.Headers) {
 			e.Errorf("a job with the text %q came back as %+v", text, c)
@@ -74,7 +76,7 @@ func textSurvives(e *env) {
 		DedupKey: strings.Repeat("d", penstock.MaxDedupBytes), NotBefore: time.Now().Add(-time.Second), Payload: []byte("longest")}
 	e.enqueue(j)
 	e.eventually("the longest texts come back", func() bool {
-		claimed := e.claimAs(penstock.Claim{Group: j.Group, Jobs: 1})
+		claimed := e.claimAs(driver.Claim{Group: j.Group, Jobs: 1})
 		return len(claimed) == 1 && claimed[0].Key == j.Key && claimed[0].Group == j.Group
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var deadCases = []testCase{
@@ -23,14 +25,14 @@ func (e *env) deadLetter(reason string, jobs ...penstock.NewJob) []int64 {
 	var ids []int64
 	for _, j := range jobs {
 		ids = append(ids, e.enqueue(j)...)
-		claimed := e.claimAs(penstock.Claim{Group: j.Group, Jobs: 1})
+		claimed := e.claimAs(driver.Claim{Group: j.Group, Jobs: 1})
 		e.same(claimed, string(j.Payload))
 		e.must(e.q.DeadLetter(e.ctx, claimed[0].Lease, reason), "DeadLetter")
 	}
 	return ids
 }
 
-func deadNames(dead []penstock.DeadJob) []string {
+func deadNames(dead []admin.DeadJob) []string {
 	var all []string
 	for _, d := range dead {
 		all = append(all, string(d.Job.Payload))
@@ -41,7 +43,7 @@ func deadNames(dead []penstock.DeadJob) []string {
 func deadLetterListDiscard(e *env) {
 	before := time.Now().Add(-time.Hour)
 	ids := e.deadLetter("no good", penstock.NewJob{Key: "k", Group: "g", Priority: -4, Headers: map[string]string{"h": "1"}, Payload: []byte("a")}, job("b"))
-	dead := e.deadJobs(penstock.DeadJobQuery{})
+	dead := e.deadJobs(admin.DeadJobQuery{})
 	if !slices.Equal(deadNames(dead), []string{"a", "b"}) {
 		e.Fatalf("the dead letters are %q, want a and b", deadNames(dead))
 	}
@@ -55,11 +57,11 @@ func deadLetterListDiscard(e *env) {
 	if s := e.status(); s.DeadLetters != 2 || s.Running != 0 {
 		e.Errorf("the status counts %d dead letters and %d running jobs, want 2 and 0", s.DeadLetters, s.Running)
 	}
-	n, err := e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, IDs: ids[:1]})
+	n, err := e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: ids[:1]})
 	if n != 1 || err != nil {
 		e.Fatalf("DiscardDeadJobs: got %d, %v, want 1", n, err)
 	}
-	if got := deadNames(e.deadJobs(penstock.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
+	if got := deadNames(e.deadJobs(admin.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
 		e.Errorf("after the discarding the dead letters are %q, want b", got)
 	}
 	e.want()
@@ -75,11 +77,11 @@ func deadRetry(e *env) {
 		e.Fatalf("Retry of the last attempt: got %v, %v, want a dead letter", dead, err)
 	}
 	e.enqueue(job("b"))
-	n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
 	if n != 1 || err != nil {
 		e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
 	}
-	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 0 {
+	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
 		e.Fatalf("RetryDeadJobs left %d dead letters", len(dead))
 	}
 	var a penstock.Job
@@ -95,7 +97,7 @@ func deadRetry(e *env) {
 	if err != nil || !dead {
 		e.Fatalf("Retry after the one more attempt: got %v, %v, want a dead letter", dead, err)
 	}
-	d := e.deadJobs(penstock.DeadJobQuery{})[0]
+	d := e.deadJobs(admin.DeadJobQuery{})[0]
 	var reasons []string
 	for _, f := range d.Failures {
 		reasons = append(reasons, f.Err)
@@ -109,43 +111,43 @@ func deadQuery(e *env) {
 	ids := e.deadLetter("timed out", keyed("k1", "a"), penstock.NewJob{Group: "g", Payload: []byte("b")})
 	var between time.Time
 	e.eventually("time passes", func() bool {
-		between = e.deadJobs(penstock.DeadJobQuery{})[1].At
+		between = e.deadJobs(admin.DeadJobQuery{})[1].At
 		return time.Since(between) > 5*time.Millisecond
 	})
 	ids = append(ids, e.deadLetter("Refused 100%_", keyed("k1", "c"), keyed("k2", "d"))...)
 	for i, c := range []struct {
-		q    penstock.DeadJobQuery
+		q    admin.DeadJobQuery
 		want []string
 	}{
-		{penstock.DeadJobQuery{}, []string{"a", "b", "c", "d"}},
-		{penstock.DeadJobQuery{IDs: []int64{ids[3], ids[0], -5}}, []string{"a", "d"}},
-		{penstock.DeadJobQuery{IDs: []int64{-5}}, nil},
-		{penstock.DeadJobQuery{Key: "k1"}, []string{"a", "c"}},
-		{penstock.DeadJobQuery{Group: "g"}, []string{"b"}},
-		{penstock.DeadJobQuery{Error: "timed"}, []string{"a", "b"}},
-		{penstock.DeadJobQuery{Error: "Timed"}, nil},
-		{penstock.DeadJobQuery{Error: "0%_"}, []string{"c", "d"}},
-		{penstock.DeadJobQuery{Error: "1%0"}, nil},
-		{penstock.DeadJobQuery{DiedBefore: between.Add(time.Millisecond)}, []string{"a", "b"}},
-		{penstock.DeadJobQuery{DiedAfter: between.Add(time.Millisecond)}, []string{"c", "d"}},
-		{penstock.DeadJobQuery{AfterID: ids[1]}, []string{"c", "d"}},
-		{penstock.DeadJobQuery{Limit: 3}, []string{"a", "b", "c"}},
-		{penstock.DeadJobQuery{Key: "k1", AfterID: ids[0], Limit: 3}, []string{"c"}},
+		{admin.DeadJobQuery{}, []string{"a", "b", "c", "d"}},
+		{admin.DeadJobQuery{IDs: []int64{ids[3], ids[0], -5}}, []string{"a", "d"}},
+		{admin.DeadJobQuery{IDs: []int64{-5}}, nil},
+		{admin.DeadJobQuery{Key: "k1"}, []string{"a", "c"}},
+		{admin.DeadJobQuery{Group: "g"}, []string{"b"}},
+		{admin.DeadJobQuery{Error: "timed"}, []string{"a", "b"}},
+		{admin.DeadJobQuery{Error: "Timed"}, nil},
+		{admin.DeadJobQuery{Error: "0%_"}, []string{"c", "d"}},
+		{admin.DeadJobQuery{Error: "1%0"}, nil},
+		{admin.DeadJobQuery{DiedBefore: between.Add(time.Millisecond)}, []string{"a", "b"}},
+		{admin.DeadJobQuery{DiedAfter: between.Add(time.Millisecond)}, []string{"c", "d"}},
+		{admin.DeadJobQuery{AfterID: ids[1]}, []string{"c", "d"}},
+		{admin.DeadJobQuery{Limit: 3}, []string{"a", "b", "c"}},
+		{admin.DeadJobQuery{Key: "k1", AfterID: ids[0], Limit: 3}, []string{"c"}},
 	} {
 		if got := deadNames(e.deadJobs(c.q)); !slices.Equal(got, c.want) {
 			e.Errorf("query %d: got %q, want %q", i, got, c.want)
 		}
 	}
-	n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, Key: "k1", Limit: 1})
+	n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, Key: "k1", Limit: 1})
 	if n != 1 || err != nil {
 		e.Fatalf("RetryDeadJobs with a limit of 1: got %d, %v", n, err)
 	}
 	e.ack(e.collect("a")...)
-	n, err = e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, Error: "Refused"})
+	n, err = e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, Error: "Refused"})
 	if n != 2 || err != nil {
 		e.Fatalf("DiscardDeadJobs: got %d, %v, want 2", n, err)
 	}
-	if got := deadNames(e.deadJobs(penstock.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
+	if got := deadNames(e.deadJobs(admin.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
 		e.Errorf("the dead letters are %q, want b", got)
 	}
 }
@@ -154,14 +156,14 @@ func deadNothing(e *env) {
 	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	e.deadLetter("x", job("a"))
 	for what, f := range map[string]func() (int, error){
-		"RetryDeadJobs":   func() (int, error) { return e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: "other"}) },
-		"DiscardDeadJobs": func() (int, error) { return e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: "other"}) },
+		"RetryDeadJobs":   func() (int, error) { return e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: "other"}) },
+		"DiscardDeadJobs": func() (int, error) { return e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: "other"}) },
 	} {
 		if n, err := f(); n != 0 || err != nil {
 			e.Errorf("%s in a queue without dead letters: got %d, %v", what, n, err)
 		}
 	}
-	if len(e.deadJobs(penstock.DeadJobQuery{})) != 1 {
+	if len(e.deadJobs(admin.DeadJobQuery{})) != 1 {
 		e.Error(fmt.Sprint("the dead letter of the queue ", queue, " is gone"))
 	}
 }
@@ -174,17 +176,17 @@ func deadSpoilt(e *env) {
 	}
 	ids := e.deadLetter("no", jobs("d", 3)...)
 	e.Spoil(e, ids[1])
-	dead := e.deadJobs(penstock.DeadJobQuery{})
+	dead := e.deadJobs(admin.DeadJobQuery{})
 	if !slices.Equal(deadNames(dead), []string{"d0", "d1", "d2"}) || dead[0].Err() != "no" || !strings.Contains(dead[1].Err(), "cannot be read") {
 		e.Fatalf("the dead letters are %+v, want three, of which the second cannot be read", dead)
 	}
-	if shown := e.deadJobs(penstock.DeadJobQuery{IDs: ids[1:2]}); len(shown) != 1 {
+	if shown := e.deadJobs(admin.DeadJobQuery{IDs: ids[1:2]}); len(shown) != 1 {
 		e.Errorf("shown are %+v, want the one that cannot be read", shown)
 	}
-	if found := e.deadJobs(penstock.DeadJobQuery{Error: "no"}); len(found) < 2 {
+	if found := e.deadJobs(admin.DeadJobQuery{Error: "no"}); len(found) < 2 {
 		e.Errorf("found by their error are %+v, want d0 and d2", found)
 	}
-	n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
 	if n != 3 || err != nil {
 		e.Fatalf("RetryDeadJobs: got %d, %v, want 3", n, err)
 	}
@@ -192,7 +194,7 @@ func deadSpoilt(e *env) {
 	for _, j := range claimed {
 		e.must(e.q.DeadLetter(e.ctx, j.Lease, "again"), "DeadLetter")
 	}
-	for _, d := range e.deadJobs(penstock.DeadJobQuery{}) {
+	for _, d := range e.deadJobs(admin.DeadJobQuery{}) {
 		if d.Err() != "again" {
 			e.Errorf("the dead letter says %+v, want what failed last", d.Failures)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var dedupCases = []testCase{
@@ -104,13 +105,13 @@ func dedupQueues(e *env) {
 	_, err := e.Store.Queue("other").Enqueue(e.ctx, once("d", "other"))
 	e.must(err, "Enqueue")
 	e.want("a", "b")
-	claimed, err := e.Store.Queue("other").Claim(e.ctx, penstock.Claim{Jobs: 2, Lease: longLease})
+	claimed, err := e.Store.Queue("other").Claim(e.ctx, driver.Claim{Jobs: 2, Lease: longLease})
 	e.must(err, "Claim")
 	e.same(claimed, "other")
 }
 
 func dedupRace(e *env) {
-	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).Queue(queue)}
 	ids := make([]int64, 8)
 	e.must(concurrently(len(ids), func(i int) error {
 		got, err := qs[i%2].Enqueue(e.ctx, once("d", "a"))

@@ -1,5 +1,5 @@
 // Package queuetest is the suite that the queues of every store pass: it turns
-// the promises of penstock.Queue and penstock.QueueStore into tests, and knows
+// the promises of driver.Queue and driver.QueueStore into tests, and knows
 // of no database. It is used like internal/test/storetest:
 //
 //	func TestQueue(t *testing.T) {

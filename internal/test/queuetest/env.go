@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -32,7 +34,7 @@ type env struct {
 	Instance
 	features Features
 	ctx      context.Context // ends with the test, or at its deadline
-	q        penstock.Queue  // the one called queue
+	q        driver.Queue    // the one called queue
 
 	seedShown sync.Once
 }
@@ -111,10 +113,10 @@ func idsOf(made []penstock.Enqueued) []int64 {
 // claim leases up to n jobs of the group ” for longer than the test takes.
 func (e *env) claim(n int) []penstock.Job {
 	e.Helper()
-	return e.claimAs(penstock.Claim{Jobs: n})
+	return e.claimAs(driver.Claim{Jobs: n})
 }
 
-func (e *env) claimAs(c penstock.Claim) []penstock.Job {
+func (e *env) claimAs(c driver.Claim) []penstock.Job {
 	e.Helper()
 	if c.Lease == 0 {
 		c.Lease = longLease
@@ -193,23 +195,23 @@ func (e *env) set(s penstock.QueueSettings) {
 	e.must(e.Store.SetQueue(e.ctx, queue, s), "SetQueue")
 }
 
-func (e *env) status() penstock.QueueStatus {
+func (e *env) status() admin.QueueStatus {
 	e.Helper()
 	return e.statusOf(queue)
 }
 
-func (e *env) statusOf(name string) penstock.QueueStatus {
+func (e *env) statusOf(name string) admin.QueueStatus {
 	e.Helper()
 	all, err := e.Store.QueueStatus(e.ctx)
 	e.must(err, "QueueStatus")
-	i := slices.IndexFunc(all, func(s penstock.QueueStatus) bool { return s.Queue == name })
+	i := slices.IndexFunc(all, func(s admin.QueueStatus) bool { return s.Queue == name })
 	if i < 0 {
 		e.Fatalf("QueueStatus does not have the queue %q", name)
 	}
 	return all[i]
 }
 
-func (e *env) deadJobs(q penstock.DeadJobQuery) []penstock.DeadJob {
+func (e *env) deadJobs(q admin.DeadJobQuery) []admin.DeadJob {
 	e.Helper()
 	q.Queue = queue
 	dead, err := e.Store.DeadJobs(e.ctx, q)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/memory"
 )
@@ -21,7 +21,7 @@ func ExampleRun() {
 				return queuetest.Instance{
 					Store:   s,
 					Begin:   func(ctx context.Context) (queuetest.Tx, error) { return begin(ctx, s) },
-					Another: func(testing.TB) penstock.QueueStore { return s.Another() },
+					Another: func(testing.TB) driver.QueueStore { return s.Another() },
 				}
 			},
 		})

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -29,11 +31,11 @@ func grouped(group, payload string) penstock.NewJob {
 }
 
 // finder is what a worker for several groups needs of a queue.
-func (e *env) finder(q penstock.Queue) penstock.GroupFinder {
+func (e *env) finder(q driver.Queue) driver.GroupFinder {
 	e.Helper()
-	f, ok := q.(penstock.GroupFinder)
+	f, ok := q.(driver.GroupFinder)
 	if !ok {
-		e.Fatalf("%T is no penstock.GroupFinder", q)
+		e.Fatalf("%T is no driver.GroupFinder", q)
 	}
 	return f
 }
@@ -64,13 +66,13 @@ func groupsReady(e *env) {
 	e.wantGroups("enqueued", []string{"é", "nobody", "", "a"}, "", 2, "a", "é")
 	e.wantGroups("enqueued", []string{"nobody"}, "", 2)
 
-	a := e.claimAs(penstock.Claim{Group: "a", Jobs: 10})
+	a := e.claimAs(driver.Claim{Group: "a", Jobs: 10})
 	e.same(a, "a0")
-	e.ack(e.claimAs(penstock.Claim{Group: "b", Jobs: 10})...)
+	e.ack(e.claimAs(driver.Claim{Group: "b", Jobs: 10})...)
 	e.wantGroups("one runs, one is done", nil, "", 10, "B", "é", "")
 	e.wantGroups("one runs, one is done", []string{"a", "b", "é"}, "", 10, "é")
 	e.enqueue(grouped("b", "b1"), penstock.NewJob{Group: "é", Priority: -7, Payload: []byte("é1")})
-	e.ack(e.claimAs(penstock.Claim{Group: "é", Jobs: 1})...)
+	e.ack(e.claimAs(driver.Claim{Group: "é", Jobs: 1})...)
 	e.wantGroups("another job in a group that had one", nil, "", 10, "B", "b", "é", "")
 	e.retry(a[0], 0, "again")
 	delayed := after(50*time.Millisecond, "c0")
@@ -80,7 +82,7 @@ func groupsReady(e *env) {
 		return slices.Equal(e.readyGroups(nil, "", 10), []string{"B", "a", "b", "c", "é", ""})
 	})
 	for _, group := range []string{"", "B", "a", "b", "c", "é"} {
-		e.ack(e.claimAs(penstock.Claim{Group: group, Jobs: 10})...)
+		e.ack(e.claimAs(driver.Claim{Group: group, Jobs: 10})...)
 	}
 	e.wantGroups("all is done", nil, "", 10)
 
@@ -107,7 +109,7 @@ func groupsMany(e *env) {
 				left = append(left, name(i))
 				continue
 			}
-			e.ack(e.claimAs(penstock.Claim{Group: name(i), Jobs: 100})...)
+			e.ack(e.claimAs(driver.Claim{Group: name(i), Jobs: 100})...)
 		}
 		e.wantGroups(round, nil, "", n, left...)
 		e.wantGroups(round, nil, name(57), 3, name(63), name(73), name(83))
@@ -121,14 +123,14 @@ func groupsLate(e *env) {
 	t.enqueue(grouped("known", "late"), grouped("new", "late"))
 	for range 40 {
 		e.enqueue(grouped("known", "a"), grouped("known", "b"))
-		e.ack(e.claimAs(penstock.Claim{Group: "known", Jobs: 10})...)
+		e.ack(e.claimAs(driver.Claim{Group: "known", Jobs: 10})...)
 	}
 	e.wantGroups("not committed", nil, "", 10)
 	t.commit()
 	e.wantGroups("committed", nil, "", 10, "known", "new")
 	e.wantGroups("committed", []string{"known", "other"}, "", 10, "known")
 	e.eventually("the late one is claimed", func() bool {
-		claimed := e.claimAs(penstock.Claim{Group: "known", Jobs: 10})
+		claimed := e.claimAs(driver.Claim{Group: "known", Jobs: 10})
 		e.ack(claimed...)
 		return len(claimed) == 1
 	})
@@ -146,7 +148,7 @@ func groupsPaused(e *env) {
 	e.wantGroups("resumed", nil, "", 10, "a", "b")
 	limit := 1
 	e.set(penstock.QueueSettings{MaxRunning: &limit})
-	running := e.claimAs(penstock.Claim{Group: "b", Jobs: 10})
+	running := e.claimAs(driver.Claim{Group: "b", Jobs: 10})
 	e.same(running, "b0")
 	e.wantGroups("as many run as may", nil, "", 10)
 	e.ack(running...)
@@ -154,11 +156,11 @@ func groupsPaused(e *env) {
 }
 
 // groupStatus reads the groups without their ages, which it checks.
-func (e *env) groupStatus(after string, most int) map[string]penstock.GroupStatus {
+func (e *env) groupStatus(after string, most int) map[string]admin.GroupStatus {
 	e.Helper()
 	all, err := e.Store.QueueGroups(e.ctx, queue, after, most)
 	e.must(err, "QueueGroups")
-	found := map[string]penstock.GroupStatus{}
+	found := map[string]admin.GroupStatus{}
 	for i, g := range all {
 		if i > 0 && all[i-1].Group >= g.Group {
 			e.Errorf("QueueGroups returned %q before %q", all[i-1].Group, g.Group)
@@ -180,11 +182,11 @@ func groupsCounted(e *env) {
 	delayed := after(time.Hour, "later")
 	delayed.Group = "later"
 	e.enqueue(delayed, job("none0"), grouped("a", "a0"), grouped("a", "a1"), penstock.NewJob{Group: "a", Priority: -3, Payload: []byte("a2")}, grouped("b", "b0"), grouped("b", "b1"))
-	e.same(e.claimAs(penstock.Claim{Group: "b", Jobs: 2}), "b0", "b1")
-	e.same(e.claimAs(penstock.Claim{Group: "a", Jobs: 2}), "a2", "a0")
+	e.same(e.claimAs(driver.Claim{Group: "b", Jobs: 2}), "b0", "b1")
+	e.same(e.claimAs(driver.Claim{Group: "a", Jobs: 2}), "a2", "a0")
 	e.ack(e.claim(1)...)
 	e.enqueue(job("none1"), job("none2"))
-	want := map[string]penstock.GroupStatus{
+	want := map[string]admin.GroupStatus{
 		"": {Ready: 2}, "a": {Group: "a", Ready: 1, Running: 2, DeadLetters: 1}, "b": {Group: "b", Running: 2},
 		"dead": {Group: "dead", DeadLetters: 2}, "later": {Group: "later", Delayed: 1},
 	}
@@ -207,12 +209,12 @@ func groupsOfKeys(e *env) {
 		return penstock.NewJob{Group: group, Key: key, Payload: []byte(payload)}
 	}
 	e.enqueue(in("a", "k", "k0"), in("a", "k", "k1"), in("a", "k", "k2"), in("a", "", "free"), in("b", "l", "l0"), in("b", "l", "l1"))
-	want := map[string]penstock.GroupStatus{"a": {Group: "a", Ready: 2, Waiting: 2}, "b": {Group: "b", Ready: 1, Waiting: 1}}
+	want := map[string]admin.GroupStatus{"a": {Group: "a", Ready: 2, Waiting: 2}, "b": {Group: "b", Ready: 1, Waiting: 1}}
 	if got := e.groupStatus("", 10); fmt.Sprint(got) != fmt.Sprint(want) {
 		e.Errorf("got %+v, want %+v", got, want)
 	}
-	e.same(e.claimAs(penstock.Claim{Group: "b", Jobs: 10}), "l0")
-	want["b"] = penstock.GroupStatus{Group: "b", Running: 1, Waiting: 1}
+	e.same(e.claimAs(driver.Claim{Group: "b", Jobs: 10}), "l0")
+	want["b"] = admin.GroupStatus{Group: "b", Running: 1, Waiting: 1}
 	if got := e.groupStatus("", 10); fmt.Sprint(got) != fmt.Sprint(want) {
 		e.Errorf("while one runs: got %+v, want %+v", got, want)
 	}
@@ -292,7 +294,7 @@ func groupsTakeTurns(e *env) {
 	for _, w := range log.wrong {
 		e.Error(w)
 	}
-	if got := e.groupStatus("", 10); done("calm") != n || got["other"].Ready != n || got["calm"] != (penstock.GroupStatus{}) {
+	if got := e.groupStatus("", 10); done("calm") != n || got["other"].Ready != n || got["calm"] != (admin.GroupStatus{}) {
 		e.Errorf("%d jobs of the calm group were done, want %d; left are %+v", done("calm"), n, got)
 	}
 }

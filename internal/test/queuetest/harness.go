@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -67,7 +68,7 @@ type Features struct {
 
 // Instance is one database and a store on it.
 type Instance struct {
-	Store penstock.QueueStore
+	Store driver.QueueStore
 
 	// Begin opens a business transaction on a connection that the store does not
 	// use. Where there is one writer at a time it waits for its turn until ctx
@@ -76,10 +77,10 @@ type Instance struct {
 
 	// Another opens a second store on the same database, as another process
 	// would, and closes it in t's cleanup.
-	Another func(t testing.TB) penstock.QueueStore
+	Another func(t testing.TB) driver.QueueStore
 
 	// Work, if given, runs handlers in place of work.Run: a worker in another language.
-	Work func(ctx context.Context, q penstock.Queue, h work.Handler, o work.Options) error
+	Work func(ctx context.Context, q driver.Queue, h work.Handler, o work.Options) error
 
 	// Pin opens a snapshot that holds back the database's own cleanup until
 	// release is called or t ends.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -20,7 +22,7 @@ var historyCases = []testCase{
 func (e *env) keepDone() bool {
 	e.Helper()
 	day := 24 * time.Hour
-	_, keeps := e.Store.(penstock.HistoryStore)
+	_, keeps := e.Store.(driver.HistoryStore)
 	err := e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{KeepDone: &day})
 	if keeps {
 		e.must(err, "SetQueue")
@@ -29,18 +31,18 @@ func (e *env) keepDone() bool {
 	if field, ok := errors.AsType[*penstock.FieldError](err); !ok || field.Hint == "" {
 		e.Errorf("a store that keeps no history took KeepDone, or said %v", err)
 	}
-	if _, reports := e.q.(penstock.Reporter); reports {
+	if _, reports := e.q.(driver.Reporter); reports {
 		e.Error("a store that keeps no history takes reports")
 	}
 	return false
 }
 
 // doneJobs reads all that is kept, a page of so many at a time; each job comes once.
-func (e *env) doneJobs(limit int, ids ...int64) map[int64]penstock.DoneJob {
+func (e *env) doneJobs(limit int, ids ...int64) map[int64]admin.DoneJob {
 	e.Helper()
-	all := map[int64]penstock.DoneJob{}
+	all := map[int64]admin.DoneJob{}
 	for after := ""; ; {
-		page, next, err := e.Store.(penstock.HistoryStore).DoneJobs(e.ctx, penstock.DoneJobQuery{Queue: queue, IDs: ids, After: after, Limit: limit})
+		page, next, err := e.Store.(driver.HistoryStore).DoneJobs(e.ctx, admin.DoneJobQuery{Queue: queue, IDs: ids, After: after, Limit: limit})
 		e.must(err, "DoneJobs")
 		if len(page) > limit {
 			e.Fatalf("a page of %d has %d", limit, len(page))
@@ -62,8 +64,8 @@ func historyKept(e *env) {
 		return
 	}
 	e.enqueue(penstock.NewJob{Key: "k", Priority: 2, Payload: []byte("a")}, job("b"))
-	claimed := e.claimAs(penstock.Claim{Jobs: 2, Worker: "w"})
-	report := e.q.(penstock.Reporter).Report
+	claimed := e.claimAs(driver.Claim{Jobs: 2, Worker: "w"})
+	report := e.q.(driver.Reporter).Report
 	e.must(report(e.ctx, claimed[0].Lease, []byte(`{"n": 1}`)), "Report")
 	e.must(report(e.ctx, claimed[0].Lease, []byte(`{"n": 2}`)), "Report")
 	for _, bad := range [][]byte{nil, []byte("no JSON"), []byte(`{"a": "` + string(make([]byte, 1)) + `"}`), slices.Concat([]byte(`"`), slices.Repeat([]byte("x"), penstock.MaxReportBytes), []byte(`"`))} {
@@ -125,7 +127,7 @@ func historyWalk(e *env) {
 			e.enqueue(new...)
 			took = false
 		case what < 5:
-			held = append(held, e.claimAs(penstock.Claim{Jobs: 1 + random.IntN(40), Worker: "w"})...)
+			held = append(held, e.claimAs(driver.Claim{Jobs: 1 + random.IntN(40), Worker: "w"})...)
 			took = false
 		case len(some) == 0:
 			took = false
@@ -143,7 +145,7 @@ func historyWalk(e *env) {
 			some = some[:1]
 			e.must(e.q.DeadLetter(e.ctx, some[0].Lease, "never"), "DeadLetter")
 			if failures[some[0].ID]++; random.IntN(2) == 0 {
-				_, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, IDs: []int64{some[0].ID}})
+				_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{some[0].ID}})
 				e.must(err, "RetryDeadJobs")
 			}
 		case what == 10:
@@ -152,7 +154,7 @@ func historyWalk(e *env) {
 		default:
 			some = some[:1]
 			text := fmt.Sprintf(`{"n":%d}`, random.IntN(100))
-			e.must(e.q.(penstock.Reporter).Report(e.ctx, some[0].Lease, []byte(text)), "Report")
+			e.must(e.q.(driver.Reporter).Report(e.ctx, some[0].Lease, []byte(text)), "Report")
 			reports[some[0].Lease] = text
 			took = false
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var inputCases = []testCase{
@@ -70,8 +72,8 @@ func badJobs(e *env) {
 
 func badClaims(e *env) {
 	e.enqueue(job("a"))
-	for _, c := range []penstock.Claim{
-		{Jobs: 0, Lease: time.Second}, {Jobs: -1, Lease: time.Second}, {Jobs: penstock.MaxClaim + 1, Lease: time.Second},
+	for _, c := range []driver.Claim{
+		{Jobs: 0, Lease: time.Second}, {Jobs: -1, Lease: time.Second}, {Jobs: driver.MaxClaim + 1, Lease: time.Second},
 		{Jobs: 1}, {Jobs: 1, Lease: -time.Second},
 		{Jobs: 1, Lease: time.Second, Group: "\x00"}, {Jobs: 1, Lease: time.Second, Worker: "\xff"},
 	} {
@@ -87,7 +89,7 @@ func badClaims(e *env) {
 		e.badField(fmt.Sprint("Extend by ", lease), err, "lease")
 	}
 	e.ack(claimed...)
-	e.same(e.claimAs(penstock.Claim{Jobs: penstock.MaxClaim}))
+	e.same(e.claimAs(driver.Claim{Jobs: driver.MaxClaim}))
 }
 
 func settingsLimits(e *env) {
@@ -131,7 +133,7 @@ func queueNames(e *env) {
 		q := e.Store.Queue(name)
 		_, err := q.Enqueue(e.ctx, job("in "+name))
 		e.must(err, "Enqueue")
-		claimed, err := q.Claim(e.ctx, penstock.Claim{Jobs: 2, Lease: longLease})
+		claimed, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: longLease})
 		e.must(err, "Claim")
 		e.same(claimed, "in "+name)
 		_, err = q.Ack(e.ctx, claimed[0].Lease)
@@ -145,14 +147,14 @@ func noSuchQueue(e *env) {
 	const name = "missing"
 	q := e.Store.Queue(name)
 	_, enqueue := q.Enqueue(e.ctx, job("a"))
-	_, claim := q.Claim(e.ctx, penstock.Claim{Jobs: 1, Lease: longLease})
+	_, claim := q.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: longLease})
 	_, ack := q.Ack(e.ctx, 1)
 	_, extend := q.Extend(e.ctx, longLease, 1)
 	_, retry := q.Retry(e.ctx, 1, 0, "")
 	_, cancel := e.Store.CancelJobs(e.ctx, name, 1)
-	_, dead := e.Store.DeadJobs(e.ctx, penstock.DeadJobQuery{Queue: name})
-	_, retryDead := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: name})
-	_, discard := e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: name})
+	_, dead := e.Store.DeadJobs(e.ctx, admin.DeadJobQuery{Queue: name})
+	_, retryDead := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: name})
+	_, discard := e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: name})
 	_, schedules := e.Store.Schedules(e.ctx, name)
 	for what, err := range map[string]error{
 		"Enqueue": enqueue, "Claim": claim, "Ack": ack, "Extend": extend, "Retry": retry, "CancelJobs": cancel, "DeadJobs": dead,

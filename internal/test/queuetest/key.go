@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var keyCases = []testCase{
@@ -89,7 +91,7 @@ func keyManyRetried(e *env) {
 		e.enqueue(keyed("k", fmt.Sprint("k", i)))
 		e.must(e.q.DeadLetter(e.ctx, e.claim(1)[0].Lease, "no"), "DeadLetter")
 	}
-	if n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue}); n != 20 || err != nil {
+	if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}); n != 20 || err != nil {
 		e.Fatalf("RetryDeadJobs: got %d, %v, want 20", n, err)
 	}
 	e.collect("k0")
@@ -98,7 +100,7 @@ func keyManyRetried(e *env) {
 	e.enqueue(withPriority(1, "later"))
 	another := e.Another(e).Queue(queue) // which does not know yet what is in the way
 	for _, want := range []string{"again", "later"} {
-		claimed, err := another.Claim(e.ctx, penstock.Claim{Jobs: 1, Lease: longLease})
+		claimed, err := another.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: longLease})
 		e.must(err, "Claim")
 		e.same(claimed, want)
 	}
@@ -126,7 +128,7 @@ func keyRetry(e *env) {
 
 func keyExpired(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
-	e.same(e.claimAs(penstock.Claim{Jobs: 10, Lease: shortLease}), "k0")
+	e.same(e.claimAs(driver.Claim{Jobs: 10, Lease: shortLease}), "k0")
 	again := e.collect("k0")
 	if again[0].Attempt != 2 {
 		e.Errorf("after an expired lease: attempt %d, want 2", again[0].Attempt)
@@ -139,7 +141,7 @@ func keyDead(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"))
 	e.must(e.q.DeadLetter(e.ctx, e.want("k0")[0].Lease, "no"), "DeadLetter")
 	k1 := e.collect("k1")
-	if n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue}); n != 1 || err != nil {
+	if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}); n != 1 || err != nil {
 		e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
 	}
 	e.maintain()
@@ -171,7 +173,7 @@ func keyEarlier(e *env) {
 			e.must(err, "Extend")
 		},
 	}
-	if r, ok := e.q.(penstock.Releaser); ok {
+	if r, ok := e.q.(driver.Releaser); ok {
 		ends["released"] = func(j penstock.Job) {
 			_, err := r.Release(e.ctx, 0, j.Lease)
 			e.must(err, "Release")
@@ -182,7 +184,7 @@ func keyEarlier(e *env) {
 		e.enqueue(keyed(name, first), keyed(name, second))
 		e.must(e.q.DeadLetter(e.ctx, e.want(first)[0].Lease, "no"), "DeadLetter")
 		running := e.collect(second)
-		if n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, Key: name}); n != 1 || err != nil {
+		if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, Key: name}); n != 1 || err != nil {
 			e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
 		}
 		e.want()
@@ -217,7 +219,7 @@ func keyDelayed(e *env) {
 }
 
 func keyProcesses(e *env) {
-	others := []penstock.Queue{e.q, e.Another(e).Queue(queue), e.Another(e).Queue(queue)}
+	others := []driver.Queue{e.q, e.Another(e).Queue(queue), e.Another(e).Queue(queue)}
 	for i := range 30 {
 		_, err := others[i%3].Enqueue(e.ctx, keyed(fmt.Sprint("k", i%3), fmt.Sprint(i)))
 		e.must(err, "Enqueue")

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var leaseCases = []testCase{
@@ -18,7 +20,7 @@ var leaseCases = []testCase{
 
 func expiredLease(e *env) {
 	ids := e.enqueue(jobs("a", 3)...)
-	first := e.claimAs(penstock.Claim{Jobs: 3, Lease: longLease, Worker: "dies"})
+	first := e.claimAs(driver.Claim{Jobs: 3, Lease: longLease, Worker: "dies"})
 	e.same(first, "a0", "a1", "a2")
 	e.ack(first[1])
 	_, err := e.q.Extend(e.ctx, time.Millisecond, first[0].Lease, first[2].Lease) // so that Ack cannot come too late
@@ -36,7 +38,7 @@ func expiredLease(e *env) {
 // The worker wakes up when its job runs elsewhere, and when it is done.
 func lostLease(e *env) {
 	e.enqueue(job("a"), keyed("k", "k0"), keyed("k", "k1"))
-	old := e.claimAs(penstock.Claim{Jobs: 3, Lease: shortLease})
+	old := e.claimAs(driver.Claim{Jobs: 3, Lease: shortLease})
 	e.same(old, "a", "k0")
 	again := e.collect("a", "k0")
 	wantLost := func() {
@@ -59,7 +61,7 @@ func lostLease(e *env) {
 	e.ack(again...)
 	wantLost()
 	e.ack(e.collect("k1")...)
-	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 0 {
+	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
 		e.Errorf("lost leases left %d dead letters", len(dead))
 	}
 	e.want()
@@ -71,7 +73,7 @@ func extendKeeps(e *env) {
 	var err error
 	for lease := shortLease; ; lease *= 2 { // until the leases are long enough for this machine
 		e.enqueue(jobs("a", 3)...)
-		claimed = e.claimAs(penstock.Claim{Jobs: 3, Lease: lease})
+		claimed = e.claimAs(driver.Claim{Jobs: 3, Lease: lease})
 		held, err = e.q.Extend(e.ctx, longLease, claimed[0].Lease, claimed[2].Lease)
 		e.must(err, "Extend")
 		if len(held) == 2 {
@@ -126,13 +128,13 @@ func lastLease(e *env) {
 	attempts := 2
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
-	e.same(e.claimAs(penstock.Claim{Jobs: 2, Lease: shortLease}), "k0")
+	e.same(e.claimAs(driver.Claim{Jobs: 2, Lease: shortLease}), "k0")
 	e.eventually("it comes back", func() bool {
-		return len(e.claimAs(penstock.Claim{Jobs: 1, Lease: shortLease, Worker: "w"})) == 1
+		return len(e.claimAs(driver.Claim{Jobs: 1, Lease: shortLease, Worker: "w"})) == 1
 	})
-	var dead []penstock.DeadJob
+	var dead []admin.DeadJob
 	e.eventually("it is a dead letter", func() bool {
-		dead = e.deadJobs(penstock.DeadJobQuery{})
+		dead = e.deadJobs(admin.DeadJobQuery{})
 		return len(dead) > 0
 	})
 	if d := dead[0]; string(d.Job.Payload) != "k0" || d.Job.Attempt != 2 || d.Err() != "lease expired, held by w" || d.Failures[0].Err != "lease expired" {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -72,8 +74,8 @@ func (l *runLog) end(j penstock.Job, done bool) {
 }
 
 // work claims up to n jobs and ends them.
-func (l *runLog) work(e *env, q penstock.Queue, n int) error {
-	jobs, err := q.Claim(e.ctx, penstock.Claim{Jobs: n, Lease: longLease})
+func (l *runLog) work(e *env, q driver.Queue, n int) error {
+	jobs, err := q.Claim(e.ctx, driver.Claim{Jobs: n, Lease: longLease})
 	if err != nil {
 		return err
 	}
@@ -114,7 +116,7 @@ func (l *runLog) check(e *env, jobs int) {
 func manyWorkers(e *env) {
 	const producers, workers = 4, 8
 	each := testseed.Steps(150)
-	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).Queue(queue)}
 	log := newRunLog()
 	e.must(concurrently(producers+workers, func(i int) error {
 		q := qs[i%2]
@@ -178,7 +180,7 @@ func workersThatDie(e *env) {
 			if left == 0 || e.ctx.Err() != nil {
 				return e.ctx.Err()
 			}
-			jobs, err := e.q.Claim(e.ctx, penstock.Claim{Jobs: 1 + rnd.IntN(4), Lease: lease})
+			jobs, err := e.q.Claim(e.ctx, driver.Claim{Jobs: 1 + rnd.IntN(4), Lease: lease})
 			if err != nil {
 				return err
 			}
@@ -206,7 +208,7 @@ func workersThatDie(e *env) {
 			if err := e.q.Maintain(e.ctx); err != nil {
 				return err
 			}
-			dead, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue}) // an unlucky one
+			dead, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}) // an unlucky one
 			if err != nil || dead < 0 {
 				return err
 			}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -62,7 +64,7 @@ type walk struct {
 	*env
 	rnd    *rand.Rand
 	lifo   bool
-	stores []penstock.QueueStore
+	stores []driver.QueueStore
 	step   int
 	all    []*tracked
 	byID   map[int64]*tracked
@@ -79,7 +81,7 @@ func randomWalk(e *env) {
 	attempts := 1_000_000
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	w := &walk{env: e, rnd: e.random(0), lifo: e.status().Order == penstock.LIFO, byID: map[int64]*tracked{},
-		stores: []penstock.QueueStore{e.Store, e.Another(e)}}
+		stores: []driver.QueueStore{e.Store, e.Another(e)}}
 	operations, steps := w.operations(), testseed.Steps(1000)
 	for w.step = 1; w.step <= steps; w.step++ {
 		operations[w.rnd.IntN(len(operations))]()
@@ -218,7 +220,7 @@ func (w *walk) checkDead() {
 			want = append(want, t.id)
 		}
 	}
-	for _, d := range w.deadJobs(penstock.DeadJobQuery{}) {
+	for _, d := range w.deadJobs(admin.DeadJobQuery{}) {
 		got = append(got, d.Job.ID)
 	}
 	slices.Sort(want)

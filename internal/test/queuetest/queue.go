@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var queueCases = []testCase{
@@ -21,7 +22,7 @@ func queueExists(e *env) {
 		e.Errorf("a second CreateQueue: got %q, want %q", got, want)
 	}
 	e.mustBe(e.Another(e).CreateQueue(e.ctx, queue, penstock.LIFO), penstock.ErrQueueExists, "CreateQueue by another process")
-	if store, ok := e.Store.(penstock.Store); ok {
+	if store, ok := e.Store.(driver.Store); ok {
 		e.must(store.CreateOutbox(e.ctx, "outbox"), "CreateOutbox")
 		// One name space: whoever goes on after "exists already" has what he asked for.
 		for what, is := range map[string]struct{ err, want, not error }{
@@ -71,7 +72,7 @@ func queuesApart(e *env) {
 	_, err := other.Enqueue(e.ctx, keyed("k", "theirs"))
 	e.must(err, "Enqueue")
 	mine := e.want("mine")
-	theirs, err := other.Claim(e.ctx, penstock.Claim{Jobs: 5, Lease: longLease})
+	theirs, err := other.Claim(e.ctx, driver.Claim{Jobs: 5, Lease: longLease})
 	e.must(err, "Claim")
 	e.same(theirs, "theirs")
 	e.pause(true)
@@ -82,7 +83,7 @@ func queuesApart(e *env) {
 }
 
 func makersRace(e *env) {
-	stores := []penstock.QueueStore{e.Store, e.Another(e), e.Another(e)}
+	stores := []driver.QueueStore{e.Store, e.Another(e), e.Another(e)}
 	made := make([]bool, len(stores))
 	e.must(concurrently(len(stores), func(i int) error {
 		err := stores[i].CreateQueue(e.ctx, "race", penstock.FIFO)

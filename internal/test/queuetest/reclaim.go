@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -49,7 +51,7 @@ func (e *env) churn() {
 		s := e.status()
 		return len(claimed) == 0 && s.Ready+s.Running+s.Delayed+s.Waiting == 0
 	})
-	_, err := e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	_, err := e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
 	e.must(err, "DiscardDeadJobs")
 }
 
@@ -105,12 +107,12 @@ func reclaimKeeps(e *env) {
 			batch[b] = penstock.NewJob{Group: "filler", Payload: testseed.Bytes(rnd, 2000)}
 		}
 		e.enqueue(batch...)
-		for claimed := e.claimAs(penstock.Claim{Group: "filler", Jobs: 50}); len(claimed) > 0; claimed = e.claimAs(penstock.Claim{Group: "filler", Jobs: 50}) {
+		for claimed := e.claimAs(driver.Claim{Group: "filler", Jobs: 50}); len(claimed) > 0; claimed = e.claimAs(driver.Claim{Group: "filler", Jobs: 50}) {
 			e.ack(claimed...)
 		}
 		e.maintain()
 	}
-	if dead := deadNames(e.deadJobs(penstock.DeadJobQuery{})); len(dead) != 1 || dead[0] != "dead" {
+	if dead := deadNames(e.deadJobs(admin.DeadJobQuery{})); len(dead) != 1 || dead[0] != "dead" {
 		e.Errorf("the dead letters are %q, want one", dead)
 	}
 	e.ack(e.collect("delayed", "retried")...)

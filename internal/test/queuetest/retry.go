@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var retryCases = []testCase{
@@ -22,7 +24,7 @@ func retryRunsAgain(e *env) {
 	for attempt := 1; attempt <= 4; attempt++ {
 		var claimed []penstock.Job
 		e.eventually(fmt.Sprintf("attempt %d is claimed", attempt), func() bool {
-			claimed = e.claimAs(penstock.Claim{Group: "g", Jobs: 2})
+			claimed = e.claimAs(driver.Claim{Group: "g", Jobs: 2})
 			return len(claimed) > 0
 		})
 		j := claimed[0]
@@ -84,7 +86,7 @@ func retryLast(e *env) {
 	}
 	e.maintain()
 	e.want()
-	dead := e.deadJobs(penstock.DeadJobQuery{})
+	dead := e.deadJobs(admin.DeadJobQuery{})
 	if len(dead) != 1 || dead[0].Err() != "reason 3" || dead[0].Job.Attempt != 3 {
 		e.Fatalf("the dead letters are %+v, want one of attempt 3 and its reason", dead)
 	}
@@ -99,7 +101,7 @@ func retryFailures(e *env) {
 	last := e.collect("a")[0]
 	long := strings.Repeat("ü", 3000)
 	e.must(e.q.DeadLetter(e.ctx, last.Lease, long), "DeadLetter")
-	d := e.deadJobs(penstock.DeadJobQuery{})[0]
+	d := e.deadJobs(admin.DeadJobQuery{})[0]
 	if len(d.Failures) != penstock.MaxFailures {
 		e.Fatalf("%d failures are kept, want %d", len(d.Failures), penstock.MaxFailures)
 	}

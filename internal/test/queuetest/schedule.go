@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var scheduleCases = []testCase{
@@ -113,7 +114,7 @@ func scheduleAhead(e *env) {
 
 func scheduleRace(e *env) {
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s")})
-	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue), e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).Queue(queue), e.Another(e).Queue(queue)}
 	for range 5 {
 		e.Backdate(e, queue, "s", time.Minute)
 		e.must(concurrently(len(qs)*2, func(i int) error { return qs[i%len(qs)].Maintain(e.ctx) }), "Maintain at once")

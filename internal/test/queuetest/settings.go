@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var settingsCases = []testCase{
@@ -52,7 +53,7 @@ func maxRunning(e *env) {
 	first := e.claim(2)
 	e.same(first, "a0", "a1")
 	other := e.Another(e).Queue(queue)
-	second, err := other.Claim(e.ctx, penstock.Claim{Jobs: 5, Lease: longLease})
+	second, err := other.Claim(e.ctx, driver.Claim{Jobs: 5, Lease: longLease})
 	e.must(err, "Claim")
 	e.same(second, "a2")
 	e.want()
@@ -71,12 +72,12 @@ func maxRunningRace(e *env) {
 	e.set(penstock.QueueSettings{MaxRunning: &limit})
 	const n = 200
 	e.enqueue(jobs("a", n)...)
-	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).Queue(queue)}
 	var mu sync.Mutex
 	running, most, done := 0, 0, 0
 	e.must(concurrently(8, func(i int) error {
 		for e.ctx.Err() == nil {
-			jobs, err := qs[i%2].Claim(e.ctx, penstock.Claim{Jobs: 1 + i%3, Lease: longLease})
+			jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Jobs: 1 + i%3, Lease: longLease})
 			if err != nil {
 				return err
 			}
@@ -115,7 +116,7 @@ func settingsStay(e *env) {
 
 // No call that begins after a pause was set is given a job, however many claim at the time.
 func pauseHolds(e *env) {
-	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).Queue(queue)}
 	const workers = 4
 	var paused atomic.Bool
 	var calls [workers]atomic.Int64
@@ -127,7 +128,7 @@ func pauseHolds(e *env) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				was := paused.Load()
-				jobs, err := qs[i%2].Claim(e.ctx, penstock.Claim{Jobs: 1 + i%2, Lease: longLease})
+				jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Jobs: 1 + i%2, Lease: longLease})
 				if err != nil {
 					e.Errorf("Claim: %v", err)
 					return
@@ -187,7 +188,7 @@ func settingsInATransaction(e *env) {
 		e.Helper()
 		for range 3 {
 			for _, group := range []string{"", "g"} {
-				if got := e.claimAs(penstock.Claim{Jobs: 1, Group: group}); len(got) > 0 {
+				if got := e.claimAs(driver.Claim{Jobs: 1, Group: group}); len(got) > 0 {
 					e.Fatalf("%s: claimed %q", when, names(got))
 				}
 			}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var statusCases = []testCase{
@@ -24,7 +26,7 @@ func statusCounts(e *env) {
 	e.same(e.claim(1), "a0")
 	retried := e.claim(1)
 	e.retry(retried[0], time.Hour, "x")
-	var s penstock.QueueStatus
+	var s admin.QueueStatus
 	want := [5]int64{3, 1, 2, 2, 1}
 	e.eventually("the status counts ready, running, delayed, waiting jobs and dead letters right", func() bool {
 		s = e.status()
@@ -38,8 +40,8 @@ func statusCounts(e *env) {
 // A worker that died runs nothing once its lease has ended, though nobody has claimed since.
 func statusEndedLeases(e *env) {
 	e.enqueue(jobs("a", 2)...)
-	e.claimAs(penstock.Claim{Jobs: 1, Lease: longLease})
-	e.claimAs(penstock.Claim{Jobs: 1, Lease: shortLease})
+	e.claimAs(driver.Claim{Jobs: 1, Lease: longLease})
+	e.claimAs(driver.Claim{Jobs: 1, Lease: shortLease})
 	e.eventually("the lease that has ended is not counted as running", func() bool {
 		s := e.status()
 		return s.Running == 1 && s.Ready == 1
@@ -80,11 +82,11 @@ func statusNamed(e *env) {
 	three := 3
 	e.set(penstock.QueueSettings{MaxRunning: &three})
 	e.enqueue(jobs("a", 3)...)
-	read := map[string]func(names ...string) ([]penstock.QueueStatus, error){"QueueStatus": func(names ...string) ([]penstock.QueueStatus, error) { return e.Store.QueueStatus(e.ctx, names...) }}
+	read := map[string]func(names ...string) ([]admin.QueueStatus, error){"QueueStatus": func(names ...string) ([]admin.QueueStatus, error) { return e.Store.QueueStatus(e.ctx, names...) }}
 	if counter, ok := e.Store.(interface {
-		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error)
+		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
 	}); ok {
-		read["uncounted"] = func(names ...string) ([]penstock.QueueStatus, error) {
+		read["uncounted"] = func(names ...string) ([]admin.QueueStatus, error) {
 			return counter.QueueStatusUpTo(e.ctx, -1, names...)
 		}
 	}
@@ -110,7 +112,7 @@ func statusNamed(e *env) {
 // A store that counts up to a number says which figures there may be more of, and not of the others.
 func statusUpTo(e *env) {
 	counter, ok := e.Store.(interface {
-		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error)
+		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
 	})
 	if !ok {
 		e.Skip("this store counts everything")
@@ -128,12 +130,12 @@ func statusUpTo(e *env) {
 		}
 	}
 	causes, ok := e.Store.(interface {
-		DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadCause, error)
+		DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadCause, error)
 	})
 	if !ok {
 		return // one on plain tables
 	}
-	got, err := causes.DeadJobCauses(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	got, err := causes.DeadJobCauses(e.ctx, admin.DeadJobQuery{Queue: queue})
 	e.must(err, "DeadJobCauses")
 	if len(got) != 1 || got[0].Letters != 1 || got[0].Error != "x" || got[0].First.IsZero() || !got[0].First.Equal(got[0].Last) {
 		e.Errorf("the causes are %+v", got)

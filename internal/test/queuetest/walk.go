@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -41,8 +43,8 @@ func (w *walk) operations() []func() {
 	return all
 }
 
-func (w *walk) store() penstock.QueueStore { return w.stores[w.rnd.IntN(len(w.stores))] }
-func (w *walk) queue() penstock.Queue      { return w.store().Queue(queue) }
+func (w *walk) store() driver.QueueStore { return w.stores[w.rnd.IntN(len(w.stores))] }
+func (w *walk) queue() driver.Queue      { return w.store().Queue(queue) }
 
 // make invents jobs.
 func (w *walk) make() []penstock.NewJob {
@@ -144,7 +146,7 @@ func (w *walk) claimGroup(group string, n int, as fate, lease time.Duration) []p
 	w.Helper()
 	listed, err := w.finder(w.queue()).ReadyGroups(w.ctx, nil, groupNames[w.rnd.IntN(2)], 100)
 	w.must(err, "ReadyGroups")
-	jobs, err := w.queue().Claim(w.ctx, penstock.Claim{Group: group, Jobs: n, Lease: lease})
+	jobs, err := w.queue().Claim(w.ctx, driver.Claim{Group: group, Jobs: n, Lease: lease})
 	w.must(err, "Claim")
 	for _, j := range jobs { // what is due, or waits for a key, may have become ready in between
 		if t := w.byID[j.ID]; t != nil && t.fate == ready && !t.moved && t.job.Key == "" && !slices.Contains(listed, group) {
@@ -244,7 +246,7 @@ func (w *walk) cancelSome() {
 
 // deadSome sends some dead letters back or discards them.
 func (w *walk) deadSome() {
-	q := penstock.DeadJobQuery{Queue: queue}
+	q := admin.DeadJobQuery{Queue: queue}
 	var chosen []*tracked
 	for _, t := range w.all {
 		if t.fate == dead && w.rnd.IntN(2) == 0 {

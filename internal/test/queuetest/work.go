@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/work"
 )
 
@@ -30,7 +32,7 @@ func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
 	done := make(chan error, 1)
 	run := e.Work
 	if run == nil {
-		run = func(ctx context.Context, q penstock.Queue, h work.Handler, o work.Options) error {
+		run = func(ctx context.Context, q driver.Queue, h work.Handler, o work.Options) error {
 			return work.Run(ctx, q, h, o)
 		}
 	}
@@ -148,7 +150,7 @@ func workSnoozes(e *env) {
 	e.must(stop(), "Work")
 	log.check(e, 3)
 	e.want()
-	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 0 {
+	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
 		e.Errorf("there are %d dead letters", len(dead))
 	}
 }
@@ -175,7 +177,7 @@ func workOutcomes(e *env) {
 	if s := e.status(); s.Ready+s.Running+s.Waiting != 0 || s.Delayed+s.DeadLetters < 2 { // the one that failed may be back
 		e.Errorf("the status is %+v", s)
 	}
-	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 1 || dead[0].Err() != "no good" {
+	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 1 || dead[0].Err() != "no good" {
 		e.Errorf("the dead letters are %+v, want one, of no good", dead)
 	}
 }

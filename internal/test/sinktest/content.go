@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -214,7 +215,7 @@ func (e *env) wantKeyOrder(sent []penstock.Message, got []Received) {
 }
 
 func keepsOrder(e *env) {
-	s, ok := e.open().(penstock.InOrderSink)
+	s, ok := e.open().(driver.InOrderSink)
 	if keeps := ok && s.KeepsOrder(); keeps != e.features.InOrder {
 		e.Errorf("KeepsOrder is %v, Features.InOrder %v", keeps, e.features.InOrder)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // env is one running test.
@@ -23,12 +24,12 @@ type env struct {
 }
 
 // open opens a sink and closes it when the test ends.
-func (e *env) open() penstock.Sink {
+func (e *env) open() driver.Sink {
 	e.Helper()
 	return e.closeAtEnd(e.Open(e.T, e.log))
 }
 
-func (e *env) closeAtEnd(s penstock.Sink) penstock.Sink {
+func (e *env) closeAtEnd(s driver.Sink) driver.Sink {
 	e.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
@@ -67,7 +68,7 @@ func (e *env) message(key string) penstock.Message {
 }
 
 // mustSend sends and wants every message confirmed.
-func (e *env) mustSend(s penstock.Sink, msgs []penstock.Message) {
+func (e *env) mustSend(s driver.Sink, msgs []penstock.Message) {
 	e.Helper()
 	if failed := firstError(e.check(msgs, s.Send(e.patient(), msgs))); failed != nil {
 		e.Fatalf("Send: %v", failed)
@@ -80,7 +81,7 @@ func (e *env) check(msgs []penstock.Message, errs []error) []error {
 	e.Helper()
 	if errs != nil && len(errs) != len(msgs) {
 		e.Errorf("Send answered %d entries for %d messages", len(errs), len(msgs))
-		return penstock.SendError(msgs, fmt.Errorf("malformed answer"))
+		return driver.SendError(msgs, fmt.Errorf("malformed answer"))
 	}
 	for _, err := range errs {
 		e.keepsSecrets("error", err)

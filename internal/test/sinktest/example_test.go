@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/sinktest"
 	"github.com/penstock/penstock/sink/discard"
 )
@@ -17,7 +17,7 @@ func ExampleRun() {
 			New: func(*testing.T) *sinktest.Destination {
 				return &sinktest.Destination{
 					Topics: []string{"orders.placed"},
-					Open: func(t *testing.T, log *slog.Logger) penstock.Sink {
+					Open: func(t *testing.T, log *slog.Logger) driver.Sink {
 						s, err := discard.Open(discard.Config{}, log)
 						if err != nil {
 							t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // concurrentSends: Send is called from several goroutines at once.
@@ -57,7 +58,7 @@ func closeTwice(e *env) {
 	e.wantClosed(unused)
 }
 
-func (e *env) wantClosed(s penstock.Sink) {
+func (e *env) wantClosed(s driver.Sink) {
 	e.Helper()
 	msgs := e.messages(2)
 	errs := s.Send(e.patient(), msgs)

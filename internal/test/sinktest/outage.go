@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // outageHeals: while the broker is away Send says so before its deadline, and
@@ -42,7 +43,7 @@ func openedWhileDown(e *env) {
 
 // heals sends as the relay does, again and again what is not confirmed yet,
 // until everything is.
-func (e *env) heals(s penstock.Sink, msgs []penstock.Message) {
+func (e *env) heals(s driver.Sink, msgs []penstock.Message) {
 	e.Helper()
 	ctx := e.patient()
 	for {

@@ -2,6 +2,7 @@ package sinktest
 
 import (
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // badFailsAlone: what can never be sent fails for good, and nothing around it
@@ -45,7 +46,7 @@ func unroutableFails(e *env) {
 }
 
 // failsAlone sends the message first, last and in the middle of good ones.
-func (e *env) failsAlone(s penstock.Sink, name string, bad penstock.Message, want func(error)) {
+func (e *env) failsAlone(s driver.Sink, name string, bad penstock.Message, want func(error)) {
 	e.Helper()
 	for _, at := range []int{0, 10, 20} {
 		good := e.messages(20)

@@ -11,7 +11,7 @@
 //				proxy := tcpproxy.New(t, brokerAddr) // so that the network can fail
 //				return &sinktest.Destination{
 //					Topics: []string{"orders.placed"},
-//					Open: func(t *testing.T, log *slog.Logger) penstock.Sink { … },
+//					Open: func(t *testing.T, log *slog.Logger) driver.Sink { … },
 //					Drain: func(t *testing.T, n int) []sinktest.Received { … },
 //					Down: proxy.Refuse, Up: proxy.Resume, Stall: …,
 //				}
@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -71,7 +72,7 @@ type Destination struct {
 	Topics []string
 	// Open opens a sink on the destination; the suite closes it. The sink logs
 	// to log and nowhere else.
-	Open func(t *testing.T, log *slog.Logger) penstock.Sink
+	Open func(t *testing.T, log *slog.Logger) driver.Sink
 	// Drain takes messages out of the destination, in the order in which they
 	// lie there, without using the sink's own code. It waits until there are n
 	// and returns those and what else is there by then; it gives up after
@@ -97,7 +98,7 @@ type Destination struct {
 	// Secrets are texts that must not show in errors and logs.
 	Secrets []string
 	// OpenDenied opens a sink whose secret (one of Secrets) the broker rejects.
-	OpenDenied func(t *testing.T, log *slog.Logger) penstock.Sink
+	OpenDenied func(t *testing.T, log *slog.Logger) driver.Sink
 }
 
 // Bad is a message that can never be sent: the sink answers Permanent.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var cancelCases = []testCase{
@@ -19,11 +20,11 @@ var cancelCases = []testCase{
 func cancelBefore(e *env) {
 	r := e.read()
 	e.publish(messages("m", 2)...)
-	b := r.fetch(penstock.Limit{Messages: 1, Bytes: plenty.Bytes})
+	b := r.fetch(driver.Limit{Messages: 1, Bytes: plenty.Bytes})
 	ctx, cancel := context.WithCancel(e.ctx)
 	cancel()
 	_, fetch := r.Fetch(ctx, plenty)
-	_, subscribe := e.Store.Subscribe(ctx, e.request(penstock.Subscribe{Subscription: "other"}))
+	_, subscribe := e.Store.Subscribe(ctx, e.request(driver.Subscribe{Subscription: "other"}))
 	_, status := e.Store.Status(ctx)
 	_, deadLetters := e.Store.DeadLetters(ctx, query(r.req))
 	_, retry := e.Store.RetryDeadLetters(ctx, query(r.req))
@@ -62,7 +63,7 @@ func cancelFetch(e *env) {
 	patience := int64(500 * time.Microsecond)
 	for len(flatten(c.open)) < len(want) {
 		ctx, cancel := context.WithTimeout(e.ctx, time.Duration(rnd.Int64N(patience)))
-		b, err := r.Fetch(ctx, penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
+		b, err := r.Fetch(ctx, driver.Limit{Messages: 5, Bytes: plenty.Bytes})
 		cancel()
 		if err != nil {
 			if cancelled++; cancelled%20 == 0 {
@@ -84,7 +85,7 @@ func cancelSettle(e *env) {
 	patience := int64(500 * time.Microsecond)
 	c := collector{e: e, r: r}
 	for {
-		b, err := r.Fetch(e.ctx, penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
+		b, err := r.Fetch(e.ctx, driver.Limit{Messages: 5, Bytes: plenty.Bytes})
 		e.must(err, "Fetch after a cancelled Settle")
 		if len(b.Messages) == 0 {
 			break

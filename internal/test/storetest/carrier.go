@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // carrier reads and settles as a relay does that sends one batch at a time: it
@@ -11,9 +12,9 @@ import (
 type carrier struct {
 	e     *env
 	r     *reader
-	limit penstock.Limit
+	limit driver.Limit
 	// decide says what becomes of a message that is sent; nil: it is delivered.
-	decide func(m penstock.Message) penstock.Verdict
+	decide func(m penstock.Message) driver.Verdict
 	sent   []penstock.Message // delivered, in order
 }
 
@@ -27,19 +28,19 @@ func (c *carrier) step() bool {
 	waits := map[string]bool{}
 	settled := delivered(b)
 	for i, m := range b.Messages {
-		v := penstock.Verdict{}
+		v := driver.Verdict{}
 		how := keyOrderOf(b, i)
 		switch {
-		case how == penstock.BehindParked, how == penstock.InOrder && waits[m.Key]:
+		case how == driver.BehindParked, how == driver.InOrder && waits[m.Key]:
 			v = behind
 		case c.decide != nil:
 			v = c.decide(m)
 		}
 		switch {
-		case v.Outcome == penstock.Delivered:
+		case v.Outcome == driver.Delivered:
 			c.sent = append(c.sent, m)
-		case v.Outcome == penstock.Parked, v.Hold:
-			waits[m.Key] = how == penstock.InOrder && m.Key != "" || waits[m.Key]
+		case v.Outcome == driver.Parked, v.Hold:
+			waits[m.Key] = how == driver.InOrder && m.Key != "" || waits[m.Key]
 		}
 		settled[0].Verdicts = append(settled[0].Verdicts, v)
 	}
@@ -63,7 +64,7 @@ func (c *carrier) until(n int) {
 // parkAll refuses everything until nothing is left that is not parked.
 func (c *carrier) parkAll() {
 	c.e.Helper()
-	c.decide = func(m penstock.Message) penstock.Verdict { return refused(m, soon) }
+	c.decide = func(m penstock.Message) driver.Verdict { return refused(m, soon) }
 	c.e.eventually("everything is parked", func() bool {
 		c.step()
 		return c.e.subscriptionStatus(c.r.req).Backlog == 0

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // collector reads as the relay does when calls may fail: a Settle that failed is
@@ -14,7 +15,7 @@ type collector struct {
 	e    *env
 	r    *reader
 	got  []penstock.Message // settled
-	open []penstock.Batch   // fetched and not known to be settled
+	open []driver.Batch     // fetched and not known to be settled
 	// doubtful are numbers of batches whose Settle failed: it may have happened
 	// and not been able to say so.
 	doubtful map[uint64]bool
@@ -22,7 +23,7 @@ type collector struct {
 }
 
 // add takes a batch that Fetch returned.
-func (c *collector) add(b penstock.Batch) {
+func (c *collector) add(b driver.Batch) {
 	if b.Rewound {
 		for _, o := range c.open {
 			if c.doubtful[o.Number] {
@@ -42,11 +43,11 @@ func (c *collector) add(b penstock.Batch) {
 }
 
 // settle settles a batch, and notes the doubt when it fails.
-func (c *collector) settle(ctx context.Context, b penstock.Batch) error {
+func (c *collector) settle(ctx context.Context, b driver.Batch) error {
 	err := c.r.Settle(ctx, delivered(b)...)
 	if err == nil {
 		c.got = append(c.got, b.Messages...)
-		c.open = slices.DeleteFunc(c.open, func(o penstock.Batch) bool { return o.Number == b.Number })
+		c.open = slices.DeleteFunc(c.open, func(o driver.Batch) bool { return o.Number == b.Number })
 		return nil
 	}
 	if errors.Is(err, penstock.ErrFenced) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -61,7 +62,7 @@ func roundTrip(e *env, msgs []penstock.Message) {
 	tx.commit()
 	e.must(e.Store.Publish(e.ctx, "other", msgs...), "Publish")
 	for _, name := range []string{outbox, "other"} {
-		r := e.subscribe(penstock.Subscribe{Outbox: name})
+		r := e.subscribe(driver.Subscribe{Outbox: name})
 		batches := r.drain(plenty)
 		e.sameContents(flatten(batches), msgs)
 		r.deadLetter("no", batches...)
@@ -150,7 +151,7 @@ func createdAt(e *env) {
 	}
 	r = r.again()
 	e.sameMessage(r.fetch(plenty).Messages[0], m) // the id and the time are stable
-	tail := e.subscribe(penstock.Subscribe{Ephemeral: true})
+	tail := e.subscribe(driver.Subscribe{Ephemeral: true})
 	e.sameMessage(tail.fetch(plenty).Messages[0], m)
 }
 
@@ -167,10 +168,10 @@ func givenID(e *env) {
 // and not from another database that feeds the same broker.
 func derivedIDs(e *env) {
 	seen := map[string]string{}
-	look := func(s penstock.Store, name, where string) {
+	look := func(s driver.Store, name, where string) {
 		e.Helper()
 		e.must(s.Publish(e.ctx, name, messages("m", 5)...), "Publish")
-		r := e.subscribeOn(s, penstock.Subscribe{Outbox: name})
+		r := e.subscribeOn(s, driver.Subscribe{Outbox: name})
 		for _, m := range flatten(r.drain(plenty)) {
 			if before, ok := seen[m.ID]; ok {
 				e.Errorf("the id %q of a message from %s came before from %s", m.ID, where, before)

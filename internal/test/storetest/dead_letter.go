@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -26,7 +28,7 @@ var deadLetterCases = []testCase{
 }
 
 // deadLetters lists those of r's subscription.
-func (e *env) deadLetters(r *reader) []penstock.DeadLetter {
+func (e *env) deadLetters(r *reader) []admin.DeadLetter {
 	e.Helper()
 	deadLetters, err := e.Store.DeadLetters(e.ctx, query(r.req))
 	e.must(err, "DeadLetters")
@@ -34,7 +36,7 @@ func (e *env) deadLetters(r *reader) []penstock.DeadLetter {
 }
 
 // wantDeadLetters lists n of them.
-func (e *env) wantDeadLetters(r *reader, n int) []penstock.DeadLetter {
+func (e *env) wantDeadLetters(r *reader, n int) []admin.DeadLetter {
 	e.Helper()
 	deadLetters := e.deadLetters(r)
 	if len(deadLetters) != n {
@@ -44,7 +46,7 @@ func (e *env) wantDeadLetters(r *reader, n int) []penstock.DeadLetter {
 }
 
 // retryDead sends back n dead letters of those that q asks for, discardDead deletes n.
-func (e *env) retryDead(q penstock.DeadLetterQuery, n int) {
+func (e *env) retryDead(q admin.DeadLetterQuery, n int) {
 	e.Helper()
 	got, err := e.Store.RetryDeadLetters(e.ctx, q)
 	e.must(err, "RetryDeadLetters")
@@ -53,7 +55,7 @@ func (e *env) retryDead(q penstock.DeadLetterQuery, n int) {
 	}
 }
 
-func (e *env) discardDead(q penstock.DeadLetterQuery, n int) {
+func (e *env) discardDead(q admin.DeadLetterQuery, n int) {
 	e.Helper()
 	got, err := e.Store.DiscardDeadLetters(e.ctx, q)
 	e.must(err, "DiscardDeadLetters")
@@ -63,7 +65,7 @@ func (e *env) discardDead(q penstock.DeadLetterQuery, n int) {
 }
 
 // retry sends dead letters back, and expects that all of them were some.
-func (e *env) retry(r *reader, deadLetters ...penstock.DeadLetter) {
+func (e *env) retry(r *reader, deadLetters ...admin.DeadLetter) {
 	e.Helper()
 	q := query(r.req)
 	for _, l := range deadLetters {
@@ -73,21 +75,21 @@ func (e *env) retry(r *reader, deadLetters ...penstock.DeadLetter) {
 }
 
 // query asks for all dead letters of a subscription.
-func query(req penstock.Subscribe) penstock.DeadLetterQuery {
-	return penstock.DeadLetterQuery{Outbox: req.Outbox, Subscription: req.Subscription}
+func query(req driver.Subscribe) admin.DeadLetterQuery {
+	return admin.DeadLetterQuery{Outbox: req.Outbox, Subscription: req.Subscription}
 }
 
 // deadLetter settles batches with every message dead.
-func (r *reader) deadLetter(reason string, batches ...penstock.Batch) {
+func (r *reader) deadLetter(reason string, batches ...driver.Batch) {
 	r.e.Helper()
 	settled := delivered(batches...)
 	for i, b := range batches {
-		settled[i].Verdicts = slices.Repeat([]penstock.Verdict{dead(reason)}, len(b.Messages))
+		settled[i].Verdicts = slices.Repeat([]driver.Verdict{dead(reason)}, len(b.Messages))
 	}
 	r.e.must(r.Settle(r.e.ctx, settled...), "Settle with everything dead")
 }
 
-func deadMessages(deadLetters []penstock.DeadLetter) []penstock.Message {
+func deadMessages(deadLetters []admin.DeadLetter) []penstock.Message {
 	msgs := make([]penstock.Message, len(deadLetters))
 	for i, l := range deadLetters {
 		msgs[i] = l.Message
@@ -183,7 +185,7 @@ func retrySurvivesCrash(e *env) {
 		r = r.again() // nothing was settled
 		e.maintain()
 	}
-	for _, b := range r.drain(penstock.Limit{Messages: 1, Bytes: plenty.Bytes}) {
+	for _, b := range r.drain(driver.Limit{Messages: 1, Bytes: plenty.Bytes}) {
 		want := 1
 		if string(b.Messages[0].Payload[:4]) == "dead" {
 			want = 2
@@ -203,7 +205,7 @@ func retryWhileNobodyReads(e *env) {
 	r.close()
 	deadLetters := e.deadLetters(r)
 	e.retry(r, deadLetters[1])
-	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
+	r = e.subscribeOn(e.Another(e), driver.Subscribe{})
 	r.settle(r.want(string(deadLetters[1].Message.Payload))...)
 	e.wantPayloads(deadMessages(e.deadLetters(r)), string(deadLetters[0].Message.Payload), string(deadLetters[2].Message.Payload))
 }
@@ -212,8 +214,8 @@ func retryPassesOver(e *env) {
 	r := e.read()
 	e.publish(messages("m", 3)...)
 	b := r.fetch(plenty)
-	verdicts := []penstock.Verdict{{}, dead("no"), {}}
-	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}), "Settle")
+	verdicts := []driver.Verdict{{}, dead("no"), {}}
+	e.must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: verdicts}), "Settle")
 	died, alive := b.Messages[1], b.Messages[0]
 	q := query(r.req)
 	q.Seqs = []int64{alive.Seq, died.Seq, 1 << 40, died.Seq}
@@ -310,13 +312,13 @@ func deadLetterOutOfOrder(e *env) {
 	since := e.deadLetters(r)[0].Failures[0].At
 	e.retry(r, e.deadLetters(r)...)
 	for attempt := 2; attempt <= 4; attempt++ {
-		back := r.awaitOnly(penstock.OutOfOrder, "k0")
+		back := r.awaitOnly(driver.OutOfOrder, "k0")
 		if m := back.Messages[0]; m.Attempt != attempt || m.FailedSince.Sub(since).Truncate(time.Millisecond) != 0 {
 			e.Errorf("k0 came with attempt %d and failed since %s, want %d and %s", m.Attempt, m.FailedSince, attempt, since)
 		}
 		e.publish(keyed("k", attempt, attempt+1)...)
 		fresh := r.fetch(plenty)
-		e.wantOrder(fresh, penstock.InOrder, fmt.Sprint("k", attempt))
+		e.wantOrder(fresh, driver.InOrder, fmt.Sprint("k", attempt))
 		if attempt == 4 {
 			r.settle(back, fresh)
 			break
@@ -328,7 +330,7 @@ func deadLetterOutOfOrder(e *env) {
 	}
 	e.wantParked(r, 0, 0, 0)
 	e.publish(keyed("k", 5, 6)...)
-	e.wantOrder(r.again().fetch(plenty), penstock.InOrder, "k5")
+	e.wantOrder(r.again().fetch(plenty), driver.InOrder, "k5")
 }
 
 func deadLetterPassesParked(e *env) {
@@ -337,7 +339,7 @@ func deadLetterPassesParked(e *env) {
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": dead("no"), "k1": refused(b.Messages[1], notInThisTest), "k2": behind}, b)
 	e.retry(r, e.deadLetters(r)...)
-	b = r.awaitOnly(penstock.OutOfOrder, "k0")
+	b = r.awaitOnly(driver.OutOfOrder, "k0")
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
 	e.publish(keyed("k", 3, 4)...)
 	c := &carrier{e: e, r: r, limit: plenty}
@@ -355,10 +357,10 @@ func deadLetterHistory(e *env) {
 	var all []penstock.Failure
 	for round := range 4 {
 		fs := failures(b.Messages[0], 2, "parked")
-		r.judge(verdicts{"m": {Outcome: penstock.Parked, RetryIn: soon, Failures: fs}}, b)
+		r.judge(verdicts{"m": {Outcome: driver.Parked, RetryIn: soon, Failures: fs}}, b)
 		b = r.await(plenty)
 		more := failures(b.Messages[0], 2, "dead")
-		r.judge(verdicts{"m": {Outcome: penstock.Dead, Failures: more}}, b)
+		r.judge(verdicts{"m": {Outcome: driver.Dead, Failures: more}}, b)
 		all = slices.Concat(all, fs, more)
 		deadLetters := e.wantDeadLetters(r, 1)
 		e.wantHistory(deadLetters[0], all)
@@ -369,7 +371,7 @@ func deadLetterHistory(e *env) {
 			r = r.again()
 		}
 		e.retry(r, deadLetters...)
-		b = r.awaitOnly(penstock.OutOfOrder, "m")
+		b = r.awaitOnly(driver.OutOfOrder, "m")
 		e.wantNext(b.Messages[0], b.Messages[0], len(all)+1, all[0].At)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -20,7 +21,7 @@ var deadLetterQueryCases = []testCase{
 }
 
 // someDeadLetters are dead letters that differ in whatever a query asks for.
-func (e *env) someDeadLetters() (*reader, []penstock.DeadLetter) {
+func (e *env) someDeadLetters() (*reader, []admin.DeadLetter) {
 	e.Helper()
 	r := e.read()
 	for i, reason := range []string{"timeout", "Timeout", "100% full", "100 full", `back\slash_`, "back/slashX", "über", "two\nlines", "'quoted'", ""} {
@@ -41,7 +42,7 @@ func (e *env) someDeadLetters() (*reader, []penstock.DeadLetter) {
 }
 
 // describes is what a query promises.
-func describes(q penstock.DeadLetterQuery, l penstock.DeadLetter) bool {
+func describes(q admin.DeadLetterQuery, l admin.DeadLetter) bool {
 	m := l.Message
 	return (len(q.Seqs) == 0 || slices.Contains(q.Seqs, m.Seq)) &&
 		(len(q.IDs) == 0 || slices.Contains(q.IDs, m.ID)) &&
@@ -54,7 +55,7 @@ func describes(q penstock.DeadLetterQuery, l penstock.DeadLetter) bool {
 }
 
 // ask compares an answer with those of all that q describes.
-func (e *env) ask(q penstock.DeadLetterQuery, all []penstock.DeadLetter) {
+func (e *env) ask(q admin.DeadLetterQuery, all []admin.DeadLetter) {
 	e.Helper()
 	var want []string
 	for _, l := range all {
@@ -74,28 +75,28 @@ func (e *env) ask(q penstock.DeadLetterQuery, all []penstock.DeadLetter) {
 }
 
 // narrowings each set one field.
-func narrowings(all []penstock.DeadLetter) []func(q *penstock.DeadLetterQuery) {
-	var fs []func(q *penstock.DeadLetterQuery)
-	add := func(f func(q *penstock.DeadLetterQuery)) { fs = append(fs, f) }
+func narrowings(all []admin.DeadLetter) []func(q *admin.DeadLetterQuery) {
+	var fs []func(q *admin.DeadLetterQuery)
+	add := func(f func(q *admin.DeadLetterQuery)) { fs = append(fs, f) }
 	for _, k := range []string{"a", "A", "b", "c", "%", "_"} {
-		add(func(q *penstock.DeadLetterQuery) { q.Key = k })
+		add(func(q *admin.DeadLetterQuery) { q.Key = k })
 	}
 	for _, t := range []string{"t", "t.x", "t.", "T", "t%", "*", "t._"} {
-		add(func(q *penstock.DeadLetterQuery) { q.Topic = t })
+		add(func(q *admin.DeadLetterQuery) { q.Topic = t })
 	}
 	for _, s := range []string{"timeout", "Time", "full", "100% ", "%", "_", `\`, "ü", "\n", "'", "earlier", "out", "X", "x"} {
-		add(func(q *penstock.DeadLetterQuery) { q.Error = s })
+		add(func(q *admin.DeadLetterQuery) { q.Error = s })
 	}
 	for i, l := range all {
 		next := all[(i+1)%len(all)].Message
-		add(func(q *penstock.DeadLetterQuery) { q.Seqs = []int64{next.Seq, 1 << 40, l.Message.Seq} })
-		add(func(q *penstock.DeadLetterQuery) { q.IDs = []string{"missing", l.Message.ID, next.ID, ""} })
-		add(func(q *penstock.DeadLetterQuery) { q.AfterSeq = l.Message.Seq })
-		add(func(q *penstock.DeadLetterQuery) { q.DiedBefore = l.At })
-		add(func(q *penstock.DeadLetterQuery) { q.DiedAfter = l.At })
-		add(func(q *penstock.DeadLetterQuery) { q.DiedBefore = l.At.Add(time.Hour) })
-		add(func(q *penstock.DeadLetterQuery) { q.DiedAfter = l.At.Add(-time.Hour) })
-		add(func(q *penstock.DeadLetterQuery) { q.Limit = i + 1 })
+		add(func(q *admin.DeadLetterQuery) { q.Seqs = []int64{next.Seq, 1 << 40, l.Message.Seq} })
+		add(func(q *admin.DeadLetterQuery) { q.IDs = []string{"missing", l.Message.ID, next.ID, ""} })
+		add(func(q *admin.DeadLetterQuery) { q.AfterSeq = l.Message.Seq })
+		add(func(q *admin.DeadLetterQuery) { q.DiedBefore = l.At })
+		add(func(q *admin.DeadLetterQuery) { q.DiedAfter = l.At })
+		add(func(q *admin.DeadLetterQuery) { q.DiedBefore = l.At.Add(time.Hour) })
+		add(func(q *admin.DeadLetterQuery) { q.DiedAfter = l.At.Add(-time.Hour) })
+		add(func(q *admin.DeadLetterQuery) { q.Limit = i + 1 })
 	}
 	return fs
 }
@@ -108,7 +109,7 @@ func queryFields(e *env) {
 		narrow(&q)
 		e.ask(q, all)
 	}
-	other := e.subscribe(penstock.Subscribe{Subscription: "other"})
+	other := e.subscribe(driver.Subscribe{Subscription: "other"})
 	e.ask(query(other.req), nil)
 }
 
@@ -120,7 +121,7 @@ func queryCombinations(e *env) {
 	}
 }
 
-func randomQuery(rnd *rand.Rand, r *reader, all []penstock.DeadLetter) penstock.DeadLetterQuery {
+func randomQuery(rnd *rand.Rand, r *reader, all []admin.DeadLetter) admin.DeadLetterQuery {
 	q := query(r.req)
 	fs := narrowings(all)
 	for range 1 + rnd.IntN(3) {
@@ -133,7 +134,7 @@ func queryPages(e *env) {
 	r, all := e.someDeadLetters()
 	q := query(r.req)
 	q.Limit = 3
-	var got []penstock.DeadLetter
+	var got []admin.DeadLetter
 	for {
 		page, err := e.Store.DeadLetters(e.ctx, q)
 		e.must(err, "DeadLetters")
@@ -196,11 +197,11 @@ func discardByQuery(e *env) {
 }
 
 // without expects that all but the chosen ones are left, and returns them.
-func (e *env) without(r *reader, all, chosen []penstock.DeadLetter) []penstock.DeadLetter {
+func (e *env) without(r *reader, all, chosen []admin.DeadLetter) []admin.DeadLetter {
 	e.Helper()
-	var left []penstock.DeadLetter
+	var left []admin.DeadLetter
 	for _, l := range all {
-		if !slices.ContainsFunc(chosen, func(c penstock.DeadLetter) bool { return c.Message.ID == l.Message.ID }) {
+		if !slices.ContainsFunc(chosen, func(c admin.DeadLetter) bool { return c.Message.ID == l.Message.ID }) {
 			left = append(left, l)
 		}
 	}

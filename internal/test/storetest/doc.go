@@ -1,5 +1,5 @@
 // Package storetest is the suite that every store passes: it turns the promises
-// of penstock.Store and penstock.Source into tests, and knows of no database.
+// of driver.Store and driver.Source into tests, and knows of no database.
 //
 // # Using it
 //
@@ -15,7 +15,7 @@
 //				return storetest.Instance{
 //					Store:   s,
 //					Begin:   func(ctx context.Context) (storetest.Tx, error) { … },
-//					Another: func(t testing.TB) penstock.Store { … },
+//					Another: func(t testing.TB) driver.Store { … },
 //					Pin:     func(t testing.TB) (release func()) { … },
 //				}
 //			},

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var dropSubscriptionCases = []testCase{
@@ -23,9 +25,9 @@ func (e *env) dropSubscription(r *reader) {
 
 // The reader is fenced, even when another has made the subscription anew.
 func dropFences(e *env) {
-	stores := []penstock.Store{e.Store, e.Another(e)}
+	stores := []driver.Store{e.Store, e.Another(e)}
 	for _, s := range stores {
-		old := e.subscribeOn(s, penstock.Subscribe{})
+		old := e.subscribeOn(s, driver.Subscribe{})
 		e.publish(keyed("k", 0, 4)...)
 		settled, open := old.fetch(two), old.fetch(two)
 		old.settle(settled)
@@ -44,10 +46,10 @@ func dropFences(e *env) {
 			e.Errorf("status shows %d subscriptions", n)
 		}
 		check() // which has not made it anew
-		r := e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+		r := e.subscribe(driver.Subscribe{Start: driver.FromNow})
 		check()
 		_ = old.Close(e.ctx)
-		_, err := e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+		_, err := e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
 		e.mustBe(err, penstock.ErrHeld, "Subscribe after the old reader's Close")
 		e.publish(message("k", "new"))
 		r.settle(r.want("new")...)
@@ -69,27 +71,26 @@ func dropRemoves(e *env) {
 	for op, err := range e.operate(outbox, r.req.Subscription) {
 		e.mustBe(err, penstock.ErrNoSubscription, op)
 	}
-	r = e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	r = e.subscribe(driver.Subscribe{Start: driver.FromNow})
 	r.want()
 	e.wantParked(r, 0, 0, 0)
 	if s := e.subscriptionStatus(r.req); s.DeadLetters != 0 || s.Settled != 0 || s.Backlog != 0 || s.Replaying {
 		e.Errorf("the subscription that was made anew has the status %+v", s)
 	}
 	e.publish(message("k", "new"))
-	e.wantOrder(r.fetch(plenty), penstock.InOrder, "new")
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "new")
 }
 
 // A replay that is under way goes with its subscription: it is not the next one's of
 // that name, whoever reads on meanwhile.
 func dropEndsReplay(e *env) {
 	r, sent := e.settledOnes(6)
-	e.replay(r, penstock.Replay{}, 6)
-	e.replay(r, penstock.Replay{}, 6)
+	e.replay(r, admin.Replay{}, 6)
 	b := r.fetch(two)
 	e.wantPayloads(b.Messages, payloads(sent[:2])...)
 	e.dropSubscription(r)
 	e.mustBe(r.Settle(e.ctx, delivered(b)...), penstock.ErrFenced, "Settle of a replay after DropSubscription")
-	next := e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	next := e.subscribe(driver.Subscribe{Start: driver.FromNow})
 	e.mustBe(r.Settle(e.ctx, delivered(b)...), penstock.ErrFenced, "Settle of a replay after DropSubscription")
 	next.want()
 	if e.subscriptionStatus(next.req).Replaying {
@@ -101,7 +102,7 @@ func dropEndsReplay(e *env) {
 }
 
 func dropLeavesOthers(e *env) {
-	a, b := e.subscribe(penstock.Subscribe{Subscription: "a"}), e.subscribe(penstock.Subscribe{Subscription: "b"})
+	a, b := e.subscribe(driver.Subscribe{Subscription: "a"}), e.subscribe(driver.Subscribe{Subscription: "b"})
 	e.publish(keyed("k", 0, 4)...)
 	for _, r := range []*reader{a, b} {
 		batch := r.fetch(plenty)
@@ -118,7 +119,7 @@ func dropLeavesOthers(e *env) {
 }
 
 func dropReclaims(e *env) {
-	slow := e.subscribe(penstock.Subscribe{Subscription: "slow"})
+	slow := e.subscribe(driver.Subscribe{Subscription: "slow"})
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
 	e.settleBulk(r, 0, 4)
@@ -131,14 +132,14 @@ func dropReclaims(e *env) {
 }
 
 func dropReclaimsReplayed(e *env) {
-	e.retain(penstock.Retention{Age: notInThisTest})
-	replaying := e.subscribe(penstock.Subscribe{Subscription: "replaying"})
+	e.retain(admin.Retention{Age: notInThisTest})
+	replaying := e.subscribe(driver.Subscribe{Subscription: "replaying"})
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
 	sent := e.settleBulk(replaying, 0, 4)
-	r.settle(r.drain(penstock.Limit{Messages: 10, Bytes: 1 << 20})...)
-	e.replay(replaying, penstock.Replay{}, len(sent))
-	e.retain(penstock.Retention{})
+	r.settle(r.drain(driver.Limit{Messages: 10, Bytes: 1 << 20})...)
+	e.replay(replaying, admin.Replay{}, len(sent))
+	e.retain(admin.Retention{})
 	e.dropSubscription(replaying)
 	e.shrinks(floor)
 	e.publish(message("", "after"))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/memory"
 )
@@ -21,7 +21,7 @@ func ExampleRun() {
 				return storetest.Instance{
 					Store:   s,
 					Begin:   func(ctx context.Context) (storetest.Tx, error) { return begin(ctx, s) },
-					Another: func(testing.TB) penstock.Store { return s.Another() },
+					Another: func(testing.TB) driver.Store { return s.Another() },
 				}
 			},
 			Features: storetest.Features{ConcurrentWriters: true, Reclaim: true},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Harness is what a store's test package gives the suite.
@@ -78,7 +79,7 @@ type Features struct {
 
 // Instance is one database and a store on it.
 type Instance struct {
-	Store penstock.Store
+	Store driver.Store
 
 	// Begin opens a business transaction on a connection that the store does
 	// not use. Where there is one writer at a time it waits for its turn until
@@ -88,7 +89,7 @@ type Instance struct {
 	// Another opens a second store on the same database, as another process
 	// would, and closes it in t's cleanup. Closing it twice, or closing Store
 	// before, does no harm.
-	Another func(t testing.TB) penstock.Store
+	Another func(t testing.TB) driver.Store
 
 	// Pin opens a snapshot that holds back the database's own cleanup (on
 	// PostgreSQL a REPEATABLE READ transaction that has read something, on

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var holdCases = []testCase{
@@ -11,7 +12,7 @@ var holdCases = []testCase{
 	{name: "RetryAndDeliverReleases", run: func(e *env) { holdRetry(e, nil) }},
 	{name: "RetryAndDieAgainKeepsWaiting", run: holdDiesAgain},
 	{name: "RetryAndParkAgainKeepsWaiting", run: func(e *env) {
-		holdRetry(e, func(m penstock.Message) penstock.Verdict { return refused(m, soon) })
+		holdRetry(e, func(m penstock.Message) driver.Verdict { return refused(m, soon) })
 	}},
 	{name: "RetrySurvivesACrash", run: holdRetryCrash},
 	{name: "AParkedHead", run: holdParkedHead},
@@ -38,7 +39,7 @@ func (e *env) held() *reader {
 	r.judge(verdicts{"k0": holding(b.Messages[0]), "k1": behind}, b)
 	e.publish(keyed("k", 2, 3)...)
 	b = r.fetch(plenty)
-	e.wantOrder(b, penstock.BehindParked, "k2")
+	e.wantOrder(b, driver.BehindParked, "k2")
 	r.judge(verdicts{"k2": behind}, b)
 	e.wantHeld(r)
 	return r
@@ -60,7 +61,7 @@ func holdKeeps(e *env) {
 	for range 2 {
 		e.publish(message("o", "o"))
 		b := r.fetch(plenty)
-		e.wantOrder(b, penstock.InOrder, "o")
+		e.wantOrder(b, driver.InOrder, "o")
 		r.settle(b)
 		e.wantHeld(r)
 		e.maintain()
@@ -71,7 +72,7 @@ func holdKeeps(e *env) {
 		e.Errorf("ParkedKeys: %+v, want two messages held by %d because of %q", k, deadLetters[0].Message.Seq, deadLetters[0].Err())
 	}
 	r.close()
-	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
+	r = e.subscribeOn(e.Another(e), driver.Subscribe{})
 	e.wantHeld(r)
 }
 
@@ -95,7 +96,7 @@ func (e *env) wantReleased(r *reader) {
 	e.wantParked(r, 0, 0, 0)
 	e.wantDeadLetters(r, 0)
 	e.publish(keyed("k", 3, 4)...)
-	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k3")
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "k3")
 	r.again().want("k3")
 }
 
@@ -108,7 +109,7 @@ func holdDiscardEmpty(e *env) {
 	r = r.again()
 	e.publish(keyed("k", 1, 2)...)
 	b = r.fetch(plenty)
-	e.wantOrder(b, penstock.BehindParked, "k1")
+	e.wantOrder(b, driver.BehindParked, "k1")
 	r = r.again() // k1 was not parked
 	e.discard(r, 1)
 	c := &carrier{e: e, r: r, limit: plenty}
@@ -127,12 +128,12 @@ func holdLate(e *env, together bool) {
 	late.publish(message("k", "late"))
 	e.publish(message("k", "k1"))
 	first := r.fetch(plenty)
-	e.wantOrder(first, penstock.InOrder, "k1")
+	e.wantOrder(first, driver.InOrder, "k1")
 	late.commit()
 	second := r.fetch(plenty)
-	e.wantOrder(second, penstock.InOrder, "late")
+	e.wantOrder(second, driver.InOrder, "late")
 	k1 := first.Messages[0]
-	v := verdicts{"k1": {Outcome: penstock.Parked, RetryIn: soon, Failures: failures(k1, 3, "refused")}, "late": holding(second.Messages[0])}
+	v := verdicts{"k1": {Outcome: driver.Parked, RetryIn: soon, Failures: failures(k1, 3, "refused")}, "late": holding(second.Messages[0])}
 	if together {
 		r.judge(v, first, second)
 	} else {
@@ -143,20 +144,20 @@ func holdLate(e *env, together bool) {
 	r = r.again()
 	r.want()
 	e.discard(r, 1)
-	b := r.awaitOnly(penstock.InOrder, "k1")
+	b := r.awaitOnly(driver.InOrder, "k1")
 	e.wantNext(b.Messages[0], k1, 4, v["k1"].Failures[0].At)
 	r.settle(b)
 	e.wantParked(r, 0, 0, 0)
 }
 
-func holdRetry(e *env, first func(m penstock.Message) penstock.Verdict) {
+func holdRetry(e *env, first func(m penstock.Message) driver.Verdict) {
 	r := e.held()
 	e.retry(r, e.deadLetters(r)...)
-	b := r.awaitOnly(penstock.OutOfOrder, "k0")
+	b := r.awaitOnly(driver.OutOfOrder, "k0")
 	attempt := 2
 	if first != nil {
 		r.judge(verdicts{"k0": first(b.Messages[0])}, b)
-		b = r.awaitOnly(penstock.OutOfOrder, "k0")
+		b = r.awaitOnly(driver.OutOfOrder, "k0")
 		attempt++
 	}
 	if got := b.Messages[0].Attempt; got != attempt {
@@ -165,7 +166,7 @@ func holdRetry(e *env, first func(m penstock.Message) penstock.Verdict) {
 	r.want() // the others wait until it is delivered
 	e.publish(message("o", "o"))
 	o := r.fetch(plenty)
-	e.wantOrder(o, penstock.InOrder, "o")
+	e.wantOrder(o, driver.InOrder, "o")
 	if n := e.subscriptionStatus(r.req).HeldKeys; n != 1 {
 		e.Errorf("while it is on its way %d keys are held, want 1", n)
 	}
@@ -177,7 +178,7 @@ func holdDiesAgain(e *env) {
 	r := e.held()
 	for range 2 {
 		e.retry(r, e.deadLetters(r)...)
-		r.judge(verdicts{"k0": dead("again")}, r.awaitOnly(penstock.OutOfOrder, "k0"))
+		r.judge(verdicts{"k0": dead("again")}, r.awaitOnly(driver.OutOfOrder, "k0"))
 		deadLetters := e.deadLetters(r)
 		if len(deadLetters) != 1 || !deadLetters[0].Held || deadLetters[0].Err() != "again" {
 			e.Fatalf("the dead letters are %+v, want a held one", deadLetters)
@@ -193,11 +194,11 @@ func holdRetryCrash(e *env) {
 	r := e.held()
 	e.retry(r, e.deadLetters(r)...)
 	for range 2 {
-		r.awaitOnly(penstock.OutOfOrder, "k0")
+		r.awaitOnly(driver.OutOfOrder, "k0")
 		r.want()
 		r = r.again()
 	}
-	r.settle(r.awaitOnly(penstock.OutOfOrder, "k0"))
+	r.settle(r.awaitOnly(driver.OutOfOrder, "k0"))
 	e.wantReleased(r)
 }
 
@@ -206,7 +207,7 @@ func holdParkedHead(e *env) {
 	e.publish(keyed("k", 0, 3)...)
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind}, b)
-	b = r.awaitOnly(penstock.InOrder, "k0")
+	b = r.awaitOnly(driver.InOrder, "k0")
 	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
 	e.wantHeld(r)
 	deadLetters := e.deadLetters(r)
@@ -229,7 +230,7 @@ func holdWithoutKey(e *env) {
 		e.Errorf("the dead letters are %+v, want one that holds nothing", deadLetters)
 	}
 	e.publish(message("", "u2"))
-	e.wantOrder(r.fetch(plenty), penstock.InOrder, "u2")
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "u2")
 	e.wantParked(r, 0, 0, 0)
 }
 
@@ -240,21 +241,21 @@ func holdAlone(e *env) {
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": dead("no")}, b)
 	e.retry(r, e.deadLetters(r)...)
-	b = r.awaitOnly(penstock.OutOfOrder, "k0")
+	b = r.awaitOnly(driver.OutOfOrder, "k0")
 	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
 	deadLetters := e.deadLetters(r)
 	if len(deadLetters) != 1 || deadLetters[0].Held {
 		e.Errorf("the dead letters are %+v, want one that holds nothing", deadLetters)
 	}
 	e.publish(keyed("k", 2, 3)...)
-	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k2")
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "k2")
 }
 
 func holdDropped(e *env) {
 	r := e.held()
 	e.must(e.Store.DropSubscription(e.ctx, outbox, r.req.Subscription), "DropSubscription")
-	r = e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	r = e.subscribe(driver.Subscribe{Start: driver.FromNow})
 	e.wantParked(r, 0, 0, 0)
 	e.publish(keyed("k", 3, 4)...)
-	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k3")
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "k3")
 }

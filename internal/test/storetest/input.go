@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var inputCases = []testCase{
@@ -82,7 +84,7 @@ func names(e *env) {
 	for _, name := range []string{"n", strings.Repeat("n", penstock.MaxNameBytes), strings.Repeat("日", penstock.MaxNameBytes/3)} {
 		e.must(e.Store.CreateOutbox(e.ctx, name), "CreateOutbox "+name)
 		e.must(e.Store.Publish(e.ctx, name, message("", "m")), "Publish")
-		e.subscribe(penstock.Subscribe{Outbox: name}).want("m")
+		e.subscribe(driver.Subscribe{Outbox: name}).want("m")
 	}
 }
 
@@ -91,16 +93,16 @@ func subscribeLimits(e *env) {
 	holder := strings.Repeat("h", penstock.MaxHolderBytes)
 	for _, bad := range []struct {
 		field string
-		penstock.Subscribe
+		driver.Subscribe
 	}{
-		{"subscription", penstock.Subscribe{}},
-		{"subscription", penstock.Subscribe{Subscription: long + "s"}},
-		{"subscription", penstock.Subscribe{Subscription: "a\x00"}},
-		{"subscription", penstock.Subscribe{Subscription: "\xff"}},
-		{"holder", penstock.Subscribe{Subscription: "s", Holder: holder + "h"}},
-		{"holder", penstock.Subscribe{Subscription: "s", Holder: "a\x00"}},
-		{"holder", penstock.Subscribe{Subscription: "s", Holder: "\xff"}},
-		{"lease", penstock.Subscribe{Subscription: "s", Lease: -1}},
+		{"subscription", driver.Subscribe{}},
+		{"subscription", driver.Subscribe{Subscription: long + "s"}},
+		{"subscription", driver.Subscribe{Subscription: "a\x00"}},
+		{"subscription", driver.Subscribe{Subscription: "\xff"}},
+		{"holder", driver.Subscribe{Subscription: "s", Holder: holder + "h"}},
+		{"holder", driver.Subscribe{Subscription: "s", Holder: "a\x00"}},
+		{"holder", driver.Subscribe{Subscription: "s", Holder: "\xff"}},
+		{"lease", driver.Subscribe{Subscription: "s", Lease: -1}},
 	} {
 		bad.Outbox = outbox
 		_, err := e.Store.Subscribe(e.ctx, bad.Subscribe)
@@ -109,9 +111,9 @@ func subscribeLimits(e *env) {
 	if n := len(e.outboxStatus(outbox).Subscriptions); n != 0 {
 		e.Errorf("bad input made %d subscriptions", n)
 	}
-	e.retain(penstock.Retention{Age: notInThisTest})
+	e.retain(admin.Retention{Age: notInThisTest})
 	e.publish(message("", "m"))
-	for _, good := range []penstock.Subscribe{
+	for _, good := range []driver.Subscribe{
 		{Ephemeral: true},
 		{Subscription: "s"},
 		{Subscription: long, Holder: holder, Lease: (math.MaxInt64 * time.Nanosecond).Truncate(time.Microsecond)},
@@ -119,7 +121,7 @@ func subscribeLimits(e *env) {
 		good.Outbox = outbox
 		src, err := e.Store.Subscribe(e.ctx, good)
 		e.must(err, fmt.Sprintf("Subscribe %+v", good))
-		b, err := src.Fetch(e.ctx, penstock.Limit{Messages: 1, Bytes: 1})
+		b, err := src.Fetch(e.ctx, driver.Limit{Messages: 1, Bytes: 1})
 		e.must(err, "Fetch")
 		e.wantPayloads(b.Messages, "m")
 		e.must(src.Settle(e.ctx, delivered(b)...), "Settle")
@@ -135,7 +137,7 @@ func subscribeLimits(e *env) {
 func fetchLimits(e *env) {
 	r := e.read()
 	e.publish(message("", "m"))
-	for _, limit := range []penstock.Limit{{}, {Messages: 1}, {Bytes: 1}, {Messages: -1, Bytes: 1}, {Messages: 1, Bytes: -1}} {
+	for _, limit := range []driver.Limit{{}, {Messages: 1}, {Bytes: 1}, {Messages: -1, Bytes: 1}, {Messages: 1, Bytes: -1}} {
 		_, err := r.Fetch(e.ctx, limit)
 		e.badField(fmt.Sprintf("Fetch %+v", limit), err, "limit")
 	}
@@ -154,29 +156,29 @@ func noSuchOutbox(e *env) {
 			t.rollback()
 		}
 		e.mustBe(err, penstock.ErrNoOutbox, what("Publish in a transaction"))
-		_, err = e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{Outbox: name}))
+		_, err = e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{Outbox: name}))
 		e.mustBe(err, penstock.ErrNoOutbox, what("Subscribe"))
-		_, err = e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{Outbox: name, Ephemeral: true}))
+		_, err = e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{Outbox: name, Ephemeral: true}))
 		e.mustBe(err, penstock.ErrNoOutbox, what("Subscribe"))
 		e.mustBe(e.Store.Maintain(e.ctx, name), penstock.ErrNoOutbox, what("Maintain"))
 		e.mustBe(e.Store.DropOutbox(e.ctx, name), penstock.ErrNoOutbox, what("DropOutbox"))
 		for op, err := range e.operate(name, "sub") {
 			e.mustBe(err, penstock.ErrNoOutbox, what(op))
 		}
-		e.mustBe(e.Store.SetRetention(e.ctx, name, penstock.Retention{}), penstock.ErrNoOutbox, what("SetRetention"))
+		e.mustBe(e.Store.SetRetention(e.ctx, name, admin.Retention{}), penstock.ErrNoOutbox, what("SetRetention"))
 	}
 	e.read().want()
 }
 
 // operate asks every operation on a subscription for its error.
 func (e *env) operate(name, subscription string) map[string]error {
-	q := penstock.DeadLetterQuery{Outbox: name, Subscription: subscription}
+	q := admin.DeadLetterQuery{Outbox: name, Subscription: subscription}
 	_, list := e.Store.DeadLetters(e.ctx, q)
 	_, retry := e.Store.RetryDeadLetters(e.ctx, q)
 	_, discard := e.Store.DiscardDeadLetters(e.ctx, q)
 	_, parked := e.Store.ParkedKeys(e.ctx, name, subscription, 10)
 	_, retryParked := e.Store.RetryParked(e.ctx, name, subscription)
-	_, replay := e.Store.Replay(e.ctx, penstock.Replay{Outbox: name, Subscription: subscription})
+	_, replay := e.Store.Replay(e.ctx, admin.Replay{Outbox: name, Subscription: subscription})
 	return map[string]error{
 		"DeadLetters": list, "RetryDeadLetters": retry, "DiscardDeadLetters": discard, "ParkedKeys": parked, "RetryParked": retryParked, "Replay": replay,
 		"DropSubscription": e.Store.DropSubscription(e.ctx, name, subscription),
@@ -185,7 +187,7 @@ func (e *env) operate(name, subscription string) map[string]error {
 
 // A subscription that nobody has made yet is an error. Asking makes none.
 func noSuchSubscription(e *env) {
-	r := e.subscribe(penstock.Subscribe{Subscription: "Sub"})
+	r := e.subscribe(driver.Subscribe{Subscription: "Sub"})
 	for _, name := range []string{"missing", "", "sub", "Sub "} {
 		for op, err := range e.operate(outbox, name) {
 			e.mustBe(err, penstock.ErrNoSubscription, fmt.Sprintf("%s of %q", op, name))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -26,10 +27,10 @@ var leaseCases = []testCase{
 }
 
 func oneHolder(e *env) {
-	r := e.subscribe(penstock.Subscribe{Holder: "first"})
+	r := e.subscribe(driver.Subscribe{Holder: "first"})
 	until := e.subscriptionStatus(r.req).LeaseUntil
-	for _, s := range []penstock.Store{e.Store, e.Another(e)} {
-		_, err := s.Subscribe(e.ctx, e.request(penstock.Subscribe{Holder: "second"}))
+	for _, s := range []driver.Store{e.Store, e.Another(e)} {
+		_, err := s.Subscribe(e.ctx, e.request(driver.Subscribe{Holder: "second"}))
 		var held *penstock.HeldError
 		if !errors.As(err, &held) || !errors.Is(err, penstock.ErrHeld) {
 			e.Fatalf("Subscribe to a held subscription: got error %v, want a *HeldError", err)
@@ -45,7 +46,7 @@ func oneHolder(e *env) {
 
 func closeGivesLeaseBack(e *env) {
 	e.publish(messages("m", 2)...)
-	r := e.subscribeOn(e.Another(e), penstock.Subscribe{Holder: "first"})
+	r := e.subscribeOn(e.Another(e), driver.Subscribe{Holder: "first"})
 	r.want("m0", "m1")
 	r.close()
 	r.close()
@@ -56,8 +57,8 @@ func closeGivesLeaseBack(e *env) {
 // the first one wakes up.
 func expiredLease(e *env) {
 	e.publish(messages("m", 6)...)
-	limit := penstock.Limit{Messages: 2, Bytes: plenty.Bytes}
-	var second penstock.Batch
+	limit := driver.Limit{Messages: 2, Bytes: plenty.Bytes}
+	var second driver.Batch
 	old := e.mortalReader(func(r *reader) error {
 		first, err := r.Fetch(e.ctx, limit)
 		if err != nil {
@@ -69,11 +70,11 @@ func expiredLease(e *env) {
 		return r.Settle(e.ctx, delivered(first)...)
 	})
 
-	r := e.takeOver(e.Another(e), penstock.Subscribe{})
+	r := e.takeOver(e.Another(e), driver.Subscribe{})
 	wantFenced := func() {
 		e.Helper()
 		e.mustBe(old.Settle(e.ctx, delivered(second)...), penstock.ErrFenced, "Settle by the old holder")
-		deadLettered := []penstock.Settled{{Batch: second, Verdicts: []penstock.Verdict{dead("x"), dead("x")}}}
+		deadLettered := []driver.Settled{{Batch: second, Verdicts: []driver.Verdict{dead("x"), dead("x")}}}
 		e.mustBe(old.Settle(e.ctx, deadLettered...), penstock.ErrFenced, "Settle by the old holder")
 		e.mustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew by the old holder")
 	}
@@ -95,10 +96,10 @@ func expiredLease(e *env) {
 
 // An old holder that shuts down must not give away the lease of the new one.
 func staleClose(e *env) {
-	old := e.subscribe(penstock.Subscribe{Lease: shortLease})
-	r := e.takeOver(e.Store, penstock.Subscribe{})
+	old := e.subscribe(driver.Subscribe{Lease: shortLease})
+	r := e.takeOver(e.Store, driver.Subscribe{})
 	_ = old.Close(e.ctx) // whether it says so or not
-	_, err := e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	_, err := e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
 	e.mustBe(err, penstock.ErrHeld, "Subscribe after the old holder's Close")
 	e.publish(message("", "m"))
 	r.settle(r.want("m")...)
@@ -121,16 +122,16 @@ func closedSource(e *env) {
 	if err := r.Renew(e.ctx); err == nil {
 		e.Error("Renew after Close succeeded")
 	}
-	_, err = e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	_, err = e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
 	e.must(err, "Subscribe after Renew by a closed source")
 }
 
 func firstSubscribersRace(e *env) {
 	const n = 4
-	stores := make([]penstock.Store, n)
-	reqs := make([]penstock.Subscribe, n)
+	stores := make([]driver.Store, n)
+	reqs := make([]driver.Subscribe, n)
 	for i := range n {
-		stores[i], reqs[i] = e.Another(e), e.request(penstock.Subscribe{})
+		stores[i], reqs[i] = e.Another(e), e.request(driver.Subscribe{})
 	}
 	var won atomic.Int32
 	e.must(concurrently(n, func(i int) error {
@@ -154,12 +155,12 @@ func settleRacesTakeover(e *env) {
 	const lease = 10 * time.Millisecond
 	rnd := e.random(0)
 	other := e.Another(e)
-	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
+	one := driver.Limit{Messages: 1, Bytes: plenty.Bytes}
 	for round := range testseed.Steps(20) {
 		e.publish(messages(fmt.Sprint(round, "-"), 10)...)
-		old := e.takeOver(e.Store, penstock.Subscribe{Lease: lease})
-		req := e.request(penstock.Subscribe{})
-		var src penstock.Source
+		old := e.takeOver(e.Store, driver.Subscribe{Lease: lease})
+		req := e.request(driver.Subscribe{})
+		var src driver.Source
 		var settled []penstock.Message
 		fenced := false
 		e.must(concurrently(2, func(i int) (err error) {
@@ -210,13 +211,13 @@ func contenders(e *env) {
 		defer mu.Unlock()
 		return left
 	}
-	stores := make([]penstock.Store, n)
+	stores := make([]driver.Store, n)
 	for i := range stores {
 		stores[i] = e.Another(e)
 	}
 	contend := func(i int) error {
 		rnd := e.random(i)
-		req := penstock.Subscribe{Outbox: outbox, Subscription: "sub", Lease: shortLease / 2, Holder: fmt.Sprint("contender", i)}
+		req := driver.Subscribe{Outbox: outbox, Subscription: "sub", Lease: shortLease / 2, Holder: fmt.Sprint("contender", i)}
 		src, err := stores[i].Subscribe(e.ctx, req)
 		if errors.Is(err, penstock.ErrHeld) {
 			time.Sleep(time.Millisecond)
@@ -226,7 +227,7 @@ func contenders(e *env) {
 		}
 		defer func() { _ = src.Close(e.ctx) }()
 		for unsettled() > 0 {
-			b, err := src.Fetch(e.ctx, penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
+			b, err := src.Fetch(e.ctx, driver.Limit{Messages: 5, Bytes: plenty.Bytes})
 			if errors.Is(err, penstock.ErrFenced) {
 				return nil
 			} else if err != nil {
@@ -238,7 +239,7 @@ func contenders(e *env) {
 			if rnd.IntN(4) == 0 {
 				time.Sleep(time.Duration(rnd.Int64N(int64(2 * shortLease))))
 			}
-			err = src.Settle(e.ctx, penstock.Settled{Batch: b})
+			err = src.Settle(e.ctx, driver.Settled{Batch: b})
 			if errors.Is(err, penstock.ErrFenced) {
 				return nil
 			} else if err != nil {
@@ -274,5 +275,5 @@ func contenders(e *env) {
 			e.Fatalf("message %d was settled %d times, want once", k, times)
 		}
 	}
-	e.takeOver(e.Store, penstock.Subscribe{}).want()
+	e.takeOver(e.Store, driver.Subscribe{}).want()
 }

@@ -4,12 +4,14 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var lostCases = []testCase{
 	{name: "WhatTheReaderHas", run: lostInFlight, needs: Features{Lose: true}},
 	{name: "WhatTheReaderHasRetained", run: func(e *env) {
-		e.must(e.Store.(penstock.Operator).SetRetention(e.ctx, outbox, penstock.Retention{Age: time.Hour}), "SetRetention")
+		e.must(e.Store.(driver.Operator).SetRetention(e.ctx, outbox, admin.Retention{Age: time.Hour}), "SetRetention")
 		lostInFlight(e)
 	}, needs: Features{Lose: true}},
 }
@@ -22,25 +24,25 @@ func lostInFlight(e *env) {
 		e.publish(message("k", "lost"))
 		b := r.fetch(plenty)
 		e.Lose(e)
-		e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}), "Settle what was refused")
+		e.must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}), "Settle what was refused")
 		e.publish(message("k", "lost, too"))
 		b = r.fetch(plenty)
 		e.Lose(e)
-		e.must(r.Settle(e.ctx, penstock.Settled{Batch: b}), "Settle")
+		e.must(r.Settle(e.ctx, driver.Settled{Batch: b}), "Settle")
 	}
 	e.publish(message("k", "in flight, and lost"))
 	lost := r.fetch(plenty)
 	e.Lose(e)
 	e.publish(message("k", "there"))
 	b := r.fetch(plenty)
-	if len(b.Messages) != 1 || string(b.Messages[0].Payload) != "there" || b.KeyOrder != nil && b.KeyOrder[0] != penstock.InOrder {
+	if len(b.Messages) != 1 || string(b.Messages[0].Payload) != "there" || b.KeyOrder != nil && b.KeyOrder[0] != driver.InOrder {
 		e.Fatalf("got %+v, want one message in order", b)
 	}
-	e.must(r.Settle(e.ctx, penstock.Settled{Batch: lost}), "Settle what is not there")
+	e.must(r.Settle(e.ctx, driver.Settled{Batch: lost}), "Settle what is not there")
 	if s := e.subscriptionStatus(r.req); s.Settled != 0 || s.Backlog != 1 {
 		e.Errorf("status: %+v, want none settled", s)
 	}
-	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b}), "Settle what is there")
+	e.must(r.Settle(e.ctx, driver.Settled{Batch: b}), "Settle what is there")
 	if s := e.subscriptionStatus(r.req); s.Settled != 1 || s.Parked != 0 || s.Backlog != 0 {
 		e.Errorf("status: %+v, want one settled", s)
 	}

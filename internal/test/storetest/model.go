@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -72,7 +73,7 @@ func (w *walk) wrong(what string, ts ...*tracked) {
 type walk struct {
 	*env
 	rnd      *rand.Rand
-	stores   []penstock.Store
+	stores   []driver.Store
 	step     int
 	all      []*tracked // every message ever published
 	byName   map[string]*tracked
@@ -94,9 +95,9 @@ type walkTx struct {
 }
 
 type walkBatch struct {
-	penstock.Batch
+	driver.Batch
 	came            []came
-	verdicts        []penstock.Verdict
+	verdicts        []driver.Verdict
 	chosen, settled []bool
 }
 
@@ -124,9 +125,9 @@ type operation struct {
 
 func randomWalk(e *env, part int) {
 	w := &walk{env: e, rnd: e.random(part), byName: map[string]*tracked{}, counts: map[string]int{}, released: map[string]bool{}}
-	w.stores = []penstock.Store{e.Store, e.Another(e)}
+	w.stores = []driver.Store{e.Store, e.Another(e)}
 	if w.retains = part%2 == 0; w.retains {
-		e.retain(penstock.Retention{Age: notInThisTest})
+		e.retain(admin.Retention{Age: notInThisTest})
 	}
 	ops := []operation{
 		{6, "begin", w.beginTx, true},
@@ -187,18 +188,18 @@ func (w *walk) apply(b *walkBatch) {
 		}
 		t.failed += len(v.Failures)
 		switch v.Outcome {
-		case penstock.Delivered:
+		case driver.Delivered:
 			if t.held {
 				t.held, w.released[t.key] = false, true
 			}
 			t.fate, t.once, t.outOfOrder = done, true, false
 			w.counts["delivered"]++
-		case penstock.Dead:
+		case driver.Dead:
 			t.fate = deadLettered
 			t.attempt += len(v.Failures) - 1
-			t.held = t.held || v.Hold && keyOrderOf(b.Batch, i) == penstock.InOrder && t.key != ""
+			t.held = t.held || v.Hold && keyOrderOf(b.Batch, i) == driver.InOrder && t.key != ""
 			w.counts["dead"]++
-		case penstock.Parked:
+		case driver.Parked:
 			t.fate = waiting
 			t.attempt += len(v.Failures)
 			w.counts["parked"]++

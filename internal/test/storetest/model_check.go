@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // take compares a batch with the model, and decides what becomes of it.
-func (w *walk) take(b penstock.Batch, limit penstock.Limit) {
+func (w *walk) take(b driver.Batch, limit driver.Limit) {
 	w.Helper()
 	if b.Rewound {
 		w.Fatal("the batch is Rewound, but nothing failed")
@@ -68,21 +69,21 @@ func (w *walk) origin(t *tracked) came {
 
 // checkKeyOrder checks the KeyOrder of a message. The model is as
 // it was when the Fetch began.
-func (w *walk) checkKeyOrder(t *tracked, from came, got penstock.KeyOrder) {
+func (w *walk) checkKeyOrder(t *tracked, from came, got driver.KeyOrder) {
 	w.Helper()
 	if t.key == "" {
-		if got == penstock.BehindParked {
+		if got == driver.BehindParked {
 			w.wrong(fmt.Sprintf("%s has no key and came BehindParked", t.name), t)
 		}
 		return
 	}
-	want := penstock.InOrder
+	want := driver.InOrder
 	switch {
 	case t.outOfOrder:
-		want = penstock.OutOfOrder
+		want = driver.OutOfOrder
 	case from != fromParked && w.waits(t.key):
-		want = penstock.BehindParked
-	case from != fromParked && got == penstock.BehindParked && w.released[t.key]:
+		want = driver.BehindParked
+	case from != fromParked && got == driver.BehindParked && w.released[t.key]:
 		want = got // the hold may take a moment to end
 	case from != fromParked:
 		w.released[t.key] = false
@@ -143,48 +144,48 @@ func (w *walk) nothingLeft() {
 }
 
 // decide sends a message, or parks it where a relay must.
-func (w *walk) decide(t *tracked, at inBatch, from came) penstock.Verdict {
+func (w *walk) decide(t *tracked, at inBatch, from came) driver.Verdict {
 	w.Helper()
 	m, how := at.Messages[at.i], keyOrderOf(*at.Batch, at.i)
-	if how == penstock.BehindParked || how == penstock.InOrder && w.mustWait(at) {
+	if how == driver.BehindParked || how == driver.InOrder && w.mustWait(at) {
 		return behind
 	}
-	if how == penstock.InOrder && from != replayed {
+	if how == driver.InOrder && from != replayed {
 		w.checkOrder(t)
 	}
 	in := []time.Duration{0, soon, 10 * soon}[w.rnd.IntN(3)]
 	p := w.rnd.IntN(100)
 	switch {
 	case w.calm || p < 60:
-		return penstock.Verdict{}
+		return driver.Verdict{}
 	case (p < 80 || from == replayed) && w.overtook(at):
-		return penstock.Verdict{} // refused, it would stand behind the other, which hides what it has behind it
+		return driver.Verdict{} // refused, it would stand behind the other, which hides what it has behind it
 	case p < 80 || from == replayed:
-		return penstock.Verdict{Outcome: penstock.Parked, RetryIn: in, Failures: failures(m, 1+w.rnd.IntN(4), "refused")}
+		return driver.Verdict{Outcome: driver.Parked, RetryIn: in, Failures: failures(m, 1+w.rnd.IntN(4), "refused")}
 	case p < 85 && m.Key != "":
-		return penstock.Verdict{Outcome: penstock.Parked, RetryIn: in} // no attempt was counted
+		return driver.Verdict{Outcome: driver.Parked, RetryIn: in} // no attempt was counted
 	case p < 90:
 		return holding(m)
 	default:
-		return penstock.Verdict{Outcome: penstock.Dead, Failures: failures(m, 1+w.rnd.IntN(2), "dead")}
+		return driver.Verdict{Outcome: driver.Dead, Failures: failures(m, 1+w.rnd.IntN(2), "dead")}
 	}
 }
 
 // inBatch is a message of a batch.
 type inBatch struct {
-	*penstock.Batch
+	*driver.Batch
 	i int
 }
 
-func (m inBatch) key() string           { return m.Messages[m.i].Key }
-func (m inBatch) place() penstock.Place { return m.Place(m.i) }
+func (m inBatch) key() string         { return m.Messages[m.i].Key }
+func (m inBatch) place() driver.Place { return m.Place(m.i) }
 
 // overtook reports whether a newer message of the key was parked, or holds the key, by
 // a verdict that the store did not have when the Fetch began.
 func (w *walk) overtook(m inBatch) bool {
 	for _, b := range w.open {
 		for i, v := range b.verdicts {
-			if o := (inBatch{&b.Batch, i}); o.key() == m.key() && m.key() != "" && m.place().Before(o.place()) && (v.Outcome == penstock.Parked || v.Hold) && !b.settled[i] {
+			if o := (inBatch{&b.Batch, i}); o.key() == m.key() && m.key() != "" && m.place().Before(o.place()) && (v.Outcome == driver.Parked || v.Hold) && !b.settled[i] {
 				return true
 			}
 		}
@@ -204,7 +205,7 @@ func (w *walk) mustWait(m inBatch) bool {
 		same := n == len(w.open)-1
 		for i, v := range b.verdicts {
 			o, how := inBatch{&b.Batch, i}, keyOrderOf(b.Batch, i)
-			if o.key() == m.key() && !b.settled[i] && (same || o.place().Before(m.place())) && how != penstock.OutOfOrder && (v.Outcome == penstock.Parked || v.Hold) {
+			if o.key() == m.key() && !b.settled[i] && (same || o.place().Before(m.place())) && how != driver.OutOfOrder && (v.Outcome == driver.Parked || v.Hold) {
 				return true
 			}
 		}
@@ -230,7 +231,7 @@ func (w *walk) checkOrder(t *tracked) {
 func (w *walk) sent(t *tracked) bool {
 	for _, b := range w.open {
 		for i, v := range b.verdicts {
-			if b.Messages[i].ID == t.name && v.Outcome != penstock.Parked && !v.Hold {
+			if b.Messages[i].ID == t.name && v.Outcome != driver.Parked && !v.Hold {
 				return true
 			}
 		}
@@ -240,7 +241,7 @@ func (w *walk) sent(t *tracked) bool {
 
 // checkDurable compares dead letters and status with the model.
 func (w *walk) checkDurable() {
-	deadLetters, err := w.store().DeadLetters(w.ctx, query(penstock.Subscribe{Outbox: outbox, Subscription: "sub"}))
+	deadLetters, err := w.store().DeadLetters(w.ctx, query(driver.Subscribe{Outbox: outbox, Subscription: "sub"}))
 	w.must(err, "DeadLetters")
 	listed := map[string]bool{}
 	for _, l := range deadLetters {
@@ -265,7 +266,7 @@ func (w *walk) checkDurable() {
 			committed++
 		}
 	}
-	s := w.subscriptionStatus(penstock.Subscribe{Outbox: outbox, Subscription: "sub"})
+	s := w.subscriptionStatus(driver.Subscribe{Outbox: outbox, Subscription: "sub"})
 	sentBack := int64(0) // status may count them here or there
 	for _, t := range w.all {
 		if t.outOfOrder && (t.fate == waiting || t.fate == unsettled) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Of stores that know what was published, by an inbox.
@@ -20,8 +21,8 @@ var onceCases = []testCase{
 
 // onceStore is a store that can.
 type onceStore interface {
-	penstock.OncePublisher
-	penstock.InboxStore
+	driver.OncePublisher
+	driver.InboxStore
 }
 
 // once is the store, with the inboxes imports and others.
@@ -55,7 +56,7 @@ func onceByID(e *env) {
 	e.must(s.PublishOnce(e.ctx, "others", outbox, said("a:4")...), "PublishOnce by another inbox")
 	e.must(s.PublishOnce(e.ctx, "imports", "others", said("a:5", "e:5")...), "PublishOnce to another outbox by the same inbox")
 	e.read().want("a:1", "b:1", ":1", "c:2", ":1", ":1", "d:1", "a:4")
-	e.subscribe(penstock.Subscribe{Outbox: "others"}).want("e:5")
+	e.subscribe(driver.Subscribe{Outbox: "others"}).want("e:5")
 }
 
 // What is left out of a call changes nothing about the order of the rest, however large it is.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -30,7 +30,7 @@ func orderWithinOneTransaction(e *env) {
 		want = append(want, fmt.Sprint(2*i), fmt.Sprint(2*i+1))
 	}
 	tx.commit()
-	got := payloads(flatten(e.read().drain(penstock.Limit{Messages: 7, Bytes: plenty.Bytes})))
+	got := payloads(flatten(e.read().drain(driver.Limit{Messages: 7, Bytes: plenty.Bytes})))
 	if !slices.Equal(got, want) {
 		e.Fatalf("the messages of one key came as %s, want %s", brief(got), brief(want))
 	}
@@ -96,10 +96,10 @@ func rowLockedWriters(e *env, page int) {
 	}()
 
 	last := map[string]int64{}
-	var open []penstock.Batch
+	var open []driver.Batch
 	for done := false; !done; {
 		done = running.Load() == 0 // read before the Fetch that finds nothing
-		b := r.fetch(penstock.Limit{Messages: page, Bytes: plenty.Bytes})
+		b := r.fetch(driver.Limit{Messages: page, Bytes: plenty.Bytes})
 		for _, m := range b.Messages {
 			n, err := strconv.ParseInt(string(m.Payload), 10, 64)
 			if err != nil || n != last[m.Key]+1 {

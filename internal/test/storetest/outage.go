@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var outageCases = []testCase{
@@ -96,7 +97,7 @@ func outageInTheMiddle(e *env) {
 	c := collector{e: e, r: r}
 	failures := 0
 	for e.ctx.Err() == nil {
-		b, err := r.Fetch(e.ctx, penstock.Limit{Messages: 7, Bytes: plenty.Bytes})
+		b, err := r.Fetch(e.ctx, driver.Limit{Messages: 7, Bytes: plenty.Bytes})
 		if err != nil {
 			failures++
 			time.Sleep(time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var outboxCases = []testCase{
@@ -35,7 +36,7 @@ var oddNames = []string{
 func notMigrated(e *env) {
 	e.mustBe(e.Store.CreateOutbox(e.ctx, outbox), penstock.ErrNotMigrated, "CreateOutbox before Migrate")
 	e.mustBe(e.Store.Publish(e.ctx, outbox, message("", "m")), penstock.ErrNotMigrated, "Publish before Migrate")
-	_, err := e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	_, err := e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
 	e.mustBe(err, penstock.ErrNotMigrated, "Subscribe before Migrate")
 	_, err = e.Store.Status(e.ctx)
 	e.mustBe(err, penstock.ErrNotMigrated, "Status before Migrate")
@@ -58,7 +59,7 @@ func migrateTwice(e *env) {
 }
 
 func migrateAtOnce(e *env) {
-	stores := []penstock.Store{e.Store, e.Another(e), e.Another(e), e.Another(e)}
+	stores := []driver.Store{e.Store, e.Another(e), e.Another(e), e.Another(e)}
 	e.must(concurrently(len(stores), func(i int) error { return stores[i].Migrate(e.ctx) }), "Migrate by several at once")
 	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	e.publish(message("", "m"))
@@ -73,7 +74,7 @@ func createTwice(e *env) {
 }
 
 func createAtOnce(e *env) {
-	stores := []penstock.Store{e.Store, e.Another(e), e.Another(e), e.Another(e)}
+	stores := []driver.Store{e.Store, e.Another(e), e.Another(e), e.Another(e)}
 	var made atomic.Int32
 	e.must(concurrently(len(stores), func(i int) error {
 		err := stores[i].CreateOutbox(e.ctx, "new")
@@ -100,7 +101,7 @@ func oddNamesStayApart(e *env) {
 	tx.commit()
 	for i, name := range oddNames {
 		e.must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
-		r := e.subscribe(penstock.Subscribe{Outbox: name})
+		r := e.subscribe(driver.Subscribe{Outbox: name})
 		r.deadLetter("no", r.want(fmt.Sprint("m", i))...)
 		e.must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
 		deadLetters := e.deadLetters(r)
@@ -132,7 +133,7 @@ func oddNamesStayApart(e *env) {
 			continue
 		}
 		e.must(err, fmt.Sprintf("Publish to %q", name))
-		e.subscribe(penstock.Subscribe{Outbox: name}).want("again")
+		e.subscribe(driver.Subscribe{Outbox: name}).want("again")
 	}
 	e.read().want()
 }
@@ -140,7 +141,7 @@ func oddNamesStayApart(e *env) {
 func dropOutbox(e *env) {
 	e.must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
 	e.must(e.Store.Publish(e.ctx, "other", message("", "other")), "Publish")
-	other := e.subscribe(penstock.Subscribe{Outbox: "other"})
+	other := e.subscribe(driver.Subscribe{Outbox: "other"})
 	r := e.read()
 	e.publish(messages("m", 3)...)
 	r.deadLetter("no", r.fetch(two))
@@ -168,9 +169,9 @@ func dropOutbox(e *env) {
 // A reader of what was dropped learns of it, and does no harm to an outbox that
 // got the same name, in its own process or in another.
 func dropUnderReader(e *env) {
-	stores := []penstock.Store{e.Store, e.Another(e)}
+	stores := []driver.Store{e.Store, e.Another(e)}
 	for i, s := range stores {
-		old := e.subscribeOn(s, penstock.Subscribe{Subscription: fmt.Sprint("sub", i)})
+		old := e.subscribeOn(s, driver.Subscribe{Subscription: fmt.Sprint("sub", i)})
 		e.publish(messages("old", 2)...)
 		b := old.fetch(plenty)
 		e.must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
@@ -179,7 +180,7 @@ func dropUnderReader(e *env) {
 		}
 		e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox of the same name")
 		e.must(s.Publish(e.ctx, outbox, messages("new", 2)...), "Publish by a store that knew the old outbox")
-		r := e.subscribe(penstock.Subscribe{Subscription: fmt.Sprint("sub", i)})
+		r := e.subscribe(driver.Subscribe{Subscription: fmt.Sprint("sub", i)})
 		if err := old.Settle(e.ctx, delivered(b)...); err == nil {
 			e.Error("Settle of a batch from the dropped outbox succeeded")
 		}

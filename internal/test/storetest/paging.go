@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -24,7 +25,7 @@ func pagingByMessages(e *env) {
 	}
 	r := e.read()
 	for _, n := range []int{1, 7, 1000} {
-		batches := r.drain(penstock.Limit{Messages: n, Bytes: plenty.Bytes})
+		batches := r.drain(driver.Limit{Messages: n, Bytes: plenty.Bytes})
 		e.wantPayloads(flatten(batches), payloads(backlog)...)
 		for _, b := range batches[:len(batches)-1] {
 			if len(b.Messages) < n {
@@ -33,7 +34,7 @@ func pagingByMessages(e *env) {
 		}
 		r = r.again()
 	}
-	r.settle(r.drain(penstock.Limit{Messages: 100, Bytes: plenty.Bytes})...)
+	r.settle(r.drain(driver.Limit{Messages: 100, Bytes: plenty.Bytes})...)
 	r.again().want()
 }
 
@@ -48,7 +49,7 @@ func pagingByBytes(e *env) {
 		e.publish(m)
 	}
 	r := e.read()
-	batches := r.drain(penstock.Limit{Messages: 1000, Bytes: 100_000}) // fetch checks the limit
+	batches := r.drain(driver.Limit{Messages: 1000, Bytes: 100_000}) // fetch checks the limit
 	e.wantPayloads(flatten(batches), want...)
 	r.settle(batches...)
 	r.again().want()
@@ -60,14 +61,14 @@ func oneMessageOverLimit(e *env) {
 	big := message("", string(testseed.Bytes(rnd, 500_000)))
 	e.publish(small[0], big, small[1])
 	r := e.read()
-	got := flatten(r.drain(penstock.Limit{Messages: 10, Bytes: 1}))
+	got := flatten(r.drain(driver.Limit{Messages: 10, Bytes: 1}))
 	e.wantPayloads(got, "small0", "small1", string(big.Payload))
 }
 
 func resumeInTheMiddle(e *env) {
 	backlog := messages("m", 30)
 	e.publish(backlog...)
-	limit := penstock.Limit{Messages: 4, Bytes: plenty.Bytes}
+	limit := driver.Limit{Messages: 4, Bytes: plenty.Bytes}
 	r := e.read()
 	var settled []penstock.Message
 	for range 3 {
@@ -92,9 +93,9 @@ func publishingBetweenPages(e *env) {
 	e.publish(backlog...)
 	want := payloads(backlog)
 	r := e.read()
-	limit := penstock.Limit{Messages: 3, Bytes: plenty.Bytes}
+	limit := driver.Limit{Messages: 3, Bytes: plenty.Bytes}
 	var got []penstock.Message
-	var open []penstock.Batch
+	var open []driver.Batch
 	for i := 0; ; i++ {
 		b := r.fetch(limit)
 		if len(b.Messages) == 0 {

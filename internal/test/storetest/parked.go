@@ -5,12 +5,14 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var parkedCases = []testCase{
 	{name: "NotBeforeItIsDue", run: parkedNotDue},
 	{name: "ComesBackAsItWas", run: parkedComesBack},
-	{name: "OthersFollowTheHead", run: func(e *env) { othersFollow(e, penstock.Verdict{}) }},
+	{name: "OthersFollowTheHead", run: func(e *env) { othersFollow(e, driver.Verdict{}) }},
 	{name: "OthersFollowADeadHead", run: func(e *env) { othersFollow(e, dead("for good")) }},
 	{name: "HeadIsRefusedAgain", run: headRefusedAgain},
 	{name: "BehindUntilTheLineIsEmpty", run: behindUntilEmpty},
@@ -38,10 +40,10 @@ func parkedNotDue(e *env) {
 	r = r.again()
 	r.want()
 	r.close()
-	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
+	r = e.subscribeOn(e.Another(e), driver.Subscribe{})
 	e.publish(message("other", "o2"), message("", "u2"))
 	b = r.fetch(plenty)
-	e.wantOrder(b, penstock.InOrder, "o2", "u2") // others flow on
+	e.wantOrder(b, driver.InOrder, "o2", "u2") // others flow on
 	r.settle(b)
 	r.want()
 	e.wantParked(r, 3, 2, 0)
@@ -53,11 +55,11 @@ func parkedComesBack(e *env) {
 	e.publish(m)
 	b := r.fetch(plenty)
 	before := b.Messages[0]
-	v := penstock.Verdict{Outcome: penstock.Parked, Failures: failures(before, 3, "no"), RetryIn: soon}
+	v := driver.Verdict{Outcome: driver.Parked, Failures: failures(before, 3, "no"), RetryIn: soon}
 	r.judge(verdicts{string(m.Payload): v}, b)
 	for range 2 { // the second time to another reader, because the first settled nothing
 		again := r.await(plenty)
-		e.wantOrder(again, penstock.InOrder, string(m.Payload))
+		e.wantOrder(again, driver.InOrder, string(m.Payload))
 		e.wantNext(again.Messages[0], before, 4, v.Failures[0].At)
 		r = r.again()
 	}
@@ -66,21 +68,21 @@ func parkedComesBack(e *env) {
 	r = r.again()
 	r.want()
 	e.publish(message("k", "next"))
-	e.wantOrder(r.fetch(plenty), penstock.InOrder, "next")
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "next")
 }
 
 // The head comes by itself, and the others when it is settled, whatever RetryIn
 // they were given.
-func othersFollow(e *env, headsEnd penstock.Verdict) {
+func othersFollow(e *env, headsEnd driver.Verdict) {
 	r := e.read()
 	e.publish(slices.Concat(keyed("k", 0, 5), keyed("o", 0, 2))...)
 	b := r.fetch(plenty)
-	wait := penstock.Verdict{Outcome: penstock.Parked, RetryIn: notInThisTest}
+	wait := driver.Verdict{Outcome: driver.Parked, RetryIn: notInThisTest}
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": wait, "k2": wait, "k3": wait, "k4": wait}, b)
-	head := r.awaitOnly(penstock.InOrder, "k0")
+	head := r.awaitOnly(driver.InOrder, "k0")
 	r.judge(verdicts{"k0": headsEnd}, head)
-	rest := r.await(penstock.Limit{Messages: 3, Bytes: plenty.Bytes})
-	e.wantOrder(rest, penstock.InOrder, "k1", "k2", "k3")
+	rest := r.await(driver.Limit{Messages: 3, Bytes: plenty.Bytes})
+	e.wantOrder(rest, driver.InOrder, "k1", "k2", "k3")
 	for i, m := range rest.Messages {
 		e.wantNext(m, b.Messages[i+1], 1, m.FailedSince)
 		if !m.FailedSince.IsZero() {
@@ -88,11 +90,11 @@ func othersFollow(e *env, headsEnd penstock.Verdict) {
 		}
 	}
 	r.settle(rest)
-	r.settle(r.awaitOnly(penstock.InOrder, "k4"))
+	r.settle(r.awaitOnly(driver.InOrder, "k4"))
 	e.wantParked(r, 0, 0, 0)
 	e.wantDeadLetters(r, int(headsEnd.Outcome)) // Delivered is 0, Dead 1
 	e.publish(message("k", "k5"))
-	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k5")
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "k5")
 	r.again().want("k5")
 }
 
@@ -102,18 +104,18 @@ func headRefusedAgain(e *env) {
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind, "k3": behind}, b)
 	for attempt := 2; attempt <= 4; attempt++ {
-		head := r.awaitOnly(penstock.InOrder, "k0")
+		head := r.awaitOnly(driver.InOrder, "k0")
 		if got := head.Messages[0].Attempt; got != attempt {
 			e.Fatalf("attempt %d came as %d", attempt, got)
 		}
 		r.judge(verdicts{"k0": refused(head.Messages[0], soon)}, head)
 	}
-	r.settle(r.awaitOnly(penstock.InOrder, "k0"))
+	r.settle(r.awaitOnly(driver.InOrder, "k0"))
 	// The second becomes the head: the others wait for it in their turn.
-	rest := r.awaitOnly(penstock.InOrder, "k1", "k2", "k3")
+	rest := r.awaitOnly(driver.InOrder, "k1", "k2", "k3")
 	r.judge(verdicts{"k1": refused(rest.Messages[0], soon), "k2": behind, "k3": behind}, rest)
 	r = r.again()
-	head := r.awaitOnly(penstock.InOrder, "k1")
+	head := r.awaitOnly(driver.InOrder, "k1")
 	if head.Messages[0].Attempt != 2 {
 		e.Errorf("k1 came with attempt %d, want 2", head.Messages[0].Attempt)
 	}
@@ -124,34 +126,34 @@ func headRefusedAgain(e *env) {
 
 func behindUntilEmpty(e *env) {
 	r := e.read()
-	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
+	one := driver.Limit{Messages: 1, Bytes: plenty.Bytes}
 	e.publish(message("k", "k0"))
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
-	head := r.awaitOnly(penstock.InOrder, "k0")
+	head := r.awaitOnly(driver.InOrder, "k0")
 	// The key is in flight and not empty.
 	e.publish(message("k", "k1"), message("o", "o1"))
 	b = r.fetch(one)
-	e.wantOrder(b, penstock.BehindParked, "k1")
+	e.wantOrder(b, driver.BehindParked, "k1")
 	o := r.fetch(one)
-	e.wantOrder(o, penstock.InOrder, "o1")
+	e.wantOrder(o, driver.InOrder, "o1")
 	r.settle(head)
 	r.judge(verdicts{"k1": behind}, b, o)
-	next := r.awaitOnly(penstock.InOrder, "k1")
+	next := r.awaitOnly(driver.InOrder, "k1")
 	r = r.again() // k1 is unsettled, its parking durable
 	e.publish(message("k", "k2"))
-	var got []penstock.Batch
+	var got []driver.Batch
 	for len(got) < 2 { // one is parked, the other new: in any order
 		got = append(got, r.await(one))
 	}
-	slices.SortFunc(got, func(a, b penstock.Batch) int { return int(a.Messages[0].Seq - b.Messages[0].Seq) })
-	e.wantOrder(got[0], penstock.InOrder, string(next.Messages[0].Payload))
-	e.wantOrder(got[1], penstock.BehindParked, "k2")
+	slices.SortFunc(got, func(a, b driver.Batch) int { return int(a.Messages[0].Seq - b.Messages[0].Seq) })
+	e.wantOrder(got[0], driver.InOrder, string(next.Messages[0].Payload))
+	e.wantOrder(got[1], driver.BehindParked, "k2")
 	r.judge(verdicts{"k2": behind}, got...)
-	r.settle(r.awaitOnly(penstock.InOrder, "k2"))
+	r.settle(r.awaitOnly(driver.InOrder, "k2"))
 	e.wantParked(r, 0, 0, 0)
 	e.publish(message("k", "k3"))
-	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k3")
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "k3")
 }
 
 // A filter may not want a message that is behind: it is settled as delivered.
@@ -162,11 +164,11 @@ func behindNotWanted(e *env) {
 	r.judge(verdicts{"k0": refused(b.Messages[0], notInThisTest)}, b)
 	e.publish(message("k", "k1"))
 	b = r.fetch(plenty)
-	e.wantOrder(b, penstock.BehindParked, "k1")
+	e.wantOrder(b, driver.BehindParked, "k1")
 	r.settle(b)
 	e.wantParked(r, 1, 1, 0)
 	e.publish(message("k", "k2"))
-	e.wantOrder(r.again().fetch(plenty), penstock.BehindParked, "k2")
+	e.wantOrder(r.again().fetch(plenty), driver.BehindParked, "k2")
 }
 
 func handedOutOnce(e *env) {
@@ -175,10 +177,10 @@ func handedOutOnce(e *env) {
 	b := r.fetch(plenty)
 	v := verdicts{}
 	for _, m := range b.Messages {
-		v[string(m.Payload)] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: soon}
+		v[string(m.Payload)] = driver.Verdict{Outcome: driver.Parked, RetryIn: soon}
 	}
 	r.judge(v, b)
-	var got []penstock.Batch
+	var got []driver.Batch
 	e.eventually("a message of each key has come", func() bool {
 		got = append(got, r.drain(two)...)
 		keys := map[string]bool{}
@@ -220,17 +222,17 @@ func failuresAddUp(e *env) {
 		}
 		fs := failures(m, 4, "a \"quoted\"\nreason, über")
 		all = append(all, fs...)
-		v := penstock.Verdict{Outcome: penstock.Parked, RetryIn: soon, Failures: fs}
+		v := driver.Verdict{Outcome: driver.Parked, RetryIn: soon, Failures: fs}
 		if len(all) == 16 {
-			v.Outcome = penstock.Dead
+			v.Outcome = driver.Dead
 		}
 		r.judge(verdicts{"m": v}, b)
-		if v.Outcome == penstock.Parked {
+		if v.Outcome == driver.Parked {
 			k := e.parkedKeys(r)
 			if len(k) != 1 || k[0].Attempt != len(all) || k[0].Err != fs[3].Err || !k[0].Since.Equal(all[0].At) {
 				e.Errorf("ParkedKeys: %+v, want attempt %d since %s with the error %q", k, len(all), all[0].At, fs[3].Err)
 			}
-			b = r.awaitOnly(penstock.InOrder, "m")
+			b = r.awaitOnly(driver.InOrder, "m")
 			e.wantNext(b.Messages[0], m, len(all)+1, all[0].At)
 		}
 	}
@@ -242,7 +244,7 @@ func failuresAddUp(e *env) {
 }
 
 // wantHistory expects the latest of all failures that there were.
-func (e *env) wantHistory(l penstock.DeadLetter, all []penstock.Failure) {
+func (e *env) wantHistory(l admin.DeadLetter, all []penstock.Failure) {
 	e.Helper()
 	want := all[max(0, len(all)-penstock.MaxFailures):]
 	if !slices.EqualFunc(l.Failures, want, func(a, b penstock.Failure) bool {
@@ -256,19 +258,19 @@ func noAttemptCounted(e *env) {
 	r := e.read()
 	e.publish(message("k", "m"))
 	b := r.fetch(plenty)
-	v := penstock.Verdict{Outcome: penstock.Parked, RetryIn: soon}
+	v := driver.Verdict{Outcome: driver.Parked, RetryIn: soon}
 	for range 3 {
 		r.judge(verdicts{"m": v}, b)
-		next := r.awaitOnly(penstock.InOrder, "m")
+		next := r.awaitOnly(driver.InOrder, "m")
 		e.wantNext(next.Messages[0], b.Messages[0], 1, b.Messages[0].FailedSince)
 		b = next
 	}
 	fs := failures(b.Messages[0], 1, "at last")
-	r.judge(verdicts{"m": {Outcome: penstock.Parked, RetryIn: soon, Failures: fs}}, b)
-	b = r.awaitOnly(penstock.InOrder, "m")
+	r.judge(verdicts{"m": {Outcome: driver.Parked, RetryIn: soon, Failures: fs}}, b)
+	b = r.awaitOnly(driver.InOrder, "m")
 	e.wantNext(b.Messages[0], b.Messages[0], 2, fs[0].At)
 	r.judge(verdicts{"m": v}, b) // the broker was down, say
-	e.wantNext(r.awaitOnly(penstock.InOrder, "m").Messages[0], b.Messages[0], 2, fs[0].At)
+	e.wantNext(r.awaitOnly(driver.InOrder, "m").Messages[0], b.Messages[0], 2, fs[0].At)
 }
 
 func parkedWithoutKey(e *env) {
@@ -288,20 +290,20 @@ func parkedWithoutKey(e *env) {
 }
 
 func parkedTwoSubscriptions(e *env) {
-	a, b := e.subscribe(penstock.Subscribe{Subscription: "a"}), e.subscribe(penstock.Subscribe{Subscription: "b"})
+	a, b := e.subscribe(driver.Subscribe{Subscription: "a"}), e.subscribe(driver.Subscribe{Subscription: "b"})
 	e.publish(keyed("k", 0, 2)...)
 	ba := a.fetch(plenty)
 	a.judge(verdicts{"k0": refused(ba.Messages[0], soon), "k1": behind}, ba)
 	bb := b.fetch(plenty)
-	e.wantOrder(bb, penstock.InOrder, "k0", "k1")
+	e.wantOrder(bb, driver.InOrder, "k0", "k1")
 	b.judge(verdicts{"k1": refused(bb.Messages[1], notInThisTest)}, bb)
 	e.wantParked(a, 2, 1, 0)
 	e.wantParked(b, 1, 1, 0)
-	a.settle(a.awaitOnly(penstock.InOrder, "k0"))
-	a.settle(a.awaitOnly(penstock.InOrder, "k1"))
+	a.settle(a.awaitOnly(driver.InOrder, "k0"))
+	a.settle(a.awaitOnly(driver.InOrder, "k1"))
 	e.publish(message("k", "k2"))
-	e.wantOrder(a.fetch(plenty), penstock.InOrder, "k2")
-	e.wantOrder(b.fetch(plenty), penstock.BehindParked, "k2")
+	e.wantOrder(a.fetch(plenty), driver.InOrder, "k2")
+	e.wantOrder(b.fetch(plenty), driver.BehindParked, "k2")
 	e.wantParked(b, 1, 1, 0)
 }
 
@@ -360,7 +362,7 @@ func retriedAtOnce(e *env) {
 	r.judge(v, b)
 	e.retryParked(r, 0, "no such key", "held", "")
 	e.retryParked(r, 1, "k", "no such key", "k")
-	head := r.awaitOnly(penstock.InOrder, "k0") // those behind it still wait for it
+	head := r.awaitOnly(driver.InOrder, "k0") // those behind it still wait for it
 	e.wantNext(head.Messages[0], b.Messages[0], 2, v["k0"].Failures[0].At)
 	r.judge(verdicts{"k0": refused(head.Messages[0], notInThisTest)}, head)
 	r.want() // it was for one attempt

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -26,7 +27,7 @@ func manyLines(e *env) {
 		msgs = append(msgs, message(fmt.Sprint("key", i%keys), fmt.Sprint(i)))
 	}
 	e.publish(msgs...)
-	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 500, Bytes: plenty.Bytes}}
+	c := &carrier{e: e, r: r, limit: driver.Limit{Messages: 500, Bytes: plenty.Bytes}}
 	c.parkAll()
 	e.wantParked(r, int64(2*keys), int64(keys), 0)
 	e.publish(keyed("other", 0, 1)...)
@@ -55,7 +56,7 @@ func oneLongKey(e *env) {
 	for part := range slices.Chunk(msgs, 500) {
 		e.publish(part...)
 	}
-	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 200, Bytes: plenty.Bytes}}
+	c := &carrier{e: e, r: r, limit: driver.Limit{Messages: 200, Bytes: plenty.Bytes}}
 	c.parkAll()
 	e.wantParked(r, int64(total), 1, 0)
 	e.maintain()
@@ -76,12 +77,12 @@ func starvesNobody(e *env) {
 		msgs = append(msgs, message(fmt.Sprint("key", i), "poison"))
 	}
 	e.publish(msgs...)
-	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 10, Bytes: plenty.Bytes}}
-	c.decide = func(m penstock.Message) penstock.Verdict {
+	c := &carrier{e: e, r: r, limit: driver.Limit{Messages: 10, Bytes: plenty.Bytes}}
+	c.decide = func(m penstock.Message) driver.Verdict {
 		if string(m.Payload) == "poison" {
-			return penstock.Verdict{Outcome: penstock.Parked, Failures: failures(m, 1, "poison")}
+			return driver.Verdict{Outcome: driver.Parked, Failures: failures(m, 1, "poison")}
 		}
-		return penstock.Verdict{}
+		return driver.Verdict{}
 	}
 	for i := range 20 {
 		e.publish(message("good", fmt.Sprint("good", i)))
@@ -102,12 +103,12 @@ func parkedSurvivesReclaim(e *env) {
 		want = append(want, fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10)))
 		e.publish(message("k", want[i]))
 	}
-	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 10, Bytes: plenty.Bytes}}
-	c.decide = func(m penstock.Message) penstock.Verdict {
+	c := &carrier{e: e, r: r, limit: driver.Limit{Messages: 10, Bytes: plenty.Bytes}}
+	c.decide = func(m penstock.Message) driver.Verdict {
 		if m.Key == "k" {
 			return holding(m)
 		}
-		return penstock.Verdict{}
+		return driver.Verdict{}
 	}
 	for round := range 4 {
 		e.bulk(round, 1)
@@ -127,14 +128,14 @@ func parkedSurvivesReclaim(e *env) {
 // Small pieces of storage come and go while keys are parked and drained.
 func parkedBetweenHousekeeping(e *env) {
 	rnd := e.random(0)
-	c := &carrier{e: e, r: e.read(), limit: penstock.Limit{Messages: 3, Bytes: plenty.Bytes}}
+	c := &carrier{e: e, r: e.read(), limit: driver.Limit{Messages: 3, Bytes: plenty.Bytes}}
 	refusals := map[string]int{}
-	c.decide = func(m penstock.Message) penstock.Verdict {
+	c.decide = func(m penstock.Message) driver.Verdict {
 		if refusals[m.ID] > 0 {
 			refusals[m.ID]--
 			return refused(m, soon)
 		}
-		return penstock.Verdict{}
+		return driver.Verdict{}
 	}
 	want := map[string][]string{}
 	total := testseed.Steps(80)
@@ -168,12 +169,12 @@ func parkedFreesSpace(e *env) {
 	floor := e.outboxStatus(outbox).Bytes
 	for round := range 3 {
 		e.bulk(round, 4)
-		c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 20, Bytes: 1 << 20}}
-		c.decide = func(m penstock.Message) penstock.Verdict {
+		c := &carrier{e: e, r: r, limit: driver.Limit{Messages: 20, Bytes: 1 << 20}}
+		c.decide = func(m penstock.Message) driver.Verdict {
 			if m.Attempt == 1 {
 				return refused(m, soon)
 			}
-			return penstock.Verdict{}
+			return driver.Verdict{}
 		}
 		c.until(128)
 		e.shrinks(floor)

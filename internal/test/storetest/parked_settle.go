@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // What parks and what drains takes effect with its batch, in order of batches.
@@ -28,7 +29,7 @@ func parkedTwice(e *env) {
 		e.must(r.Settle(e.ctx, settled...), "Settle")
 	}
 	e.wantParked(r, 2, 1, 0)
-	b = r.awaitOnly(penstock.InOrder, "k0")
+	b = r.awaitOnly(driver.InOrder, "k0")
 	e.must(r.Settle(e.ctx, settled...), "Settle, while the key is in flight")
 	settled = judged(verdicts{"k0": dead("no")}, b)
 	for range 3 {
@@ -38,7 +39,7 @@ func parkedTwice(e *env) {
 	if len(deadLetters) != 1 || len(deadLetters[0].Failures) != 2 || deadLetters[0].Message.Attempt != 2 {
 		e.Fatalf("the dead letters are %+v, want one with two failures", deadLetters)
 	}
-	r.settle(r.awaitOnly(penstock.InOrder, "k1"))
+	r.settle(r.awaitOnly(driver.InOrder, "k1"))
 	e.must(r.Settle(e.ctx, settled...), "Settle, when nothing of the key is parked")
 	e.wantParked(r, 0, 0, 0)
 	r.again().want()
@@ -47,15 +48,15 @@ func parkedTwice(e *env) {
 // A batch that hangs holds back no verdict on another key.
 func parkedBehindUndecided(e *env) {
 	r := e.read()
-	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
+	one := driver.Limit{Messages: 1, Bytes: plenty.Bytes}
 	e.publish(append(keyed("a", 0, 1), keyed("k", 0, 2)...)...)
 	a, k0, k1 := r.fetch(one), r.fetch(one), r.fetch(one)
 	r.judge(verdicts{"k0": refused(k0.Messages[0], soon)}, k0)
 	r.judge(verdicts{"k1": behind}, k1)
 	r.judge(verdicts{"a0": refused(a.Messages[0], notInThisTest)}, a)
 	e.wantParked(r, 3, 2, 0)
-	r.settle(r.awaitOnly(penstock.InOrder, "k0"))
-	r.settle(r.awaitOnly(penstock.InOrder, "k1"))
+	r.settle(r.awaitOnly(driver.InOrder, "k0"))
+	r.settle(r.awaitOnly(driver.InOrder, "k1"))
 
 	e.publish(append(keyed("b", 0, 1), keyed("l", 0, 2)...)...)
 	r.fetch(one)
@@ -75,10 +76,10 @@ func drainedThenParked(e *env) {
 	e.publish(message("k", "k0"))
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
-	drains := r.awaitOnly(penstock.InOrder, "k0")
+	drains := r.awaitOnly(driver.InOrder, "k0")
 	e.publish(message("k", "k1"))
 	parks := r.fetch(plenty)
-	e.wantOrder(parks, penstock.BehindParked, "k1")
+	e.wantOrder(parks, driver.BehindParked, "k1")
 	r.judge(verdicts{"k1": behind}, drains, parks)
 	wantGoesOn(e, r)
 }
@@ -92,9 +93,9 @@ func parkedThenDrained(e *env) {
 	r.judge(verdicts{"k-1": holding(b.Messages[0]), "k0": behind}, b)
 	e.publish(message("k", "k1"))
 	parks := r.fetch(plenty)
-	e.wantOrder(parks, penstock.BehindParked, "k1")
+	e.wantOrder(parks, driver.BehindParked, "k1")
 	e.discard(r, 1)
-	drains := r.awaitOnly(penstock.InOrder, "k0")
+	drains := r.awaitOnly(driver.InOrder, "k0")
 	r.judge(verdicts{"k1": behind}, parks, drains)
 	wantGoesOn(e, r)
 }
@@ -103,29 +104,29 @@ func parkedThenDrained(e *env) {
 func wantGoesOn(e *env, r *reader) {
 	e.Helper()
 	e.wantParked(r, 1, 1, 0)
-	b := r.awaitOnly(penstock.InOrder, "k1")
+	b := r.awaitOnly(driver.InOrder, "k1")
 	e.publish(message("k", "k2"))
 	later := r.fetch(plenty)
-	e.wantOrder(later, penstock.BehindParked, "k2")
+	e.wantOrder(later, driver.BehindParked, "k2")
 	r.judge(verdicts{"k2": behind}, b, later)
-	r.settle(r.awaitOnly(penstock.InOrder, "k2"))
+	r.settle(r.awaitOnly(driver.InOrder, "k2"))
 	e.wantParked(r, 0, 0, 0)
 	e.publish(message("k", "k3"))
-	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k3")
+	e.wantOrder(r.fetch(plenty), driver.InOrder, "k3")
 }
 
 // The head is refused again while others of its key arrive, and two stream
 // batches park the same key: one call each.
 func refusedAndFollowed(e *env) {
 	r := e.read()
-	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
+	one := driver.Limit{Messages: 1, Bytes: plenty.Bytes}
 	e.publish(keyed("k", 0, 2)...)
 	k0, k1 := r.fetch(one), r.fetch(one)
 	r.judge(verdicts{"k0": refused(k0.Messages[0], soon), "k1": behind}, k0, k1)
-	head := r.awaitOnly(penstock.InOrder, "k0")
+	head := r.awaitOnly(driver.InOrder, "k0")
 	e.publish(keyed("k", 2, 4)...)
 	rest := r.fetch(plenty)
-	e.wantOrder(rest, penstock.BehindParked, "k2", "k3")
+	e.wantOrder(rest, driver.BehindParked, "k2", "k3")
 	r.judge(verdicts{"k0": refused(head.Messages[0], soon), "k2": behind, "k3": behind}, head, rest)
 	e.wantParked(r, 4, 1, 0)
 	c := &carrier{e: e, r: r, limit: two}
@@ -137,26 +138,26 @@ func refusedAndFollowed(e *env) {
 }
 
 func parkedTakeover(e *env) {
-	stores := []penstock.Store{e.Store, e.Another(e)}
-	r := e.subscribe(penstock.Subscribe{Lease: shortLease})
+	stores := []driver.Store{e.Store, e.Another(e)}
+	r := e.subscribe(driver.Subscribe{Lease: shortLease})
 	e.publish(keyed("k", 0, 3)...)
 	b := r.fetch(plenty)
 	err := r.Settle(e.ctx, judged(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind}, b)...)
 	if err != nil {
 		e.mustBe(err, penstock.ErrFenced, "Settle by a slow machine")
-		r = e.takeOver(e.Store, penstock.Subscribe{})
+		r = e.takeOver(e.Store, driver.Subscribe{})
 		b = r.fetch(plenty)
 		r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind}, b)
 		r.close()
 	}
 	for i := range 3 {
-		r = e.takeOver(stores[i%2], penstock.Subscribe{Lease: shortLease})
+		r = e.takeOver(stores[i%2], driver.Subscribe{Lease: shortLease})
 		// Whether it returns the key before it crashes or not, the next gets it.
 		if b, err := r.Fetch(e.ctx, plenty); err == nil && len(b.Messages) > 0 {
-			e.wantOrder(b, penstock.InOrder, "k0")
+			e.wantOrder(b, driver.InOrder, "k0")
 		}
 	}
-	c := &carrier{e: e, r: e.takeOver(stores[1], penstock.Subscribe{}), limit: plenty}
+	c := &carrier{e: e, r: e.takeOver(stores[1], driver.Subscribe{}), limit: plenty}
 	c.until(3)
 	c.wantKey("k", "k0", "k1", "k2")
 	if c.sent[0].Attempt != 2 {
@@ -172,7 +173,7 @@ func parkedFenced(e *env) {
 	first.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind}, b)
 	first.close()
 
-	old := e.takeOver(e.Another(e), penstock.Subscribe{Lease: shortLease})
+	old := e.takeOver(e.Another(e), driver.Subscribe{Lease: shortLease})
 	parked, err := old.Fetch(e.ctx, plenty) // maybe empty: it is not due, or the lease is over
 	if err != nil {
 		e.mustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
@@ -182,11 +183,11 @@ func parkedFenced(e *env) {
 	if err != nil {
 		e.mustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
 	}
-	r := e.takeOver(e.Store, penstock.Subscribe{})
-	for _, b := range []penstock.Batch{parked, fresh} {
+	r := e.takeOver(e.Store, driver.Subscribe{})
+	for _, b := range []driver.Batch{parked, fresh} {
 		for _, m := range b.Messages {
 			p := string(m.Payload)
-			for _, v := range []penstock.Verdict{{}, refused(m, notInThisTest), dead("no"), holding(m)} {
+			for _, v := range []driver.Verdict{{}, refused(m, notInThisTest), dead("no"), holding(m)} {
 				e.mustBe(old.Settle(e.ctx, judged(verdicts{p: v}, parked, fresh)...), penstock.ErrFenced, "Settle by the old holder")
 			}
 		}
@@ -211,9 +212,9 @@ func parkedLateCommit(e *env) {
 	e.publish(message("k", "head"))
 	b := r.fetch(plenty)
 	r.judge(verdicts{"head": refused(b.Messages[0], soon)}, b)
-	head := r.awaitOnly(penstock.InOrder, "head")
+	head := r.awaitOnly(driver.InOrder, "head")
 	tx.commit()
-	late := r.awaitOnly(penstock.BehindParked, "late")
+	late := r.awaitOnly(driver.BehindParked, "late")
 	r.judge(verdicts{"head": refused(head.Messages[0], soon), "late": behind}, head, late)
 	e.wantParked(r, 2, 1, 0)
 	e.publish(message("k", "last"))
@@ -235,7 +236,7 @@ func parkedLatePlaces(e *env) {
 	e.publish(message("k", "head"))
 	b := r.fetch(plenty)
 	r.judge(verdicts{"head": refused(b.Messages[0], soon)}, b)
-	c := &carrier{e: e, r: r, limit: plenty, decide: func(m penstock.Message) penstock.Verdict { return refused(m, soon) }}
+	c := &carrier{e: e, r: r, limit: plenty, decide: func(m penstock.Message) driver.Verdict { return refused(m, soon) }}
 	for i, t := range []tx{second, first} {
 		t.commit()
 		e.eventually("it is parked", func() bool {

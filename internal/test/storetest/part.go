@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 // A sink that is slow: verdicts are settled before their batch has all of them.
@@ -25,17 +27,17 @@ var partCases = []testCase{
 }
 
 // part settles what is named, by payload; the rest of the batches stays undecided.
-func (r *reader) part(v verdicts, batches ...penstock.Batch) {
+func (r *reader) part(v verdicts, batches ...driver.Batch) {
 	r.e.Helper()
 	r.e.must(r.Settle(r.e.ctx, parts(v, batches...)...), "Settle of parts")
 }
 
-func parts(v verdicts, batches ...penstock.Batch) []penstock.Settled {
+func parts(v verdicts, batches ...driver.Batch) []driver.Settled {
 	settled := judged(v, batches...)
 	for i, b := range batches {
 		for k, m := range b.Messages {
 			if _, named := v[string(m.Payload)]; !named {
-				settled[i].Verdicts[k].Outcome = penstock.Undecided
+				settled[i].Verdicts[k].Outcome = driver.Undecided
 			}
 		}
 	}
@@ -46,7 +48,7 @@ func parts(v verdicts, batches ...penstock.Batch) []penstock.Settled {
 func sent(payloads ...string) verdicts {
 	v := verdicts{}
 	for _, p := range payloads {
-		v[p] = penstock.Verdict{}
+		v[p] = driver.Verdict{}
 	}
 	return v
 }
@@ -96,7 +98,7 @@ func partWithVerdicts(e *env) {
 	e.wantSettled(r, 2, 3)
 	e.publish(append(keyed("b", 3, 4), keyed("a", 3, 4)...)...)
 	later := r.fetch(plenty)
-	if keyOrderOf(later, 0) != penstock.BehindParked || keyOrderOf(later, 1) != penstock.InOrder {
+	if keyOrderOf(later, 0) != driver.BehindParked || keyOrderOf(later, 1) != driver.InOrder {
 		e.Fatalf("b3 came with order %d, a3 with %d", keyOrderOf(later, 0), keyOrderOf(later, 1))
 	}
 	r = r.again()
@@ -156,14 +158,14 @@ func partOfMany(e *env) {
 		}
 	}
 	for round := 0; len(want) > 0; round++ {
-		batches := r.drain(penstock.Limit{Messages: 100, Bytes: plenty.Bytes})
+		batches := r.drain(driver.Limit{Messages: 100, Bytes: plenty.Bytes})
 		v := verdicts{}
 		for i, m := range flatten(batches) {
 			if !want[string(m.Payload)] {
 				e.Fatalf("round %d: %s came again after it was settled", round, m.Payload)
 			}
 			if (i+round)%2 == 0 || len(want) < 10 {
-				v[string(m.Payload)] = penstock.Verdict{}
+				v[string(m.Payload)] = driver.Verdict{}
 				delete(want, string(m.Payload))
 			}
 		}
@@ -182,19 +184,19 @@ func partOfKey(e *env) {
 		v[fmt.Sprint("k", i)] = behind
 	}
 	r.judge(v, r.fetch(plenty))
-	b := r.awaitOnly(penstock.InOrder, "k0", "k1", "k2", "k3", "k4", "k5")
+	b := r.awaitOnly(driver.InOrder, "k0", "k1", "k2", "k3", "k4", "k5")
 	r.part(sent("k0", "k1"), b)
 	e.wantParked(r, 4, 1, 0)
 	r.want() // the others are still in this reader's hands
 	r.part(sent("k0", "k1", "k2"), b)
 	r.want()
 	r = r.again()
-	b = r.awaitOnly(penstock.InOrder, "k3", "k4", "k5")
+	b = r.awaitOnly(driver.InOrder, "k3", "k4", "k5")
 	r.part(sent("k3"), b)
 	r.judge(verdicts{"k4": refused(b.Messages[1], soon), "k5": behind}, b)
-	b = r.awaitOnly(penstock.InOrder, "k4") // alone, as it was refused
+	b = r.awaitOnly(driver.InOrder, "k4") // alone, as it was refused
 	r.settle(b)
-	b = r.awaitOnly(penstock.InOrder, "k5")
+	b = r.awaitOnly(driver.InOrder, "k5")
 	r.settle(b)
 	e.wantParked(r, 0, 0, 0)
 	e.wantSettled(r, 7, 0)
@@ -212,7 +214,7 @@ func partOfLinesOfOne(e *env) {
 	r.judge(v, b)
 	batches := r.drain(plenty)
 	e.wantPayloads(flatten(batches), "m0", "m1", "m2", "m3", "k0")
-	r.part(verdicts{"m0": {}, "m1": dead("for good"), "m2": {Outcome: penstock.Parked, RetryIn: notInThisTest}}, batches...)
+	r.part(verdicts{"m0": {}, "m1": dead("for good"), "m2": {Outcome: driver.Parked, RetryIn: notInThisTest}}, batches...)
 	r.want()
 	e.wantParked(r, 3, 3, 0)
 	r = r.again()
@@ -251,8 +253,8 @@ func partOfDeadLetters(e *env) {
 
 func partOfReplay(e *env) {
 	r, _ := e.settledOnes(8)
-	e.replay(r, penstock.Replay{}, 8)
-	batches := r.drain(penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
+	e.replay(r, admin.Replay{}, 8)
+	batches := r.drain(driver.Limit{Messages: 5, Bytes: plenty.Bytes})
 	all := payloads(flatten(batches))
 	r.part(sent(all[0], all[2], all[3], all[6]), batches...)
 	r = r.again()
@@ -268,17 +270,17 @@ func partOfReplay(e *env) {
 		e.Error("status: the replay goes on, but all of it is settled")
 	}
 	r.again().want()
-	e.replay(r, penstock.Replay{}, 8) // and from the beginning once more
+	e.replay(r, admin.Replay{}, 8) // and from the beginning once more
 }
 
 // What is settled ahead of the cursor is as settled as what is behind it.
 func partIsReplayed(e *env) {
-	e.retain(penstock.Retention{Age: notInThisTest}) // else a store may let go of it at once
+	e.retain(admin.Retention{Age: notInThisTest}) // else a store may let go of it at once
 	r := e.read()
 	e.publish(messages("m", 6)...)
-	batches := r.drain(penstock.Limit{Messages: 3, Bytes: plenty.Bytes})
+	batches := r.drain(driver.Limit{Messages: 3, Bytes: plenty.Bytes})
 	r.part(sent("m0", "m2", "m4"), batches...)
-	e.replay(r, penstock.Replay{}, 3)
+	e.replay(r, admin.Replay{}, 3)
 	r.settle(batches...) // the others are delivered for the first time
 	e.wantPayloads(flatten(r.drain(plenty)), "m0", "m2", "m4")
 	r = r.again()
@@ -292,11 +294,11 @@ func partAndReclaim(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
 	e.bulk(0, 3)
-	var batches []penstock.Batch
+	var batches []driver.Batch
 	v, held := verdicts{}, 0
 	for _, b := range r.drain(plenty) {
 		for i, m := range b.Messages {
-			if v[string(m.Payload)] = (penstock.Verdict{}); i%10 == 3 {
+			if v[string(m.Payload)] = (driver.Verdict{}); i%10 == 3 {
 				delete(v, string(m.Payload))
 				held++
 			}
@@ -340,9 +342,9 @@ func partAndLateCommit(e *env) {
 
 func partFenced(e *env) {
 	e.publish(messages("m", 4)...)
-	var b penstock.Batch
+	var b driver.Batch
 	old := e.mortalReader(func(r *reader) (err error) { b, err = r.Fetch(e.ctx, plenty); return err })
-	r := e.takeOver(e.Store, penstock.Subscribe{})
+	r := e.takeOver(e.Store, driver.Subscribe{})
 	e.mustBe(old.Settle(e.ctx, parts(verdicts{"m1": {}, "m2": dead("for good")}, b)...), penstock.ErrFenced, "Settle of a part")
 	r.want("m0", "m1", "m2", "m3")
 	e.wantDeadLetters(r, 0)

@@ -6,23 +6,24 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // plenty is a limit that no test reaches by accident.
-var plenty = penstock.Limit{Messages: 1000, Bytes: 16 << 20}
+var plenty = driver.Limit{Messages: 1000, Bytes: 16 << 20}
 
 // reader is a Source that fails the test, and checks on every Fetch what holds
 // for any batch.
 type reader struct {
 	e *env
-	penstock.Source
-	store  penstock.Store
-	req    penstock.Subscribe
+	driver.Source
+	store  driver.Store
+	req    driver.Subscribe
 	number uint64
 }
 
 // request fills in what the test does not care about. Every holder is another.
-func (e *env) request(req penstock.Subscribe) penstock.Subscribe {
+func (e *env) request(req driver.Subscribe) driver.Subscribe {
 	if req.Outbox == "" {
 		req.Outbox = outbox
 	}
@@ -40,12 +41,12 @@ func (e *env) request(req penstock.Subscribe) penstock.Subscribe {
 }
 
 // subscribe takes a lease that must be free.
-func (e *env) subscribe(req penstock.Subscribe) *reader {
+func (e *env) subscribe(req driver.Subscribe) *reader {
 	e.Helper()
 	return e.subscribeOn(e.Store, req)
 }
 
-func (e *env) subscribeOn(s penstock.Store, req penstock.Subscribe) *reader {
+func (e *env) subscribeOn(s driver.Store, req driver.Subscribe) *reader {
 	e.Helper()
 	req = e.request(req)
 	src, err := s.Subscribe(e.ctx, req)
@@ -53,21 +54,21 @@ func (e *env) subscribeOn(s penstock.Store, req penstock.Subscribe) *reader {
 	return e.reader(s, req, src)
 }
 
-func (e *env) reader(s penstock.Store, req penstock.Subscribe, src penstock.Source) *reader {
+func (e *env) reader(s driver.Store, req driver.Subscribe, src driver.Source) *reader {
 	return &reader{e: e, Source: src, store: s, req: req}
 }
 
 // read is subscribe to the default subscription.
 func (e *env) read() *reader {
 	e.Helper()
-	return e.subscribe(penstock.Subscribe{})
+	return e.subscribe(driver.Subscribe{})
 }
 
 // takeOver subscribes as soon as the lease of the present holder has expired.
-func (e *env) takeOver(s penstock.Store, req penstock.Subscribe) *reader {
+func (e *env) takeOver(s driver.Store, req driver.Subscribe) *reader {
 	e.Helper()
 	req = e.request(req)
-	var src penstock.Source
+	var src driver.Source
 	e.eventually("the lease expired", func() bool {
 		var err error
 		if src, err = s.Subscribe(e.ctx, req); err == nil {
@@ -84,7 +85,7 @@ func (e *env) takeOver(s penstock.Store, req penstock.Subscribe) *reader {
 func (e *env) mortalReader(does func(*reader) error) *reader {
 	e.Helper()
 	for lease := shortLease; ; lease *= 2 {
-		r := e.takeOver(e.Store, penstock.Subscribe{Lease: lease})
+		r := e.takeOver(e.Store, driver.Subscribe{Lease: lease})
 		err := does(r)
 		if err == nil {
 			return r
@@ -94,7 +95,7 @@ func (e *env) mortalReader(does func(*reader) error) *reader {
 }
 
 // fetch returns one batch, maybe an empty one.
-func (r *reader) fetch(limit penstock.Limit) penstock.Batch {
+func (r *reader) fetch(limit driver.Limit) driver.Batch {
 	r.e.Helper()
 	b, err := r.Fetch(r.e.ctx, limit)
 	r.e.must(err, "Fetch")
@@ -106,7 +107,7 @@ func (r *reader) fetch(limit penstock.Limit) penstock.Batch {
 }
 
 // check looks at what holds for any batch.
-func (r *reader) check(b penstock.Batch, limit penstock.Limit) {
+func (r *reader) check(b driver.Batch, limit driver.Limit) {
 	r.e.Helper()
 	if len(b.Messages) == 0 {
 		return
@@ -130,7 +131,7 @@ func (r *reader) check(b penstock.Batch, limit penstock.Limit) {
 		r.e.Fatalf("Fetch: %d messages of more than %d bytes exceed the limit of %d", len(b.Messages), size, limit.Bytes)
 	}
 	for i, m := range b.Messages {
-		if keyOrderOf(b, i) == penstock.BehindParked && m.Key == "" {
+		if keyOrderOf(b, i) == driver.BehindParked && m.Key == "" {
 			r.e.Fatalf("Fetch: %.40q has no key and came BehindParked", m.Payload)
 		}
 		if m.ID == "" || m.Seq == 0 || m.Attempt < 1 || m.CreatedAt.IsZero() {
@@ -140,9 +141,9 @@ func (r *reader) check(b penstock.Batch, limit penstock.Limit) {
 }
 
 // drain fetches until a batch is empty: then everything committed has come.
-func (r *reader) drain(limit penstock.Limit) []penstock.Batch {
+func (r *reader) drain(limit driver.Limit) []driver.Batch {
 	r.e.Helper()
-	var batches []penstock.Batch
+	var batches []driver.Batch
 	for {
 		b := r.fetch(limit)
 		if len(b.Messages) == 0 {
@@ -153,7 +154,7 @@ func (r *reader) drain(limit penstock.Limit) []penstock.Batch {
 }
 
 // want drains and expects exactly these payloads, in any order.
-func (r *reader) want(payloads ...string) []penstock.Batch {
+func (r *reader) want(payloads ...string) []driver.Batch {
 	r.e.Helper()
 	batches := r.drain(plenty)
 	r.e.wantPayloads(flatten(batches), payloads...)
@@ -161,7 +162,7 @@ func (r *reader) want(payloads ...string) []penstock.Batch {
 }
 
 // settle marks whole batches as delivered, in one call.
-func (r *reader) settle(batches ...penstock.Batch) {
+func (r *reader) settle(batches ...driver.Batch) {
 	r.e.Helper()
 	r.e.must(r.Settle(r.e.ctx, delivered(batches...)...), "Settle")
 }
@@ -180,15 +181,15 @@ func (r *reader) again() *reader {
 	return r.e.subscribeOn(r.store, req)
 }
 
-func delivered(batches ...penstock.Batch) []penstock.Settled {
-	s := make([]penstock.Settled, len(batches))
+func delivered(batches ...driver.Batch) []driver.Settled {
+	s := make([]driver.Settled, len(batches))
 	for i, b := range batches {
 		s[i].Batch = b
 	}
 	return s
 }
 
-func flatten(batches []penstock.Batch) []penstock.Message {
+func flatten(batches []driver.Batch) []penstock.Message {
 	var msgs []penstock.Message
 	for _, b := range batches {
 		msgs = append(msgs, b.Messages...)

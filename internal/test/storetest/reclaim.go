@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -58,7 +59,7 @@ func returnsToFloor(e *env) {
 		e.bulk(round, 4)
 		e.grows(floor)
 		for {
-			b := r.fetch(penstock.Limit{Messages: 20, Bytes: 1 << 20})
+			b := r.fetch(driver.Limit{Messages: 20, Bytes: 1 << 20})
 			if len(b.Messages) == 0 {
 				break
 			}
@@ -73,12 +74,12 @@ func returnsToFloor(e *env) {
 }
 
 func reclaimWaits(e *env) {
-	fast := e.subscribe(penstock.Subscribe{Subscription: "fast"})
-	slow := e.subscribe(penstock.Subscribe{Subscription: "slow"})
+	fast := e.subscribe(driver.Subscribe{Subscription: "fast"})
+	slow := e.subscribe(driver.Subscribe{Subscription: "slow"})
 	floor := e.outboxStatus(outbox).Bytes
 	e.bulk(0, 2)
 	fast.settle(fast.drain(plenty)...)
-	page := penstock.Limit{Messages: 10, Bytes: plenty.Bytes}
+	page := driver.Limit{Messages: 10, Bytes: plenty.Bytes}
 	slow.settle(slow.fetch(page))
 	slow.close() // a stopped subscription holds its messages too, be it in the middle of a backlog
 	for range 5 {
@@ -96,11 +97,11 @@ func reclaimWaits(e *env) {
 // Housekeeping runs at every point of a subscription's life.
 func reclaimLosesNothing(e *env) {
 	rnd := e.random(0)
-	a := e.subscribe(penstock.Subscribe{Subscription: "a"})
-	b := e.subscribe(penstock.Subscribe{Subscription: "b"})
+	a := e.subscribe(driver.Subscribe{Subscription: "a"})
+	b := e.subscribe(driver.Subscribe{Subscription: "b"})
 	var want []string
 	var gotA, gotB []penstock.Message
-	var open []penstock.Batch
+	var open []driver.Batch
 	for i := range 24 { // three rounds of b
 		m := message(fmt.Sprint("key", i%3), fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10)))
 		want = append(want, string(m.Payload))
@@ -134,7 +135,7 @@ func reclaimLosesNothing(e *env) {
 
 // One subscription has settled what another one has parked, or as a dead letter.
 func reclaimLosesNoneParked(e *env) {
-	first, other := e.subscribe(penstock.Subscribe{Subscription: "first"}), e.subscribe(penstock.Subscribe{Subscription: "other"})
+	first, other := e.subscribe(driver.Subscribe{Subscription: "first"}), e.subscribe(driver.Subscribe{Subscription: "other"})
 	e.publish(message("p", "parked"), message("d", "dead"), message("x", "delivered"))
 	b := other.fetch(plenty)
 	other.judge(verdicts{"parked": refused(b.Messages[0], soon), "dead": dead("no")}, b)
@@ -142,10 +143,10 @@ func reclaimLosesNoneParked(e *env) {
 	for range 3 {
 		e.maintain()
 	}
-	other.settle(other.awaitOnly(penstock.InOrder, "parked"))
+	other.settle(other.awaitOnly(driver.InOrder, "parked"))
 	e.maintain()
 	e.retry(other, e.wantDeadLetters(other, 1)...)
-	other.settle(other.awaitOnly(penstock.OutOfOrder, "dead"))
+	other.settle(other.awaitOnly(driver.OutOfOrder, "dead"))
 }
 
 // What a transaction has written and not committed is nobody's yet, but it is

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -28,7 +30,7 @@ var replayCases = []testCase{
 }
 
 // replay asks for a replay to r's subscription, of n messages.
-func (e *env) replay(r *reader, what penstock.Replay, n int) {
+func (e *env) replay(r *reader, what admin.Replay, n int) {
 	e.Helper()
 	what.Outbox, what.Subscription = r.req.Outbox, r.req.Subscription
 	got, err := e.Store.Replay(e.ctx, what)
@@ -42,7 +44,7 @@ func (e *env) replay(r *reader, what penstock.Replay, n int) {
 // the outbox retains.
 func (e *env) settledOnes(n int) (*reader, []penstock.Message) {
 	e.Helper()
-	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	var sent []penstock.Message
 	for i := range n {
@@ -61,7 +63,7 @@ func (e *env) settledOnes(n int) (*reader, []penstock.Message) {
 
 // wantReplay reads and settles everything there is, and expects these messages
 // in order, as at first.
-func (e *env) wantReplay(r *reader, limit penstock.Limit, want ...penstock.Message) {
+func (e *env) wantReplay(r *reader, limit driver.Limit, want ...penstock.Message) {
 	e.Helper()
 	c := &carrier{e: e, r: r, limit: limit}
 	c.until(len(want))
@@ -84,17 +86,17 @@ func replayBySeq(e *env) {
 	e.maintain()
 	for _, c := range [][2]int{{0, 9}, {3, 5}, {4, 4}, {9, 9}} {
 		from, to := c[0], c[1]
-		e.replay(r, penstock.Replay{FromSeq: sent[from].Seq, ToSeq: sent[to].Seq}, to-from+1)
+		e.replay(r, admin.Replay{FromSeq: sent[from].Seq, ToSeq: sent[to].Seq}, to-from+1)
 		if !e.subscriptionStatus(r.req).Replaying {
 			e.Error("status does not show the replay")
 		}
 		e.wantReplay(r, plenty, sent[from:to+1]...)
 	}
-	e.replay(r, penstock.Replay{FromSeq: sent[7].Seq}, 3)
+	e.replay(r, admin.Replay{FromSeq: sent[7].Seq}, 3)
 	e.wantReplay(r, plenty, sent[7:]...)
-	e.replay(r, penstock.Replay{ToSeq: sent[2].Seq}, 3)
+	e.replay(r, admin.Replay{ToSeq: sent[2].Seq}, 3)
 	e.wantReplay(r, plenty, sent[:3]...)
-	e.replay(r, penstock.Replay{}, 10)
+	e.replay(r, admin.Replay{}, 10)
 	e.wantReplay(r, two, sent...)
 	r.again().want()
 }
@@ -115,10 +117,10 @@ func replayByTime(e *env) {
 				want = append(want, m)
 			}
 		}
-		e.replay(r, penstock.Replay{From: c.from, To: c.to}, len(want))
+		e.replay(r, admin.Replay{From: c.from, To: c.to}, len(want))
 		e.wantReplay(r, plenty, want...)
 	}
-	e.replay(r, penstock.Replay{From: sent[0].CreatedAt, FromSeq: sent[8].Seq, To: sent[9].CreatedAt.Add(time.Hour)}, 2)
+	e.replay(r, admin.Replay{From: sent[0].CreatedAt, FromSeq: sent[8].Seq, To: sent[9].CreatedAt.Add(time.Hour)}, 2)
 	e.wantReplay(r, plenty, sent[8:]...)
 }
 
@@ -128,28 +130,28 @@ func replayOnlySettled(e *env) {
 	e.publish(keyed("new", 0, 6)...)
 	first, open := r.fetch(two), r.fetch(two)
 	r.settle(first)
-	e.replay(r, penstock.Replay{}, 6)
+	e.replay(r, admin.Replay{}, 6)
 	rest := r.drain(two)
 	e.wantPayloads(flatten(rest), append(payloads(sent), "new0", "new1", "new4", "new5")...)
 	r.settle(append(rest, open)...)
 	r.again().want()
 
 	e.publish(message("k", "uncommitted or not fetched"))
-	e.replay(r, penstock.Replay{FromSeq: open.Messages[1].Seq + 1}, 2)
+	e.replay(r, admin.Replay{FromSeq: open.Messages[1].Seq + 1}, 2)
 }
 
 func replayNothing(e *env) {
 	r := e.read()
-	e.replay(r, penstock.Replay{}, 0)
+	e.replay(r, admin.Replay{}, 0)
 	e.publish(messages("m", 2)...)
-	e.replay(r, penstock.Replay{}, 0)
+	e.replay(r, admin.Replay{}, 0)
 	b := r.want("m0", "m1")
-	e.replay(r, penstock.Replay{}, 0)
+	e.replay(r, admin.Replay{}, 0)
 	r.settle(b...)
 	seq := b[0].Messages[1].Seq
-	e.replay(r, penstock.Replay{FromSeq: seq + 1}, 0)
-	e.replay(r, penstock.Replay{FromSeq: seq, ToSeq: seq - 1}, 0)
-	e.replay(r, penstock.Replay{To: b[0].Messages[0].CreatedAt}, 0)
+	e.replay(r, admin.Replay{FromSeq: seq + 1}, 0)
+	e.replay(r, admin.Replay{FromSeq: seq, ToSeq: seq - 1}, 0)
+	e.replay(r, admin.Replay{To: b[0].Messages[0].CreatedAt}, 0)
 	if e.subscriptionStatus(r.req).Replaying {
 		e.Error("status shows a replay of nothing")
 	}
@@ -159,7 +161,7 @@ func replayNothing(e *env) {
 // What is parked comes anyway, and a dead letter is a person's to send back: a replay would
 // deliver both twice, and a held key out of order.
 func replayNeitherParkedNorDead(e *env) {
-	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	e.publish(message("held", "held0"), message("held", "held1"), message("held", "held2"), message("parked", "parked0"), message("parked", "parked1"),
 		message("dead", "dead"), message("", "sent back"), message("", "delivered"))
@@ -169,7 +171,7 @@ func replayNeitherParkedNorDead(e *env) {
 	q := query(r.req)
 	q.Seqs = []int64{b.Messages[6].Seq}
 	e.retryDead(q, 1)
-	e.replay(r, penstock.Replay{}, 1)
+	e.replay(r, admin.Replay{}, 1)
 	c := &carrier{e: e, r: r, limit: plenty}
 	c.until(2)
 	e.wantPayloads(c.sent, "delivered", "sent back")
@@ -179,14 +181,14 @@ func replayNeitherParkedNorDead(e *env) {
 	e.wantParked(r, 2, 1, 0)
 
 	// What was given up and is settled now is replayed like anything else.
-	e.replay(r, penstock.Replay{FromSeq: b.Messages[5].Seq}, 3)
+	e.replay(r, admin.Replay{FromSeq: b.Messages[5].Seq}, 3)
 	c.until(7)
 	e.wantPayloads(c.sent[4:], "dead", "delivered", "sent back")
 }
 
 func replayBetweenNew(e *env) {
 	r, sent := e.settledOnes(12)
-	e.replay(r, penstock.Replay{}, 12)
+	e.replay(r, admin.Replay{}, 12)
 	c := &carrier{e: e, r: r, limit: two}
 	var fresh []string
 	for i := range 6 {
@@ -203,13 +205,13 @@ func replayBetweenNew(e *env) {
 
 func replaySurvivesCrash(e *env) {
 	r, sent := e.settledOnes(10)
-	e.replay(r, penstock.Replay{FromSeq: sent[1].Seq}, 9)
+	e.replay(r, admin.Replay{FromSeq: sent[1].Seq}, 9)
 	r = r.again()
 	first, _ := r.fetch(two), r.fetch(two)
 	r.settle(first)
 	e.maintain()
 	r.close()
-	c := &carrier{e: e, r: e.subscribeOn(e.Another(e), penstock.Subscribe{}), limit: two}
+	c := &carrier{e: e, r: e.subscribeOn(e.Another(e), driver.Subscribe{}), limit: two}
 	for c.step() {
 	}
 	// What was settled may come twice, in its place.
@@ -226,8 +228,8 @@ func replaySurvivesCrash(e *env) {
 
 func replayTwice(e *env) {
 	r, sent := e.settledOnes(9)
-	e.replay(r, penstock.Replay{FromSeq: sent[6].Seq}, 3)
-	e.replay(r, penstock.Replay{ToSeq: sent[2].Seq}, 3)
+	e.replay(r, admin.Replay{FromSeq: sent[6].Seq}, 3)
+	e.replay(r, admin.Replay{ToSeq: sent[2].Seq}, 3)
 	c := &carrier{e: e, r: r, limit: two}
 	c.until(6)
 	e.wantPayloads(c.sent, append(payloads(sent[:3]), payloads(sent[6:])...)...)
@@ -242,8 +244,8 @@ func replayTwice(e *env) {
 // Of two replays of a range what is in both comes once: they are merged, or the second is refused. Afterwards the range may be replayed again.
 func replayUnderWay(e *env) {
 	r, sent := e.settledOnes(9)
-	e.replay(r, penstock.Replay{FromSeq: sent[2].Seq}, 7)
-	_, err := e.Store.Replay(e.ctx, penstock.Replay{Outbox: r.req.Outbox, Subscription: r.req.Subscription, ToSeq: sent[4].Seq})
+	e.replay(r, admin.Replay{FromSeq: sent[2].Seq}, 7)
+	_, err := e.Store.Replay(e.ctx, admin.Replay{Outbox: r.req.Outbox, Subscription: r.req.Subscription, ToSeq: sent[4].Seq})
 	want := sent[2:]
 	if err == nil {
 		want = sent
@@ -257,7 +259,7 @@ func replayUnderWay(e *env) {
 	if got, all := slices.Sorted(slices.Values(payloads(c.sent))), slices.Sorted(slices.Values(payloads(want))); !slices.Equal(got, all) {
 		e.Errorf("two replays of a range delivered %v, want %v", got, all)
 	}
-	e.replay(r, penstock.Replay{ToSeq: sent[4].Seq}, 5)
+	e.replay(r, admin.Replay{ToSeq: sent[4].Seq}, 5)
 	r.again().want("m0", "m1", "m2", "m3", "m4")
 }
 
@@ -265,11 +267,11 @@ func replayUnderWay(e *env) {
 // is read again. The one behind it comes with that Fetch: a relay waits when it gets nothing.
 func replayBehindEnded(e *env) {
 	r, sent := e.settledOnes(4)
-	e.replay(r, penstock.Replay{FromSeq: sent[0].Seq, ToSeq: sent[1].Seq}, 2)
+	e.replay(r, admin.Replay{FromSeq: sent[0].Seq, ToSeq: sent[1].Seq}, 2)
 	b := r.fetch(two)
 	e.wantPayloads(b.Messages, payloads(sent[:2])...)
 	r.settle(b)
-	e.replay(r, penstock.Replay{FromSeq: sent[2].Seq, ToSeq: sent[3].Seq}, 2)
+	e.replay(r, admin.Replay{FromSeq: sent[2].Seq, ToSeq: sent[3].Seq}, 2)
 	r = r.again()
 	b = r.fetch(two)
 	e.wantPayloads(b.Messages, payloads(sent[2:])...)
@@ -278,12 +280,12 @@ func replayBehindEnded(e *env) {
 }
 
 func replayOneSubscription(e *env) {
-	other := e.subscribe(penstock.Subscribe{Subscription: "other"})
-	tail := e.subscribe(penstock.Subscribe{Ephemeral: true, Start: penstock.FromNow})
+	other := e.subscribe(driver.Subscribe{Subscription: "other"})
+	tail := e.subscribe(driver.Subscribe{Ephemeral: true, Start: driver.FromNow})
 	r, sent := e.settledOnes(4)
 	other.settle(other.drain(plenty)...)
 	tail.drain(plenty)
-	e.replay(r, penstock.Replay{}, 4)
+	e.replay(r, admin.Replay{}, 4)
 	other.want()
 	tail.want()
 	if e.subscriptionStatus(other.req).Replaying {
@@ -299,12 +301,12 @@ func replayBehindParked(e *env) {
 	e.publish(message("key0", "head"))
 	b := r.fetch(plenty)
 	r.judge(verdicts{"head": holding(b.Messages[0])}, b)
-	e.replay(r, penstock.Replay{ToSeq: sent[2].Seq}, 3)
+	e.replay(r, admin.Replay{ToSeq: sent[2].Seq}, 3)
 	got := r.drain(plenty)
 	e.wantInOrder(flatten(got), "m0", "m1", "m2")
 	for _, b := range got {
 		for i, m := range b.Messages {
-			if want := map[bool]penstock.KeyOrder{true: penstock.BehindParked}[m.Key == "key0"]; keyOrderOf(b, i) != want {
+			if want := map[bool]driver.KeyOrder{true: driver.BehindParked}[m.Key == "key0"]; keyOrderOf(b, i) != want {
 				e.Errorf("%s came with order %d, want %d", m.Payload, keyOrderOf(b, i), want)
 			}
 		}
@@ -324,15 +326,15 @@ func replayBehindParked(e *env) {
 // A replayed message is parked like any other, and those of its key behind it.
 func replayParked(e *env) {
 	r, _ := e.settledOnes(6)
-	e.replay(r, penstock.Replay{}, 6)
+	e.replay(r, admin.Replay{}, 6)
 	refusals := 2
 	c := &carrier{e: e, r: r, limit: two}
-	c.decide = func(m penstock.Message) penstock.Verdict {
+	c.decide = func(m penstock.Message) driver.Verdict {
 		if m.Key == "key1" && refusals > 0 {
 			refusals--
 			return refused(m, soon)
 		}
-		return penstock.Verdict{}
+		return driver.Verdict{}
 	}
 	c.until(6)
 	c.wantKey("key0", "m0", "m3")
@@ -344,7 +346,7 @@ func replayParked(e *env) {
 
 // A replay is not reclaimed under way, though nobody retains it any longer.
 func replayKeepsRange(e *env) {
-	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	rnd := e.random(0)
 	var sent []penstock.Message
@@ -356,9 +358,9 @@ func replayKeepsRange(e *env) {
 		}
 		e.maintain()
 	}
-	e.replay(r, penstock.Replay{FromSeq: sent[8].Seq}, 24)
-	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{}), "SetRetention")
-	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 5, Bytes: plenty.Bytes}}
+	e.replay(r, admin.Replay{FromSeq: sent[8].Seq}, 24)
+	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{}), "SetRetention")
+	c := &carrier{e: e, r: r, limit: driver.Limit{Messages: 5, Bytes: plenty.Bytes}}
 	for range 3 {
 		e.maintain()
 		c.step()
@@ -376,16 +378,16 @@ func replayKeepsRange(e *env) {
 }
 
 func replayLarge(e *env) {
-	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	const total = 1500
 	msgs := keyed("k", 0, total)
 	for part := range slices.Chunk(msgs, 300) {
 		e.publish(part...)
 	}
-	limit := penstock.Limit{Messages: 100, Bytes: plenty.Bytes}
+	limit := driver.Limit{Messages: 100, Bytes: plenty.Bytes}
 	r.settle(r.drain(limit)...)
-	e.replay(r, penstock.Replay{}, total)
+	e.replay(r, admin.Replay{}, total)
 	c := &carrier{e: e, r: r, limit: limit}
 	for i := 0; c.step(); i++ {
 		if i%5 == 4 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 var restoreCases = []testCase{
@@ -71,7 +72,7 @@ func restoreNoIDAgain(e *env) {
 // What was written before the copy has the same id in both, whatever has become of it, and
 // keeps it.
 func restoreKeepsIDs(e *env) {
-	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	sent := messages("", 6)
 	for i, name := range []string{"settled", "parked", "behind", "dead", "sent back", "new"} {
 		sent[i].Payload, sent[i].Key = []byte(name), map[bool]string{true: "key"}[name == "parked" || name == "behind"]
@@ -112,7 +113,7 @@ func restoreKeepsIDs(e *env) {
 		for _, m := range c.sent {
 			same(m, "delivered")
 		}
-		e.replay(r, penstock.Replay{ToSeq: b.Messages[0].Seq}, 1)
+		e.replay(r, admin.Replay{ToSeq: b.Messages[0].Seq}, 1)
 		c.until(5)
 		same(c.sent[4], "replayed")
 		if !slices.ContainsFunc(c.sent, func(m penstock.Message) bool { return string(m.Payload) == "settled" }) {

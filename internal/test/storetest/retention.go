@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var retentionCases = []testCase{
@@ -20,7 +22,7 @@ var retentionCases = []testCase{
 	{name: "UpToTheLimits", run: retentionLimits},
 }
 
-func (e *env) retain(r penstock.Retention) {
+func (e *env) retain(r admin.Retention) {
 	e.Helper()
 	e.must(e.Store.SetRetention(e.ctx, outbox, r), "SetRetention")
 	if got := e.outboxStatus(outbox).Retention; got != r {
@@ -33,7 +35,7 @@ func (e *env) settleBulk(r *reader, part, n int) (sent []penstock.Message) {
 	e.Helper()
 	for i := range n {
 		e.bulk(100*part+i, 1)
-		for _, b := range r.drain(penstock.Limit{Messages: 10, Bytes: 1 << 20}) {
+		for _, b := range r.drain(driver.Limit{Messages: 10, Bytes: 1 << 20}) {
 			sent = append(sent, b.Messages...)
 			r.settle(b)
 		}
@@ -43,31 +45,31 @@ func (e *env) settleBulk(r *reader, part, n int) (sent []penstock.Message) {
 }
 
 func retentionKeeps(e *env) {
-	e.retain(penstock.Retention{Age: notInThisTest})
+	e.retain(admin.Retention{Age: notInThisTest})
 	r := e.read()
 	sent := e.settleBulk(r, 0, 3)
 	for range 5 {
 		e.maintain()
 	}
-	e.replay(r, penstock.Replay{}, len(sent))
-	e.wantReplay(r.again(), penstock.Limit{Messages: 10, Bytes: 1 << 20}, sent...)
+	e.replay(r, admin.Replay{}, len(sent))
+	e.wantReplay(r.again(), driver.Limit{Messages: 10, Bytes: 1 << 20}, sent...)
 }
 
 func retentionZero(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
-	e.retain(penstock.Retention{Age: notInThisTest, Bytes: 1 << 40})
+	e.retain(admin.Retention{Age: notInThisTest, Bytes: 1 << 40})
 	e.settleBulk(r, 0, 4)
 	e.grows(floor)
-	e.retain(penstock.Retention{})
+	e.retain(admin.Retention{})
 	e.shrinks(floor)
-	e.replay(r, penstock.Replay{}, 0)
+	e.replay(r, admin.Replay{}, 0)
 }
 
 func retentionAge(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
-	e.retain(penstock.Retention{Age: time.Millisecond})
+	e.retain(admin.Retention{Age: time.Millisecond})
 	e.settleBulk(r, 0, 4)
 	e.shrinks(floor)
 }
@@ -76,14 +78,14 @@ func retentionAge(e *env) {
 // depends on the pieces that a store frees.
 func retentionBytes(e *env) {
 	r := e.read()
-	e.retain(penstock.Retention{Bytes: 2 << 20})
+	e.retain(admin.Retention{Bytes: 2 << 20})
 	sent := e.settleBulk(r, 0, 6)
 	for range 5 {
 		e.maintain()
 	}
 	// Half of it, because a store counts its indexes and half-empty pages too.
 	last := sent[len(sent)-32:]
-	e.replay(r, penstock.Replay{FromSeq: last[0].Seq}, len(last))
+	e.replay(r, admin.Replay{FromSeq: last[0].Seq}, len(last))
 	e.wantReplay(r, plenty, last...)
 }
 
@@ -91,7 +93,7 @@ func retentionBytes(e *env) {
 func retentionBound(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
-	e.retain(penstock.Retention{Bytes: 1 << 20})
+	e.retain(admin.Retention{Bytes: 1 << 20})
 	for round := range 3 {
 		e.settleBulk(r, round, 4)
 		e.shrinks(floor + 2<<20)
@@ -101,15 +103,15 @@ func retentionBound(e *env) {
 func retentionEither(e *env) {
 	r := e.read()
 	floor := e.outboxStatus(outbox).Bytes
-	e.retain(penstock.Retention{Age: time.Millisecond, Bytes: 1 << 40})
+	e.retain(admin.Retention{Age: time.Millisecond, Bytes: 1 << 40})
 	e.settleBulk(r, 0, 4)
 	e.shrinks(floor)
 }
 
 func retentionUnsettled(e *env) {
-	slow := e.subscribe(penstock.Subscribe{Subscription: "slow"})
+	slow := e.subscribe(driver.Subscribe{Subscription: "slow"})
 	fast := e.read()
-	e.retain(penstock.Retention{Age: time.Millisecond, Bytes: 1})
+	e.retain(admin.Retention{Age: time.Millisecond, Bytes: 1})
 	first := slow.fetch(two)
 	sent := e.settleBulk(fast, 0, 3)
 	slow.settle(first)
@@ -119,38 +121,38 @@ func retentionUnsettled(e *env) {
 	slow.close()
 	e.maintain()
 	slow = e.subscribe(slow.req)
-	batches := slow.drain(penstock.Limit{Messages: 10, Bytes: 1 << 20})
+	batches := slow.drain(driver.Limit{Messages: 10, Bytes: 1 << 20})
 	e.wantInOrder(flatten(batches), payloads(sent)...)
 	slow.settle(batches...)
 	slow.again().want()
 }
 
 func retentionNewSubscription(e *env) {
-	e.retain(penstock.Retention{Age: notInThisTest})
+	e.retain(admin.Retention{Age: notInThisTest})
 	r := e.read()
 	e.publish(messages("m", 3)...)
 	r.settle(r.drain(plenty)...)
 	for range 3 {
 		e.maintain()
 	}
-	e.subscribe(penstock.Subscribe{Subscription: "later"}).want("m0", "m1", "m2")
+	e.subscribe(driver.Subscribe{Subscription: "later"}).want("m0", "m1", "m2")
 }
 
 func retentionLimits(e *env) {
-	want := penstock.Retention{Age: 36*time.Hour + time.Millisecond, Bytes: 1 << 40}
+	want := admin.Retention{Age: 36*time.Hour + time.Millisecond, Bytes: 1 << 40}
 	e.retain(want)
-	for _, bad := range []penstock.Retention{{Age: -1}, {Age: time.Microsecond - 1}, {Bytes: -1}, {Age: -time.Hour, Bytes: 1}, {Age: time.Hour, Bytes: math.MinInt64}} {
+	for _, bad := range []admin.Retention{{Age: -1}, {Age: time.Microsecond - 1}, {Bytes: -1}, {Age: -time.Hour, Bytes: 1}, {Age: time.Hour, Bytes: math.MinInt64}} {
 		e.badField(fmt.Sprintf("SetRetention(%+v)", bad), e.Store.SetRetention(e.ctx, outbox, bad), "retention")
 	}
 	if got := e.outboxStatus(outbox).Retention; got != want {
 		e.Errorf("status shows the retention %+v, want %+v", got, want)
 	}
-	for _, good := range []penstock.Retention{{}, {Age: time.Microsecond, Bytes: 1}, {Age: (math.MaxInt64 * time.Nanosecond).Truncate(time.Microsecond), Bytes: math.MaxInt64}} {
+	for _, good := range []admin.Retention{{}, {Age: time.Microsecond, Bytes: 1}, {Age: (math.MaxInt64 * time.Nanosecond).Truncate(time.Microsecond), Bytes: math.MaxInt64}} {
 		e.retain(good)
 		e.maintain()
 	}
 	e.must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
-	if got := e.outboxStatus("other").Retention; got != (penstock.Retention{}) {
+	if got := e.outboxStatus("other").Retention; got != (admin.Retention{}) {
 		e.Errorf("the new outbox has the retention %s", fmt.Sprint(got))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // versioned is a store that knows the version of its tables.
@@ -22,10 +23,10 @@ func (e *env) wantSchema(hint string, migrates bool, want ...error) {
 	e.Helper()
 	s := e.Another(e)
 	_, checked := s.(versioned).CheckSchema(e.ctx)
-	_, subscribed := s.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	_, subscribed := s.Subscribe(e.ctx, e.request(driver.Subscribe{}))
 	_, status := s.Status(e.ctx)
 	said := map[string]error{"CheckSchema": checked, "CreateOutbox": s.CreateOutbox(e.ctx, "new"), "Subscribe": subscribed, "Status": status}
-	if queues, ok := s.(penstock.QueueStore); ok {
+	if queues, ok := s.(driver.QueueStore); ok {
 		said["CreateQueue"] = queues.CreateQueue(e.ctx, "new", "")
 	}
 	if !migrates {

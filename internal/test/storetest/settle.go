@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var settleCases = []testCase{
@@ -16,7 +17,7 @@ var settleCases = []testCase{
 }
 
 // two is a limit that makes several batches of a few messages.
-var two = penstock.Limit{Messages: 2, Bytes: plenty.Bytes}
+var two = driver.Limit{Messages: 2, Bytes: plenty.Bytes}
 
 func unsettledComesBack(e *env) {
 	e.publish(messages("m", 5)...)
@@ -44,7 +45,7 @@ func mixedVerdicts(e *env) {
 	e.publish(messages("m", 5)...)
 	r := e.read()
 	b := r.fetch(plenty)
-	verdicts := make([]penstock.Verdict, len(b.Messages))
+	verdicts := make([]driver.Verdict, len(b.Messages))
 	var died []string
 	for i := range verdicts {
 		if i%2 == 1 {
@@ -52,7 +53,7 @@ func mixedVerdicts(e *env) {
 			died = append(died, string(b.Messages[i].Payload))
 		}
 	}
-	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}), "Settle")
+	e.must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: verdicts}), "Settle")
 	r = r.again()
 	r.want()
 	deadLetters := e.deadLetters(r)
@@ -71,11 +72,11 @@ func severalBatches(e *env) {
 	e.publish(messages("m", 6)...)
 	r := e.read()
 	batches := r.drain(two)
-	one := func(n int, err string) penstock.Settled {
-		v := []penstock.Verdict{{}, dead(err)}
-		return penstock.Settled{Batch: batches[n], Verdicts: v}
+	one := func(n int, err string) driver.Settled {
+		v := []driver.Verdict{{}, dead(err)}
+		return driver.Settled{Batch: batches[n], Verdicts: v}
 	}
-	e.must(r.Settle(e.ctx, one(0, "first"), penstock.Settled{Batch: batches[1]}, one(2, "third")), "Settle")
+	e.must(r.Settle(e.ctx, one(0, "first"), driver.Settled{Batch: batches[1]}, one(2, "third")), "Settle")
 	r = r.again()
 	r.want()
 	e.wantPayloads(deadMessages(e.deadLetters(r)), string(batches[0].Messages[1].Payload), string(batches[2].Messages[1].Payload))
@@ -85,14 +86,14 @@ func severalBatches(e *env) {
 func settleWhileFetching(e *env) {
 	const total = 200
 	r := e.read()
-	settle := make(chan penstock.Batch, total)
+	settle := make(chan driver.Batch, total)
 	end := sync.OnceFunc(func() { close(settle) })
 	defer end()
 	done := make(chan error, 1)
 	go func() {
 		done <- func() error {
 			for b := range settle {
-				if err := r.Settle(e.ctx, penstock.Settled{Batch: b}); err != nil {
+				if err := r.Settle(e.ctx, driver.Settled{Batch: b}); err != nil {
 					return fmt.Errorf("settle: %w", err)
 				}
 				if err := r.Renew(e.ctx); err != nil {
@@ -105,7 +106,7 @@ func settleWhileFetching(e *env) {
 	var got []penstock.Message
 	for i := range total / 4 {
 		e.publish(messages(fmt.Sprint("m", i, "-"), 4)...)
-		for _, b := range r.drain(penstock.Limit{Messages: 3, Bytes: plenty.Bytes}) {
+		for _, b := range r.drain(driver.Limit{Messages: 3, Bytes: plenty.Bytes}) {
 			got = append(got, b.Messages...)
 			settle <- b
 		}

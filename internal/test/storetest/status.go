@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var statusCases = []testCase{
@@ -17,14 +18,14 @@ var statusCases = []testCase{
 	{name: "UpTo", run: statusUpTo},
 }
 
-func (e *env) status() []penstock.OutboxStatus {
+func (e *env) status() []admin.OutboxStatus {
 	e.Helper()
 	all, err := e.Store.Status(e.ctx)
 	e.must(err, "Status")
 	return all
 }
 
-func (e *env) outboxStatus(name string) penstock.OutboxStatus {
+func (e *env) outboxStatus(name string) admin.OutboxStatus {
 	e.Helper()
 	for _, o := range e.status() {
 		if o.Outbox == name {
@@ -32,10 +33,10 @@ func (e *env) outboxStatus(name string) penstock.OutboxStatus {
 		}
 	}
 	e.Fatalf("Status does not show the outbox %q", name)
-	return penstock.OutboxStatus{}
+	return admin.OutboxStatus{}
 }
 
-func (e *env) subscriptionStatus(req penstock.Subscribe) penstock.SubscriptionStatus {
+func (e *env) subscriptionStatus(req driver.Subscribe) admin.SubscriptionStatus {
 	e.Helper()
 	for _, s := range e.outboxStatus(req.Outbox).Subscriptions {
 		if s.Subscription == req.Subscription {
@@ -43,7 +44,7 @@ func (e *env) subscriptionStatus(req penstock.Subscribe) penstock.SubscriptionSt
 		}
 	}
 	e.Fatalf("Status does not show the subscription %q", req.Subscription)
-	return penstock.SubscriptionStatus{}
+	return admin.SubscriptionStatus{}
 }
 
 func statusOrder(e *env) {
@@ -82,7 +83,7 @@ func statusNumbers(e *env) {
 	want("fetched", 6, 0, 0)
 	r.settle(first)
 	want("one batch settled", 4, 2, 0)
-	e.must(r.Settle(e.ctx, penstock.Settled{Batch: second, Verdicts: []penstock.Verdict{{}, dead("no")}}), "Settle")
+	e.must(r.Settle(e.ctx, driver.Settled{Batch: second, Verdicts: []driver.Verdict{{}, dead("no")}}), "Settle")
 	want("one message dead", 2, 4, 1)
 	r.settle(third)
 	want("all settled", 0, 6, 1)
@@ -100,9 +101,9 @@ func statusNumbers(e *env) {
 	want("settled again", 0, 9, 1)
 	e.eventually("the rate is more than 0", func() bool { return e.subscriptionStatus(r.req).Rate > 0 })
 
-	fresh := e.subscribe(penstock.Subscribe{Subscription: "fresh", Start: penstock.FromNow})
+	fresh := e.subscribe(driver.Subscribe{Subscription: "fresh", Start: driver.FromNow})
 	e.publish(message("", "c"))
-	for _, req := range []penstock.Subscribe{r.req, fresh.req} {
+	for _, req := range []driver.Subscribe{r.req, fresh.req} {
 		if n := e.subscriptionStatus(req).Backlog; n != 1 {
 			e.Errorf("the backlog of %s is %d, want 1", req.Subscription, n)
 		}
@@ -114,7 +115,7 @@ func statusNumbers(e *env) {
 }
 
 func statusLease(e *env) {
-	r := e.subscribe(penstock.Subscribe{Holder: "host \"one\"/1"})
+	r := e.subscribe(driver.Subscribe{Holder: "host \"one\"/1"})
 	s := e.subscriptionStatus(r.req)
 	if s.Holder != r.req.Holder {
 		e.Errorf("the holder is %q, want %q", s.Holder, r.req.Holder)
@@ -136,7 +137,7 @@ func statusLease(e *env) {
 		e.Errorf("after Close the holder is %q since %s, want nobody", s.Holder, s.HolderSince)
 	}
 	before := s.Epoch
-	r = e.subscribe(penstock.Subscribe{Lease: shortLease})
+	r = e.subscribe(driver.Subscribe{Lease: shortLease})
 	if next := e.subscriptionStatus(r.req); next.Epoch <= before || next.Holder != "" && next.HolderSince.Before(s.HolderSince) {
 		e.Errorf("the epoch is %d and was %d, since %s and was since %s: it must grow with every holder", next.Epoch, before, next.HolderSince, s.HolderSince)
 	}
@@ -145,10 +146,10 @@ func statusLease(e *env) {
 
 // Status shows how the sink is, as the holder of the lease said, and nobody before him.
 func statusSink(e *env) {
-	first := e.subscribe(penstock.Subscribe{Holder: "first"})
-	reporter, ok := first.Source.(penstock.SinkReporter)
+	first := e.subscribe(driver.Subscribe{Holder: "first"})
+	reporter, ok := first.Source.(driver.SinkReporter)
 	if !ok {
-		e.Fatalf("%T is no penstock.SinkReporter", first.Source)
+		e.Fatalf("%T is no driver.SinkReporter", first.Source)
 	}
 	want := func(when string, down time.Time, why string) {
 		e.Helper()
@@ -157,7 +158,7 @@ func statusSink(e *env) {
 		}
 	}
 	down := time.Now().Add(-time.Minute).Truncate(time.Millisecond).UTC()
-	long := strings.Repeat("ü", penstock.MaxSinkErrorBytes/2)
+	long := strings.Repeat("ü", driver.MaxSinkErrorBytes/2)
 	want("at first", time.Time{}, "")
 	e.must(reporter.ReportSink(e.ctx, down, long), "ReportSink")
 	want("down", down, long)
@@ -168,16 +169,16 @@ func statusSink(e *env) {
 	e.must(reporter.ReportSink(e.ctx, down, "no route"), "ReportSink")
 	first.close()
 	want("nobody has the lease", time.Time{}, "")
-	second := e.subscribe(penstock.Subscribe{Holder: "second"})
+	second := e.subscribe(driver.Subscribe{Holder: "second"})
 	want("the next holder has said nothing", time.Time{}, "")
-	e.must(second.Source.(penstock.SinkReporter).ReportSink(e.ctx, down, "again"), "ReportSink")
+	e.must(second.Source.(driver.SinkReporter).ReportSink(e.ctx, down, "again"), "ReportSink")
 	want("the next holder", down, "again")
 }
 
 // A store that counts up to a number says which figures there may be more of.
 func statusUpTo(e *env) {
 	counter, ok := e.Store.(interface {
-		StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error)
+		StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
 	})
 	if !ok {
 		e.Skip("this store counts everything")
@@ -194,7 +195,7 @@ func statusUpTo(e *env) {
 		}
 	}
 	causes, ok := e.Store.(interface {
-		DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadCause, error)
+		DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadCause, error)
 	})
 	if !ok {
 		e.Fatal("the store has no DeadLetterCauses")

@@ -1,7 +1,8 @@
 package storetest
 
 import (
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 var subscriptionCases = []testCase{
@@ -27,7 +28,7 @@ func fromBeginning(e *env) {
 
 func fromNow(e *env) {
 	e.publish(messages("before", 3)...)
-	r := e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	r := e.subscribe(driver.Subscribe{Start: driver.FromNow})
 	r.want()
 	e.publish(messages("after", 2)...)
 	r.want("after0", "after1")
@@ -44,7 +45,7 @@ func fromNowOpenTx(e *env) {
 	open := e.begin()
 	open.publish(message("", "open"))
 	e.publish(message("", "before"))
-	r := e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	r := e.subscribe(driver.Subscribe{Start: driver.FromNow})
 	e.publish(message("", "after"))
 	r.settle(r.want("after")...)
 	open.commit()
@@ -55,21 +56,21 @@ func startIsForNewOnes(e *env) {
 	r := e.read()
 	e.publish(messages("m", 2)...)
 	r.close()
-	e.subscribe(penstock.Subscribe{Start: penstock.FromNow}).want("m0", "m1")
+	e.subscribe(driver.Subscribe{Start: driver.FromNow}).want("m0", "m1")
 }
 
 func twoSubscriptions(e *env) {
-	a := e.subscribe(penstock.Subscribe{Subscription: "a"})
-	b := e.subscribe(penstock.Subscribe{Subscription: "b"})
+	a := e.subscribe(driver.Subscribe{Subscription: "a"})
+	b := e.subscribe(driver.Subscribe{Subscription: "b"})
 	e.publish(messages("m", 4)...)
 	a.settle(a.want("m0", "m1", "m2", "m3")...)
 	e.maintain()
 	e.maintain()
 	a.again().want()
 	batch := b.fetch(plenty)
-	verdicts := make([]penstock.Verdict, len(batch.Messages))
+	verdicts := make([]driver.Verdict, len(batch.Messages))
 	verdicts[0] = dead("only for b")
-	e.must(b.Settle(e.ctx, penstock.Settled{Batch: batch, Verdicts: verdicts}), "Settle")
+	e.must(b.Settle(e.ctx, driver.Settled{Batch: batch, Verdicts: verdicts}), "Settle")
 	e.wantDeadLetters(a, 0)
 	if n := len(e.deadLetters(b)); n != 1 {
 		e.Errorf("b has %d dead letters, want 1", n)
@@ -79,11 +80,11 @@ func twoSubscriptions(e *env) {
 }
 
 func oddSubscriptionNames(e *env) {
-	e.retain(penstock.Retention{Age: notInThisTest})
+	e.retain(admin.Retention{Age: notInThisTest})
 	e.publish(message("", "m"))
 	names := oddNames[:len(oddNames)/2] // each costs a database some time
 	for _, name := range names {
-		r := e.subscribe(penstock.Subscribe{Subscription: name})
+		r := e.subscribe(driver.Subscribe{Subscription: name})
 		r.settle(r.want("m")...)
 		r.again().want()
 	}
@@ -95,9 +96,9 @@ func oddSubscriptionNames(e *env) {
 func ephemeral(e *env) {
 	e.publish(messages("before", 2)...)
 	r := e.read()
-	req := penstock.Subscribe{Subscription: "sub", Ephemeral: true}
+	req := driver.Subscribe{Subscription: "sub", Ephemeral: true}
 	all := e.subscribe(req)
-	req.Start = penstock.FromNow
+	req.Start = driver.FromNow
 	tail := e.subscribe(req) // of the same name: there is no lease
 	seen := all.want("before0", "before1")
 	tail.want()
@@ -118,7 +119,7 @@ func ephemeral(e *env) {
 }
 
 func ephemeralHoldsNothing(e *env) {
-	tail := e.subscribe(penstock.Subscribe{Ephemeral: true})
+	tail := e.subscribe(driver.Subscribe{Ephemeral: true})
 	r := e.read()
 	for range 3 {
 		e.publish(messages("m", 10)...)
@@ -136,12 +137,12 @@ func ephemeralHoldsNothing(e *env) {
 }
 
 func defaultLease(e *env) {
-	req := e.request(penstock.Subscribe{})
+	req := e.request(driver.Subscribe{})
 	req.Lease = 0
 	_, err := e.Store.Subscribe(e.ctx, req)
 	e.must(err, "Subscribe without a lease time")
 	s := e.subscriptionStatus(req)
 	if s.Holder != req.Holder || s.LeaseUntil.IsZero() {
-		e.Errorf("status shows holder %q until %s, want %q for %s", s.Holder, s.LeaseUntil, req.Holder, penstock.DefaultLease)
+		e.Errorf("status shows holder %q until %s, want %q for %s", s.Holder, s.LeaseUntil, req.Holder, driver.DefaultLease)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 const (
@@ -25,36 +27,36 @@ func failures(m penstock.Message, n int, reason string) []penstock.Failure {
 }
 
 // dead is the verdict on a message that was refused once, for good.
-func dead(reason string) penstock.Verdict {
-	return penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: reason}}}
+func dead(reason string) driver.Verdict {
+	return driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: reason}}}
 }
 
 // holding is the verdict on a message that died and keeps its key waiting.
-func holding(m penstock.Message) penstock.Verdict {
-	return penstock.Verdict{Outcome: penstock.Dead, Hold: true, Failures: failures(m, 1, "holds")}
+func holding(m penstock.Message) driver.Verdict {
+	return driver.Verdict{Outcome: driver.Dead, Hold: true, Failures: failures(m, 1, "holds")}
 }
 
 // refused is the verdict on a message that was refused once and is parked.
-func refused(m penstock.Message, in time.Duration) penstock.Verdict {
-	return penstock.Verdict{Outcome: penstock.Parked, RetryIn: in, Failures: failures(m, 1, "refused")}
+func refused(m penstock.Message, in time.Duration) driver.Verdict {
+	return driver.Verdict{Outcome: driver.Parked, RetryIn: in, Failures: failures(m, 1, "refused")}
 }
 
 // behind is the verdict on a message that is parked unsent.
-var behind = penstock.Verdict{Outcome: penstock.Parked}
+var behind = driver.Verdict{Outcome: driver.Parked}
 
 // verdicts by payload; what is not named was delivered.
-type verdicts map[string]penstock.Verdict
+type verdicts map[string]driver.Verdict
 
 // judge settles batches in one call.
-func (r *reader) judge(v verdicts, batches ...penstock.Batch) {
+func (r *reader) judge(v verdicts, batches ...driver.Batch) {
 	r.e.Helper()
 	r.e.must(r.Settle(r.e.ctx, judged(v, batches...)...), "Settle")
 }
 
-func judged(v verdicts, batches ...penstock.Batch) []penstock.Settled {
+func judged(v verdicts, batches ...driver.Batch) []driver.Settled {
 	settled := delivered(batches...)
 	for i, b := range batches {
-		settled[i].Verdicts = make([]penstock.Verdict, len(b.Messages))
+		settled[i].Verdicts = make([]driver.Verdict, len(b.Messages))
 		for k, m := range b.Messages {
 			settled[i].Verdicts[k] = v[string(m.Payload)]
 		}
@@ -63,7 +65,7 @@ func judged(v verdicts, batches ...penstock.Batch) []penstock.Settled {
 }
 
 // await returns the next batch with messages.
-func (r *reader) await(limit penstock.Limit) (b penstock.Batch) {
+func (r *reader) await(limit driver.Limit) (b driver.Batch) {
 	r.e.Helper()
 	r.e.eventually("something is due", func() bool {
 		b = r.fetch(limit)
@@ -74,7 +76,7 @@ func (r *reader) await(limit penstock.Limit) (b penstock.Batch) {
 
 // awaitOnly awaits a batch of exactly these payloads, in this order, that stand
 // so to others of their keys.
-func (r *reader) awaitOnly(how penstock.KeyOrder, payloads ...string) penstock.Batch {
+func (r *reader) awaitOnly(how driver.KeyOrder, payloads ...string) driver.Batch {
 	r.e.Helper()
 	b := r.await(plenty)
 	r.e.wantOrder(b, how, payloads...)
@@ -82,7 +84,7 @@ func (r *reader) awaitOnly(how penstock.KeyOrder, payloads ...string) penstock.B
 }
 
 // wantOrder compares a whole batch, in order.
-func (e *env) wantOrder(b penstock.Batch, how penstock.KeyOrder, want ...string) {
+func (e *env) wantOrder(b driver.Batch, how driver.KeyOrder, want ...string) {
 	e.Helper()
 	e.wantInOrder(b.Messages, want...)
 	for i, m := range b.Messages {
@@ -113,14 +115,14 @@ func (e *env) wantNext(got, before penstock.Message, attempt int, since time.Tim
 	e.sameMessage(got, before)
 }
 
-func keyOrderOf(b penstock.Batch, i int) penstock.KeyOrder {
+func keyOrderOf(b driver.Batch, i int) driver.KeyOrder {
 	if b.KeyOrder == nil {
-		return penstock.InOrder
+		return driver.InOrder
 	}
 	return b.KeyOrder[i]
 }
 
-func (e *env) parkedKeys(r *reader) []penstock.ParkedKey {
+func (e *env) parkedKeys(r *reader) []admin.ParkedKey {
 	e.Helper()
 	keys, err := e.Store.ParkedKeys(e.ctx, r.req.Outbox, r.req.Subscription, 10_000)
 	e.must(err, "ParkedKeys")

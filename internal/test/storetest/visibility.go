@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -109,7 +110,7 @@ func lateCommitDuringPaging(e *env) {
 	backlog := messages("m", 20)
 	e.publish(backlog...)
 	r := e.read()
-	limit := penstock.Limit{Messages: 3, Bytes: plenty.Bytes}
+	limit := driver.Limit{Messages: 3, Bytes: plenty.Bytes}
 	first := r.fetch(limit)
 	late.commit()
 	r.settle(first)
@@ -143,7 +144,7 @@ func manyLateCommits(e *env) {
 				txs[i].commit()
 				want = append(want, payloads(messages(string(rune('a'+round%26))+string(rune('a'+i)), 3))...)
 			}
-			batches := r.drain(penstock.Limit{Messages: 2, Bytes: plenty.Bytes})
+			batches := r.drain(driver.Limit{Messages: 2, Bytes: plenty.Bytes})
 			got = append(got, flatten(batches)...)
 			if r.settle(batches...); rnd.IntN(4) == 0 {
 				r = r.again()
@@ -176,7 +177,7 @@ func unrelatedWriter(e *env) {
 func anotherHandle(e *env) {
 	other := e.Another(e)
 	e.publish(messages("a", 2)...)
-	r := e.subscribeOn(other, penstock.Subscribe{})
+	r := e.subscribeOn(other, driver.Subscribe{})
 	r.settle(r.want("a0", "a1")...)
 	e.must(other.Publish(e.ctx, outbox, messages("b", 2)...), "Publish")
 	r.close()
@@ -192,7 +193,7 @@ func survivesClose(e *env) {
 	r.close()
 	e.must(e.Store.Close(), "Close")
 	other := e.Another(e)
-	e.subscribeOn(other, penstock.Subscribe{}).want("b0", "b1")
+	e.subscribeOn(other, driver.Subscribe{}).want("b0", "b1")
 	if err := e.Store.Publish(e.ctx, outbox, message("", "x")); err == nil {
 		e.Fatal("Publish on a closed store succeeded")
 	}

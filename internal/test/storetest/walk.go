@@ -7,12 +7,14 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 // The operations of randomWalk. Each calls the store and tells the model.
 
-func (w *walk) store() penstock.Store { return w.stores[w.rnd.IntN(len(w.stores))] }
+func (w *walk) store() driver.Store { return w.stores[w.rnd.IntN(len(w.stores))] }
 
 // make invents messages.
 func (w *walk) make() ([]penstock.Message, []*tracked) {
@@ -73,7 +75,7 @@ func (w *walk) publishAlone() {
 func (w *walk) maintainSome() { w.must(w.store().Maintain(w.ctx, outbox), "Maintain") }
 
 func (w *walk) fetchSome() {
-	limit := penstock.Limit{Messages: 1 + w.rnd.IntN(8), Bytes: 1 + w.rnd.IntN(10_000)}
+	limit := driver.Limit{Messages: 1 + w.rnd.IntN(8), Bytes: 1 + w.rnd.IntN(10_000)}
 	b, err := w.r.Fetch(w.ctx, limit)
 	if w.lost(err) {
 		return
@@ -120,13 +122,13 @@ func (w *walk) choose(b *walkBatch, waits map[string]bool) (some bool) {
 	b.chosen = make([]bool, len(b.Messages))
 	stays := map[string]bool{}
 	for i, m := range b.Messages {
-		v, inOrder := b.verdicts[i], m.Key != "" && keyOrderOf(b.Batch, i) != penstock.OutOfOrder
+		v, inOrder := b.verdicts[i], m.Key != "" && keyOrderOf(b.Batch, i) != driver.OutOfOrder
 		switch {
 		case b.settled[i]:
 		case inOrder && waits[m.Key]:
 		case w.calm || stays[m.Key] || w.rnd.IntN(3) < rate:
 			b.chosen[i], some = true, true
-			stays[m.Key] = stays[m.Key] || inOrder && (v.Outcome == penstock.Parked || v.Hold)
+			stays[m.Key] = stays[m.Key] || inOrder && (v.Outcome == driver.Parked || v.Hold)
 		case inOrder:
 			waits[m.Key] = true
 		}
@@ -135,14 +137,14 @@ func (w *walk) choose(b *walkBatch, waits map[string]bool) (some bool) {
 }
 
 func (w *walk) settle(chosen []*walkBatch) bool {
-	settled := make([]penstock.Settled, len(chosen))
+	settled := make([]driver.Settled, len(chosen))
 	for i, b := range chosen {
 		settled[i] = b.outcome()
-		if !slices.ContainsFunc(settled[i].Verdicts, func(v penstock.Verdict) bool { return v.Outcome != penstock.Delivered }) && w.rnd.IntN(2) == 0 {
+		if !slices.ContainsFunc(settled[i].Verdicts, func(v driver.Verdict) bool { return v.Outcome != driver.Delivered }) && w.rnd.IntN(2) == 0 {
 			settled[i].Verdicts = nil
 		}
 	}
-	slices.SortFunc(settled, func(a, b penstock.Settled) int { return cmp.Compare(a.Batch.Number, b.Batch.Number) })
+	slices.SortFunc(settled, func(a, b driver.Settled) int { return cmp.Compare(a.Batch.Number, b.Batch.Number) })
 	err := w.r.Settle(w.ctx, settled...)
 	if w.lost(err) {
 		return false
@@ -162,11 +164,11 @@ func (w *walk) settle(chosen []*walkBatch) bool {
 }
 
 // outcome is what was chosen of a batch, and what was settled before.
-func (b *walkBatch) outcome() penstock.Settled {
-	s := penstock.Settled{Batch: b.Batch, Verdicts: slices.Clone(b.verdicts)}
+func (b *walkBatch) outcome() driver.Settled {
+	s := driver.Settled{Batch: b.Batch, Verdicts: slices.Clone(b.verdicts)}
 	for i := range s.Verdicts {
 		if !b.settled[i] && !b.chosen[i] {
-			s.Verdicts[i] = penstock.Verdict{Outcome: penstock.Undecided}
+			s.Verdicts[i] = driver.Verdict{Outcome: driver.Undecided}
 		}
 	}
 	return s
@@ -175,7 +177,7 @@ func (b *walkBatch) outcome() penstock.Settled {
 // enter makes a new reader: a mortal one, which may crash, or one whose lease
 // outlives the test. After a crash it waits for the lease to expire.
 func (w *walk) enter(afterCrash bool) {
-	req := penstock.Subscribe{}
+	req := driver.Subscribe{}
 	if w.mortal = w.rnd.IntN(3) == 0; w.mortal {
 		req.Lease = shortLease / 2
 	}
@@ -224,7 +226,7 @@ func (w *walk) staleSettle() {
 	}
 	i := w.rnd.IntN(len(w.retired))
 	old := w.retired[i]
-	w.mustBe(old.Settle(w.ctx, penstock.Settled{Batch: old.batch.Batch, Verdicts: old.batch.verdicts}), penstock.ErrFenced, "Settle by a crashed reader")
+	w.mustBe(old.Settle(w.ctx, driver.Settled{Batch: old.batch.Batch, Verdicts: old.batch.verdicts}), penstock.ErrFenced, "Settle by a crashed reader")
 	w.mustBe(old.Renew(w.ctx), penstock.ErrFenced, "Renew by a crashed reader")
 	if w.rnd.IntN(2) == 0 {
 		_ = old.Close(w.ctx)
@@ -233,8 +235,8 @@ func (w *walk) staleSettle() {
 }
 
 // someDeadLetters picks dead letters.
-func (w *walk) someDeadLetters() (penstock.DeadLetterQuery, []*tracked) {
-	q := penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Limit: 1 + w.rnd.IntN(10)}
+func (w *walk) someDeadLetters() (admin.DeadLetterQuery, []*tracked) {
+	q := admin.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Limit: 1 + w.rnd.IntN(10)}
 	deadLetters, err := w.store().DeadLetters(w.ctx, q)
 	w.must(err, "DeadLetters")
 	var some []*tracked
@@ -313,7 +315,7 @@ func (w *walk) replaySome() {
 	if len(chosen) == 0 {
 		return
 	}
-	r := penstock.Replay{Outbox: outbox, Subscription: "sub", FromSeq: chosen[0].seq, ToSeq: chosen[len(chosen)-1].seq}
+	r := admin.Replay{Outbox: outbox, Subscription: "sub", FromSeq: chosen[0].seq, ToSeq: chosen[len(chosen)-1].seq}
 	n, err := w.store().Replay(w.ctx, r)
 	w.must(err, "Replay")
 	want := int64(0)

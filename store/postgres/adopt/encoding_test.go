@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -63,7 +64,7 @@ func TestEncodings(t *testing.T) {
 			if len(b.Messages) != 2 || b.Messages[0].Key == b.Messages[1].Key {
 				t.Fatalf("got %+v, want two of two keys", b.Messages)
 			}
-			no := penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no: 東京"}}}
+			no := driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no: 東京"}}}
 			f.settle(src, b, no, no)
 			parked, err := table.ParkedKeys(f.Ctx, 10)
 			f.Must(err)

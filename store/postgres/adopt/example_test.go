@@ -6,7 +6,7 @@ import (
 	"log"
 	"os"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -22,11 +22,11 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer table.Close()
-	source, err := table.Subscribe(ctx, penstock.Subscribe{Subscription: "billing", Holder: "example"})
+	source, err := table.Subscribe(ctx, driver.Subscribe{Subscription: "billing", Holder: "example"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	batch, err := source.Fetch(ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20})
+	batch, err := source.Fetch(ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
 	}

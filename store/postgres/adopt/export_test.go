@@ -3,24 +3,24 @@ package adopt
 import (
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // ReadStatement is what src's next fetch runs first, and its parameters.
-func ReadStatement(src penstock.Source) (sql string, args []any) {
+func ReadStatement(src driver.Source) (sql string, args []any) {
 	s := src.(*Source)
 	head := s.head()
 	return s.st.read, append([]any{1000}, head.place.args()...)
 }
 
 // Within is how many positions a look back of that span covers.
-func Within(src penstock.Source, span time.Duration) int {
+func Within(src driver.Source, span time.Duration) int {
 	from, to := src.(*Source).within(span)
 	return int(to.n) - int(from.n)
 }
 
 // Lags is how far src lags behind.
-func Lags(src penstock.Source) time.Duration { return src.(*Source).lags() }
+func Lags(src driver.Source) time.Duration { return src.(*Source).lags() }
 
 // Settings of the connections.
 const Settings = settings

@@ -6,13 +6,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // inBinary asks for results as layouts expect them.
 var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-func (s *Source) fetchTable(ctx context.Context, limit penstock.Limit) (*pending, bool, error) {
+func (s *Source) fetchTable(ctx context.Context, limit driver.Limit) (*pending, bool, error) {
 	s.reconsider(ctx)
 	if s.looked.way == byScan {
 		return s.fetchScanned(ctx, limit)
@@ -25,7 +25,7 @@ func (s *Source) fetchTable(ctx context.Context, limit penstock.Limit) (*pending
 //
 // What is read at the head is read first. So whatever its writers could have seen is
 // found behind the head by the statement that comes after, and goes before it.
-func (s *Source) fetchNext(ctx context.Context, limit penstock.Limit) (*pending, bool, error) {
+func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, bool, error) {
 	before, slack := s.places()
 	defer func() { clear(s.page) }() // what the batch has not taken is not kept
 	rows, snapshot, full, err := s.readOn(ctx, before.place, limit)
@@ -108,7 +108,7 @@ func (s *Source) becameVisible(ctx context.Context, snapshot string, before, sla
 
 // batchOf begins a batch with the rows of these ids. all is false if there was no room
 // for some, which wait for the next one.
-func (s *Source) batchOf(ctx context.Context, before position, ids []string, limit penstock.Limit) (p *pending, all bool, err error) {
+func (s *Source) batchOf(ctx context.Context, before position, ids []string, limit driver.Limit) (p *pending, all bool, err error) {
 	p = &pending{before: before}
 	rows, err := s.loadInOrder(ctx, s.t.pool, ids)
 	if err != nil || len(rows) == 0 {
@@ -123,7 +123,7 @@ func (s *Source) batchOf(ctx context.Context, before position, ids []string, lim
 }
 
 // readOn reads the next page, into s.page; full if it has all rows that were asked for.
-func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) (page []row, snapshot string, full bool, err error) {
+func (s *Source) readOn(ctx context.Context, after place, limit driver.Limit) (page []row, snapshot string, full bool, err error) {
 	n := min(limit.Messages, 1+limit.Bytes/max(1, s.average))
 	sql, args := after.statement(s.st.readFirst, s.st.read, n)
 	first, bytes := true, 0
@@ -286,7 +286,7 @@ func notNil[T any](s []T) []T {
 
 // fill adds messages to a batch, of rows that are neither in flight nor out of band. cut is
 // how many rows there was room for.
-func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstock.Limit) (cut int, err error) {
+func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.Limit) (cut int, err error) {
 	var outOfBand, waiting map[string]bool
 	if len(rows) > 0 && s.anyOutOfBand() {
 		ids, parkedKeys := make([]string, len(rows)), make([]string, 0, len(rows))
@@ -324,7 +324,7 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 		}
 		p.add(r, inFlightRow{})
 		if r.message.Key != "" && len(waiting) > 0 && waiting[parkedKeyOf(r.message.Key, "")] {
-			p.setKeyOrder(penstock.BehindParked)
+			p.setKeyOrder(driver.BehindParked)
 		}
 	}
 	return len(rows), s.refuse(ctx, unfit)

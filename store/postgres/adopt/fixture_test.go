@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
-var plenty = penstock.Limit{Messages: 1000, Bytes: 16 << 20}
+var plenty = driver.Limit{Messages: 1000, Bytes: 16 << 20}
 
 // fixture is a database of the test's own, migrated.
 type fixture struct{ *postgrestest.DB }
@@ -60,16 +61,16 @@ func (f *fixture) openAs(name string, c adopt.Config) *adopt.Table {
 	return t
 }
 
-func (f *fixture) subscribe(t *adopt.Table) penstock.Source {
+func (f *fixture) subscribe(t *adopt.Table) driver.Source {
 	f.Helper()
-	src, err := t.Subscribe(f.Ctx, penstock.Subscribe{Holder: "test"})
+	src, err := t.Subscribe(f.Ctx, driver.Subscribe{Holder: "test"})
 	f.Must(err)
 	f.Cleanup(func() { _ = src.Close(context.Background()) })
 	return src
 }
 
 // fetch returns the next batch that is not empty.
-func (f *fixture) fetch(src penstock.Source) (b penstock.Batch) {
+func (f *fixture) fetch(src driver.Source) (b driver.Batch) {
 	f.Helper()
 	f.Eventually("a batch is fetched", func() bool {
 		var err error
@@ -80,19 +81,19 @@ func (f *fixture) fetch(src penstock.Source) (b penstock.Batch) {
 	return b
 }
 
-func (f *fixture) settle(src penstock.Source, b penstock.Batch, verdicts ...penstock.Verdict) {
+func (f *fixture) settle(src driver.Source, b driver.Batch, verdicts ...driver.Verdict) {
 	f.Helper()
-	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
 }
 
-func payloads(b penstock.Batch) (all []string) {
+func payloads(b driver.Batch) (all []string) {
 	for _, m := range b.Messages {
 		all = append(all, string(m.Payload))
 	}
 	return all
 }
 
-func (f *fixture) want(b penstock.Batch, want ...string) {
+func (f *fixture) want(b driver.Batch, want ...string) {
 	f.Helper()
 	if got := payloads(b); !slices.Equal(got, want) {
 		f.Fatalf("got %q, want %q", got, want)
@@ -136,13 +137,13 @@ func (c *collector) count() int {
 }
 
 // relay runs a relay from the table to the sink until stop is called or the test ends.
-func (f *fixture) relay(t *adopt.Table, sink penstock.Sink, change func(*relay.Config)) (stop func()) {
+func (f *fixture) relay(t *adopt.Table, sink driver.Sink, change func(*relay.Config)) (stop func()) {
 	f.Helper()
 	config := relay.Config{
 		Name: "sub", Sink: sink, Logger: quiet(),
 		Limits: relay.Limits{Lease: 2 * time.Second, RetryMin: 10 * time.Millisecond, RetryMax: 50 * time.Millisecond, SettleEvery: 10 * time.Millisecond},
-		Open: func(ctx context.Context) (penstock.Source, error) {
-			return t.Subscribe(ctx, penstock.Subscribe{Holder: "relay", Lease: 2 * time.Second})
+		Open: func(ctx context.Context) (driver.Source, error) {
+			return t.Subscribe(ctx, driver.Subscribe{Holder: "relay", Lease: 2 * time.Second})
 		},
 	}
 	if change != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // leaseLock is the first half of the advisory lock under which a lease changes hands;
@@ -61,7 +62,7 @@ type lease struct {
 
 // acquire creates the subscription if needed and takes its lease: the next epoch, with
 // the low-water mark of the one before.
-func (t *Table) acquire(ctx context.Context, req penstock.Subscribe, m *mapping) (*lease, error) {
+func (t *Table) acquire(ctx context.Context, req driver.Subscribe, m *mapping) (*lease, error) {
 	l := &lease{holder: req.Holder, length: req.Lease, workers: !m.config.Ordered()}
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) (err error) {
 		if l.id, err = t.register(ctx, tx, m); err != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres/adopt"
@@ -74,7 +76,7 @@ func TestMappingThatDoesNotFit(t *testing.T) {
 			if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.says) || bad.Hint == "" || !strings.HasPrefix(bad.Field, c.field) && c.says != "grant select" {
 				t.Errorf("want a complaint about %s with %q, got %v", c.field, c.says, err)
 			}
-			if _, again := table.Subscribe(f.Ctx, penstock.Subscribe{Holder: "test"}); again == nil || again.Error() != err.Error() {
+			if _, again := table.Subscribe(f.Ctx, driver.Subscribe{Holder: "test"}); again == nil || again.Error() != err.Error() {
 				t.Errorf("Subscribe says %v", again)
 			}
 		})
@@ -97,7 +99,7 @@ func TestTwoSubscriptionsDoNotShareRows(t *testing.T) {
 	own.Columns.Error, own.Columns.Attempts = "", ""
 	taking.Delivered = adopt.Delete
 	for name, c := range map[string]adopt.Config{"same": same, "taking": taking} {
-		_, err := f.openAs("two", c).Subscribe(f.Ctx, penstock.Subscribe{Holder: "test"})
+		_, err := f.openAs("two", c).Subscribe(f.Ctx, driver.Subscribe{Holder: "test"})
 		var bad *penstock.FieldError
 		if !errors.As(err, &bad) || bad.Field != "delivered" || !strings.Contains(err.Error(), `"one"`) {
 			t.Errorf("%s: %v", name, err)
@@ -117,7 +119,7 @@ func TestNotMigrated(t *testing.T) {
 	if err := table.Check(f.Ctx); !errors.Is(err, penstock.ErrNotMigrated) || !strings.Contains(err.Error(), "penstock migrate") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{}); !errors.Is(err, penstock.ErrNotMigrated) {
+	if _, err := table.DeadLetters(f.Ctx, admin.DeadLetterQuery{}); !errors.Is(err, penstock.ErrNotMigrated) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/postgres/adopt"
@@ -95,8 +96,8 @@ func (w *world) run() {
 	start := func(i int) {
 		running[i] = w.relay(relays[i], &w.sink, func(c *relay.Config) {
 			c.ParkAfter, c.MaxInFlight, c.MaxAttempts = 2, 300, -1
-			c.Open = func(ctx context.Context) (penstock.Source, error) {
-				return relays[i].Subscribe(ctx, penstock.Subscribe{Holder: strconv.Itoa(i), Lease: 2 * time.Second})
+			c.Open = func(ctx context.Context) (driver.Source, error) {
+				return relays[i].Subscribe(ctx, driver.Subscribe{Holder: strconv.Itoa(i), Lease: 2 * time.Second})
 			}
 		})
 	}

@@ -10,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// What operators do is that of penstock.Operator, for the table's one subscription; the
+// What operators do is that of driver.Operator, for the table's one subscription; the
 // names in queries are not looked at. A subscription that nobody has run yet is
 // penstock.ErrNoSubscription.
 
@@ -29,10 +30,10 @@ func (t *Table) subscription(ctx context.Context) (id int64, err error) {
 // letter is a dead letter and what it is called in Penstock's table.
 type deadLetter struct {
 	id, parkedKey string
-	penstock.DeadLetter
+	admin.DeadLetter
 }
 
-func (t *Table) deadLetters(ctx context.Context, q querier, id int64, query penstock.DeadLetterQuery, lock string) ([]deadLetter, error) {
+func (t *Table) deadLetters(ctx context.Context, q querier, id int64, query admin.DeadLetterQuery, lock string) ([]deadLetter, error) {
 	limit := int64(math.MaxInt64)
 	if query.Limit > 0 {
 		limit = int64(query.Limit)
@@ -74,7 +75,7 @@ const lettersAtOnce = 500
 // DeadLetters returns the dead letters that q describes, in order of Seq, with the
 // content that their rows have now. Of a row that is gone only what Penstock
 // remembers is there.
-func (t *Table) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+func (t *Table) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error) {
 	id, err := t.subscription(ctx)
 	if err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func (t *Table) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 		return nil, t.explain(err)
 	}
 	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema)}
-	all := make([]penstock.DeadLetter, 0, len(found))
+	all := make([]admin.DeadLetter, 0, len(found))
 	for from := 0; from < len(found); from += lettersAtOnce {
 		page := found[from:min(from+lettersAtOnce, len(found))]
 		ids := make([]string, len(page))
@@ -111,7 +112,7 @@ func (t *Table) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 
 // RetryDeadLetters sends dead letters again, OutOfOrder and with the next attempt. It
 // returns how many there were.
-func (t *Table) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (n int, err error) {
+func (t *Table) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (n int, err error) {
 	return t.change(ctx, q, func(ctx context.Context, tx pgx.Tx, id int64, ids, _ []string) error {
 		_, err := tx.Exec(ctx, "update "+t.ownName("_adopt_row")+" set retry = true where subscription = $1 and row_id = any ($2)", id, ids)
 		return err
@@ -120,7 +121,7 @@ func (t *Table) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery
 
 // DiscardDeadLetters settles the rows of dead letters as if they had been delivered, but
 // for their error, which stays. It returns how many there were.
-func (t *Table) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+func (t *Table) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	m, err := t.compare(ctx)
 	if err != nil {
 		return 0, t.explain(err)
@@ -136,7 +137,7 @@ func (t *Table) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQue
 }
 
 // change does something to chosen dead letters while no settling transaction is under way.
-func (t *Table) change(ctx context.Context, q penstock.DeadLetterQuery, f func(ctx context.Context, tx pgx.Tx, id int64, ids, parkedKeys []string) error) (n int, err error) {
+func (t *Table) change(ctx context.Context, q admin.DeadLetterQuery, f func(ctx context.Context, tx pgx.Tx, id int64, ids, parkedKeys []string) error) (n int, err error) {
 	id, err := t.subscription(ctx)
 	if err != nil {
 		return 0, err
@@ -164,7 +165,7 @@ func (t *Table) change(ctx context.Context, q penstock.DeadLetterQuery, f func(c
 
 // ParkedKeys describes up to limit parked keys of parked rows, those due soonest first, held
 // ones last.
-func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey, error) {
+func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, error) {
 	id, err := t.subscription(ctx)
 	if err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey
 	if err != nil {
 		return nil, t.explain(err)
 	}
-	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k penstock.ParkedKey, err error) {
+	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k admin.ParkedKey, err error) {
 		var failures []byte
 		var since, due *time.Time
 		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, &since, &due, &k.Held); err != nil {
@@ -216,8 +217,8 @@ const maxBacklog = 1_000_000
 
 // Status describes the subscription. Its backlog is counted up to a million rows.
 // Several workers are one holder, "3 workers", say.
-func (t *Table) Status(ctx context.Context) (penstock.SubscriptionStatus, error) {
-	status := penstock.SubscriptionStatus{Subscription: t.name}
+func (t *Table) Status(ctx context.Context) (admin.SubscriptionStatus, error) {
+	status := admin.SubscriptionStatus{Subscription: t.name}
 	m, err := t.compare(ctx)
 	if err != nil {
 		return status, t.explain(err)
@@ -254,7 +255,7 @@ func (t *Table) Status(ctx context.Context) (penstock.SubscriptionStatus, error)
 }
 
 // remembered fills in what Penstock's own tables tell.
-func (t *Table) remembered(ctx context.Context, id int64, status *penstock.SubscriptionStatus) error {
+func (t *Table) remembered(ctx context.Context, id int64, status *admin.SubscriptionStatus) error {
 	var parked float64
 	if err := t.pool.QueryRow(ctx, t.own("status"), id).Scan(&status.DeadLetters, &status.Parked, &status.ParkedKeys, &status.HeldKeys, &parked, &status.Rate); err != nil {
 		return err
@@ -264,7 +265,7 @@ func (t *Table) remembered(ctx context.Context, id int64, status *penstock.Subsc
 }
 
 // holder fills in who has the lease.
-func (t *Table) holder(ctx context.Context, id int64, status *penstock.SubscriptionStatus) error {
+func (t *Table) holder(ctx context.Context, id int64, status *admin.SubscriptionStatus) error {
 	head, err := t.state(ctx, t.pool, id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil

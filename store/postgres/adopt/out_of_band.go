@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // outOfBand is what a Source knows of the rows that are out of band.
@@ -68,7 +68,7 @@ func scanOutOfBand(rows pgx.Rows, err error) ([]outOfBandRow, error) {
 
 // fetchOutOfBand returns parked rows whose time has come, and dead letters that someone
 // sends again; of workers, those that no other one has.
-func (s *Source) fetchOutOfBand(ctx context.Context, q querier, limit penstock.Limit) (*pending, error) {
+func (s *Source) fetchOutOfBand(ctx context.Context, q querier, limit driver.Limit) (*pending, error) {
 	s.outOfBand.turned = time.Now()
 	locked := s.lease.workers
 	p := &pending{before: s.head()}
@@ -113,7 +113,7 @@ func (s *Source) outOfBandInFlight() (n int) {
 
 // dueRows are the heads of parked keys that are due; where a head has not been refused, with what
 // follows it.
-func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, locked bool) ([]outOfBandRow, error) {
+func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, locked bool) ([]outOfBandRow, error) {
 	heads, err := scanOutOfBand(q.Query(ctx, s.t.own("due")+skipLocked(locked), s.lease.id, s.outOfBand.floor, min(outOfBandPage, limit.Messages)+s.outOfBandInFlight()))
 	if err != nil || len(heads) == 0 {
 		return heads, err
@@ -152,7 +152,7 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, l
 }
 
 // loadOutOfBand fills a batch with the rows' content. Rows that are gone let their parked keys go on.
-func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chosen []outOfBandRow, limit penstock.Limit, locked bool) error {
+func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chosen []outOfBandRow, limit driver.Limit, locked bool) error {
 	ids := make([]string, len(chosen))
 	for i := range chosen {
 		ids[i] = chosen[i].id
@@ -180,7 +180,7 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 		}
 		p.add(&r, a.inFlightRow)
 		if a.outOfOrder {
-			p.setKeyOrder(penstock.OutOfOrder)
+			p.setKeyOrder(driver.OutOfOrder)
 		}
 	}
 	if len(gone) > 0 && locked { // or another worker has them

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
@@ -17,13 +19,13 @@ func failed(attempt int) []penstock.Failure {
 	return []penstock.Failure{{Attempt: attempt, At: time.Now().UTC(), Err: "refused, and this is a long story of why"}}
 }
 
-func parked(attempt int, in time.Duration) penstock.Verdict {
-	return penstock.Verdict{Outcome: penstock.Parked, Failures: failed(attempt), RetryIn: in}
+func parked(attempt int, in time.Duration) driver.Verdict {
+	return driver.Verdict{Outcome: driver.Parked, Failures: failed(attempt), RetryIn: in}
 }
 
 var (
-	ok     = penstock.Verdict{}
-	behind = penstock.Verdict{Outcome: penstock.Parked}
+	ok     = driver.Verdict{}
+	behind = driver.Verdict{Outcome: driver.Parked}
 )
 
 func TestParkedLineComesBackInOrder(t *testing.T) {
@@ -45,7 +47,7 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 	f.insert("b", "b2")
 	b = f.fetch(src)
 	f.want(b, "a4", "b2")
-	if !slices.Equal(b.KeyOrder, []penstock.KeyOrder{penstock.BehindParked, penstock.InOrder}) {
+	if !slices.Equal(b.KeyOrder, []driver.KeyOrder{driver.BehindParked, driver.InOrder}) {
 		t.Errorf("in the order of keys came %v", b.KeyOrder)
 	}
 	f.settle(src, b, behind, ok)
@@ -90,8 +92,8 @@ func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 	}
 	src := f.subscribe(f.open(c))
 	one, two, three := f.fetch(src), f.fetch(src), f.fetch(src)
-	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: one, Verdicts: []penstock.Verdict{parked(1, 20*time.Millisecond)}},
-		penstock.Settled{Batch: two, Verdicts: []penstock.Verdict{parked(1, 0)}}))
+	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: one, Verdicts: []driver.Verdict{parked(1, 20*time.Millisecond)}},
+		driver.Settled{Batch: two, Verdicts: []driver.Verdict{parked(1, 0)}}))
 	f.settle(src, three, parked(1, 0))
 	for _, want := range []string{"a1", "a2", "a3"} {
 		b := f.fetch(src)
@@ -117,7 +119,7 @@ func TestParkedSurvivesTakeover(t *testing.T) {
 	f.insert("k", "3")
 	b = f.fetch(src)
 	f.want(b, "3")
-	if b.KeyOrder[0] != penstock.BehindParked {
+	if b.KeyOrder[0] != driver.BehindParked {
 		t.Errorf("in the order of keys came %v", b.KeyOrder)
 	}
 	keys, err := table.ParkedKeys(f.Ctx, 10)
@@ -153,8 +155,8 @@ func TestDeadLetters(t *testing.T) {
 			table := f.open(keyedConfig())
 			src := f.subscribe(table)
 			b := f.fetch(src)
-			f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1), Hold: true}, behind, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)})
-			found, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+			f.settle(src, b, driver.Verdict{Outcome: driver.Dead, Failures: failed(1), Hold: true}, behind, driver.Verdict{Outcome: driver.Dead, Failures: failed(1)})
+			found, err := table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})
 			f.Must(err)
 			if len(found) != 2 || string(found[0].Message.Payload) != "a1" || !found[0].Held || found[1].Held || found[0].Err() == "" || found[0].Message.Attempt != 1 {
 				t.Fatalf("found %+v", found)
@@ -166,7 +168,7 @@ func TestDeadLetters(t *testing.T) {
 			if status, err := table.Status(f.Ctx); err != nil || status.DeadLetters != 2 || status.HeldKeys != 1 || status.Backlog != 0 {
 				t.Errorf("status %+v, %v", status, err)
 			}
-			query := penstock.DeadLetterQuery{Key: "a", Error: "refused"}
+			query := admin.DeadLetterQuery{Key: "a", Error: "refused"}
 			if discard {
 				n, err := table.DiscardDeadLetters(f.Ctx, query)
 				f.Must(err)
@@ -178,10 +180,10 @@ func TestDeadLetters(t *testing.T) {
 				f.Must(err)
 				b = f.fetch(src)
 				f.want(b, "a1")
-				if n != 1 || b.Messages[0].Attempt != 2 || !slices.Equal(b.KeyOrder, []penstock.KeyOrder{penstock.OutOfOrder}) {
+				if n != 1 || b.Messages[0].Attempt != 2 || !slices.Equal(b.KeyOrder, []driver.KeyOrder{driver.OutOfOrder}) {
 					t.Errorf("%d sent back: %+v %v", n, b.Messages[0], b.KeyOrder)
 				}
-				f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(2)})
+				f.settle(src, b, driver.Verdict{Outcome: driver.Dead, Failures: failed(2)})
 				found, err := table.DeadLetters(f.Ctx, query)
 				f.Must(err)
 				if len(found) != 1 || len(found[0].Failures) != 2 || !found[0].Held {
@@ -232,7 +234,7 @@ func TestRowThatIsNoMessageIsDead(t *testing.T) {
 	b := f.fetch(src)
 	f.want(b, "good")
 	f.settle(src, b)
-	found, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+	found, err := table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})
 	f.Must(err)
 	if len(found) != 1 || string(found[0].Message.Payload) != "long" || !strings.Contains(found[0].Err(), "key is 2000 bytes") {
 		t.Errorf("found %+v", found)
@@ -262,7 +264,7 @@ func TestPoisonStopsNobody(t *testing.T) {
 			f.relay(table, &sink, func(c *relay.Config) { c.ParkAfter, c.MaxAttempts = 2, 4 })
 			f.Eventually("all others arrive", func() bool { return sink.count() == 49 })
 			f.Eventually("the poison is a dead letter", func() bool {
-				found, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+				found, err := table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})
 				return err == nil && len(found) == 1 && string(found[0].Message.Payload) == "13" && len(found[0].Failures) == 4
 			})
 			f.Eventually("the others are settled", func() bool { return f.Number("select count(*) from shop where processed_at is null") == 1 })

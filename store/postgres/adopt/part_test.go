@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
-var undecided = penstock.Verdict{Outcome: penstock.Undecided}
+var undecided = driver.Verdict{Outcome: driver.Undecided}
 
 // A batch is settled as its verdicts come, and what has none comes to the next reader.
 func TestPartOfABatch(t *testing.T) {

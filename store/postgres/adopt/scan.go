@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // way is how rows are found.
@@ -93,7 +93,7 @@ func (s *Source) indexed(ctx context.Context) (bool, error) {
 }
 
 // fetchScanned takes the next rows of the list.
-func (s *Source) fetchScanned(ctx context.Context, limit penstock.Limit) (*pending, bool, error) {
+func (s *Source) fetchScanned(ctx context.Context, limit driver.Limit) (*pending, bool, error) {
 	p := &pending{before: s.head()}
 	ids, err := s.listed(ctx, limit)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Source) fetchScanned(ctx context.Context, limit penstock.Limit) (*pendi
 }
 
 // listed takes ids off the list, and makes a new one if it is worked off.
-func (s *Source) listed(ctx context.Context, limit penstock.Limit) ([]string, error) {
+func (s *Source) listed(ctx context.Context, limit driver.Limit) ([]string, error) {
 	l := &s.looked
 	if len(l.list) == 0 {
 		if time.Now().Before(l.next) {

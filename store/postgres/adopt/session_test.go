@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -23,7 +24,7 @@ func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
 	c.Batch = 2
 	c.Margin = time.Nanosecond // the mark follows at once
 	table := f.open(c)
-	first, err := table.Subscribe(f.Ctx, penstock.Subscribe{Holder: "first", Lease: 100 * time.Millisecond})
+	first, err := table.Subscribe(f.Ctx, driver.Subscribe{Holder: "first", Lease: 100 * time.Millisecond})
 	f.Must(err)
 	a, b := f.fetch(first), f.fetch(first)
 	f.want(b, "2", "3")
@@ -32,16 +33,16 @@ func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
 	if n := f.Number("select count(*) from penstock._adopt_log where low is not null"); n != 0 {
 		t.Error("the low-water mark is past rows that have no verdict")
 	}
-	var second penstock.Source
+	var second driver.Source
 	f.Eventually("the lease is over", func() bool {
-		second, err = f.open(c).Subscribe(f.Ctx, penstock.Subscribe{Holder: "second"})
+		second, err = f.open(c).Subscribe(f.Ctx, driver.Subscribe{Holder: "second"})
 		if err != nil && !errors.Is(err, penstock.ErrHeld) {
 			t.Fatal(err)
 		}
 		return err == nil
 	})
 	f.want(f.fetch(second), "0", "1")
-	if err := first.Settle(f.Ctx, penstock.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
+	if err := first.Settle(f.Ctx, driver.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
 		t.Errorf("the first could settle: %v", err)
 	}
 	if err := first.Renew(f.Ctx); !errors.Is(err, penstock.ErrFenced) {
@@ -54,7 +55,7 @@ func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
 		t.Errorf("the first could give the lease back: %v", err)
 	}
 	var held *penstock.HeldError
-	if _, err := table.Subscribe(f.Ctx, penstock.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
+	if _, err := table.Subscribe(f.Ctx, driver.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
 		t.Errorf("the lease is free: %v", err)
 	}
 	f.Must(second.Close(f.Ctx))

@@ -9,12 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// Settle implements penstock.Source: delivered rows are settled in one statement,
+// Settle implements driver.Source: delivered rows are settled in one statement,
 // and in its transaction others are out of band.
-func (s *Source) Settle(ctx context.Context, settled ...penstock.Settled) error {
+func (s *Source) Settle(ctx context.Context, settled ...driver.Settled) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.isClosed() {
@@ -68,7 +69,7 @@ type failedRows struct {
 	attempts    []int32
 }
 
-func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
+func (w *work) addBatch(p *pending, verdicts []driver.Verdict) error {
 	if verdicts != nil && len(verdicts) != len(p.messages) {
 		return fmt.Errorf("batch %d has %d messages, but %d verdicts", p.number, len(p.messages), len(verdicts))
 	}
@@ -77,11 +78,11 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 	}
 	for i := range p.rows {
 		h := &p.rows[i]
-		if h.done || verdicts != nil && verdicts[i].Outcome == penstock.Undecided {
+		if h.done || verdicts != nil && verdicts[i].Outcome == driver.Undecided {
 			continue
 		}
 		w.rows = append(w.rows, h)
-		if verdicts == nil || verdicts[i].Outcome == penstock.Delivered {
+		if verdicts == nil || verdicts[i].Outcome == driver.Delivered {
 			w.delivered = append(w.delivered, h.id)
 			if h.outOfBand {
 				w.back, w.release = append(w.back, h.id), append(w.release, h.parkedKey)
@@ -90,7 +91,7 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 			continue
 		}
 		if h.outOfBand {
-			h.outOfOrder = h.outOfOrder || p.order(i) == penstock.OutOfOrder
+			h.outOfOrder = h.outOfOrder || p.order(i) == driver.OutOfOrder
 		}
 		w.park(&p.messages[i], h, &verdicts[i])
 	}
@@ -98,8 +99,8 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 }
 
 // park parks a row or makes it a dead letter.
-func (w *work) park(m *penstock.Message, h *inFlightRow, v *penstock.Verdict) {
-	dead := v.Outcome == penstock.Dead
+func (w *work) park(m *penstock.Message, h *inFlightRow, v *driver.Verdict) {
+	dead := v.Outcome == driver.Dead
 	if h.parkedKey == "" {
 		h.parkedKey = parkedKeyOf(m.Key, h.id)
 	}

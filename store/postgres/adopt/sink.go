@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 var (
-	_ penstock.SinkReporter = (*Source)(nil)
-	_ penstock.SinkReporter = (*Worker)(nil)
+	_ driver.SinkReporter = (*Source)(nil)
+	_ driver.SinkReporter = (*Worker)(nil)
 )
 
 // sink is how the sink is, as the relay says.
@@ -18,7 +19,7 @@ type sink struct {
 	why  string
 }
 
-// ReportSink implements penstock.SinkReporter. It goes into the log, with each row from now on; should a
+// ReportSink implements driver.SinkReporter. It goes into the log, with each row from now on; should a
 // Renew that had begun before write the last one, until the next.
 func (s *Source) ReportSink(ctx context.Context, down time.Time, why string) error {
 	if s.isClosed() {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -21,9 +23,9 @@ func (f *fixture) wantSink(t *adopt.Table, when string, down time.Time, why stri
 	}
 }
 
-func (f *fixture) reportSink(src penstock.Source, down time.Time, why string) {
+func (f *fixture) reportSink(src driver.Source, down time.Time, why string) {
 	f.Helper()
-	f.Must(src.(penstock.SinkReporter).ReportSink(f.Ctx, down, why))
+	f.Must(src.(driver.SinkReporter).ReportSink(f.Ctx, down, why))
 }
 
 // The status shows how the sink is, as the holder of the lease said, and nobody before him.
@@ -35,7 +37,7 @@ func TestStatusShowsTheSink(t *testing.T) {
 	down := time.Now().Add(-time.Minute).Truncate(time.Millisecond).UTC()
 	first := f.subscribe(table)
 	f.wantSink(table, "at first", time.Time{}, "")
-	long := strings.Repeat("ü", penstock.MaxSinkErrorBytes/2)
+	long := strings.Repeat("ü", driver.MaxSinkErrorBytes/2)
 	f.reportSink(first, down, long)
 	f.wantSink(table, "down", down, long)
 	f.Must(first.Renew(f.Ctx))
@@ -49,7 +51,7 @@ func TestStatusShowsTheSink(t *testing.T) {
 	f.wantSink(table, "the next holder has said nothing", time.Time{}, "")
 	f.reportSink(second, down, "again")
 	f.wantSink(table, "the next holder", down, "again")
-	if err := first.(penstock.SinkReporter).ReportSink(f.Ctx, down, "late"); !errors.Is(err, penstock.ErrClosed) {
+	if err := first.(driver.SinkReporter).ReportSink(f.Ctx, down, "late"); !errors.Is(err, penstock.ErrClosed) {
 		t.Errorf("a source that is closed reports: got %v, want ErrClosed", err)
 	}
 	f.wantSink(table, "after that", down, "again")
@@ -91,7 +93,7 @@ func TestRelayReportsTheSink(t *testing.T) {
 		return penstock.Unavailable(errors.New("no route to host"))
 	}}
 	f.relay(table, sink, nil)
-	status := func() penstock.SubscriptionStatus {
+	status := func() admin.SubscriptionStatus {
 		s, err := table.Status(f.Ctx)
 		f.Must(err)
 		return s

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
@@ -53,7 +54,7 @@ type Source struct {
 	guardUntil time.Time // see guard
 }
 
-var _ penstock.Source = (*Source)(nil)
+var _ driver.Source = (*Source)(nil)
 
 // pending is a batch that was returned and is not settled.
 type pending struct {
@@ -61,13 +62,13 @@ type pending struct {
 	before   position // where the head was
 	rows     []inFlightRow
 	messages []penstock.Message
-	keyOrder []penstock.KeyOrder
+	keyOrder []driver.KeyOrder
 
 	// Of a worker:
 	claim  *claim
-	commit bool               // it has no message, and something to commit
-	left   []string           // rows that are locked with it and not in it
-	known  []penstock.Verdict // those there are, while others are missing
+	commit bool             // it has no message, and something to commit
+	left   []string         // rows that are locked with it and not in it
+	known  []driver.Verdict // those there are, while others are missing
 	since  time.Time
 }
 
@@ -98,28 +99,28 @@ func (p *pending) add(r *row, h inFlightRow) {
 }
 
 // setKeyOrder notes how the last message stands to the others of its key.
-func (p *pending) setKeyOrder(order penstock.KeyOrder) {
+func (p *pending) setKeyOrder(order driver.KeyOrder) {
 	for len(p.keyOrder) < len(p.messages) {
-		p.keyOrder = append(p.keyOrder, penstock.InOrder)
+		p.keyOrder = append(p.keyOrder, driver.InOrder)
 	}
 	p.keyOrder[len(p.keyOrder)-1] = order
 }
 
-func (p *pending) order(at int) penstock.KeyOrder {
+func (p *pending) order(at int) driver.KeyOrder {
 	if at < len(p.keyOrder) {
 		return p.keyOrder[at]
 	}
-	return penstock.InOrder
+	return driver.InOrder
 }
 
 // Subscribe compares the config with the table, as Check does, and takes the lease:
 // a *penstock.HeldError if another holder has it. With several workers there is
 // nothing to take, unless a single reader is still there.
-func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+func (t *Table) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	if req.Lease <= 0 {
-		req.Lease = penstock.DefaultLease
+		req.Lease = driver.DefaultLease
 	}
-	if req.Start != penstock.FromBeginning || req.Ephemeral {
+	if req.Start != driver.FromBeginning || req.Ephemeral {
 		return nil, adopted.Field("start", "is not the beginning", "an adopted table has no other: what is not to be delivered, mark or delete yourself")
 	}
 	m, err := t.compare(ctx)
@@ -155,25 +156,25 @@ func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	return s, nil
 }
 
-// Fetch implements penstock.Source. It never rewinds.
-func (s *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+// Fetch implements driver.Source. It never rewinds.
+func (s *Source) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	if err := limit.Validate(); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	if s.isClosed() {
-		return penstock.Batch{}, penstock.ErrClosed
+		return driver.Batch{}, penstock.ErrClosed
 	}
 	limit.Messages = min(limit.Messages, s.m.config.Batch)
 	s.land()
 	p, more, err := s.fetch(ctx, limit)
 	if err != nil {
-		return penstock.Batch{}, s.t.explain(err)
+		return driver.Batch{}, s.t.explain(err)
 	}
 	return s.register(p, more), nil
 }
 
 // fetch lets what was out of band and the table take turns.
-func (s *Source) fetch(ctx context.Context, limit penstock.Limit) (p *pending, more bool, err error) {
+func (s *Source) fetch(ctx context.Context, limit driver.Limit) (p *pending, more bool, err error) {
 	if s.outOfBandTurn() {
 		if p, err = s.fetchOutOfBand(ctx, s.t.pool, limit); err != nil || len(p.messages) > 0 {
 			return p, true, err
@@ -206,11 +207,11 @@ func (s *Source) land() {
 }
 
 // register makes p the next batch.
-func (s *Source) register(p *pending, more bool) penstock.Batch {
+func (s *Source) register(p *pending, more bool) driver.Batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(p.messages) == 0 {
-		return penstock.Batch{More: more}
+		return driver.Batch{More: more}
 	}
 	if p.keyOrder != nil { // one entry per message
 		p.setKeyOrder(p.order(len(p.messages) - 1))
@@ -221,7 +222,7 @@ func (s *Source) register(p *pending, more bool) penstock.Batch {
 	for i := range p.rows {
 		s.inFlight[p.rows[i].id] = true
 	}
-	return penstock.Batch{Messages: p.messages, Number: p.number, More: more, KeyOrder: p.keyOrder}
+	return driver.Batch{Messages: p.messages, Number: p.number, More: more, KeyOrder: p.keyOrder}
 }
 
 func (s *Source) isInFlight(id string) bool {
@@ -239,7 +240,7 @@ func (s *Source) head() position {
 // averageAtFirst is the size of a message until one was read.
 const averageAtFirst = 8 << 10
 
-// Renew implements penstock.Source: it writes the log, which has the lease. It does not
+// Renew implements driver.Source: it writes the log, which has the lease. It does not
 // wait for a settling transaction, which may have to wait for somebody's row lock.
 func (s *Source) Renew(ctx context.Context) error {
 	if s.isClosed() {
@@ -279,7 +280,7 @@ func (s *Source) low() place {
 	return s.decided(s.track.low(time.Now())).place
 }
 
-// Close implements penstock.Source.
+// Close implements driver.Source.
 func (s *Source) Close(ctx context.Context) error {
 	s.stop()
 	s.over.Wait()

@@ -9,8 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/adopted"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 )
 
 // found is a subscription that there is.
@@ -65,7 +66,7 @@ func (t *Table) called(ctx context.Context, q querier) (string, error) {
 }
 
 // Subscription is what Penstock knows of one without its configuration.
-type Subscription = driver.Remembered
+type Subscription = descriptor.Remembered
 
 // Subscriptions returns every subscription over an adopted table, by name. Of the options
 // only the database is looked at.
@@ -87,7 +88,7 @@ func Subscriptions(ctx context.Context, o Options) ([]Subscription, error) {
 	})
 	all := make([]Subscription, len(there))
 	for i, f := range there {
-		all[i] = Subscription{Table: f.source, Status: penstock.SubscriptionStatus{Subscription: f.name}}
+		all[i] = Subscription{Table: f.source, Status: admin.SubscriptionStatus{Subscription: f.name}}
 		if err == nil {
 			err = t.remembered(ctx, f.id, &all[i].Status)
 		}

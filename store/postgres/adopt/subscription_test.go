@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -36,7 +37,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 		"the same in other letters": {flagConfig("sent", "f", "false"), "status.delivered", "as pending rows have it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := f.openAs("wrong", c.config).Subscribe(f.Ctx, penstock.Subscribe{Holder: "test"})
+			_, err := f.openAs("wrong", c.config).Subscribe(f.Ctx, driver.Subscribe{Holder: "test"})
 			var bad *penstock.FieldError
 			if !errors.As(err, &bad) || bad.Field != c.field || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("want a complaint about %s with %q, got %v", c.field, c.says, err)
@@ -73,7 +74,7 @@ func TestOneSubscriptionInAllSpellings(t *testing.T) {
 	for _, name := range []string{"public.shop", `"public"."shop"`, `"shop"`} {
 		table := spelled(name)
 		var held *penstock.HeldError
-		if _, err := table.Subscribe(f.Ctx, penstock.Subscribe{Holder: "another"}); !errors.As(err, &held) {
+		if _, err := table.Subscribe(f.Ctx, driver.Subscribe{Holder: "another"}); !errors.As(err, &held) {
 			t.Errorf("%s: while shop is held: %v", name, err)
 		}
 		if status, err := table.Status(f.Ctx); err != nil || status.Parked != 1 || status.Subscription != "shop" {
@@ -92,7 +93,7 @@ func TestOneSubscriptionInAllSpellings(t *testing.T) {
 
 	// A name that somebody has chosen means no other.
 	var bad *penstock.FieldError
-	if _, err := f.open(keyedConfig()).Subscribe(f.Ctx, penstock.Subscribe{Holder: "test"}); !errors.As(err, &bad) || bad.Field != "delivered" || !strings.Contains(err.Error(), `"shop"`) {
+	if _, err := f.open(keyedConfig()).Subscribe(f.Ctx, driver.Subscribe{Holder: "test"}); !errors.As(err, &bad) || bad.Field != "delivered" || !strings.Contains(err.Error(), `"shop"`) {
 		t.Errorf("a subscription of another name: %v", err)
 	}
 	// Nor does the name of a table in another schema.

@@ -3,7 +3,8 @@ package adopt_test
 import (
 	"testing"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -41,7 +42,7 @@ func TestTextsAreTheServers(t *testing.T) {
 				b, err := src.Fetch(f.Ctx, plenty) // from the place of the row before
 				f.Must(err)
 				if len(b.Messages) > 0 {
-					f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)})
+					f.settle(src, b, driver.Verdict{Outcome: driver.Dead, Failures: failed(1)})
 				}
 				return int(f.Number("select count(*) from penstock._adopt_row")) == n
 			})
@@ -49,7 +50,7 @@ func TestTextsAreTheServers(t *testing.T) {
 			if same := f.Number("select count(*) from pairs p join penstock._adopt_row r on r.row_id = json_build_array(p.at::text, p.id)::text"); int(same) != n {
 				t.Errorf("%d of %d rows have the id that the server would give them", same, n)
 			}
-			if discarded, err := table.DiscardDeadLetters(f.Ctx, penstock.DeadLetterQuery{}); err != nil || discarded != n {
+			if discarded, err := table.DiscardDeadLetters(f.Ctx, admin.DeadLetterQuery{}); err != nil || discarded != n {
 				t.Errorf("%d of %d: %v", discarded, n, err)
 			}
 			if left := f.Number("select count(*) from pairs"); left != 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pgerror"
 )
@@ -162,7 +163,7 @@ func (s *Source) kill(w *work, unfit []refused) {
 		failures := []penstock.Failure{{Attempt: m.Attempt, At: time.Now().UTC(), Err: s.m.reason(u.row.id, u.why)}}
 		m.ID, m.Key, m.Topic = adopted.Shorten(m.ID, penstock.MaxIDBytes), adopted.Shorten(m.Key, penstock.MaxKeyBytes), adopted.Shorten(m.Topic, penstock.MaxTopicBytes)
 		u.inFlightRow.id = u.row.id
-		w.park(m, &u.inFlightRow, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures})
+		w.park(m, &u.inFlightRow, &driver.Verdict{Outcome: driver.Dead, Failures: failures})
 	}
 	s.t.log.Warn("rows cannot be messages; they are dead letters", "rows", len(unfit), "first", s.m.reason(unfit[0].row.id, unfit[0].why))
 }

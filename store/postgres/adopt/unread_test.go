@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -64,13 +65,13 @@ func TestUnreadableRows(t *testing.T) {
 					}
 				}
 
-				_, err := table.RetryDeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+				_, err := table.RetryDeadLetters(f.Ctx, admin.DeadLetterQuery{})
 				f.Must(err)
 				f.Eventually("they are refused again", func() bool {
-					return !slices.ContainsFunc(f.found(table, len(want)), func(l penstock.DeadLetter) bool { return len(l.Failures) != 2 || l.Message.Attempt != 2 })
+					return !slices.ContainsFunc(f.found(table, len(want)), func(l admin.DeadLetter) bool { return len(l.Failures) != 2 || l.Message.Attempt != 2 })
 				})
 				f.Exec("update shop set key = 'mended', payload = 'mended', headers = null, code = null where processed_at is null")
-				_, err = table.RetryDeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+				_, err = table.RetryDeadLetters(f.Ctx, admin.DeadLetterQuery{})
 				f.Must(err)
 				f.Eventually("what was mended arrives", func() bool { return sink.count() == 300 })
 			})
@@ -79,11 +80,11 @@ func TestUnreadableRows(t *testing.T) {
 }
 
 // letters waits for so many dead letters.
-func (f *fixture) found(table *adopt.Table, n int) (found []penstock.DeadLetter) {
+func (f *fixture) found(table *adopt.Table, n int) (found []admin.DeadLetter) {
 	f.Helper()
 	f.Eventually(fmt.Sprintf("there are %d dead letters", n), func() (ok bool) {
 		var err error
-		found, err = table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+		found, err = table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})
 		f.Must(err)
 		return len(found) == n
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Worker is one of several that claim rows of the same table, in one process or many,
@@ -26,7 +27,7 @@ type Worker struct {
 	size    int  // of the next claim, at most
 }
 
-var _ penstock.Source = (*Worker)(nil)
+var _ driver.Source = (*Worker)(nil)
 
 func newWorker(s *Source) *Worker { return &Worker{Source: s, size: firstClaims} }
 
@@ -68,25 +69,25 @@ func (c *claim) watch(timeout time.Duration, f func()) {
 	}
 }
 
-// Fetch implements penstock.Source: it claims the next rows that nobody has. After a
+// Fetch implements driver.Source: it claims the next rows that nobody has. After a
 // claim has grown old all are given up, and the batch says so.
-func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+func (w *Worker) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	if err := limit.Validate(); err != nil {
-		return penstock.Batch{}, err
+		return driver.Batch{}, err
 	}
 	if w.isClosed() {
-		return penstock.Batch{}, penstock.ErrClosed
+		return driver.Batch{}, penstock.ErrClosed
 	}
 	free, size, rewound := w.reserve()
 	if !free {
-		return penstock.Batch{Rewound: w.rewind(rewound)}, nil
+		return driver.Batch{Rewound: w.rewind(rewound)}, nil
 	}
 	limit.Messages = min(limit.Messages, w.m.config.Batch, size)
 	w.land()
 	c, err := w.begin(ctx)
 	if err != nil {
 		w.release()
-		return penstock.Batch{}, w.t.explain(err)
+		return driver.Batch{}, w.t.explain(err)
 	}
 	guarded := w.guarded(c.tx)
 	p, more, err := w.claimRows(ctx, c.tx, limit)
@@ -101,9 +102,9 @@ func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 		_, _ = c.end(nil)
 		w.release()
 		if err != nil {
-			return penstock.Batch{}, w.t.explain(err)
+			return driver.Batch{}, w.t.explain(err)
 		}
-		return penstock.Batch{More: more, Rewound: w.rewind(rewound)}, nil
+		return driver.Batch{More: more, Rewound: w.rewind(rewound)}, nil
 	}
 	p.claim, p.since = c, time.Now()
 	batch := w.register(p, more)
@@ -116,7 +117,7 @@ func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 			w.release()
 			w.returned(p)
 		}
-		return penstock.Batch{Rewound: w.rewind(true)}, nil
+		return driver.Batch{Rewound: w.rewind(true)}, nil
 	}
 	batch.Rewound = w.rewind(rewound)
 	return batch, nil
@@ -172,7 +173,7 @@ func (w *Worker) begin(ctx context.Context) (*claim, error) {
 }
 
 // claimRows takes what was out of band and is due, what was found late, or the next rows.
-func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit penstock.Limit) (p *pending, more bool, err error) {
+func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit driver.Limit) (p *pending, more bool, err error) {
 	if w.outOfBandTurn() {
 		if p, err = w.fetchOutOfBand(ctx, tx, limit); err != nil || len(p.messages) > 0 || p.commit {
 			return p, true, err
@@ -224,7 +225,7 @@ func (w *Worker) leftOver(p *pending, rows []row) {
 	}
 }
 
-func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit) (page []row, err error) {
+func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit driver.Limit) (page []row, err error) {
 	before, from := w.places()
 	if w.full {
 		from = before
@@ -269,7 +270,7 @@ func (w *Worker) resize(rows int, took time.Duration) {
 	}
 }
 
-// Close implements penstock.Source: of claims that are open, what has a verdict is
+// Close implements driver.Source: of claims that are open, what has a verdict is
 // settled.
 func (w *Worker) Close(ctx context.Context) error {
 	w.endAll()

@@ -10,19 +10,20 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
-// Settle implements penstock.Source. Each batch is a transaction; those of one call do
+// Settle implements driver.Source. Each batch is a transaction; those of one call do
 // not take effect together. A claim holds its rows until it has every verdict: those that
 // come before are written when it ends, and claims are small enough for that to be soon.
-func (w *Worker) Settle(ctx context.Context, settled ...penstock.Settled) error {
+func (w *Worker) Settle(ctx context.Context, settled ...driver.Settled) error {
 	if w.isClosed() {
 		return penstock.ErrClosed
 	}
 	errs := make([]error, len(settled))
 	var all sync.WaitGroup
 	for i, b := range settled {
-		undecided := slices.ContainsFunc(b.Verdicts, func(v penstock.Verdict) bool { return v.Outcome == penstock.Undecided })
+		undecided := slices.ContainsFunc(b.Verdicts, func(v driver.Verdict) bool { return v.Outcome == driver.Undecided })
 		w.mu.Lock()
 		p := w.pending[b.Batch.Number]
 		if p != nil && undecided {
@@ -37,7 +38,7 @@ func (w *Worker) Settle(ctx context.Context, settled ...penstock.Settled) error 
 	return errors.Join(errs...)
 }
 
-func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []penstock.Verdict) error {
+func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []driver.Verdict) error {
 	done, over, err := w.endClaim(ctx, p, verdicts)
 	switch {
 	case over: // it was given up
@@ -59,7 +60,7 @@ func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []penstoc
 }
 
 // endClaim writes the verdicts that there are in the claim's transaction, and ends it.
-func (w *Worker) endClaim(ctx context.Context, p *pending, verdicts []penstock.Verdict) (done *work, over bool, err error) {
+func (w *Worker) endClaim(ctx context.Context, p *pending, verdicts []driver.Verdict) (done *work, over bool, err error) {
 	done = &work{}
 	for i := range p.rows {
 		p.rows[i].outOfOrder = true
@@ -116,7 +117,7 @@ func (w *Worker) endAll() (ended int) {
 }
 
 // endPart ends a claim that has only some of its verdicts.
-func (w *Worker) endPart(p *pending, known []penstock.Verdict) (over bool) {
+func (w *Worker) endPart(p *pending, known []driver.Verdict) (over bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	done, over, err := w.endClaim(ctx, p, known)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -22,7 +24,7 @@ func TestWorkersShareTheRows(t *testing.T) {
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("insert into shop (payload) select n from generate_series(1, 500) n")
-	sources := []penstock.Source{f.subscribe(f.open(workers(3))), f.subscribe(f.open(workers(3))), f.subscribe(f.open(workers(2)))}
+	sources := []driver.Source{f.subscribe(f.open(workers(3))), f.subscribe(f.open(workers(3))), f.subscribe(f.open(workers(2)))}
 	got := map[string]int{}
 	var open []func()
 	for i := 0; len(got) < 500; i++ {
@@ -57,7 +59,7 @@ func TestWorkersShareTheRows(t *testing.T) {
 	if status.Settled != 500 || status.Holder != "3 workers" {
 		t.Errorf("status %+v", status)
 	}
-	if _, err := f.open(keyedConfig()).Subscribe(f.Ctx, penstock.Subscribe{Holder: "reader"}); !errors.Is(err, penstock.ErrHeld) {
+	if _, err := f.open(keyedConfig()).Subscribe(f.Ctx, driver.Subscribe{Holder: "reader"}); !errors.Is(err, penstock.ErrHeld) {
 		t.Errorf("a single reader came beside workers: %v", err)
 	}
 }
@@ -71,20 +73,20 @@ func TestDeadLettersOfWorkersHaveNumbersOfTheirOwn(t *testing.T) {
 	f.Exec("insert into shop (payload) select n from generate_series(1, 20) n")
 	table := f.open(workers(2))
 	first, second := f.subscribe(table), f.subscribe(f.open(workers(2)))
-	for _, src := range []penstock.Source{first, second} {
+	for _, src := range []driver.Source{first, second} {
 		b := f.fetch(src)
-		verdicts := make([]penstock.Verdict, len(b.Messages))
-		verdicts[0] = penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)}
+		verdicts := make([]driver.Verdict, len(b.Messages))
+		verdicts[0] = driver.Verdict{Outcome: driver.Dead, Failures: failed(1)}
 		f.settle(src, b, verdicts...)
 	}
-	found, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+	found, err := table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})
 	f.Must(err)
 	if len(found) != 2 || found[0].Message.Seq == found[1].Message.Seq {
 		t.Fatalf("dead letters %+v", found)
 	}
-	n, err := table.DiscardDeadLetters(f.Ctx, penstock.DeadLetterQuery{Seqs: []int64{found[0].Message.Seq}})
+	n, err := table.DiscardDeadLetters(f.Ctx, admin.DeadLetterQuery{Seqs: []int64{found[0].Message.Seq}})
 	f.Must(err)
-	left, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+	left, err := table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})
 	f.Must(err)
 	if n != 1 || len(left) != 1 || left[0].Message.Seq != found[1].Message.Seq {
 		t.Errorf("%d were discarded, left %+v", n, left)
@@ -101,7 +103,7 @@ func TestNumbersNeverComeTwice(t *testing.T) {
 	c := workers(8)
 	c.Batch = 1000
 	seen, highest := map[int64]bool{}, int64(0)
-	read := func(src penstock.Source, messages int) {
+	read := func(src driver.Source, messages int) {
 		t.Helper()
 		lowest := int64(math.MaxInt64)
 		for n := 0; n < messages; {
@@ -166,7 +168,7 @@ func TestSourcesOfATableShareItsClaims(t *testing.T) {
 	first, second := f.subscribe(table), f.subscribe(table)
 	a := f.fetch(first)
 	f.fetch(second)
-	for _, src := range []penstock.Source{first, second} {
+	for _, src := range []driver.Source{first, second} {
 		if b, err := src.Fetch(f.Ctx, plenty); err != nil || len(b.Messages) != 0 {
 			t.Fatalf("a third claim: %v %v", payloads(b), err)
 		}
@@ -187,7 +189,7 @@ func TestOldClaimsAreGivenUp(t *testing.T) {
 	f.Eventually("no transaction is open", func() bool {
 		return f.Number("select count(*) from pg_stat_activity where datname = current_database() and application_name = 'penstock' and xact_start is not null") == 0
 	})
-	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: a}, penstock.Settled{Batch: b})) // passed over
+	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: a}, driver.Settled{Batch: b})) // passed over
 	if n := f.Number("select count(*) from shop where processed_at is not null"); n != 0 {
 		t.Fatalf("%d rows are settled", n)
 	}

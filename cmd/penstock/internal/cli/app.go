@@ -25,8 +25,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -40,7 +40,7 @@ type App struct {
 
 	// What tests replace: the store that a URL opens, whether somebody is there to
 	// ask, and what SIGINT and SIGTERM do.
-	Open        func(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error)
+	Open        func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
 	Interactive bool
 	OnSignals   func(first, second func()) (stop func())
 	answers     *bufio.Reader // of stdin; nil until something was asked

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // namer is a store that lists names without looking at what they name: outboxes, queues,
@@ -79,7 +79,7 @@ func (a *App) CompleteNames(cmd *cobra.Command) {
 }
 
 func (a *App) names(ctx context.Context, kinds []string) ([]string, cobra.ShellCompDirective) {
-	return a.lookUp(ctx, func(ctx context.Context, store penstock.Store) (names []string) {
+	return a.lookUp(ctx, func(ctx context.Context, store driver.Store) (names []string) {
 		if lister, ok := store.(namer); ok {
 			for _, kind := range kinds {
 				found, err := lister.Names(ctx, kind)
@@ -94,7 +94,7 @@ func (a *App) names(ctx context.Context, kinds []string) ([]string, cobra.ShellC
 
 // groups are those of the queue that a verb's arguments begin with.
 func (a *App) groups(ctx context.Context, args []string) ([]string, cobra.ShellCompDirective) {
-	return a.lookUp(ctx, func(ctx context.Context, store penstock.Store) (names []string) {
+	return a.lookUp(ctx, func(ctx context.Context, store driver.Store) (names []string) {
 		if reader, ok := store.(GroupReader); ok && len(args) > 0 {
 			found, err := reader.QueueGroups(ctx, args[0], "", GroupsAtOnce)
 			if err == nil {
@@ -108,7 +108,7 @@ func (a *App) groups(ctx context.Context, args []string) ([]string, cobra.ShellC
 }
 
 // lookUp asks the database, if it answers soon enough.
-func (a *App) lookUp(ctx context.Context, ask func(context.Context, penstock.Store) []string) ([]string, cobra.ShellCompDirective) {
+func (a *App) lookUp(ctx context.Context, ask func(context.Context, driver.Store) []string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, completionPatience)
 	defer cancel()
 	store, err := a.OpenStore(ctx)

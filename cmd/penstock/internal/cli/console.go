@@ -19,6 +19,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
@@ -98,7 +99,7 @@ func (f *ConsoleFlags) Beside(ctx context.Context, a *App, findings Findings, m 
 const readToken, operateToken = "PENSTOCK_CONSOLE_READ_TOKEN", "PENSTOCK_CONSOLE_OPERATE_TOKEN"
 
 // Findings has a database looked at: see doctor.Findings, which imports this package.
-type Findings func(*App, penstock.Store) func(context.Context) ([]doctor.Finding, error)
+type Findings func(*App, driver.Store) func(context.Context) ([]doctor.Finding, error)
 
 // ServeConsole serves a console over the database of the flags until the verb ends, if it has an address, and returns its URL.
 // m has the latencies of this process; nil if it neither relays nor works, and may show several databases.
@@ -230,7 +231,7 @@ func nameOf(at string) string {
 
 // openForConsole opens the database with a limit for each statement, and connections of its own: whoever looks keeps no
 // relay or worker waiting.
-func (a *App) openForConsole(ctx context.Context, timeout time.Duration) (penstock.Store, error) {
+func (a *App) openForConsole(ctx context.Context, timeout time.Duration) (driver.Store, error) {
 	at, _, err := a.Database()
 	if err != nil {
 		return nil, err

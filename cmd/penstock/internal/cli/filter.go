@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -36,12 +37,12 @@ func (f *FilterFlags) Read() (penstock.Filter, error) {
 	return filter, terminal.Usage(filter.Validate())
 }
 
-func ParseStart(from string) (penstock.Start, error) {
+func ParseStart(from string) (driver.Start, error) {
 	switch from {
 	case "beginning":
-		return penstock.FromBeginning, nil
+		return driver.FromBeginning, nil
 	case "now":
-		return penstock.FromNow, nil
+		return driver.FromNow, nil
 	}
 	return 0, terminal.Usage(fmt.Errorf("--from is %q: use beginning or now", from))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/lines"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/writer"
@@ -131,7 +132,7 @@ type Send[T any] func(ctx context.Context, items []T) (wait func(context.Context
 
 // Refuses tells, for what is written to store, whether an error is about the content of a line.
 func Refuses(store any) func(error) bool {
-	judge, ok := store.(penstock.ContentJudge)
+	judge, ok := store.(driver.ContentJudge)
 	return func(err error) bool {
 		var field *penstock.FieldError
 		return errors.As(err, &field) || ok && judge.RefusesContent(err)

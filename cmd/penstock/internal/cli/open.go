@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
 // OpenStore opens the database that the flags, the environment or the
 // configuration name, until the verb ends.
-func (a *App) OpenStore(ctx context.Context) (penstock.Store, error) {
+func (a *App) OpenStore(ctx context.Context) (driver.Store, error) {
 	url, _, err := a.Database()
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (a *App) OpenStore(ctx context.Context) (penstock.Store, error) {
 }
 
 // OpenStoreAt is OpenStore with another form of its URL.
-func (a *App) OpenStoreAt(ctx context.Context, url string) (penstock.Store, error) {
+func (a *App) OpenStoreAt(ctx context.Context, url string) (driver.Store, error) {
 	_, schema, err := a.Database()
 	if err != nil {
 		return nil, err

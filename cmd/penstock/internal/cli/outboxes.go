@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -40,7 +42,7 @@ func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named s
 }
 
 // OpenSubscription opens the database and finds the subscription that a verb is about.
-func (a *App) OpenSubscription(ctx context.Context, outbox, named string) (penstock.Store, string, error) {
+func (a *App) OpenSubscription(ctx context.Context, outbox, named string) (driver.Store, string, error) {
 	store, err := a.OpenStore(ctx)
 	if err != nil {
 		return nil, "", err
@@ -56,16 +58,16 @@ func OfSubscription(outbox, subscription string) string {
 
 // StatusReader is what status needs of a store.
 type StatusReader interface {
-	Status(ctx context.Context) ([]penstock.OutboxStatus, error)
+	Status(ctx context.Context) ([]admin.OutboxStatus, error)
 }
 
 // CountedUpTo is how much of each kind is counted where nobody asks for more.
 const CountedUpTo = 1000
 
 // StatusUpTo counts no more than most, unless it is 0, if the store can.
-func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]penstock.OutboxStatus, error) {
+func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]admin.OutboxStatus, error) {
 	if counter, ok := store.(interface {
-		StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error)
+		StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
 	}); ok {
 		return counter.StatusUpTo(ctx, most)
 	}
@@ -73,9 +75,9 @@ func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]penstock.O
 }
 
 // QueueStatusUpTo is StatusUpTo of queues, of those named or all. With a most below 0 it counts nothing.
-func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int, names ...string) ([]penstock.QueueStatus, error) {
+func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int, names ...string) ([]admin.QueueStatus, error) {
 	if counter, ok := store.(interface {
-		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error)
+		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
 	}); ok {
 		return counter.QueueStatusUpTo(ctx, most, names...)
 	}
@@ -95,7 +97,7 @@ func PluralOf(n int64, name string, atLeast []string, what string) string {
 	return strings.Replace(terminal.Plural(n, what), terminal.Count(n), CountOf(n, name, atLeast), 1)
 }
 
-func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]penstock.OutboxStatus, error) {
+func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]admin.OutboxStatus, error) {
 	outboxes, err := store.Status(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the status: %w", err)
@@ -105,7 +107,7 @@ func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]penst
 	}
 	for _, o := range outboxes {
 		if o.Outbox == only[0] {
-			return []penstock.OutboxStatus{o}, nil
+			return []admin.OutboxStatus{o}, nil
 		}
 	}
 	return nil, about.Outbox(penstock.ErrNoOutbox, "", only[0], "")
@@ -113,11 +115,11 @@ func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]penst
 
 // InboxReader is what looking at inboxes needs of a store.
 type InboxReader interface {
-	Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
+	Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
 }
 
 // IsHeld reports whether a relay has the subscription's lease.
-func IsHeld(s *penstock.SubscriptionStatus, now time.Time) bool {
+func IsHeld(s *admin.SubscriptionStatus, now time.Time) bool {
 	return s.Holder != "" && s.LeaseUntil.After(now)
 }
 

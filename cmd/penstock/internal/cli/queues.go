@@ -9,13 +9,15 @@ import (
 	"strconv"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
 // QueueStore is a store as verbs about queues see it.
 type QueueStore interface {
-	penstock.QueueStore
+	driver.QueueStore
 	Close() error
 }
 
@@ -26,20 +28,20 @@ func (a *App) OpenQueues(ctx context.Context) (QueueStore, error) {
 
 // QueueStatusReader is what looking at queues needs of a store.
 type QueueStatusReader interface {
-	QueueStatus(ctx context.Context, names ...string) ([]penstock.QueueStatus, error)
+	QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)
 }
 
 // DeadJobStore is what dead letters of a queue need of a store.
 type DeadJobStore interface {
-	DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error)
-	RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
-	DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
+	RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
+	DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
 }
 
 // IsQueue reports whether there is a queue of that name. It asks for dead
 // letters that cannot be, because that reads nothing.
 func IsQueue(ctx context.Context, store DeadJobStore, name string) (bool, error) {
-	_, err := store.DeadJobs(ctx, penstock.DeadJobQuery{Queue: name, AfterID: math.MaxInt64, Limit: 1})
+	_, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: name, AfterID: math.MaxInt64, Limit: 1})
 	if errors.Is(err, penstock.ErrNoQueue) {
 		return false, nil
 	}
@@ -62,7 +64,7 @@ func JobIDs(texts []string) ([]int64, error) {
 
 // GroupReader is what looking at groups needs of a store.
 type GroupReader interface {
-	QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
+	QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
 }
 
 // GroupsAtOnce is how many groups are read with one call.

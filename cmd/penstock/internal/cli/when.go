@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -162,7 +162,7 @@ func Age(d time.Duration) string {
 }
 
 // RetentionText says it for people.
-func RetentionText(r penstock.Retention) string {
+func RetentionText(r admin.Retention) string {
 	switch {
 	case r.Age > 0 && r.Bytes > 0:
 		return SpanText(r.Age) + " or " + terminal.Size(r.Bytes)

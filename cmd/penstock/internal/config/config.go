@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Config is a whole penstock.yaml. Printed with any fmt verb, logged or
@@ -91,16 +92,16 @@ func (l Log) NewLogger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// Start is penstock.Start by name.
-type Start penstock.Start
+// Start is driver.Start by name.
+type Start driver.Start
 
 // UnmarshalText takes beginning and now.
 func (s *Start) UnmarshalText(b []byte) error {
 	switch string(b) {
 	case "beginning":
-		*s = Start(penstock.FromBeginning)
+		*s = Start(driver.FromBeginning)
 	case "now":
-		*s = Start(penstock.FromNow)
+		*s = Start(driver.FromNow)
 	default:
 		return &hintError{*notOneOf(string(b), []string{"beginning", "now"})}
 	}
@@ -111,7 +112,7 @@ func (s *Start) UnmarshalText(b []byte) error {
 func (s Start) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 func (s Start) String() string {
-	if penstock.Start(s) == penstock.FromNow {
+	if driver.Start(s) == driver.FromNow {
 		return "now"
 	}
 	return "beginning"

@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -175,7 +176,7 @@ func (r *Relay) decodeNode(d *decoder, n ast.Node, path string) {
 func (d *decoder) limits(parent string, r *Relay) {
 	rc := r.Config()
 	rc.Sink = unused{}
-	rc.Open = func(context.Context) (penstock.Source, error) { return nil, penstock.ErrClosed }
+	rc.Open = func(context.Context) (driver.Source, error) { return nil, penstock.ErrClosed }
 	var f *penstock.FieldError
 	if d.broken[parent] || !errors.As(rc.Validate(), &f) {
 		return
@@ -204,4 +205,4 @@ func (d *decoder) limits(parent string, r *Relay) {
 }
 
 // unused is a sink for checking the rest of a relay.Config.
-type unused struct{ penstock.Sink }
+type unused struct{ driver.Sink }

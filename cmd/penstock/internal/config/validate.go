@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -116,7 +117,7 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	switch {
 	case adopted && other != "":
 		misfit("adopt", "is for tables in PostgreSQL and MariaDB, and the database is "+other, "name an outbox to read instead")
-	case adopted && penstock.Start(s.Start) == penstock.FromNow:
+	case adopted && driver.Start(s.Start) == driver.FromNow:
 		misfit("start", "is now for an adopted table, whose rows say themselves what is to be delivered", "remove it, and mark as delivered what is not")
 	case adopted && queue:
 		misfit("sink", "is a queue, which only an outbox is forwarded to", "name a broker, or write to the queue in the business transaction: penstock.enqueue")

@@ -17,6 +17,7 @@ import (
 	"strconv"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/doctor"
 )
 
@@ -148,7 +149,7 @@ var routes = slices.Concat([]route{
 		return Count{int64(n)}, err
 	}),
 	acts(ofSubscription+"/replay", "Deliver again what was settled and is still there", func(c *Console, ctx context.Context, call *call, b Range) (Count, error) {
-		n, err := c.o.Store.Replay(ctx, penstock.Replay{Outbox: call.PathValue("outbox"), Subscription: call.PathValue("subscription"), FromSeq: b.FromSeq, ToSeq: b.ToSeq})
+		n, err := c.o.Store.Replay(ctx, admin.Replay{Outbox: call.PathValue("outbox"), Subscription: call.PathValue("subscription"), FromSeq: b.FromSeq, ToSeq: b.ToSeq})
 		return Count{n}, err
 	}),
 	reads(ofQueue+"/groups", "Groups with jobs or dead letters, by name", []string{"after", "limit"}, (*Console).groups),
@@ -169,7 +170,7 @@ var routes = slices.Concat([]route{
 		if !ok {
 			return Count{}, errNotFound
 		}
-		n, err := store.ReleaseHeld(ctx, penstock.HeldQuery{Consumer: call.PathValue("consumer"), Key: b.Key, ID: b.ID})
+		n, err := store.ReleaseHeld(ctx, admin.HeldQuery{Consumer: call.PathValue("consumer"), Key: b.Key, ID: b.ID})
 		return Count{n}, err
 	}),
 }, deadRoutes(ofQueue), deadRoutes(ofSubscription))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/web"
@@ -26,9 +27,9 @@ import (
 
 // store is what tests fill and what a console shows.
 type store interface {
-	penstock.Store
-	penstock.QueueStore
-	penstock.InboxStore
+	driver.Store
+	driver.QueueStore
+	driver.InboxStore
 	console.Store
 }
 
@@ -119,20 +120,20 @@ func fill(t *testing.T, s store) {
 	must(t, s.CreateQueue(ctx, "mails", penstock.FIFO))
 	must(t, s.CreateInbox(ctx, "billing", 0))
 	must(t, s.SetSchedule(ctx, penstock.Schedule{Queue: "mails", Name: "report", Cron: "@daily"}))
-	source, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
+	source, err := s.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
 	must(t, err)
 	must(t, s.Publish(ctx, "orders", penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10, "password": "hunter2"}`)},
 		penstock.Message{Key: "bob", Topic: "order.placed", Payload: []byte("\xff\x00")}))
-	var batch penstock.Batch
+	var batch driver.Batch
 	for len(batch.Messages) == 0 {
-		batch, err = source.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		batch, err = source.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		must(t, err)
 	}
 	failure := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no route for 17"}}
-	must(t, source.Settle(ctx, penstock.Settled{Batch: batch, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Failures: failure}, {Outcome: penstock.Parked, Failures: failure, RetryIn: time.Hour}}}))
+	must(t, source.Settle(ctx, driver.Settled{Batch: batch, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: failure}, {Outcome: driver.Parked, Failures: failure, RetryIn: time.Hour}}}))
 	must(t, source.Close(ctx))
 	deadJobs(t, s, 30)
-	if _, keeps := s.(penstock.HistoryStore); keeps {
+	if _, keeps := s.(driver.HistoryStore); keeps {
 		doneJob(t, s)
 	}
 	_, err = s.Queue("mails").Enqueue(ctx, penstock.NewJob{Group: "g", Payload: []byte("waits")}, penstock.NewJob{Group: "g", Payload: []byte("waits, too")})

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -31,7 +32,7 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	must(t, s.Migrate(t.Context()))
 	must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
 	must(t, s.CreateOutbox(t.Context(), "orders"))
-	source, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "r"})
+	source, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "r"})
 	must(t, err)
 	must(t, source.Close(t.Context()))
 	s.Close()
@@ -143,7 +144,7 @@ func whileWorking(t *testing.T, url string, paths []string) {
 		for n := range 4 {
 			all.Go(func() {
 				for i := n; ctx.Err() == nil; i++ {
-					claimed, err := s.Queue("mails").Claim(ctx, penstock.Claim{Group: strconv.Itoa(i % 10), Jobs: 100, Lease: time.Minute, Worker: "w"})
+					claimed, err := s.Queue("mails").Claim(ctx, driver.Claim{Group: strconv.Itoa(i % 10), Jobs: 100, Lease: time.Minute, Worker: "w"})
 					for _, j := range claimed {
 						if _, err = s.Queue("mails").Ack(ctx, j.Lease); err == nil {
 							done.Add(1)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/resend"
 )
 
@@ -22,7 +23,7 @@ func ends(page []DeadLetter, limit int) bool {
 // box is where dead letters are.
 type box interface {
 	page(ctx context.Context, f Filter, after int64, limit int) ([]DeadLetter, error)
-	causes(ctx context.Context, f Filter, limit int) ([]penstock.DeadCause, error)
+	causes(ctx context.Context, f Filter, limit int) ([]admin.DeadCause, error)
 	retry(ctx context.Context, f Filter, limit int) (int, error)
 	discard(ctx context.Context, f Filter, limit int) (int, error)
 	numbers(ctx context.Context, after int64) ([]int64, error)
@@ -42,8 +43,8 @@ func (b jobBox) numbers(ctx context.Context, after int64) ([]int64, error) {
 	return b.c.o.Store.DeadNumbers(ctx, b.queue, "", after, window)
 }
 
-func (b jobBox) query(f Filter, limit int) penstock.DeadJobQuery {
-	return penstock.DeadJobQuery{Queue: b.queue, IDs: f.Numbers, Key: f.Key, Group: f.Group, Error: f.Error, DiedBefore: f.DiedBefore, DiedAfter: f.DiedAfter, Limit: limit}
+func (b jobBox) query(f Filter, limit int) admin.DeadJobQuery {
+	return admin.DeadJobQuery{Queue: b.queue, IDs: f.Numbers, Key: f.Key, Group: f.Group, Error: f.Error, DiedBefore: f.DiedBefore, DiedAfter: f.DiedAfter, Limit: limit}
 }
 
 func (b jobBox) page(ctx context.Context, f Filter, after int64, limit int) ([]DeadLetter, error) {
@@ -58,7 +59,7 @@ func (b jobBox) page(ctx context.Context, f Filter, after int64, limit int) ([]D
 	return all, err
 }
 
-func (b jobBox) causes(ctx context.Context, f Filter, limit int) ([]penstock.DeadCause, error) {
+func (b jobBox) causes(ctx context.Context, f Filter, limit int) ([]admin.DeadCause, error) {
 	return b.c.o.Store.DeadJobCauses(ctx, b.query(f, limit))
 }
 
@@ -85,8 +86,8 @@ func (b messageBox) numbers(ctx context.Context, after int64) ([]int64, error) {
 	return b.c.o.Store.DeadNumbers(ctx, b.outbox, b.subscription, after, window)
 }
 
-func (b messageBox) query(f Filter, limit int) penstock.DeadLetterQuery {
-	return penstock.DeadLetterQuery{Outbox: b.outbox, Subscription: b.subscription, Seqs: f.Numbers, Key: f.Key, Topic: f.Topic, Error: f.Error, DiedBefore: f.DiedBefore, DiedAfter: f.DiedAfter, Limit: limit}
+func (b messageBox) query(f Filter, limit int) admin.DeadLetterQuery {
+	return admin.DeadLetterQuery{Outbox: b.outbox, Subscription: b.subscription, Seqs: f.Numbers, Key: f.Key, Topic: f.Topic, Error: f.Error, DiedBefore: f.DiedBefore, DiedAfter: f.DiedAfter, Limit: limit}
 }
 
 func (b messageBox) page(ctx context.Context, f Filter, after int64, limit int) ([]DeadLetter, error) {
@@ -101,7 +102,7 @@ func (b messageBox) page(ctx context.Context, f Filter, after int64, limit int) 
 	return all, err
 }
 
-func (b messageBox) causes(ctx context.Context, f Filter, limit int) ([]penstock.DeadCause, error) {
+func (b messageBox) causes(ctx context.Context, f Filter, limit int) ([]admin.DeadCause, error) {
 	return b.c.o.Store.DeadLetterCauses(ctx, b.query(f, limit))
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/web"
 	"github.com/penstock/penstock/store/postgres"
@@ -105,7 +106,7 @@ func TestInABrowser(t *testing.T) {
 		must(t, err)
 	}
 	b.Await("document.querySelector('#ready-mails').innerText.trim() === '202'")
-	claimed, err := s.Queue("mails").Claim(t.Context(), penstock.Claim{Jobs: 50, Lease: time.Minute, Worker: "w"})
+	claimed, err := s.Queue("mails").Claim(t.Context(), driver.Claim{Jobs: 50, Lease: time.Minute, Worker: "w"})
 	must(t, err)
 	for _, j := range claimed {
 		_, err := s.Queue("mails").Ack(t.Context(), j.Lease)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // Cause is why some dead letters died: their errors differ in numbers and ids only.
@@ -34,7 +34,7 @@ var varies = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|0x[0-9a-fA-F]+|
 func (c *Console) causesOf(ctx context.Context, b box, f Filter) (Causes, error) {
 	const most = 10_000
 	all := Causes{Causes: []Cause{}}
-	var found []penstock.DeadCause
+	var found []admin.DeadCause
 	read := func(f Filter) (bool, error) {
 		some, err := b.causes(ctx, f, most)
 		for _, one := range some {

@@ -18,7 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/resend"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/web"
@@ -27,38 +29,38 @@ import (
 // What is asked of a store; one that lacks a part of it has no such pages.
 type (
 	outboxes interface {
-		StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error)
-		DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error)
-		DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadCause, error)
-		RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
-		DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
-		ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error)
+		StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
+		DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error)
+		DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadCause, error)
+		RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
+		DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
+		ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]admin.ParkedKey, error)
 		RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
-		Replay(ctx context.Context, r penstock.Replay) (int64, error)
+		Replay(ctx context.Context, r admin.Replay) (int64, error)
 	}
 	queues interface {
-		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]penstock.QueueStatus, error)
-		QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
-		DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error)
-		DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadCause, error)
-		RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
-		DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
+		QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
+		DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
+		DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadCause, error)
+		RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
+		DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
 		SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
 		CancelJobs(ctx context.Context, queue string, ids ...int64) (int, error)
 		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
 	}
 	inboxes interface {
-		Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
-		HeldMessages(ctx context.Context, q penstock.HeldQuery) ([]penstock.HeldMessage, error)
-		InboxGaps(ctx context.Context, consumer string, limit int) ([]penstock.InboxGap, error)
-		ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (int64, error)
+		Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
+		HeldMessages(ctx context.Context, q admin.HeldQuery) ([]admin.HeldMessage, error)
+		InboxGaps(ctx context.Context, consumer string, limit int) ([]admin.InboxGap, error)
+		ReleaseHeld(ctx context.Context, q admin.HeldQuery) (int64, error)
 	}
 	pins interface {
-		VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error)
+		VacuumPins(ctx context.Context) ([]admin.VacuumPin, error)
 	}
 	finders interface {
-		FindMessages(ctx context.Context, f penstock.Find) ([]penstock.Found, error)
-		FindJobs(ctx context.Context, f penstock.Find) ([]penstock.Found, error)
+		FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, error)
+		FindJobs(ctx context.Context, f admin.Find) ([]admin.Found, error)
 	}
 	holders interface {
 		HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error)
@@ -73,7 +75,7 @@ type Store interface {
 	outboxes
 	queues
 	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
-	Queue(name string) penstock.Queue
+	Queue(name string) driver.Queue
 	DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error)
 }
 
@@ -122,7 +124,7 @@ type Console struct {
 	at        http.Handler // mux, below the base path
 	status    shared[*Status]
 	findings  shared[[]doctor.Finding]
-	inboxes   shared[[]penstock.InboxStatus]
+	inboxes   shared[[]admin.InboxStatus]
 	answers   answers
 	reading   chan struct{} // so many looks at a time
 	history   history
@@ -173,11 +175,11 @@ func mayOperate(r *http.Request) bool { return web.From(r) != RoleRead }
 
 // Status is what there is, counted up to a thousand of each kind.
 type Status struct {
-	At       time.Time               `json:"at"`
-	Outboxes []penstock.OutboxStatus `json:"outboxes"`
-	Queues   []penstock.QueueStatus  `json:"queues"`
-	Inboxes  []penstock.InboxStatus  `json:"inboxes"`
-	Pins     []penstock.VacuumPin    `json:"vacuum_pins"`
+	At       time.Time            `json:"at"`
+	Outboxes []admin.OutboxStatus `json:"outboxes"`
+	Queues   []admin.QueueStatus  `json:"queues"`
+	Inboxes  []admin.InboxStatus  `json:"inboxes"`
+	Pins     []admin.VacuumPin    `json:"vacuum_pins"`
 	// Unseen are the kinds of things that the role may not read.
 	Unseen []string `json:"unseen,omitempty"`
 }
@@ -197,7 +199,7 @@ func (c *Console) readStatus(ctx context.Context) (*Status, error) {
 func (c *Console) lookAtStatus() (*Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s := &Status{Outboxes: []penstock.OutboxStatus{}, Queues: []penstock.QueueStatus{}, Inboxes: []penstock.InboxStatus{}, Pins: []penstock.VacuumPin{}}
+	s := &Status{Outboxes: []admin.OutboxStatus{}, Queues: []admin.QueueStatus{}, Inboxes: []admin.InboxStatus{}, Pins: []admin.VacuumPin{}}
 	refused := func(what string, err error) error {
 		if pgerror.State(err) == "42501" {
 			s.Unseen = append(s.Unseen, what)
@@ -213,7 +215,7 @@ func (c *Console) lookAtStatus() (*Status, error) {
 		return nil, err
 	}
 	if store, ok := c.o.Store.(inboxes); ok { // it counts by reading what is held
-		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]penstock.InboxStatus, error) {
+		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]admin.InboxStatus, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), patience) // it may go on when this look has ended
 			defer cancel()
 			return store.Inboxes(ctx)

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/driver"
 )
 
 // deadJobs makes n dead letters: of every three two could not reach a host, each another one.
@@ -23,7 +25,7 @@ func deadJobs(t *testing.T, s store, n int) {
 	must(t, err)
 	for done := 0; done < n; {
 		for _, group := range []string{"0", "1"} {
-			claimed, err := q.Claim(ctx, penstock.Claim{Group: group, Jobs: n, Lease: time.Minute, Worker: "w"})
+			claimed, err := q.Claim(ctx, driver.Claim{Group: group, Jobs: n, Lease: time.Minute, Worker: "w"})
 			must(t, err)
 			for _, j := range claimed {
 				reason := "550 no such mailbox"
@@ -93,7 +95,7 @@ func TestDeadLettersByCauseAndAllThatMatch(t *testing.T) {
 // firstDead is the seq of the message that died.
 func firstDead(t *testing.T, s store) int64 {
 	t.Helper()
-	letters, err := s.DeadLetters(t.Context(), penstock.DeadLetterQuery{Outbox: "orders", Subscription: "billing", Limit: 1})
+	letters, err := s.DeadLetters(t.Context(), admin.DeadLetterQuery{Outbox: "orders", Subscription: "billing", Limit: 1})
 	must(t, err)
 	return letters[0].Message.Seq
 }
@@ -112,19 +114,19 @@ func TestDeadLettersAreSentAgainAsNew(t *testing.T) {
 			}
 			return r
 		}
-		dead, err := s.DeadJobs(t.Context(), penstock.DeadJobQuery{Queue: "mails", Limit: 2})
+		dead, err := s.DeadJobs(t.Context(), admin.DeadJobQuery{Queue: "mails", Limit: 2})
 		must(t, err)
 		for i, discard := range []bool{false, true} {
 			was := dead[i].Job
 			r := resend("/queues/mails", fmt.Sprintf(`{"numbers": [%d], "discard": %v}`, was.ID, discard), 200)
-			left, err := s.DeadJobs(t.Context(), penstock.DeadJobQuery{Queue: "mails", IDs: []int64{was.ID}, Limit: 1})
+			left, err := s.DeadJobs(t.Context(), admin.DeadJobQuery{Queue: "mails", IDs: []int64{was.ID}, Limit: 1})
 			must(t, err)
 			if len(left) == 0 != discard || r.Discarded != int64(1-len(left)) || len(r.IDs) != 1 {
 				t.Errorf("discard %v: %+v, and %d are left", discard, r, len(left))
 			}
 			var again []penstock.Job
 			for len(again) == 0 {
-				again, err = s.Queue("mails").Claim(t.Context(), penstock.Claim{Group: was.Group, Jobs: 1, Lease: time.Minute})
+				again, err = s.Queue("mails").Claim(t.Context(), driver.Claim{Group: was.Group, Jobs: 1, Lease: time.Minute})
 				must(t, err)
 			}
 			if j := again[0]; fmt.Sprint(j.ID) != r.IDs[0] || j.ID == was.ID || !bytes.Equal(j.Payload, was.Payload) || j.Headers["Password"] != "x" || j.Attempt != 1 {
@@ -133,11 +135,11 @@ func TestDeadLettersAreSentAgainAsNew(t *testing.T) {
 		}
 		seq := firstDead(t, s)
 		r := resend(ofMessages, fmt.Sprintf(`{"numbers": [%d, %d], "discard": true}`, seq, seq), 200)
-		source, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-2"})
+		source, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-2"})
 		must(t, err)
 		var again []penstock.Message
 		for len(again) == 0 {
-			batch, err := source.Fetch(t.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
+			batch, err := source.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
 			must(t, err)
 			again = batch.Messages
 		}

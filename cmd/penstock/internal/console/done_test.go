@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/driver"
 )
 
 // doneJob makes a job that is done and kept, and one that runs and has said so, and returns their ids.
@@ -17,10 +19,10 @@ func doneJob(t *testing.T, s store) (done, running int64) {
 	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{KeepDone: &day}))
 	_, err := q.Enqueue(ctx, penstock.NewJob{Group: "done"}, penstock.NewJob{Group: "done"})
 	must(t, err)
-	jobs, err := q.Claim(ctx, penstock.Claim{Group: "done", Jobs: 2, Lease: time.Hour, Worker: "ann-1"})
+	jobs, err := q.Claim(ctx, driver.Claim{Group: "done", Jobs: 2, Lease: time.Hour, Worker: "ann-1"})
 	must(t, err)
-	must(t, q.(penstock.Reporter).Report(ctx, jobs[0].Lease, []byte(`{"mails": 17}`)))
-	must(t, q.(penstock.Reporter).Report(ctx, jobs[1].Lease, []byte(`"half of it"`)))
+	must(t, q.(driver.Reporter).Report(ctx, jobs[0].Lease, []byte(`{"mails": 17}`)))
+	must(t, q.(driver.Reporter).Report(ctx, jobs[1].Lease, []byte(`"half of it"`)))
 	_, err = q.Ack(ctx, jobs[0].Lease)
 	must(t, err)
 	return jobs[0].ID, jobs[1].ID
@@ -31,7 +33,7 @@ func TestDoneJobs(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		d := serve(t, s)
 		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
-		read := func(query string) (l console.List[penstock.DoneJob]) {
+		read := func(query string) (l console.List[admin.DoneJob]) {
 			code, text := d.ask("r", "GET", "/api/v1/queues/mails/done"+query, "")
 			if code != 200 {
 				t.Fatalf("%d %s", code, text)
@@ -42,7 +44,7 @@ func TestDoneJobs(t *testing.T) {
 		if l := read("?limit=5"); len(l.Items) != 0 || l.After != "" {
 			t.Fatalf("nothing is kept, and there is %v", l)
 		}
-		if _, keeps := s.(penstock.HistoryStore); !keeps {
+		if _, keeps := s.(driver.HistoryStore); !keeps {
 			return
 		}
 		done, running := doneJob(t, s)

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // history is what waited at the last looks, by what it is of.
@@ -79,12 +79,12 @@ func spark(values []float64) string {
 
 // segment is one of a ring as a picture: 100 high is the largest.
 type segment struct {
-	penstock.SegmentStatus
+	admin.SegmentStatus
 	X, Y, Height int
 	State        string
 }
 
-func ring(segments []penstock.SegmentStatus) (all []segment) {
+func ring(segments []admin.SegmentStatus) (all []segment) {
 	largest := int64(1)
 	for _, s := range segments {
 		largest = max(largest, s.Bytes)

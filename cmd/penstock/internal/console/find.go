@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 )
 
 // Life is a message or a job with what has become of it.
@@ -17,14 +18,14 @@ type Life struct {
 	Topic     string    `json:"topic,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	Contents
-	Where []penstock.Whereabouts `json:"where"`
+	Where []admin.Whereabouts `json:"where"`
 }
 
 var findParams = []string{"id", "key", "limit", "group"}
 
 // asked is what a request looks for in an outbox or a queue.
-func (r *call) asked(in string) (f penstock.Find, err error) {
-	f = penstock.Find{In: in, ID: r.FormValue("id"), Key: r.FormValue("key"), Group: r.FormValue("group")}
+func (r *call) asked(in string) (f admin.Find, err error) {
+	f = admin.Find{In: in, ID: r.FormValue("id"), Key: r.FormValue("key"), Group: r.FormValue("group")}
 	if (f.ID == "") == (f.Key == "") {
 		return f, &penstock.FieldError{Field: "id", Problem: "and key are both missing, or both given", Hint: "look for one of them"}
 	}
@@ -40,7 +41,7 @@ func (c *Console) jobs(ctx context.Context, r *call) (List[Life], error) {
 	return c.find(ctx, r, r.PathValue("queue"), finders.FindJobs)
 }
 
-func (c *Console) find(ctx context.Context, r *call, in string, find func(finders, context.Context, penstock.Find) ([]penstock.Found, error)) (l List[Life], err error) {
+func (c *Console) find(ctx context.Context, r *call, in string, find func(finders, context.Context, admin.Find) ([]admin.Found, error)) (l List[Life], err error) {
 	f, err := r.asked(in)
 	store, ok := c.o.Store.(finders)
 	if err != nil || !ok {

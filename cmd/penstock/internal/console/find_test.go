@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -24,12 +25,12 @@ func TestFind(t *testing.T) {
 	ctx, q := t.Context(), s.Queue("mails")
 	publish := func(m penstock.Message) { must(t, s.Publish(ctx, "orders", m)) }
 	publish(penstock.Message{Key: "cid", Topic: "t", Payload: []byte("delivered")})
-	source, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
+	source, err := s.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
 	must(t, err)
 	for settled := 0; settled < 1; {
-		batch, err := source.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		batch, err := source.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		must(t, err)
-		must(t, source.Settle(ctx, penstock.Settled{Batch: batch, Verdicts: make([]penstock.Verdict, len(batch.Messages))}))
+		must(t, source.Settle(ctx, driver.Settled{Batch: batch, Verdicts: make([]driver.Verdict, len(batch.Messages))}))
 		settled += len(batch.Messages)
 	}
 	publish(penstock.Message{Key: "bob", Topic: "t", Payload: []byte("behind the parked one")})
@@ -38,7 +39,7 @@ func TestFind(t *testing.T) {
 	jobs, err := q.Enqueue(ctx, penstock.NewJob{Group: "h", Key: "k", Payload: []byte("first")}, penstock.NewJob{Group: "h", Key: "k", Payload: []byte("second")},
 		penstock.NewJob{Key: "later", NotBefore: time.Now().Add(time.Hour), Payload: []byte("x")}, penstock.NewJob{Payload: []byte("x")})
 	must(t, err)
-	claimed, err := q.Claim(ctx, penstock.Claim{Group: "h", Jobs: 1, Lease: time.Minute, Worker: "w7"})
+	claimed, err := q.Claim(ctx, driver.Claim{Group: "h", Jobs: 1, Lease: time.Minute, Worker: "w7"})
 	must(t, err)
 	d := serve(t, s)
 	find := func(path, query string) []console.Life {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/store/memory"
@@ -23,11 +24,11 @@ type plain struct {
 	memory *memory.Store
 }
 
-func (p plain) StatusUpTo(ctx context.Context, _ int) ([]penstock.OutboxStatus, error) {
+func (p plain) StatusUpTo(ctx context.Context, _ int) ([]admin.OutboxStatus, error) {
 	return p.memory.Status(ctx)
 }
 
-func (p plain) QueueStatusUpTo(ctx context.Context, _ int, names ...string) ([]penstock.QueueStatus, error) {
+func (p plain) QueueStatusUpTo(ctx context.Context, _ int, names ...string) ([]admin.QueueStatus, error) {
 	return p.memory.QueueStatus(ctx, names...)
 }
 

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/store/postgres"
@@ -30,8 +32,8 @@ func TestNoneIsNotAll(t *testing.T) {
 				t.Errorf("%s %s: %d %s", one[0], one[1], code, text)
 			}
 		}
-		dead := func() []penstock.DeadJob {
-			found, err := s.DeadJobs(t.Context(), penstock.DeadJobQuery{Queue: "mails", Limit: 100})
+		dead := func() []admin.DeadJob {
+			found, err := s.DeadJobs(t.Context(), admin.DeadJobQuery{Queue: "mails", Limit: 100})
 			must(t, err)
 			return found
 		}
@@ -105,19 +107,19 @@ func TestRedactedInAnyForm(t *testing.T) {
 			`{"pass\u0077ord":"hunter2"} {}`, `{"body":"\"{\\\"password\\\":\\\"hunter2\\\"}\""}`, strings.Repeat("[", 20_000) + `{"password":"hunter2"}`} {
 			_, err := q.Enqueue(ctx, penstock.NewJob{Payload: []byte(text), Headers: map[string]string{"Password": secret}})
 			must(t, err)
-			jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 1, Lease: time.Minute, Worker: "w"})
+			jobs, err := q.Claim(ctx, driver.Claim{Jobs: 1, Lease: time.Minute, Worker: "w"})
 			must(t, err)
 			must(t, q.DeadLetter(ctx, jobs[0].Lease, "no"))
 		}
-		if _, keeps := s.(penstock.HistoryStore); keeps {
+		if _, keeps := s.(driver.HistoryStore); keeps {
 			day := 24 * time.Hour
 			must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{KeepDone: &day}))
 			_, err := q.Enqueue(ctx, penstock.NewJob{}, penstock.NewJob{})
 			must(t, err)
-			jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 2, Lease: time.Hour, Worker: "w"})
+			jobs, err := q.Claim(ctx, driver.Claim{Jobs: 2, Lease: time.Hour, Worker: "w"})
 			must(t, err)
 			for _, j := range jobs {
-				must(t, q.(penstock.Reporter).Report(ctx, j.Lease, []byte(`{"password": "hunter2", "mails": 17}`)))
+				must(t, q.(driver.Reporter).Report(ctx, j.Lease, []byte(`{"password": "hunter2", "mails": 17}`)))
 			}
 			_, err = q.Ack(ctx, jobs[0].Lease)
 			must(t, err)
@@ -197,7 +199,7 @@ func TestLargeDeadLettersInPages(t *testing.T) {
 			_, err := q.Enqueue(ctx, penstock.NewJob{Key: fmt.Sprint(i), Payload: large})
 			must(t, err)
 		}
-		jobs, err := q.Claim(ctx, penstock.Claim{Jobs: n, Lease: time.Minute, Worker: "w"})
+		jobs, err := q.Claim(ctx, driver.Claim{Jobs: n, Lease: time.Minute, Worker: "w"})
 		must(t, err)
 		for _, j := range jobs {
 			must(t, q.DeadLetter(ctx, j.Lease, "refused"))

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err error) {
@@ -48,7 +50,7 @@ func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err er
 	return listOf(found, limit, func(d DeadLetter) string { return strconv.FormatInt(d.Number, 10) }), err
 }
 
-func (c *Console) parked(ctx context.Context, r *call) (l List[penstock.ParkedKey], err error) {
+func (c *Console) parked(ctx context.Context, r *call) (l List[admin.ParkedKey], err error) {
 	limit, err := r.int("limit", 50, 1000)
 	if err != nil {
 		return l, err
@@ -57,13 +59,13 @@ func (c *Console) parked(ctx context.Context, r *call) (l List[penstock.ParkedKe
 	return listOf(found, limit+1, nil), err
 }
 
-func (c *Console) groups(ctx context.Context, r *call) (l List[penstock.GroupStatus], err error) {
+func (c *Console) groups(ctx context.Context, r *call) (l List[admin.GroupStatus], err error) {
 	limit, err := r.int("limit", 50, 1000)
 	if err != nil {
 		return l, err
 	}
 	found, err := c.o.Store.QueueGroups(ctx, r.PathValue("queue"), r.FormValue("after"), limit)
-	return listOf(found, limit, func(g penstock.GroupStatus) string { return g.Group }), err
+	return listOf(found, limit, func(g admin.GroupStatus) string { return g.Group }), err
 }
 
 // Running is a job that a worker holds.
@@ -90,12 +92,12 @@ func (c *Console) running(ctx context.Context, r *call) (l List[Running], err er
 }
 
 // done lists what a queue keeps of jobs that are done; what keeps none has none.
-func (c *Console) done(ctx context.Context, r *call) (l List[penstock.DoneJob], err error) {
-	store, ok := c.o.Store.(penstock.HistoryStore)
+func (c *Console) done(ctx context.Context, r *call) (l List[admin.DoneJob], err error) {
+	store, ok := c.o.Store.(driver.HistoryStore)
 	if !ok {
-		return listOf[penstock.DoneJob](nil, 1, nil), nil
+		return listOf[admin.DoneJob](nil, 1, nil), nil
 	}
-	q := penstock.DoneJobQuery{Queue: r.PathValue("queue"), After: r.FormValue("after")}
+	q := admin.DoneJobQuery{Queue: r.PathValue("queue"), After: r.FormValue("after")}
 	if q.Limit, err = r.int("limit", 50, 1000); err != nil {
 		return l, err
 	}
@@ -146,14 +148,14 @@ func (c *Console) held(ctx context.Context, r *call) (l List[HeldMessage], err e
 	if err != nil || !ok {
 		return l, cmp.Or(err, errNotFound)
 	}
-	found, err := store.HeldMessages(ctx, penstock.HeldQuery{Consumer: r.PathValue("consumer"), Limit: limit})
+	found, err := store.HeldMessages(ctx, admin.HeldQuery{Consumer: r.PathValue("consumer"), Limit: limit})
 	for _, m := range found {
 		l.Items = append(l.Items, HeldMessage{m.ID, m.Key, m.Previous, m.PayloadBytes, m.At.UTC().Format("2006-01-02 15:04:05Z"), m.Due.UTC().Format("2006-01-02 15:04:05Z")})
 	}
 	return listOf(l.Items, limit+1, nil), err
 }
 
-func (c *Console) gaps(ctx context.Context, r *call) (l List[penstock.InboxGap], err error) {
+func (c *Console) gaps(ctx context.Context, r *call) (l List[admin.InboxGap], err error) {
 	limit, err := r.int("limit", 50, 1000)
 	store, ok := c.o.Store.(inboxes)
 	if err != nil || !ok {

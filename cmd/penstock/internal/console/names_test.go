@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Every link leads somewhere, whatever outboxes, subscriptions, queues, inboxes, keys, groups, topics and ids are called.
@@ -20,18 +21,18 @@ func TestLinksOfAwkwardNames(t *testing.T) {
 		must(t, s.CreateQueue(ctx, name+"q", penstock.FIFO))
 		must(t, s.CreateInbox(ctx, name, 0))
 		must(t, s.SetSchedule(ctx, penstock.Schedule{Queue: name + "q", Name: name, Cron: "@daily"}))
-		source, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: name, Subscription: name, Holder: name})
+		source, err := s.Subscribe(ctx, driver.Subscribe{Outbox: name, Subscription: name, Holder: name})
 		must(t, err)
 		must(t, s.Publish(ctx, name, penstock.Message{ID: name, Key: name, Topic: name, Headers: map[string]string{name: name}}, penstock.Message{ID: name + "2", Key: name + "2"}))
-		b, err := source.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		b, err := source.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		must(t, err)
 		failure := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: name}}
-		must(t, source.Settle(ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Failures: failure}, {Outcome: penstock.Parked, Failures: failure, RetryIn: time.Hour}}}))
+		must(t, source.Settle(ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: failure}, {Outcome: driver.Parked, Failures: failure, RetryIn: time.Hour}}}))
 		must(t, source.Close(ctx))
 		q := s.Queue(name + "q")
 		_, err = q.Enqueue(ctx, penstock.NewJob{Key: name, Group: name}, penstock.NewJob{Key: name + "2", Group: name})
 		must(t, err)
-		jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 1, Lease: time.Hour, Worker: name, Group: name})
+		jobs, err := q.Claim(ctx, driver.Claim{Jobs: 1, Lease: time.Hour, Worker: name, Group: name})
 		must(t, err)
 		must(t, q.DeadLetter(ctx, jobs[0].Lease, name))
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
@@ -22,7 +23,7 @@ func TestWhoKeepsASegment(t *testing.T) {
 	must(t, s.Migrate(t.Context()))
 	t.Cleanup(func() { s.Close() })
 	must(t, s.CreateOutbox(t.Context(), "orders"))
-	source, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
+	source, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
 	must(t, err)
 	must(t, source.Close(t.Context()))
 	d := serve(t, s)
@@ -74,7 +75,7 @@ func TestWhatIsSaidOfTheSink(t *testing.T) {
 		}
 		shows("/outboxes/orders", "not known: no relay runs", "no complaint")
 		shows("/queues/mails", "Running", "any number")
-		source, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
+		source, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
 		must(t, err)
 		shows("/outboxes/orders", "parked keys: 1", "no complaint")
 		must(t, source.Close(t.Context()))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/doctor"
 )
 
@@ -47,7 +48,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return map[string]any{"Action": action, "What": strings.ToUpper(what[:1]) + what[1:], "ID": id, "Key": key, "Group": group, "Grouped": what == "job"}
 	},
-	"ring": ring, "width": func(s []penstock.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "outbox": outboxURL, "letters": lettersURL,
+	"ring": ring, "width": func(s []admin.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "outbox": outboxURL, "letters": lettersURL,
 }).ParseFS(files, "pages/*.html"))
 
 // page is what every template gets.
@@ -183,11 +184,11 @@ func (s *Status) links() map[string]string {
 }
 
 type outboxData struct {
-	penstock.OutboxStatus
+	admin.OutboxStatus
 	Finds       bool
 	Held        []doctor.HeldSegment
 	HeldUnknown string // why it cannot be said
-	Parked      map[string][]penstock.ParkedKey
+	Parked      map[string][]admin.ParkedKey
 	Waits       map[string]Waits
 	History     map[string][]float64
 }
@@ -198,12 +199,12 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 		return "", nil, err
 	}
 	name := r.PathValue("outbox")
-	i := slices.IndexFunc(s.Outboxes, func(o penstock.OutboxStatus) bool { return o.Outbox == name })
+	i := slices.IndexFunc(s.Outboxes, func(o admin.OutboxStatus) bool { return o.Outbox == name })
 	if i < 0 {
 		return "", nil, s.without("outboxes", penstock.ErrNoOutbox)
 	}
 	_, finds := c.o.Store.(finders)
-	d := outboxData{OutboxStatus: s.Outboxes[i], Finds: finds, Parked: map[string][]penstock.ParkedKey{}, Waits: map[string]Waits{}, History: c.history.all()}
+	d := outboxData{OutboxStatus: s.Outboxes[i], Finds: finds, Parked: map[string][]admin.ParkedKey{}, Waits: map[string]Waits{}, History: c.history.all()}
 	if store, ok := c.o.Store.(holders); ok {
 		if d.Held, err = store.HeldSegments(ctx); err != nil { // a role that may not read it sees the rest
 			d.HeldUnknown = err.Error()
@@ -223,9 +224,9 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 }
 
 type queueData struct {
-	penstock.QueueStatus
+	admin.QueueStatus
 	Finds     bool
-	Groups    List[penstock.GroupStatus]
+	Groups    List[admin.GroupStatus]
 	Running   List[Running]
 	Schedules List[Schedule]
 	Waits     Waits
@@ -238,7 +239,7 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 		return "", nil, err
 	}
 	name := r.PathValue("queue")
-	i := slices.IndexFunc(s.Queues, func(q penstock.QueueStatus) bool { return q.Queue == name })
+	i := slices.IndexFunc(s.Queues, func(q admin.QueueStatus) bool { return q.Queue == name })
 	if i < 0 {
 		return "", nil, s.without("queues", penstock.ErrNoQueue)
 	}
@@ -257,7 +258,7 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 
 type doneData struct {
 	Queue, ID string
-	Jobs      List[penstock.DoneJob]
+	Jobs      List[admin.DoneJob]
 }
 
 func (c *Console) donePage(ctx context.Context, r *call) (string, any, error) {
@@ -268,9 +269,9 @@ func (c *Console) donePage(ctx context.Context, r *call) (string, any, error) {
 }
 
 type inboxData struct {
-	penstock.InboxStatus
+	admin.InboxStatus
 	Held List[HeldMessage]
-	Gaps List[penstock.InboxGap]
+	Gaps List[admin.InboxGap]
 }
 
 func (c *Console) inbox(ctx context.Context, r *call) (string, any, error) {
@@ -279,7 +280,7 @@ func (c *Console) inbox(ctx context.Context, r *call) (string, any, error) {
 		return "", nil, err
 	}
 	name := r.PathValue("consumer")
-	i := slices.IndexFunc(s.Inboxes, func(b penstock.InboxStatus) bool { return b.Consumer == name })
+	i := slices.IndexFunc(s.Inboxes, func(b admin.InboxStatus) bool { return b.Consumer == name })
 	if i < 0 {
 		return "", nil, s.without("inboxes", penstock.ErrNoInbox)
 	}

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/driver"
 )
 
 // counting is a store that counts how often groups are read, and lets a test keep a reader waiting.
@@ -19,7 +21,7 @@ type counting struct {
 	hold   chan struct{}
 }
 
-func (c *counting) QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error) {
+func (c *counting) QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error) {
 	c.groups.Add(1)
 	<-c.hold
 	return c.store.QueueGroups(ctx, queue, after, most)
@@ -70,7 +72,7 @@ func TestRunningOfABusyNeighbour(t *testing.T) {
 		}
 		for _, queue := range []string{"busy", "idle"} {
 			for claimed := 1; claimed > 0; {
-				some, err := s.Queue(queue).Claim(t.Context(), penstock.Claim{Jobs: 100, Lease: time.Minute, Worker: "of " + queue})
+				some, err := s.Queue(queue).Claim(t.Context(), driver.Claim{Jobs: 100, Lease: time.Minute, Worker: "of " + queue})
 				must(t, err)
 				claimed = len(some)
 			}

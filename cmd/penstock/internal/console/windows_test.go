@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
@@ -23,14 +24,14 @@ type narrow struct {
 	pages *atomic.Int32 // that were asked for
 }
 
-func (n narrow) check(q penstock.DeadJobQuery) error {
+func (n narrow) check(q admin.DeadJobQuery) error {
 	if q.Error != "" && (len(q.IDs) == 0 || len(q.IDs) > n.most) {
 		return fmt.Errorf("an error is looked for among %d dead letters, 0 for all", len(q.IDs))
 	}
 	return nil
 }
 
-func (n narrow) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error) {
+func (n narrow) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error) {
 	if err := n.check(q); err != nil {
 		return nil, err
 	}
@@ -38,14 +39,14 @@ func (n narrow) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 	return n.store.DeadJobs(ctx, q)
 }
 
-func (n narrow) DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadCause, error) {
+func (n narrow) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadCause, error) {
 	if err := n.check(q); err != nil {
 		return nil, err
 	}
 	return n.store.DeadJobCauses(ctx, q)
 }
 
-func (n narrow) RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+func (n narrow) RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
 	if err := n.check(q); err != nil {
 		return 0, err
 	}

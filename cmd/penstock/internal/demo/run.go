@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/metrics"
@@ -54,9 +54,9 @@ type run struct {
 	name    string // of everything that the run creates
 	dir     string // its temporary directory
 	outbox  string
-	store   penstock.Store
+	store   driver.Store
 	airline Airline
-	sink    penstock.Sink
+	sink    driver.Sink
 	broker  readback.Broker
 
 	produce  Produce
@@ -193,8 +193,8 @@ func (r *run) run(ctx context.Context) (Result, error) {
 	subscribed := false
 	pump, err := relay.New(relay.Config{
 		Name: r.outbox,
-		Open: func(ctx context.Context) (penstock.Source, error) {
-			source, err := r.store.Subscribe(ctx, penstock.Subscribe{Outbox: r.outbox, Subscription: "demo", Holder: r.name})
+		Open: func(ctx context.Context) (driver.Source, error) {
+			source, err := r.store.Subscribe(ctx, driver.Subscribe{Outbox: r.outbox, Subscription: "demo", Holder: r.name})
 			if err != nil && !subscribed { // through a pooler, say: a relay tries again, and nothing would ever come
 				cancel(fmt.Errorf("the relay cannot begin: %w", err))
 			}

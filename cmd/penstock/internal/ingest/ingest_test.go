@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/ingest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
@@ -25,8 +26,8 @@ import (
 
 // database is what the tests need of a store.
 type database interface {
-	penstock.Store
-	penstock.InboxStore
+	driver.Store
+	driver.InboxStore
 	writer.OnceStore
 }
 
@@ -64,13 +65,13 @@ func stores(t *testing.T, test func(t *testing.T, at string, store database)) {
 // published are the messages of an outbox.
 func published(t *testing.T, store database, outbox string) (all []penstock.Message) {
 	t.Helper()
-	src, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: outbox, Subscription: "look", Holder: "test"})
+	src, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: outbox, Subscription: "look", Holder: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = src.Close(context.Background()) }()
 	for {
-		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 1000, Bytes: 16 << 20})
+		b, err := src.Fetch(t.Context(), driver.Limit{Messages: 1000, Bytes: 16 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +79,7 @@ func published(t *testing.T, store database, outbox string) (all []penstock.Mess
 			return all
 		}
 		all = append(all, b.Messages...)
-		if err := src.Settle(t.Context(), penstock.Settled{Batch: b}); err != nil {
+		if err := src.Settle(t.Context(), driver.Settled{Batch: b}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 )
 
 // ErrGone is returned if one is no dead letter any more; then none is sent.
@@ -16,10 +18,10 @@ var ErrGone = errors.New("it is no dead letter any more")
 
 // Jobs enqueues again what died of a queue, and returns the new ids in the order of the old ones. All of them are in memory.
 func Jobs(ctx context.Context, store interface {
-	DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error)
-	Queue(name string) penstock.Queue
+	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
+	Queue(name string) driver.Queue
 }, queue string, old []int64) (ids []string, err error) {
-	found, err := store.DeadJobs(ctx, penstock.DeadJobQuery{Queue: queue, IDs: old, Limit: len(old)})
+	found, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: old, Limit: len(old)})
 	if err != nil {
 		return nil, err
 	}
@@ -40,10 +42,10 @@ func Jobs(ctx context.Context, store interface {
 
 // Messages publishes again what died of a subscription, to its outbox and so to each subscription of that, as Jobs does.
 func Messages(ctx context.Context, store interface {
-	DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error)
+	DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error)
 	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
 }, outbox, subscription string, old []int64) (ids []string, err error) {
-	found, err := store.DeadLetters(ctx, penstock.DeadLetterQuery{Outbox: outbox, Subscription: subscription, Seqs: old, Limit: len(old)})
+	found, err := store.DeadLetters(ctx, admin.DeadLetterQuery{Outbox: outbox, Subscription: subscription, Seqs: old, Limit: len(old)})
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
+	"github.com/penstock/penstock/driver"
 )
 
 // forwarding runs a subscription whose sink is a queue of the same database. It
@@ -36,8 +37,8 @@ func newForwarding(s *subscription, queue string) *forwarding {
 	}
 }
 
-func forward(ctx context.Context, store penstock.Store, req penstock.Subscribe, queue string) error {
-	if f, ok := store.(penstock.Forwarder); ok {
+func forward(ctx context.Context, store driver.Store, req driver.Subscribe, queue string) error {
+	if f, ok := store.(driver.Forwarder); ok {
 		return f.Forward(ctx, req, queue)
 	}
 	return &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL and SQLite", Hint: "enqueue in the business transaction itself"}

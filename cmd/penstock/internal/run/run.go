@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/ingest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/writer"
@@ -24,7 +24,7 @@ import (
 // Options of what is run; the zero value will do.
 type Options struct {
 	// Store is the configuration's database, if it is open already. Close leaves it open.
-	Store penstock.Store
+	Store driver.Store
 	// Holder names this process in status (default host and process id).
 	Holder string
 	// Metrics are told what the relays do (default: those of the configuration, if it says where to
@@ -40,7 +40,7 @@ type Options struct {
 // has workers if it reads an adopted table, or with what forwards into a queue. Beside
 // them they run its workers, and take messages over HTTP.
 type Relays struct {
-	store    penstock.Store
+	store    driver.Store
 	cfg      *config.Config
 	o        Options
 	all      []runner

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/ingest"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/store/sqlite"
@@ -91,7 +92,7 @@ type slow struct {
 	fetches atomic.Int32
 }
 
-func (s *slow) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+func (s *slow) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	if req.Subscription == "slow" {
 		<-s.made
 	}
@@ -100,11 +101,11 @@ func (s *slow) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.
 }
 
 type fetched struct {
-	penstock.Source
+	driver.Source
 	n *atomic.Int32
 }
 
-func (f *fetched) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+func (f *fetched) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	f.n.Add(1)
 	return f.Source.Fetch(ctx, limit)
 }

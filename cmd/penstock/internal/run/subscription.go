@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/relay"
@@ -29,13 +30,13 @@ type subscription struct {
 
 // subscriber takes the lease of a subscription: a store, or an adopted table.
 type subscriber interface {
-	Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error)
+	Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error)
 }
 
 // shared takes a part of the subscriptions of a store.
-type shared struct{ penstock.Sharer }
+type shared struct{ driver.Sharer }
 
-func (s shared) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+func (s shared) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	return s.SubscribeShared(ctx, req)
 }
 
@@ -57,7 +58,7 @@ func (s *subscription) open(ctx context.Context) error {
 	}
 	var from subscriber = r.store
 	if s.Shared {
-		sharer, ok := r.store.(penstock.Sharer)
+		sharer, ok := r.store.(driver.Sharer)
 		if !ok {
 			return penstock.WithHint(fmt.Errorf("subscription %q: shared: in this database a subscription has one relay at a time", s.Name), "leave it out, or use the portable profile")
 		}
@@ -80,10 +81,10 @@ type together struct {
 }
 
 // after opens one of them. The first time it waits for the others, though no longer than it takes until the lease is to be renewed.
-func (t *together) after(open func(context.Context) (penstock.Source, error), lease time.Duration) func(context.Context) (penstock.Source, error) {
+func (t *together) after(open func(context.Context) (driver.Source, error), lease time.Duration) func(context.Context) (driver.Source, error) {
 	t.missing.Add(1)
 	made := false
-	return func(ctx context.Context) (penstock.Source, error) {
+	return func(ctx context.Context) (driver.Source, error) {
 		source, err := open(ctx)
 		if made || err != nil && !errors.Is(err, penstock.ErrHeld) {
 			return source, err
@@ -165,7 +166,7 @@ func (s *subscription) config(from subscriber, holder string) relay.Config {
 	cfg.Outbox, cfg.Name = s.Outbox, s.Name
 	cfg.Logger = s.relays.o.Log
 	answered := false // the database knows the subscription, or its holder
-	cfg.Open = func(ctx context.Context) (penstock.Source, error) {
+	cfg.Open = func(ctx context.Context) (driver.Source, error) {
 		source, err := from.Subscribe(ctx, s.request(holder, cfg.Lease))
 		switch {
 		case err == nil, errors.Is(err, penstock.ErrHeld):
@@ -178,13 +179,13 @@ func (s *subscription) config(from subscriber, holder string) relay.Config {
 	return cfg
 }
 
-func (s *subscription) request(holder string, lease time.Duration) penstock.Subscribe {
-	return penstock.Subscribe{Outbox: s.Outbox, Subscription: s.Name, Holder: holder, Lease: lease, Start: penstock.Start(s.Start)}
+func (s *subscription) request(holder string, lease time.Duration) driver.Subscribe {
+	return driver.Subscribe{Outbox: s.Outbox, Subscription: s.Name, Holder: holder, Lease: lease, Start: driver.Start(s.Start)}
 }
 
 // openSink opens the sink with what stands in front of it. The format is last, so
 // that it sees the headers that were added before.
-func (s *subscription) openSink() (penstock.Sink, error) {
+func (s *subscription) openSink() (driver.Sink, error) {
 	sink, err := s.Sink.Open(s.relays.o.Log)
 	if err != nil {
 		return nil, err
@@ -203,7 +204,7 @@ func (s *subscription) openSink() (penstock.Sink, error) {
 	return sink, nil
 }
 
-func (s *subscription) closeSink(ctx context.Context, sink penstock.Sink) {
+func (s *subscription) closeSink(ctx context.Context, sink driver.Sink) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := sink.Close(ctx); err != nil {

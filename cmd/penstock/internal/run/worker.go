@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/trace"
@@ -24,7 +25,7 @@ import (
 // worker runs a command, or sends a request, for each job of a queue.
 type worker struct {
 	*config.Worker
-	queue     penstock.Queue
+	queue     driver.Queue
 	execution *execution
 	seen      *jobCounts
 	log       *slog.Logger
@@ -37,7 +38,7 @@ func (r *Relays) work(cfg *config.Worker) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("worker of queue %q: %w", cfg.Queue, err)
 	}
-	store, ok := r.store.(penstock.QueueStore)
+	store, ok := r.store.(driver.QueueStore)
 	if !ok {
 		return errors.New("this database's driver has no queues: use PostgreSQL or SQLite")
 	}
@@ -86,7 +87,7 @@ func (w *worker) Run(ctx context.Context) error {
 	w.log.Info("working", "groups", groups, "concurrency", w.Concurrency)
 	defer w.seen.tell(w.log)
 	w.execution.hurried = ctx
-	if _, keeps := w.queue.(penstock.Reporter); keeps && w.execution.http == nil {
+	if _, keeps := w.queue.(driver.Reporter); keeps && w.execution.http == nil {
 		reports, err := os.MkdirTemp("", "penstock-reports-")
 		if err != nil {
 			w.log.Warn("commands cannot report: there is no folder for it", "err", err)
@@ -142,8 +143,8 @@ func (w *worker) options() work.Options {
 
 // giver returns what gives a job back as if it had not been claimed, or as near
 // to that as the queue comes.
-func giver(queue penstock.Queue) func(ctx context.Context, job penstock.Job) error {
-	if r, ok := queue.(penstock.Releaser); ok {
+func giver(queue driver.Queue) func(ctx context.Context, job penstock.Job) error {
+	if r, ok := queue.(driver.Releaser); ok {
 		return func(ctx context.Context, job penstock.Job) error {
 			_, err := r.Release(ctx, 0, job.Lease)
 			return err

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
-	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -135,16 +137,16 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 // Table is an adopted table as the verbs see a store: with one outbox, the table,
 // and its one subscription.
 type Table struct {
-	driver.Adopted
+	descriptor.Adopted
 	Subscription
 }
 
-func (s *Table) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+func (s *Table) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	status, err := s.Adopted.Status(ctx)
-	return []penstock.OutboxStatus{{Outbox: s.Config.Table, Subscriptions: []penstock.SubscriptionStatus{status}}}, err
+	return []admin.OutboxStatus{{Outbox: s.Config.Table, Subscriptions: []admin.SubscriptionStatus{status}}}, err
 }
 
-func (s *Table) ParkedKeys(ctx context.Context, _, _ string, limit int) ([]penstock.ParkedKey, error) {
+func (s *Table) ParkedKeys(ctx context.Context, _, _ string, limit int) ([]admin.ParkedKey, error) {
 	return s.Adopted.ParkedKeys(ctx, limit)
 }
 
@@ -170,7 +172,7 @@ func (s *Table) About(err error, doing string) error {
 
 // WithOutboxOrTable calls of for the store if it has an outbox of that name, and
 // otherwise, or if the flags say so, ofTable for the subscription that has the name.
-func WithOutboxOrTable(ctx context.Context, a *cli.App, f *Flags, name string, of func(penstock.Store) error, ofTable func(*Table) error) error {
+func WithOutboxOrTable(ctx context.Context, a *cli.App, f *Flags, name string, of func(driver.Store) error, ofTable func(*Table) error) error {
 	var missing error
 	if f.Preset == "" {
 		store, err := a.OpenStore(ctx)
@@ -237,7 +239,7 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 }
 
 // dropAdoption asks, and drops.
-func dropAdoption(ctx context.Context, a *cli.App, table string, s penstock.SubscriptionStatus, leave cli.Consent, asJSON bool, drop func() error) error {
+func dropAdoption(ctx context.Context, a *cli.App, table string, s admin.SubscriptionStatus, leave cli.Consent, asJSON bool, drop func() error) error {
 	name := s.Subscription
 	lost := fmt.Sprintf("what it knows of %s and %s", terminal.Plural(s.Parked, "parked row"), terminal.Plural(s.DeadLetters, "dead letter"))
 	warning := fmt.Sprintf("This drops subscription %s of table %s: %s is lost. The rows stay as they are.", shell.Visible(name), shell.Visible(table), lost)

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -89,7 +90,7 @@ func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFla
 	return box, nil
 }
 
-func findDeadLetters(ctx context.Context, store penstock.Store, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
+func findDeadLetters(ctx context.Context, store driver.Store, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
 	queues, hasQueues := store.(cli.DeadJobStore)
 	if hasQueues && f.subscription == "" {
 		found, err := cli.IsQueue(ctx, queues, name)

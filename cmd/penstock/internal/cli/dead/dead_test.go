@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/terminal"
@@ -16,7 +17,7 @@ func TestDeadPagesFollowThePayloads(t *testing.T) {
 	page := func(n, bytes int) []deadLetter {
 		letters := make([]deadLetter, n)
 		for i := range letters {
-			letters[i] = &deadMessage{DeadLetter: penstock.DeadLetter{Message: penstock.Message{Payload: make([]byte, bytes)}}}
+			letters[i] = &deadMessage{DeadLetter: admin.DeadLetter{Message: penstock.Message{Payload: make([]byte, bytes)}}}
 		}
 		return letters
 	}
@@ -32,22 +33,22 @@ func TestDeadPagesFollowThePayloads(t *testing.T) {
 // jobCrowd has dead letters with the ids 1 to last.
 type jobCrowd struct {
 	last  int64
-	acted []penstock.DeadJobQuery
+	acted []admin.DeadJobQuery
 }
 
-func (c *jobCrowd) DeadJobs(_ context.Context, q penstock.DeadJobQuery) (page []penstock.DeadJob, err error) {
+func (c *jobCrowd) DeadJobs(_ context.Context, q admin.DeadJobQuery) (page []admin.DeadJob, err error) {
 	for id := q.AfterID + 1; id <= c.last && len(page) < q.Limit; id++ {
-		page = append(page, penstock.DeadJob{Job: penstock.Job{ID: id}})
+		page = append(page, admin.DeadJob{Job: penstock.Job{ID: id}})
 	}
 	return page, nil
 }
 
-func (c *jobCrowd) RetryDeadJobs(_ context.Context, q penstock.DeadJobQuery) (int, error) {
+func (c *jobCrowd) RetryDeadJobs(_ context.Context, q admin.DeadJobQuery) (int, error) {
 	c.acted = append(c.acted, q)
 	return len(q.IDs), nil
 }
 
-func (c *jobCrowd) DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+func (c *jobCrowd) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
 	return c.RetryDeadJobs(ctx, q)
 }
 
@@ -55,7 +56,7 @@ func TestDeadJobsAreActedOnByID(t *testing.T) {
 	a := &cli.App{Stderr: terminal.NewScrubber(io.Discard)}
 	for _, action := range []deadAction{retryDead, discardDead} {
 		c := &jobCrowd{last: 703}
-		n, err := decide(t.Context(), a, &deadJobs{store: c, query: penstock.DeadJobQuery{Queue: "mails", Key: "red"}}, 0, action, cli.Consent{Yes: true}, nil)
+		n, err := decide(t.Context(), a, &deadJobs{store: c, query: admin.DeadJobQuery{Queue: "mails", Key: "red"}}, 0, action, cli.Consent{Yes: true}, nil)
 		if err != nil || n.chosen != 703 || n.done != 703 {
 			t.Errorf("%s: %+v, %v", action.verb, n, err)
 		}

@@ -8,9 +8,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/resend"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -18,7 +20,7 @@ import (
 // deadJobs is deadLetters of a queue.
 type deadJobs struct {
 	store cli.DeadJobStore
-	query penstock.DeadJobQuery
+	query admin.DeadJobQuery
 	// noGroup leaves out the jobs of groups, which the query cannot: there an empty
 	// Group is any.
 	noGroup bool
@@ -36,7 +38,7 @@ func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.F
 		return nil, err
 	}
 	before, after := f.died(flags)
-	return &deadJobs{store, penstock.DeadJobQuery{
+	return &deadJobs{store, admin.DeadJobQuery{
 		Queue: queue, IDs: ids, Key: f.key, Group: f.group, Error: f.errorText, DiedBefore: before, DiedAfter: after,
 	}, f.noGroup}, nil
 }
@@ -93,7 +95,7 @@ func (b *deadJobs) discard(ctx context.Context, ids []int64) (int, error) {
 func (b *deadJobs) resend(ctx context.Context, ids []int64) (int, error) {
 	store, ok := b.store.(interface {
 		cli.DeadJobStore
-		Queue(name string) penstock.Queue
+		Queue(name string) driver.Queue
 	})
 	if !ok {
 		return 0, errNoResend
@@ -102,7 +104,7 @@ func (b *deadJobs) resend(ctx context.Context, ids []int64) (int, error) {
 	return len(sent), about.Queue(err, "sending again", b.query.Queue)
 }
 
-func (b *deadJobs) these(ids []int64) penstock.DeadJobQuery {
+func (b *deadJobs) these(ids []int64) admin.DeadJobQuery {
 	q := b.query
 	q.IDs = ids
 	return q
@@ -110,7 +112,7 @@ func (b *deadJobs) these(ids []int64) penstock.DeadJobQuery {
 
 // deadJob is a dead letter of a queue.
 type deadJob struct {
-	penstock.DeadJob
+	admin.DeadJob
 	box *deadJobs
 }
 

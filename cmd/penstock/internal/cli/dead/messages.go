@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
@@ -18,22 +19,22 @@ import (
 
 // deadStore is what dead letters of a subscription need of a store.
 type deadStore interface {
-	DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error)
-	RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
-	DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
+	DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error)
+	RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
+	DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
 }
 
 // deadMessages is deadLetters of a subscription.
 type deadMessages struct {
 	store   deadStore
-	query   penstock.DeadLetterQuery
+	query   admin.DeadLetterQuery
 	adopted *adopt.Table // the table whose they are, nil of an outbox
 }
 
 // ofSubscription is what the flags choose of one. Times are this machine's.
 func (f *deadFlags) ofSubscription(store deadStore, outbox, subscription string, flags *pflag.FlagSet) *deadMessages {
 	before, after := f.died(flags)
-	return &deadMessages{store: store, query: penstock.DeadLetterQuery{
+	return &deadMessages{store: store, query: admin.DeadLetterQuery{
 		Outbox: outbox, Subscription: subscription, IDs: f.ids, Seqs: f.seqs, Key: f.key, Topic: f.topic, Error: f.errorText,
 		DiedBefore: before, DiedAfter: after,
 	}}
@@ -108,7 +109,7 @@ func (b *deadMessages) resend(ctx context.Context, seqs []int64) (int, error) {
 	return len(sent), b.about(err, "sending again")
 }
 
-func (b *deadMessages) these(seqs []int64) penstock.DeadLetterQuery {
+func (b *deadMessages) these(seqs []int64) admin.DeadLetterQuery {
 	q := b.query
 	q.Seqs = seqs
 	return q
@@ -123,7 +124,7 @@ func (b *deadMessages) about(err error, doing string) error {
 
 // deadMessage is a dead letter of a subscription.
 type deadMessage struct {
-	penstock.DeadLetter
+	admin.DeadLetter
 	box *deadMessages
 }
 

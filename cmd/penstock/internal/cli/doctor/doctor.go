@@ -19,6 +19,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -191,7 +192,7 @@ func reach(ctx context.Context, s sink) doctor.Finding {
 }
 
 // Findings looks at a database as the verb does, but at no sink, and counts up to a thousand of each kind.
-func Findings(a *cli.App, store penstock.Store) func(ctx context.Context) ([]doctor.Finding, error) {
+func Findings(a *cli.App, store driver.Store) func(ctx context.Context) ([]doctor.Finding, error) {
 	return func(ctx context.Context) ([]doctor.Finding, error) {
 		e := &examination{app: a, store: store, flags: &flags{measure: cli.Span(time.Second)}, o: doctor.Options{Old: 5 * time.Minute}, upTo: cli.CountedUpTo}
 		err := e.database(ctx)

@@ -7,10 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/shell"
@@ -22,7 +23,7 @@ import (
 type examination struct {
 	app   *cli.App
 	cfg   *config.Config
-	store penstock.Store
+	store driver.Store
 	flags *flags
 	o     doctor.Options
 	found []doctor.Finding
@@ -165,13 +166,13 @@ func (e *examination) missing(now *look) {
 	for i := range e.cfg.Subscriptions {
 		s := &e.cfg.Subscriptions[i]
 		f := doctor.Finding{Check: doctor.CheckSubscription, About: s.Origin() + "/" + s.Name}
-		o := find(now.outboxes, func(o *penstock.OutboxStatus) bool { return o.Outbox == s.Outbox })
+		o := find(now.outboxes, func(o *admin.OutboxStatus) bool { return o.Outbox == s.Outbox })
 		switch {
 		case s.Adopt != nil:
 			continue
 		case o == nil:
 			f.Severity, f.Found, f.Next = doctor.Critical, "the configuration names an outbox that is not there", "penstock outbox create "+shell.Word(s.Outbox)
-		case find(o.Subscriptions, func(b *penstock.SubscriptionStatus) bool { return b.Subscription == s.Name }) == nil:
+		case find(o.Subscriptions, func(b *admin.SubscriptionStatus) bool { return b.Subscription == s.Name }) == nil:
 			f.Severity, f.Found, f.Next = doctor.Warning, "no relay has ever run it", "start its relay: penstock relay --config "+shell.Word(cmp.Or(e.app.ConfigFile, cli.DefaultConfigFile))
 			f.Why = "a subscription begins when its relay first runs"
 		default:
@@ -218,7 +219,7 @@ func (e *examination) unchosen(ctx context.Context) {
 		if f == nil || s.Adopt != nil || s.Filter.Empty() {
 			continue
 		}
-		dead, err := e.store.DeadLetters(ctx, penstock.DeadLetterQuery{Outbox: s.Outbox, Subscription: s.Name, Limit: most, Bytes: 1 << 20})
+		dead, err := e.store.DeadLetters(ctx, admin.DeadLetterQuery{Outbox: s.Outbox, Subscription: s.Name, Limit: most, Bytes: 1 << 20})
 		if err != nil {
 			continue // the figure stands
 		}

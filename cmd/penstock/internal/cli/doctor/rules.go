@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/shell"
@@ -17,8 +17,8 @@ import (
 // outboxes or queues these are nil.
 type look struct {
 	at       time.Time
-	outboxes []penstock.OutboxStatus
-	queues   []penstock.QueueStatus
+	outboxes []admin.OutboxStatus
+	queues   []admin.QueueStatus
 	running  []doctor.Running
 }
 
@@ -71,13 +71,13 @@ func (r *rules) inOrder(check, text string) {
 	}
 }
 
-func (r *rules) outbox(o *penstock.OutboxStatus) {
-	was := find(r.before.outboxes, func(b *penstock.OutboxStatus) bool { return b.Outbox == o.Outbox })
+func (r *rules) outbox(o *admin.OutboxStatus) {
+	was := find(r.before.outboxes, func(b *admin.OutboxStatus) bool { return b.Outbox == o.Outbox })
 	for i := range o.Subscriptions {
 		s := &o.Subscriptions[i]
-		var before *penstock.SubscriptionStatus
+		var before *admin.SubscriptionStatus
 		if was != nil {
-			before = find(was.Subscriptions, func(b *penstock.SubscriptionStatus) bool { return b.Subscription == s.Subscription })
+			before = find(was.Subscriptions, func(b *admin.SubscriptionStatus) bool { return b.Subscription == s.Subscription })
 		}
 		r.subscription(o.Outbox, shell.Word(o.Outbox)+" --subscription "+shell.Word(s.Subscription), s, before)
 		if before != nil {
@@ -87,7 +87,7 @@ func (r *rules) outbox(o *penstock.OutboxStatus) {
 }
 
 // subscription looks at one of an outbox or of an adopted table. argument is what names it on a command line.
-func (r *rules) subscription(of, argument string, s, before *penstock.SubscriptionStatus) {
+func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionStatus) {
 	f := doctor.Finding{About: of + "/" + s.Subscription, Severity: doctor.Critical,
 		Measured: []doctor.Figure{{Name: "waiting", Value: float64(s.Backlog + s.Parked)}, {Name: "oldest", Value: s.OldestAge.Seconds(), Unit: "s"}}}
 	waiting := atLeast(s.AtLeast) + terminal.PluralVerb(s.Backlog+s.Parked, "message", "waits", "wait") + ", the oldest for " + cli.Age(s.OldestAge)
@@ -147,7 +147,7 @@ func (r *rules) dead(about string, n int64, figures []string, argument string) {
 	}
 }
 
-func (r *rules) queue(q *penstock.QueueStatus) {
+func (r *rules) queue(q *admin.QueueStatus) {
 	argument := shell.Word(q.Queue)
 	f := doctor.Finding{Check: doctor.CheckQueue, About: q.Queue, Severity: doctor.Warning,
 		Measured: []doctor.Figure{{Name: "ready", Value: float64(q.Ready)}, {Name: "running", Value: float64(q.Running)}, {Name: "oldest", Value: q.OldestAge.Seconds(), Unit: "s"}}}
@@ -171,8 +171,8 @@ func (r *rules) queue(q *penstock.QueueStatus) {
 }
 
 // was is a queue at the first look.
-func (r *rules) was(q *penstock.QueueStatus) *penstock.QueueStatus {
-	return find(r.before.queues, func(b *penstock.QueueStatus) bool { return b.Queue == q.Queue })
+func (r *rules) was(q *admin.QueueStatus) *admin.QueueStatus {
+	return find(r.before.queues, func(b *admin.QueueStatus) bool { return b.Queue == q.Queue })
 }
 
 // growth estimates the time to trouble at present rates.
@@ -198,7 +198,7 @@ func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, b
 }
 
 // workers looks for jobs whose worker is gone, or hangs.
-func (r *rules) workers(q *penstock.QueueStatus) {
+func (r *rules) workers(q *admin.QueueStatus) {
 	var held, expired, long []doctor.Running
 	var lengths []int64
 	for _, job := range r.now.running {

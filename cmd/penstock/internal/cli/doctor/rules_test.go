@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/doctor"
 )
 
@@ -13,16 +13,16 @@ import (
 func TestTwoSecondsAreNotEnough(t *testing.T) {
 	o := doctor.Options{Old: 5 * time.Minute}
 	at := time.Now()
-	compared := func(check string, s penstock.SubscriptionStatus, held time.Duration, over time.Duration) doctor.Finding {
+	compared := func(check string, s admin.SubscriptionStatus, held time.Duration, over time.Duration) doctor.Finding {
 		t.Helper()
 		s.Subscription, s.Backlog, s.OldestAge, s.Holder, s.LeaseUntil = "billing", 100, time.Hour, "r1", at.Add(time.Hour)
-		q := penstock.QueueStatus{Queue: "mails", Ready: 10, Running: 1, OldestAge: time.Hour}
+		q := admin.QueueStatus{Queue: "mails", Ready: 10, Running: 1, OldestAge: time.Hour}
 		jobs := []doctor.Running{{Queue: "mails", ID: 1, Lease: 1, Worker: "w", Attempt: 1, Age: time.Hour, Expired: -time.Minute, Held: held}}
-		now := look{at, []penstock.OutboxStatus{{Outbox: "orders", Bytes: 2 << 20, Subscriptions: []penstock.SubscriptionStatus{s}}}, []penstock.QueueStatus{q}, jobs}
+		now := look{at, []admin.OutboxStatus{{Outbox: "orders", Bytes: 2 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs}
 		if check == doctor.CheckBacklog {
 			s.Backlog = 50
 		}
-		before := look{at.Add(-over), []penstock.OutboxStatus{{Outbox: "orders", Bytes: 1 << 20, Subscriptions: []penstock.SubscriptionStatus{s}}}, []penstock.QueueStatus{q}, jobs}
+		before := look{at.Add(-over), []admin.OutboxStatus{{Outbox: "orders", Bytes: 1 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs}
 		for _, f := range compare(before, now, 10<<20, o) {
 			if f.Check == check {
 				return f
@@ -46,11 +46,11 @@ func TestTwoSecondsAreNotEnough(t *testing.T) {
 		{doctor.CheckBacklog, 0, 0, long, doctor.Critical},
 		{doctor.CheckBacklog, 0, 0, short, doctor.Warning},
 	} {
-		if f := compared(c.check, penstock.SubscriptionStatus{Rate: c.rate}, c.held, c.over); f.Severity != c.want {
+		if f := compared(c.check, admin.SubscriptionStatus{Rate: c.rate}, c.held, c.over); f.Severity != c.want {
 			t.Errorf("%+v is %s: %s", c, f.Severity, f.Found)
 		}
 	}
-	parked := compared(doctor.CheckParked, penstock.SubscriptionStatus{ParkedKeys: 2, Parked: 3}, 0, short)
+	parked := compared(doctor.CheckParked, admin.SubscriptionStatus{ParkedKeys: 2, Parked: 3}, 0, short)
 	if strings.Contains(parked.Found, "0 of them") || parked.Found != "2 keys are parked with 3 messages" {
 		t.Errorf("of parked keys that none holds is said: %s", parked.Found)
 	}

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -45,7 +46,7 @@ Should the missing message come later, it is handed over, late.`,
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous", "id"); err != nil {
 				return err
 			}
-			q := penstock.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, ID: id}
+			q := admin.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, ID: id}
 			switch narrowed := chosenHeld(q) != ""; {
 			case !narrowed && !all:
 				return terminal.Misuse(errors.New("nothing was released: say what with --key, --previous or --id, or --all"))
@@ -77,7 +78,7 @@ Should the missing message come later, it is handed over, late.`,
 	return cmd
 }
 
-func confirmRelease(ctx context.Context, a *cli.App, store penstock.InboxStore, consumer string, leave cli.Consent) error {
+func confirmRelease(ctx context.Context, a *cli.App, store driver.InboxStore, consumer string, leave cli.Consent) error {
 	box, err := findInbox(ctx, store, consumer)
 	if err != nil || box.Held == 0 {
 		return err
@@ -85,7 +86,7 @@ func confirmRelease(ctx context.Context, a *cli.App, store penstock.InboxStore, 
 	return a.Confirm(ctx, leave, fmt.Sprintf("Release %s of %s, past the gaps before them?", terminal.Plural(box.Held, "message"), shell.Visible(consumer)))
 }
 
-func release(ctx context.Context, a *cli.App, store penstock.InboxStore, q penstock.HeldQuery, asJSON bool) error {
+func release(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery, asJSON bool) error {
 	n, err := store.ReleaseHeld(ctx, q)
 	switch {
 	case err != nil:
@@ -159,13 +160,13 @@ terminal to ask on it needs --yes.`,
 
 // areHeld fails unless all of them are: an id with a typing error, or another
 // consumer's, must not be passed over.
-func areHeld(ctx context.Context, store penstock.InboxStore, consumer string, ids []string) error {
+func areHeld(ctx context.Context, store driver.InboxStore, consumer string, ids []string) error {
 	var missing []string
 	for _, id := range ids {
 		if id == "" {
 			return terminal.Usage(errors.New("ID is empty: give the id of a held message"))
 		}
-		held, err := store.HeldMessages(ctx, penstock.HeldQuery{Consumer: consumer, ID: id})
+		held, err := store.HeldMessages(ctx, admin.HeldQuery{Consumer: consumer, ID: id})
 		if err != nil {
 			return about.Inbox(err, "reading what is held", consumer)
 		}

@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -57,9 +59,9 @@ message: penstock inbox discard.`,
 		Args: terminal.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			q := penstock.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
-			if limit < 1 || limit >= penstock.MaxInboxRows {
-				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
+			q := admin.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
+			if limit < 1 || limit >= admin.MaxInboxRows {
+				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxInboxRows-1))
 			}
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous"); err != nil {
 				return err
@@ -102,7 +104,7 @@ type heldJSON struct {
 	*cli.PayloadJSON
 }
 
-func heldForPrograms(consumer string, m *penstock.HeldMessage, withPayload bool) *heldJSON {
+func heldForPrograms(consumer string, m *admin.HeldMessage, withPayload bool) *heldJSON {
 	line := &heldJSON{
 		Consumer: consumer, ID: m.ID, Key: m.Key, Previous: m.Previous, PreviousHeld: m.PreviousHeld,
 		HeldAt: m.At.UTC(), Due: m.Due.UTC(), Headers: m.Headers, PayloadBytes: m.PayloadBytes,
@@ -115,7 +117,7 @@ func heldForPrograms(consumer string, m *penstock.HeldMessage, withPayload bool)
 }
 
 // listHeld asks for one more than it shows, to tell whether there are more.
-func listHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q penstock.HeldQuery, asJSON bool) error {
+func listHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery, asJSON bool) error {
 	limit := q.Limit
 	q.Limit++
 	held, err := store.HeldMessages(ctx, q)
@@ -127,7 +129,7 @@ func listHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q pens
 		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
 	}
 	if asJSON {
-		return cli.JSONLines(a.Stdout, held, func(m *penstock.HeldMessage) any { return heldForPrograms(q.Consumer, m, false) })
+		return cli.JSONLines(a.Stdout, held, func(m *admin.HeldMessage) any { return heldForPrograms(q.Consumer, m, false) })
 	}
 	if len(held) == 0 {
 		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", shell.Visible(q.Consumer), chosenHeld(q))
@@ -144,7 +146,7 @@ func listHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q pens
 }
 
 // chosenHeld says what a query narrows the choice to.
-func chosenHeld(q penstock.HeldQuery) string {
+func chosenHeld(q admin.HeldQuery) string {
 	text := ""
 	for _, part := range []struct{ what, value string }{{"with the key", q.Key}, {"that waits for", q.Previous}, {"with the id", q.ID}} {
 		if part.value != "" {
@@ -154,14 +156,14 @@ func chosenHeld(q penstock.HeldQuery) string {
 	return text
 }
 
-func heldOrMissing(m *penstock.HeldMessage) string {
+func heldOrMissing(m *admin.HeldMessage) string {
 	if m.PreviousHeld {
 		return "held"
 	}
 	return "missing"
 }
 
-func showHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q penstock.HeldQuery, full, asJSON bool) error {
+func showHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery, full, asJSON bool) error {
 	held, err := store.HeldMessages(ctx, q)
 	switch {
 	case err != nil:
@@ -219,8 +221,8 @@ inbox was made.`,
 		Args: terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if limit < 1 || limit >= penstock.MaxInboxRows {
-				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
+			if limit < 1 || limit >= admin.MaxInboxRows {
+				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxInboxRows-1))
 			}
 			store, err := openInboxes(ctx, a)
 			if err != nil {
@@ -234,7 +236,7 @@ inbox was made.`,
 	return cmd
 }
 
-func listGaps(ctx context.Context, a *cli.App, store penstock.InboxStore, consumer string, limit int, asJSON bool) error {
+func listGaps(ctx context.Context, a *cli.App, store driver.InboxStore, consumer string, limit int, asJSON bool) error {
 	gaps, err := store.InboxGaps(ctx, consumer, limit+1)
 	if err != nil {
 		return about.Inbox(err, "reading gaps", consumer)
@@ -244,11 +246,11 @@ func listGaps(ctx context.Context, a *cli.App, store penstock.InboxStore, consum
 		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
 	}
 	if asJSON {
-		return cli.JSONLines(a.Stdout, gaps, func(g *penstock.InboxGap) any {
+		return cli.JSONLines(a.Stdout, gaps, func(g *admin.InboxGap) any {
 			g.At = g.At.UTC()
 			return struct {
 				Consumer string `json:"consumer"`
-				*penstock.InboxGap
+				*admin.InboxGap
 			}{consumer, g}
 		})
 	}

@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -42,7 +44,7 @@ In the application's transaction, on PostgreSQL:
 
 // inboxStore is a store as verbs about inboxes see it.
 type inboxStore interface {
-	penstock.InboxStore
+	driver.InboxStore
 	Close() error
 }
 
@@ -52,7 +54,7 @@ func openInboxes(ctx context.Context, a *cli.App) (inboxStore, error) {
 }
 
 // findInbox returns the status of one.
-func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*penstock.InboxStatus, error) {
+func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*admin.InboxStatus, error) {
 	inboxes, err := store.Inboxes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the status of inboxes: %w", err)

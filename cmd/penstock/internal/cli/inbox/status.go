@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/status"
 	"github.com/penstock/penstock/internal/terminal"
@@ -39,7 +39,7 @@ What needs a person stands below.`,
 			if err != nil {
 				return err
 			}
-			var inboxes []penstock.InboxStatus
+			var inboxes []admin.InboxStatus
 			if len(args) == 1 {
 				one, err := findInbox(ctx, store, args[0])
 				if err != nil {
@@ -56,9 +56,9 @@ What needs a person stands below.`,
 	return cmd
 }
 
-func showInboxes(a *cli.App, inboxes []penstock.InboxStatus, asJSON bool) error {
+func showInboxes(a *cli.App, inboxes []admin.InboxStatus, asJSON bool) error {
 	if asJSON {
-		return cli.JSONLines(a.Stdout, inboxes, func(b *penstock.InboxStatus) any { return b })
+		return cli.JSONLines(a.Stdout, inboxes, func(b *admin.InboxStatus) any { return b })
 	}
 	if len(inboxes) == 0 {
 		fmt.Fprintln(a.Stdout, a.Suggest("There is no inbox yet: penstock inbox create CONSUMER makes one."))

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/shell"
@@ -125,7 +126,7 @@ a terminal to ask on it refuses unless --yes is given.`
 }
 
 // outboxLoss is what goes with an outbox, for people and for programs.
-func outboxLoss(o *penstock.OutboxStatus) (text string, fields map[string]any) {
+func outboxLoss(o *admin.OutboxStatus) (text string, fields map[string]any) {
 	var backlog, parked, dead int64
 	var of []string
 	for i := range o.Subscriptions {

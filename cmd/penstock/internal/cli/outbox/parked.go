@@ -10,10 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -21,7 +22,7 @@ import (
 // parkedReader is what parked needs of a store.
 type parkedReader interface {
 	cli.StatusReader
-	ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error)
+	ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]admin.ParkedKey, error)
 	RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
 }
 
@@ -81,7 +82,7 @@ due; it tells how many, and their attempts count on.`,
 				return showParked(ctx, a, store, outbox, subscription, limit, asJSON)
 			}
 			return adopt.WithOutboxOrTable(ctx, a, &adopting, args[0],
-				func(store penstock.Store) error { return do(store, args[0], subscription) },
+				func(store driver.Store) error { return do(store, args[0], subscription) },
 				func(t *adopt.Table) error { return do(t, t.Config.Table, t.Name) })
 		},
 	}
@@ -99,7 +100,7 @@ due; it tells how many, and their attempts count on.`,
 type parkedJSON struct {
 	Outbox       string `json:"outbox"`
 	Subscription string `json:"subscription"`
-	penstock.ParkedKey
+	admin.ParkedKey
 }
 
 func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, only string, limit int, asJSON bool) error {
@@ -179,7 +180,7 @@ func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, on
 }
 
 // retryText says in how long the first of a key is sent again.
-func retryText(k *penstock.ParkedKey, now time.Time) string {
+func retryText(k *admin.ParkedKey, now time.Time) string {
 	if k.Held {
 		return ""
 	}

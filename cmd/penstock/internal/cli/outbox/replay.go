@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/terminal"
@@ -24,7 +24,7 @@ type replayFlags struct {
 // replayer is what replay needs of a store.
 type replayer interface {
 	cli.StatusReader
-	Replay(ctx context.Context, r penstock.Replay) (int64, error)
+	Replay(ctx context.Context, r admin.Replay) (int64, error)
 }
 
 func ReplayCommand(a *cli.App) *cobra.Command {
@@ -91,7 +91,7 @@ some yet to deliver is refused, or on plain tables delivered once.`,
 }
 
 // replay reads the range.
-func (f *replayFlags) replay(outbox string, now time.Time) (r penstock.Replay, err error) {
+func (f *replayFlags) replay(outbox string, now time.Time) (r admin.Replay, err error) {
 	r.Outbox = outbox
 	if f.from == "" {
 		return r, terminal.Usage(errors.New("--from is not given: pass a time, a seq, -2h or beginning"))
@@ -117,7 +117,7 @@ func (f *replayFlags) replay(outbox string, now time.Time) (r penstock.Replay, e
 	return r, nil
 }
 
-func startReplay(ctx context.Context, a *cli.App, store replayer, r penstock.Replay, f replayFlags) error {
+func startReplay(ctx context.Context, a *cli.App, store replayer, r admin.Replay, f replayFlags) error {
 	to := cli.OfSubscription(r.Outbox, r.Subscription)
 	question := fmt.Sprintf("%s delivers again what it has settled, %s. Consumers see the same ids again.\nGo on?", to, rangeText(r))
 	if err := a.Confirm(ctx, f.leave, question); err != nil {
@@ -139,7 +139,7 @@ func startReplay(ctx context.Context, a *cli.App, store replayer, r penstock.Rep
 }
 
 // rangeText says which messages, at both ends.
-func rangeText(r penstock.Replay) string {
+func rangeText(r admin.Replay) string {
 	from, to := "from the oldest there is", "to the newest"
 	switch {
 	case r.FromSeq > 0:

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -35,16 +35,16 @@ func TestReplayRange(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		from, to string
-		want     penstock.Replay
+		want     admin.Replay
 	}{
-		{"1200", "1350", penstock.Replay{FromSeq: 1200, ToSeq: 1350}},
-		{"7", "7", penstock.Replay{FromSeq: 7, ToSeq: 7}},
-		{"beginning", "", penstock.Replay{}},
-		{"-2h", "-90m", penstock.Replay{From: now.Add(-2 * time.Hour), To: now.Add(-90 * time.Minute)}},
-		{"-7d", "1350", penstock.Replay{From: now.Add(-7 * 24 * time.Hour), ToSeq: 1350}},
-		{"2026-11-20T15:04:05+02:00", "", penstock.Replay{From: time.Date(2026, 11, 20, 13, 4, 5, 0, time.UTC)}},
-		{"2026-11-20 15:04", "2026-11-20 15:04:30", penstock.Replay{From: local(15, 4, 0), To: local(15, 4, 30)}},
-		{"2026-11-20", "2026-11-20T15:04", penstock.Replay{From: local(0, 0, 0), To: local(15, 4, 0)}},
+		{"1200", "1350", admin.Replay{FromSeq: 1200, ToSeq: 1350}},
+		{"7", "7", admin.Replay{FromSeq: 7, ToSeq: 7}},
+		{"beginning", "", admin.Replay{}},
+		{"-2h", "-90m", admin.Replay{From: now.Add(-2 * time.Hour), To: now.Add(-90 * time.Minute)}},
+		{"-7d", "1350", admin.Replay{From: now.Add(-7 * 24 * time.Hour), ToSeq: 1350}},
+		{"2026-11-20T15:04:05+02:00", "", admin.Replay{From: time.Date(2026, 11, 20, 13, 4, 5, 0, time.UTC)}},
+		{"2026-11-20 15:04", "2026-11-20 15:04:30", admin.Replay{From: local(15, 4, 0), To: local(15, 4, 30)}},
+		{"2026-11-20", "2026-11-20T15:04", admin.Replay{From: local(0, 0, 0), To: local(15, 4, 0)}},
 	} {
 		f := replayFlags{from: tc.from, to: tc.to}
 		r, err := f.replay("o", now)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/shell"
@@ -19,7 +19,7 @@ import (
 // retentionSetter is what changing the retention needs of a store.
 type retentionSetter interface {
 	cli.StatusReader
-	SetRetention(ctx context.Context, outbox string, r penstock.Retention) error
+	SetRetention(ctx context.Context, outbox string, r admin.Retention) error
 }
 
 // retentionFlags say how long settled messages are kept. A nil one leaves what
@@ -63,10 +63,10 @@ func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
 func isOff(s string) bool { return s == "off" || s == "0" }
 
 // apply changes what was given and leaves the rest.
-func (f *retentionFlags) apply(ctx context.Context, store retentionSetter, outbox string) (penstock.Retention, error) {
+func (f *retentionFlags) apply(ctx context.Context, store retentionSetter, outbox string) (admin.Retention, error) {
 	found, err := cli.ReadStatus(ctx, store, []string{outbox})
 	if err != nil {
-		return penstock.Retention{}, err
+		return admin.Retention{}, err
 	}
 	r := found[0].Retention
 	if f.age != nil {

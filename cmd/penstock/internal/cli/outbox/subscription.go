@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
@@ -100,15 +101,15 @@ func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper
 		"Subscription %s of %s is gone (%s).\n", shell.Visible(name), shell.Visible(outbox), lost)
 }
 
-func findSubscription(ctx context.Context, store cli.StatusReader, outbox, name string) (penstock.SubscriptionStatus, error) {
+func findSubscription(ctx context.Context, store cli.StatusReader, outbox, name string) (admin.SubscriptionStatus, error) {
 	found, err := cli.ReadStatus(ctx, store, []string{outbox})
 	if err != nil {
-		return penstock.SubscriptionStatus{}, err
+		return admin.SubscriptionStatus{}, err
 	}
 	for _, s := range found[0].Subscriptions {
 		if s.Subscription == name {
 			return s, nil
 		}
 	}
-	return penstock.SubscriptionStatus{}, about.Outbox(penstock.ErrNoSubscription, "", outbox, name)
+	return admin.SubscriptionStatus{}, about.Outbox(penstock.ErrNoSubscription, "", outbox, name)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/sink/stdout"
 )
@@ -59,7 +60,7 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 			if err != nil {
 				return err
 			}
-			if start == penstock.FromNow && !f.follow {
+			if start == driver.FromNow && !f.follow {
 				return terminal.Usage(errors.New("--from now without --follow prints nothing: add --follow"))
 			}
 			if err := cli.NotEmpty(cmd.Flags(), "key"); err != nil {
@@ -72,7 +73,7 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 			if err != nil {
 				return err
 			}
-			source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start})
+			source, err := store.Subscribe(ctx, driver.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start})
 			if err != nil {
 				return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
 			}
@@ -96,13 +97,13 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 
 // fetcher is what tail needs of a source.
 type fetcher interface {
-	Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error)
+	Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error)
 }
 
 func tail(ctx context.Context, source fetcher, show func(context.Context, []penstock.Message) error, f tailFlags) error {
 	const pollEvery = 100 * time.Millisecond
 	for shown := 0; ; {
-		batch, err := source.Fetch(ctx, penstock.Limit{Messages: 500, Bytes: 4 << 20})
+		batch, err := source.Fetch(ctx, driver.Limit{Messages: 500, Bytes: 4 << 20})
 		if err != nil {
 			return err
 		}

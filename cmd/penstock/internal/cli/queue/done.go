@@ -8,16 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
 // historyStore is what a look at jobs that are done needs of a store.
 type historyStore interface {
-	penstock.HistoryStore
+	driver.HistoryStore
 	cli.QueueStatusReader
 }
 
@@ -68,7 +69,7 @@ payloads it does not keep.
 			list := terminal.NewTable(a.Stdout, terminal.Right("ID"), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24), terminal.Right("ATTEMPT"), terminal.Cut("WORKER", 24), terminal.Right("TOOK"), terminal.Left("AGE"), terminal.Cut("REPORT", 64))
 			listed, after := 0, ""
 			for {
-				found, next, err := store.DoneJobs(ctx, penstock.DoneJobQuery{Queue: args[0], IDs: wanted, After: after, Limit: min(donePage, limit-listed)})
+				found, next, err := store.DoneJobs(ctx, admin.DoneJobQuery{Queue: args[0], IDs: wanted, After: after, Limit: min(donePage, limit-listed)})
 				if err != nil {
 					return about.Queue(err, "reading jobs that are done", args[0])
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/writer"
 )
@@ -196,7 +197,7 @@ func payloadArgument(ctx context.Context, a *cli.App, argument string) ([]byte, 
 	return payload, nil
 }
 
-func enqueueLines(ctx context.Context, a *cli.App, store penstock.QueueStore, name string, f *enqueueFlags) error {
+func enqueueLines(ctx context.Context, a *cli.App, store driver.QueueStore, name string, f *enqueueFlags) error {
 	kind := *jobLines(time.Now)
 	if f.once {
 		id, parse := f.Numbered(name), kind.Parse

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/shell"
@@ -35,7 +36,7 @@ in the transaction of the business, and workers run each job until it is done.
 const uncounted = -1
 
 // findQueue describes one queue, counted up to most.
-func findQueue(ctx context.Context, store cli.QueueStatusReader, name string, most int) (*penstock.QueueStatus, error) {
+func findQueue(ctx context.Context, store cli.QueueStatusReader, name string, most int) (*admin.QueueStatus, error) {
 	queues, err := cli.QueueStatusUpTo(ctx, store, most, name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the status of queues: %w", err)
@@ -155,7 +156,7 @@ terminal to ask on it refuses unless --yes is given.`
 }
 
 // anyMore says that there are more jobs than were counted, if so.
-func anyMore(q *penstock.QueueStatus) []string {
+func anyMore(q *admin.QueueStatus) []string {
 	for _, name := range q.AtLeast {
 		if name != "dead_letters" {
 			return []string{"jobs"}
@@ -165,4 +166,4 @@ func anyMore(q *penstock.QueueStatus) []string {
 }
 
 // jobsLeft counts the jobs that are neither done nor dead.
-func jobsLeft(q *penstock.QueueStatus) int64 { return q.Ready + q.Running + q.Delayed + q.Waiting }
+func jobsLeft(q *admin.QueueStatus) int64 { return q.Ready + q.Running + q.Delayed + q.Waiting }

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -41,7 +41,7 @@ func TestRelayFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := jobs[0]
-	if len(jobs) != 1 || j.Outbox != "orders" || j.Name != "billing" || penstock.Start(j.Start) != penstock.FromNow || j.Sink.Name() != "discard" {
+	if len(jobs) != 1 || j.Outbox != "orders" || j.Name != "billing" || driver.Start(j.Start) != driver.FromNow || j.Sink.Name() != "discard" {
 		t.Errorf("got %+v", jobs)
 	}
 	l := j.Relay

@@ -3,14 +3,14 @@ package status
 import (
 	"fmt"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
 // Inboxes writes about them, and returns the first error of all that was written.
-func (w *Writer) Inboxes(inboxes []penstock.InboxStatus) error {
+func (w *Writer) Inboxes(inboxes []admin.InboxStatus) error {
 	if len(inboxes) == 0 {
 		return w.err
 	}

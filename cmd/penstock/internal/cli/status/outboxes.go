@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
@@ -56,11 +56,11 @@ func (w *Writer) table(columns ...terminal.Column) *terminal.Table {
 // subscription is a line about one. Without a status there is none, because of unknown.
 type subscription struct {
 	of, name string
-	status   *penstock.SubscriptionStatus
+	status   *admin.SubscriptionStatus
 	unknown  string
 }
 
-func (w *Writer) outboxes(outboxes []penstock.OutboxStatus) {
+func (w *Writer) outboxes(outboxes []admin.OutboxStatus) {
 	if len(outboxes) == 0 {
 		return
 	}
@@ -141,7 +141,7 @@ func (w *Writer) subscriptions(of string, all []subscription) {
 	}
 }
 
-func subscriptionCells(cells map[string]string, s *penstock.SubscriptionStatus, now time.Time) {
+func subscriptionCells(cells map[string]string, s *admin.SubscriptionStatus, now time.Time) {
 	cells["BACKLOG"], cells["OLDEST"], cells["RATE"] = cli.CountOf(s.Backlog, "backlog", s.AtLeast), cli.Age(s.OldestAge), terminal.Rate(s.Rate)
 	cells["PARKED"], cells["KEYS"], cells["HELD"], cells["DEAD"] = cli.CountOf(s.Parked, "parked", s.AtLeast), cli.CountOf(s.ParkedKeys, "parked_keys", s.AtLeast), cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast), cli.CountOf(s.DeadLetters, "dead_letters", s.AtLeast)
 	cells["HOLDER"], cells["EPOCH"], cells["SINCE"] = holder(s, now), fmt.Sprint(s.Epoch), holderSince(s, now)
@@ -179,7 +179,7 @@ func (w *Writer) wrap(s string) string {
 
 // statusNotes says what a person has to decide, and what explains the figures. of is
 // the subscription as an argument of other verbs.
-func statusNotes(outbox, of string, s *penstock.SubscriptionStatus, now time.Time) (notes []string) {
+func statusNotes(outbox, of string, s *admin.SubscriptionStatus, now time.Time) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, cli.OfSubscription(outbox, s.Subscription)+": "+fmt.Sprintf(format, args...))
 	}
@@ -205,15 +205,15 @@ func statusNotes(outbox, of string, s *penstock.SubscriptionStatus, now time.Tim
 }
 
 // keeps shows the retention.
-func keeps(r penstock.Retention) string {
-	if r == (penstock.Retention{}) {
+func keeps(r admin.Retention) string {
+	if r == (admin.Retention{}) {
 		return ""
 	}
 	return cli.RetentionText(r)
 }
 
 // segments shows the size of the ring and where the writers are in it.
-func segments(ring []penstock.SegmentStatus) string {
+func segments(ring []admin.SegmentStatus) string {
 	if len(ring) == 0 {
 		return ""
 	}
@@ -225,14 +225,14 @@ func segments(ring []penstock.SegmentStatus) string {
 	return fmt.Sprint(len(ring))
 }
 
-func holder(s *penstock.SubscriptionStatus, now time.Time) string {
+func holder(s *admin.SubscriptionStatus, now time.Time) string {
 	if !cli.IsHeld(s, now) {
 		return "nobody"
 	}
 	return s.Holder
 }
 
-func holderSince(s *penstock.SubscriptionStatus, now time.Time) string {
+func holderSince(s *admin.SubscriptionStatus, now time.Time) string {
 	if !cli.IsHeld(s, now) {
 		return ""
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/shell"
@@ -17,7 +18,7 @@ import (
 // Younger ones may well be about to be claimed.
 const unattended = 10 * time.Second
 
-func (w *Writer) queues(queues []penstock.QueueStatus) {
+func (w *Writer) queues(queues []admin.QueueStatus) {
 	if len(queues) == 0 {
 		return
 	}
@@ -41,7 +42,7 @@ func (w *Writer) queues(queues []penstock.QueueStatus) {
 }
 
 // sizeText is what a queue takes, with what it keeps of jobs that are done.
-func sizeText(q *penstock.QueueStatus) string {
+func sizeText(q *admin.QueueStatus) string {
 	text := terminal.Size(q.Bytes)
 	if q.DoneBytes > 0 {
 		text += " + " + terminal.Size(q.DoneBytes) + " done"
@@ -50,7 +51,7 @@ func sizeText(q *penstock.QueueStatus) string {
 }
 
 // groups writes those that were asked for.
-func (w *Writer) groups(queues []penstock.QueueStatus) {
+func (w *Writer) groups(queues []admin.QueueStatus) {
 	t := w.table(terminal.Cut("QUEUE", 24), terminal.Cut("GROUP", 24), terminal.Right("READY"), terminal.Right("OLDEST"), terminal.Right("RUNNING"),
 		terminal.Right("DELAYED"), terminal.Right("WAITING"), terminal.Right("DEAD"))
 	any := false
@@ -73,7 +74,7 @@ func (w *Writer) groups(queues []penstock.QueueStatus) {
 }
 
 // readGroups fills in the groups of queues.
-func readGroups(ctx context.Context, store any, queues []penstock.QueueStatus) error {
+func readGroups(ctx context.Context, store any, queues []admin.QueueStatus) error {
 	reader, ok := store.(cli.GroupReader)
 	if !ok {
 		return nil // nor is there a queue
@@ -98,7 +99,7 @@ func readGroups(ctx context.Context, store any, queues []penstock.QueueStatus) e
 }
 
 // runningText shows the limit beside the figure.
-func runningText(q *penstock.QueueStatus) string {
+func runningText(q *admin.QueueStatus) string {
 	if q.MaxRunning == nil || *q.MaxRunning == 0 {
 		return terminal.Count(q.Running)
 	}
@@ -106,7 +107,7 @@ func runningText(q *penstock.QueueStatus) string {
 }
 
 // queueNotes says what a person has to decide, and what explains the figures.
-func queueNotes(q *penstock.QueueStatus) (notes []string) {
+func queueNotes(q *admin.QueueStatus) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, shell.Visible(q.Queue)+": "+fmt.Sprintf(format, args...))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
@@ -127,10 +128,10 @@ every column. --json has every field.`,
 // statusOf is what status shows. What the role may not read is nil: that of a relay
 // sees no queues, and that of a queue's operator no outboxes.
 type statusOf struct {
-	Outboxes []penstock.OutboxStatus `json:"outboxes,omitzero"`
-	Queues   []penstock.QueueStatus  `json:"queues,omitzero"`
-	Adopted  []adoptedStatus         `json:"adopted,omitempty"`
-	Inboxes  []penstock.InboxStatus  `json:"inboxes,omitempty"`
+	Outboxes []admin.OutboxStatus `json:"outboxes,omitzero"`
+	Queues   []admin.QueueStatus  `json:"queues,omitzero"`
+	Adopted  []adoptedStatus      `json:"adopted,omitempty"`
+	Inboxes  []admin.InboxStatus  `json:"inboxes,omitempty"`
 
 	unseen []string // kinds of things that the role may not read
 }
@@ -139,7 +140,7 @@ type statusOf struct {
 // is done to such a table must not hide the others.
 type adoptedStatus struct {
 	Table string `json:"table"`
-	penstock.SubscriptionStatus
+	admin.SubscriptionStatus
 	Error string `json:"error,omitempty"`
 
 	argument string // of other verbs
@@ -153,7 +154,7 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 		if err != nil {
 			return s, err
 		}
-		s = statusOf{Outboxes: []penstock.OutboxStatus{}, Queues: []penstock.QueueStatus{}}
+		s = statusOf{Outboxes: []admin.OutboxStatus{}, Queues: []admin.QueueStatus{}}
 		s.Adopted, err = readAdopted(ctx, a, []adopt.Subscription{*of})
 		return s, err
 	}
@@ -163,12 +164,12 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 	if exact {
 		most = 0
 	}
-	readOutboxes := begin(ctx, func(ctx context.Context) ([]penstock.OutboxStatus, error) { return cli.StatusUpTo(ctx, store, most) })
-	s.Queues = []penstock.QueueStatus{}
+	readOutboxes := begin(ctx, func(ctx context.Context) ([]admin.OutboxStatus, error) { return cli.StatusUpTo(ctx, store, most) })
+	s.Queues = []admin.QueueStatus{}
 	queues, hasQueues := store.(cli.QueueStatusReader)
-	readQueues := func() ([]penstock.QueueStatus, error) { return nil, nil }
+	readQueues := func() ([]admin.QueueStatus, error) { return nil, nil }
 	if hasQueues {
-		readQueues = begin(ctx, func(ctx context.Context) ([]penstock.QueueStatus, error) {
+		readQueues = begin(ctx, func(ctx context.Context) ([]admin.QueueStatus, error) {
 			return cli.QueueStatusUpTo(ctx, queues, most, only...)
 		})
 	}
@@ -193,8 +194,8 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 	}
 	if len(only) > 0 {
 		adoptions = slices.DeleteFunc(adoptions, func(of adopt.Subscription) bool { return of.Name != only[0] })
-		s.Outboxes = slices.DeleteFunc(s.Outboxes, func(o penstock.OutboxStatus) bool { return o.Outbox != only[0] })
-		s.Queues = slices.DeleteFunc(s.Queues, func(q penstock.QueueStatus) bool { return q.Queue != only[0] })
+		s.Outboxes = slices.DeleteFunc(s.Outboxes, func(o admin.OutboxStatus) bool { return o.Outbox != only[0] })
+		s.Queues = slices.DeleteFunc(s.Queues, func(q admin.QueueStatus) bool { return q.Queue != only[0] })
 		if len(s.Outboxes)+len(s.Queues)+len(adoptions) == 0 {
 			return s, notFound(ctx, store, only[0], s.unseen)
 		}
@@ -279,7 +280,7 @@ func readAdopted(ctx context.Context, a *cli.App, adoptions []adopt.Subscription
 		case ctx.Err() != nil || pgerror.IsDown(err):
 			return nil, fmt.Errorf("reading the status of adopted tables: %w", err)
 		case err != nil:
-			all = append(all, adoptedStatus{Table: table.Config.Table, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: table.Name}, Error: terminal.OneLine(err.Error())})
+			all = append(all, adoptedStatus{Table: table.Config.Table, SubscriptionStatus: admin.SubscriptionStatus{Subscription: table.Name}, Error: terminal.OneLine(err.Error())})
 		default:
 			all = append(all, adoptedStatus{Table: table.Config.Table, SubscriptionStatus: status, argument: table.Argument()})
 		}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/shell"
@@ -17,8 +18,8 @@ func TestInboxNotes(t *testing.T) {
 	now := time.Now()
 	var out strings.Builder
 	w := NewWriter(&out, &cli.App{}, now)
-	if err := w.Inboxes([]penstock.InboxStatus{
-		{Consumer: strings.Repeat("c", 40), Keep: 7 * 24 * time.Hour, Bytes: 3 << 30, Segments: make([]penstock.SegmentStatus, 4), Held: 1234567, HeldBytes: 1 << 30, Gaps: 1234567, NextGap: now.Add(90 * time.Minute)},
+	if err := w.Inboxes([]admin.InboxStatus{
+		{Consumer: strings.Repeat("c", 40), Keep: 7 * 24 * time.Hour, Bytes: 3 << 30, Segments: make([]admin.SegmentStatus, 4), Held: 1234567, HeldBytes: 1 << 30, Gaps: 1234567, NextGap: now.Add(90 * time.Minute)},
 		{Consumer: "young", Keep: time.Hour, Held: 1, NextGap: now.Add(-time.Second)},
 		{Consumer: "off\n", Keep: time.Hour, Held: 1, NextGap: now.Add(-time.Minute)},
 	}); err != nil {
@@ -35,12 +36,12 @@ func TestInboxNotes(t *testing.T) {
 func TestQueueTable(t *testing.T) {
 	yes, ten := true, 10
 	var out strings.Builder
-	queues := []penstock.QueueStatus{
-		{Queue: strings.Repeat("q", 40), Order: penstock.FIFO, Bytes: 3 << 30, Segments: make([]penstock.SegmentStatus, 8), Ready: 12345678, Running: 10, OldestAge: 90 * time.Hour,
+	queues := []admin.QueueStatus{
+		{Queue: strings.Repeat("q", 40), Order: penstock.FIFO, Bytes: 3 << 30, Segments: make([]admin.SegmentStatus, 8), Ready: 12345678, Running: 10, OldestAge: 90 * time.Hour,
 			Delayed: 1234567, Waiting: 1234567, QueueSettings: penstock.QueueSettings{MaxRunning: &ten}},
 		{Queue: "idle", Ready: 3, OldestAge: time.Minute},
 		{Queue: "young", Ready: 3, OldestAge: time.Second},
-		{Queue: "full", Groups: []penstock.GroupStatus{{Group: strings.Repeat("g", 200), Ready: 1000, More: true, OldestAge: 90 * time.Hour, Running: 1234567, Delayed: 1234567, Waiting: 1234567}}},
+		{Queue: "full", Groups: []admin.GroupStatus{{Group: strings.Repeat("g", 200), Ready: 1000, More: true, OldestAge: 90 * time.Hour, Running: 1234567, Delayed: 1234567, Waiting: 1234567}}},
 		{Queue: "off\n", Ready: 3, OldestAge: time.Minute, QueueSettings: penstock.QueueSettings{Paused: &yes}},
 	}
 	w := NewWriter(&out, &cli.App{}, time.Now())
@@ -66,17 +67,17 @@ func TestQueueTable(t *testing.T) {
 
 func TestStatusTable(t *testing.T) {
 	now := time.Now()
-	ring := []penstock.SegmentStatus{{Slot: 0}, {Slot: 1, Current: true}, {Slot: 2}}
-	busy := penstock.SubscriptionStatus{
+	ring := []admin.SegmentStatus{{Slot: 0}, {Slot: 1, Current: true}, {Slot: 2}}
+	busy := admin.SubscriptionStatus{
 		Subscription: "billing", Backlog: 1204331, OldestAge: 75 * time.Second, Settled: 99, Rate: 31872, DeadLetters: 312, Parked: 10450, ParkedKeys: 120,
 		HeldKeys: 2, Replaying: true, Holder: "relay-7c9d8b/4121", HolderSince: now.Add(-50 * time.Hour), Epoch: 17, LeaseUntil: now.Add(9 * time.Second),
 		SinkDown: now.Add(-3 * time.Minute), SinkError: "dial tcp 127.0.0.1:5672: \x1b[31mconnection refused",
 	}
-	outboxes := []penstock.OutboxStatus{
-		{Outbox: "orders", Bytes: 3 << 30, Segments: ring, Retention: penstock.Retention{Age: 24 * time.Hour, Bytes: 1 << 30}, Subscriptions: []penstock.SubscriptionStatus{
+	outboxes := []admin.OutboxStatus{
+		{Outbox: "orders", Bytes: 3 << 30, Segments: ring, Retention: admin.Retention{Age: 24 * time.Hour, Bytes: 1 << 30}, Subscriptions: []admin.SubscriptionStatus{
 			busy, {Subscription: "audit", Backlog: 1, Holder: "relay-7c9d8b/4122", HolderSince: now.Add(-time.Hour), LeaseUntil: now.Add(-time.Minute)}, {Subscription: "idle"},
 		}},
-		{Outbox: "we\nird \x1b[2J; 'x", Subscriptions: []penstock.SubscriptionStatus{{Subscription: "a b", DeadLetters: 1, Holder: "\x1b[31mred", LeaseUntil: now.Add(time.Hour)}}},
+		{Outbox: "we\nird \x1b[2J; 'x", Subscriptions: []admin.SubscriptionStatus{{Subscription: "a b", DeadLetters: 1, Holder: "\x1b[31mred", LeaseUntil: now.Add(time.Hour)}}},
 		{Outbox: "empty"},
 	}
 	var out strings.Builder
@@ -130,20 +131,20 @@ func Unwrapped(notes string) string { return strings.ReplaceAll(notes, "\n  ", "
 func TestStatusFitsATerminal(t *testing.T) {
 	now := time.Now()
 	long := strings.Repeat("n", 48)
-	huge := penstock.SubscriptionStatus{
+	huge := admin.SubscriptionStatus{
 		Subscription: long, Backlog: 12345678, OldestAge: 1000 * time.Hour, Rate: 123456, DeadLetters: 12345, Parked: 123456, ParkedKeys: 12345, HeldKeys: 1234,
 		Holder: long, HolderSince: now.Add(-1000 * time.Hour), Epoch: 1234567, LeaseUntil: now.Add(time.Second),
 	}
 	var out strings.Builder
 	w := NewWriter(&out, &cli.App{Schema: "s"}, now)
-	w.outboxes([]penstock.OutboxStatus{{Outbox: long, Bytes: 1 << 40, Segments: make([]penstock.SegmentStatus, 1000), Subscriptions: []penstock.SubscriptionStatus{huge}}})
-	w.adopted([]adoptedStatus{{Table: long, SubscriptionStatus: huge, argument: long}, {Table: long, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: long}, Error: strings.Repeat("it is not there ", 20)}})
+	w.outboxes([]admin.OutboxStatus{{Outbox: long, Bytes: 1 << 40, Segments: make([]admin.SegmentStatus, 1000), Subscriptions: []admin.SubscriptionStatus{huge}}})
+	w.adopted([]adoptedStatus{{Table: long, SubscriptionStatus: huge, argument: long}, {Table: long, SubscriptionStatus: admin.SubscriptionStatus{Subscription: long}, Error: strings.Repeat("it is not there ", 20)}})
 	fits(t, out.String())
 	clitest.Contains(t, out.String(), "12,345,678", "41d16h", "\n  penstock dead list --schema s "+long+" --subscription "+long+"\n")
 	out.Reset()
 	w = NewWriter(&out, &cli.App{Schema: "s"}, now)
 	w.wide = true
-	if w.outboxes([]penstock.OutboxStatus{{Outbox: long, Subscriptions: []penstock.SubscriptionStatus{huge}}}); w.err != nil {
+	if w.outboxes([]admin.OutboxStatus{{Outbox: long, Subscriptions: []admin.SubscriptionStatus{huge}}}); w.err != nil {
 		t.Fatal(w.err)
 	}
 	if lines := strings.Split(out.String(), "\n"); !strings.HasPrefix(lines[4], long+"  "+long) || !strings.Contains(lines[4], long+"  1234567") {

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/sink/webhook"
 )
@@ -198,8 +198,8 @@ func (f *workFlags) configured(a *cli.App, args []string) (*config.Config, error
 
 func runWorkers(ctx context.Context, a *cli.App, cfg *config.Config, f *workFlags) error {
 	store, err := cli.OpenWith[interface {
-		penstock.Store
-		penstock.QueueStore
+		driver.Store
+		driver.QueueStore
 	}](ctx, a, "queues")
 	if err != nil {
 		return err

@@ -1,6 +1,10 @@
-package penstock
+package driver
 
-import "context"
+import (
+	"context"
+
+	"github.com/penstock/penstock"
+)
 
 // Sink is where messages go. The relay calls it; a driver under sink/
 // implements it and passes internal/test/sinktest.
@@ -19,7 +23,7 @@ type Sink interface {
 	//
 	// A driver reconnects by itself: after an outage the next Send works,
 	// without a new Open.
-	Send(ctx context.Context, msgs []Message) []error
+	Send(ctx context.Context, msgs []penstock.Message) []error
 
 	// Close waits for running Sends until ctx ends and lets go of the
 	// connection. A second Close returns nil; a Send after Close fails with
@@ -40,7 +44,7 @@ type InOrderSink interface {
 }
 
 // SendError is Send's answer when every message fails for the same reason.
-func SendError(msgs []Message, err error) []error {
+func SendError(msgs []penstock.Message, err error) []error {
 	errs := make([]error, len(msgs))
 	for i := range errs {
 		errs[i] = err

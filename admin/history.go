@@ -1,31 +1,11 @@
-package penstock
+package admin
 
 import (
-	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/penstock/penstock"
 )
-
-const (
-	// MaxReportBytes is the most that a Report has.
-	MaxReportBytes = 64 << 10
-	// MinKeepDoneBytes is the least that QueueSettings.KeepDoneBytes takes.
-	MinKeepDoneBytes = 1 << 20
-)
-
-// Reporter is a queue that keeps what a worker says of a job it runs: how far it is, or what came of it.
-type Reporter interface {
-	// Report replaces what was said before with JSON of up to MaxReportBytes. ErrLeaseLost once the lease is.
-	Report(ctx context.Context, lease int64, report []byte) error
-}
-
-// HistoryStore is a store that can keep jobs that were acked: see QueueSettings.KeepDone. Jobs that were dequeued or
-// cancelled are not kept; dead letters are by themselves.
-type HistoryStore interface {
-	// DoneJobs returns jobs that are kept, about in the order in which they were done, the latest first, and where the next page begins: empty
-	// at the end. A page may have fewer jobs than were asked for, or none, and be followed by more.
-	DoneJobs(ctx context.Context, q DoneJobQuery) (jobs []DoneJob, next string, err error)
-}
 
 // DoneJobQuery says which of a queue's kept jobs are wanted.
 type DoneJobQuery struct {
@@ -49,7 +29,7 @@ type DoneJob struct {
 	ClaimedAt  time.Time `json:"claimed_at,omitzero"`
 	FinishedAt time.Time `json:"finished_at"`
 	// Failures are of the attempts before, up to MaxFailures, oldest first.
-	Failures []Failure `json:"failures,omitempty"`
+	Failures []penstock.Failure `json:"failures,omitempty"`
 	// Report is what its worker said of it last.
 	Report json.RawMessage `json:"report,omitempty"`
 }

@@ -1,12 +1,13 @@
-// Package driver is what a sink or a store says of itself: each has a variable Driver, and the lists in
+// Package descriptor is what a sink or a store says of itself: each has a variable Driver, and the lists in
 // config name those. Whatever depends on the driver is asked here, nowhere by its type or name.
-package driver
+package descriptor
 
 import (
 	"context"
 	"log/slog"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/readback"
 )
@@ -17,7 +18,7 @@ type Sink[C any] struct {
 	Usage   string   // what --sink takes, for messages
 	Schemes []string // by which --sink is known: what stands before the first colon
 	Parse   func(url string) (C, error)
-	Open    func(C, *slog.Logger) (penstock.Sink, error)
+	Open    func(C, *slog.Logger) (driver.Sink, error)
 	// Reach connects and logs in as Open's sink would, and sends nothing; nil: there is nothing to reach.
 	Reach func(context.Context, C, *slog.Logger) error
 	// Binding is how it carries CloudEvents; without prefixes it takes messages as they are only.
@@ -28,8 +29,8 @@ type Sink[C any] struct {
 }
 
 // Opens makes Sink.Open of a function that returns the sink's own type.
-func Opens[C any, S penstock.Sink](open func(C, *slog.Logger) (S, error)) func(C, *slog.Logger) (penstock.Sink, error) {
-	return func(c C, log *slog.Logger) (penstock.Sink, error) {
+func Opens[C any, S driver.Sink](open func(C, *slog.Logger) (S, error)) func(C, *slog.Logger) (driver.Sink, error) {
+	return func(c C, log *slog.Logger) (driver.Sink, error) {
 		sink, err := open(c, log)
 		if err != nil {
 			return nil, err // not a nil *T in a non-nil interface
@@ -67,12 +68,12 @@ func Headers(name string, prefixes ...string) Binding {
 
 // Adopted is a table that somebody else made, and the subscription that reads it.
 type Adopted interface {
-	Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error)
-	Status(ctx context.Context) (penstock.SubscriptionStatus, error)
-	DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error)
-	RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
-	DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
-	ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey, error)
+	Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error)
+	Status(ctx context.Context) (admin.SubscriptionStatus, error)
+	DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error)
+	RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
+	DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
+	ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, error)
 	RetryParked(ctx context.Context, keys ...string) (int, error)
 	Drop(ctx context.Context) error
 	Close() error
@@ -81,7 +82,7 @@ type Adopted interface {
 // Remembered is a subscription over an adopted table, as a store knows it without its description.
 type Remembered struct {
 	Table  string // qualified and quoted as in SQL
-	Status penstock.SubscriptionStatus
+	Status admin.SubscriptionStatus
 }
 
 // Store is a kind of database.
@@ -93,7 +94,7 @@ type Store struct {
 	// *penstock.FieldError; nil: there is nothing to check.
 	Check func(url, schema string) error
 	// What it warns of goes to the log.
-	Open func(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error)
+	Open func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
 	// Place says where the database is, whoever logs in there and however; empty if
 	// that cannot be told.
 	Place func(url string) string

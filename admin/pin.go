@@ -1,6 +1,8 @@
-package penstock
+package admin
 
-import "time"
+import (
+	"time"
+)
 
 // VacuumPin is what keeps vacuum from removing dead rows because it may still see them: the
 // oldest of its kind. Penstock's own rings do not mind, other tables of the database do.

@@ -1,8 +1,11 @@
-package penstock
+package driver
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
 // Source is one subscription of one outbox, held under a lease. The relay calls
@@ -69,7 +72,7 @@ type Limit struct {
 // Batch is what one Fetch returned.
 type Batch struct {
 	// Messages in the order in which they must be sent, per key.
-	Messages []Message
+	Messages []penstock.Message
 	// Number counts the batches of this Source with at least one message,
 	// from 1; Settle refers to it.
 	Number uint64
@@ -129,7 +132,7 @@ type Verdict struct {
 	// Failures since the message was fetched, oldest first; the store adds them
 	// to those it has. Parked without any: it waits behind an earlier message of
 	// its key, or no attempt was counted.
-	Failures []Failure
+	Failures []penstock.Failure
 	// RetryIn, of a Parked one, is how long it stays in the store before Fetch
 	// returns it again. It counts for the first message of its key; those behind
 	// it follow when that one is delivered or dead.
@@ -140,26 +143,7 @@ type Verdict struct {
 }
 
 // Err is the last failure's text.
-func (v Verdict) Err() string { return lastError(v.Failures) }
-
-// Failure is one attempt that the sink refused.
-//
-// The next attempt of a message is the one it came with plus its new failures.
-type Failure struct {
-	Attempt int       `json:"attempt"`
-	At      time.Time `json:"at"`
-	Err     string    `json:"error"`
-}
-
-// MaxFailures is how many failures a store keeps of one message: the latest.
-const MaxFailures = 10
-
-func lastError(failures []Failure) string {
-	if len(failures) == 0 {
-		return ""
-	}
-	return failures[len(failures)-1].Err
-}
+func (v Verdict) Err() string { return penstock.LastError(v.Failures) }
 
 // Outcome of a message.
 type Outcome uint8
@@ -211,3 +195,34 @@ const (
 
 // DefaultLease is used where Subscribe.Lease is zero.
 const DefaultLease = 15 * time.Second
+
+// Validate reports what of a subscription no store takes, as a *FieldError, and fills in
+// the lease.
+func (s *Subscribe) Validate() error {
+	if s.Lease == 0 {
+		s.Lease = DefaultLease
+	}
+	if err := ValidateLease(s.Lease); err != nil {
+		return err
+	}
+	if err := penstock.ValidateText("holder", s.Holder, penstock.MaxHolderBytes); err != nil || s.Ephemeral {
+		return err
+	}
+	return penstock.ValidateName("subscription", s.Subscription, penstock.MaxSubscriptionBytes)
+}
+
+// ValidateLease reports a time that no lease has, as a *FieldError.
+func ValidateLease(lease time.Duration) error {
+	if lease <= 0 {
+		return &penstock.FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", lease), Hint: "use a positive time, longer than a job takes or than the time between two renewals"}
+	}
+	return nil
+}
+
+// Validate reports a limit that no Fetch takes, as a *FieldError.
+func (l Limit) Validate() error {
+	if l.Messages <= 0 || l.Bytes <= 0 {
+		return &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", l.Messages, l.Bytes), Hint: "both must be positive"}
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/store/memory"
+)
+
+// The dead letters of a queue that died of one error run again.
+func ExampleDeadJobQuery() {
+	ctx := context.Background()
+	store := memory.New(memory.Options{})
+	check(store.Migrate(ctx))
+	check(store.CreateQueue(ctx, "emails", penstock.FIFO))
+
+	retried, err := store.RetryDeadJobs(ctx, admin.DeadJobQuery{Queue: "emails", Error: "connection refused"})
+	check(err)
+	status, err := store.QueueStatus(ctx, "emails")
+	check(err)
+	fmt.Println(retried, "retried,", status[0].Ready, "ready,", status[0].DeadLetters, "dead")
+	// Output: 0 retried, 0 ready, 0 dead
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,23 @@
+package penstock
+
+import "time"
+
+// Failure is one attempt that the sink refused.
+//
+// The next attempt of a message is the one it came with plus its new failures.
+type Failure struct {
+	Attempt int       `json:"attempt"`
+	At      time.Time `json:"at"`
+	Err     string    `json:"error"`
+}
+
+// MaxFailures is how many failures a store keeps of one message: the latest.
+const MaxFailures = 10
+
+// LastError is why the last of them failed; empty without any.
+func LastError(failures []Failure) string {
+	if len(failures) == 0 {
+		return ""
+	}
+	return failures[len(failures)-1].Err
+}
