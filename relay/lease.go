@@ -66,13 +66,19 @@ func (s *session) extend(ctx context.Context, start time.Time) {
 	}
 }
 
-// checkLease is called when the lease should have been renewed by now.
+// checkLease is called by the timer when the lease should have been renewed by now, and when it has lapsed.
 func (s *session) checkLease() {
 	s.mu.Lock()
 	if !s.lease.covers(time.Now()) {
 		s.lapse()
 	}
+	unsaid := s.lapseUnsaid
+	s.lapseUnsaid = false
 	s.mu.Unlock()
+	if unsaid { // not under the mutex
+		s.log.Warn("the lease ran out before it could be renewed; nothing is sent until it is",
+			"lease", s.cfg.Lease, "hint", "the process was paused, or the database cannot be reached")
+	}
 }
 
 // lapse stops all Sends, because the lease has run out. The caller holds the
@@ -83,8 +89,8 @@ func (s *session) lapse() {
 	}
 	s.cfg.Observer.Lease(false)
 	notify(s.renewNow)
-	go s.log.Warn("the lease ran out before it could be renewed; nothing is sent until it is", // not under the mutex
-		"lease", s.cfg.Lease, "hint", "the process was paused, or the database cannot be reached")
+	s.lapseUnsaid = true
+	s.lapseTimer.Reset(0)
 }
 
 // renewLoop renews the lease three times in its length, and at once when it

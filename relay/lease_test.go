@@ -79,6 +79,8 @@ func TestNoSendAfterWakingUp(t *testing.T) {
 		b, _ := source.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
 		s.enqueue(b)
 
+		s.lapseTimer = time.AfterFunc(time.Hour, s.checkLease)
+		defer s.lapseTimer.Stop()
 		s.mu.Lock()
 		valid := s.lease.until
 		s.lease.until = time.Now()
@@ -95,7 +97,6 @@ func TestNoSendAfterWakingUp(t *testing.T) {
 		if len(s.renewNow) != 1 {
 			t.Error("a renewal was not asked for")
 		}
-		s.lapseTimer = time.NewTimer(0)
 		s.extend(t.Context(), time.Now())
 		s.mu.Lock()
 		if !s.take(r) {

@@ -59,6 +59,8 @@ type session struct {
 	lingering []lingering
 
 	lapseTimer *time.Timer
+	// lapseUnsaid: the lease has lapsed, and the log does not say so yet.
+	lapseUnsaid bool
 
 	// Notifications, with room for one.
 	freed    chan struct{} // the window got smaller

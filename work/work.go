@@ -50,7 +50,7 @@ type Queue interface {
 	Maintain(ctx context.Context) error
 }
 
-var _ Queue = Queue(nil)
+var _ Queue = driver.Queue(nil)
 
 // Snooze is what a handler returns that wants its job again after a while, as if this had been no attempt. A queue that
 // is no Releaser spends one.
