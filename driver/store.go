@@ -99,3 +99,36 @@ type ContentJudge interface {
 	// written without it. Not so of an outage, or of an outbox that is not there.
 	RefusesContent(err error) bool
 }
+
+// StatusCounter is a store that can count up to a number: of a status it then names the figures that may be higher.
+// What shows a status again and again asks for it: status, doctor, console, metrics.
+type StatusCounter interface {
+	StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
+}
+
+// QueueStatusCounter is StatusCounter for queues. Below 0 it counts nothing: the settings of a queue are enough for the verbs that
+// change them.
+type QueueStatusCounter interface {
+	QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
+}
+
+// CauseCounter is a store that tells of what messages died, for doctor and the console, and JobCauseCounter one that tells it of jobs.
+type (
+	CauseCounter interface {
+		DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadCause, error)
+	}
+	JobCauseCounter interface {
+		DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadCause, error)
+	}
+)
+
+// SchemaChecker is a store that compares the functions of a queue, or with no name those of a relay, with this program's: a relay
+// and a worker ask at their start.
+type SchemaChecker interface {
+	CheckSchemaOf(ctx context.Context, queue string) (differences []string, err error)
+}
+
+// SchemaDropper is a store whose tables are in a schema that can be dropped: the demo and the benchmarks clean up with it.
+type SchemaDropper interface {
+	DropSchema(ctx context.Context) error
+}

@@ -104,7 +104,7 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 	if err := store.Migrate(ctx); err != nil {
 		return err
 	}
-	if s, ok := store.(interface{ DropSchema(context.Context) error }); ok && private {
+	if s, ok := store.(driver.SchemaDropper); ok && private {
 		defer func() { err = errors.Join(err, s.DropSchema(context.WithoutCancel(ctx))) }()
 	}
 	progress := terminal.NewProgress(a.stderr, f.progress)

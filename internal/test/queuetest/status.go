@@ -1,7 +1,6 @@
 package queuetest
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -83,9 +82,7 @@ func statusNamed(e *env) {
 	e.set(penstock.QueueSettings{MaxRunning: &three})
 	e.enqueue(jobs("a", 3)...)
 	read := map[string]func(names ...string) ([]admin.QueueStatus, error){"QueueStatus": func(names ...string) ([]admin.QueueStatus, error) { return e.Store.QueueStatus(e.ctx, names...) }}
-	if counter, ok := e.Store.(interface {
-		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
-	}); ok {
+	if counter, ok := e.Store.(driver.QueueStatusCounter); ok {
 		read["uncounted"] = func(names ...string) ([]admin.QueueStatus, error) {
 			return counter.QueueStatusUpTo(e.ctx, -1, names...)
 		}
@@ -111,9 +108,7 @@ func statusNamed(e *env) {
 
 // A store that counts up to a number says which figures there may be more of, and not of the others.
 func statusUpTo(e *env) {
-	counter, ok := e.Store.(interface {
-		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
-	})
+	counter, ok := e.Store.(driver.QueueStatusCounter)
 	if !ok {
 		e.Skip("this store counts everything")
 	}
@@ -129,9 +124,7 @@ func statusUpTo(e *env) {
 			e.Errorf("counted up to %d there are %v jobs ready, delayed and dead, of %v at least; want %v", most, figures, got, want)
 		}
 	}
-	causes, ok := e.Store.(interface {
-		DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadCause, error)
-	})
+	causes, ok := e.Store.(driver.JobCauseCounter)
 	if !ok {
 		return // one on plain tables
 	}

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -177,9 +176,7 @@ func statusSink(e *env) {
 
 // A store that counts up to a number says which figures there may be more of.
 func statusUpTo(e *env) {
-	counter, ok := e.Store.(interface {
-		StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
-	})
+	counter, ok := e.Store.(driver.StatusCounter)
 	if !ok {
 		e.Skip("this store counts everything")
 	}
@@ -194,9 +191,7 @@ func statusUpTo(e *env) {
 			e.Errorf("counted up to %d there are %d messages in the backlog, at least %v, the oldest %s old", most, s.Backlog, s.AtLeast, s.OldestAge)
 		}
 	}
-	causes, ok := e.Store.(interface {
-		DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadCause, error)
-	})
+	causes, ok := e.Store.(driver.CauseCounter)
 	if !ok {
 		e.Fatal("the store has no DeadLetterCauses")
 	}

@@ -63,9 +63,7 @@ func (a *App) Logger() (*slog.Logger, error) {
 // WarnOfDifferences looks, beside whatever runs, whether the functions of a queue, or with no name those of a relay,
 // are this program's. Call what it returns before the store is closed.
 func WarnOfDifferences(ctx context.Context, store any, queue string, log *slog.Logger) (end func()) {
-	checker, ok := store.(interface {
-		CheckSchemaOf(ctx context.Context, queue string) (differences []string, err error)
-	})
+	checker, ok := store.(driver.SchemaChecker)
 	if !ok {
 		return func() {}
 	}

@@ -66,9 +66,7 @@ const CountedUpTo = 1000
 
 // StatusUpTo counts no more than most, unless it is 0, if the store can.
 func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]admin.OutboxStatus, error) {
-	if counter, ok := store.(interface {
-		StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
-	}); ok {
+	if counter, ok := store.(driver.StatusCounter); ok {
 		return counter.StatusUpTo(ctx, most)
 	}
 	return store.Status(ctx)
@@ -76,9 +74,7 @@ func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]admin.Outb
 
 // QueueStatusUpTo is StatusUpTo of queues, of those named or all. With a most below 0 it counts nothing.
 func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int, names ...string) ([]admin.QueueStatus, error) {
-	if counter, ok := store.(interface {
-		QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error)
-	}); ok {
+	if counter, ok := store.(driver.QueueStatusCounter); ok {
 		return counter.QueueStatusUpTo(ctx, most, names...)
 	}
 	return store.QueueStatus(ctx, names...)

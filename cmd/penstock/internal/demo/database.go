@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
@@ -70,7 +71,7 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 
 // dropSchema removes Penstock's tables, which were made for this run.
 func (r *run) dropSchema(ctx context.Context) error {
-	s, ok := r.store.(interface{ DropSchema(context.Context) error })
+	s, ok := r.store.(driver.SchemaDropper)
 	if !ok {
 		return nil
 	}
