@@ -160,15 +160,17 @@ func TestKeysAcrossLanguages(t *testing.T) {
 	var all []*goal
 	for _, l := range languages {
 		t.Run(l.Name, func(t2 *testing.T) { // builds it, or says why not
-			p := l.shared(t2)
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-			t.Cleanup(cancel)
-			all = append(all, &goal{TB: t, ctx: ctx, url: url, store: &remoteStore{Store: store, c: p.open(t, url)}})
+			all = append(all, &goal{TB: t, url: url, store: &remoteStore{Store: store, c: l.shared(t2).open(t, url)}})
 			l.count(t)
 		})
 	}
 	if len(all) < 2 {
 		t.Skip("there are not two languages")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // not before all are built
+	t.Cleanup(cancel)
+	for _, g := range all {
+		g.ctx = ctx
 	}
 	const each, keys = 24, 5
 	var mu sync.Mutex
