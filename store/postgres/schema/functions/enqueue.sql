@@ -16,7 +16,7 @@ declare
     made bigint;
 begin
     if not_before is null and dedup_key is null and coalesce(priority, 0) >= '-16' and coalesce(priority, 0) <= '15'
-       and coalesce(current_setting('penstock.deduplicated', true), '') = '' then
+       and coalesce(current_setting('penstock.deduplicated_0', true), '') = '' then
         insert into {queue} (key, group_key, priority, headers, payload)
         values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
         return made;
@@ -36,30 +36,34 @@ create or replace function {enqueue_many}(payloads bytea[], keys text[], group_k
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
     many constant int := coalesce(cardinality(payloads), 0);
+    keyed constant boolean := array_remove(dedup_keys, null) <> '{}';
     made bigint;
-    found boolean[] = '{}';
+    known boolean;
+    letters text = '';
+    part int = 0;
     job record;
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(group_keys), many) <> many or coalesce(cardinality(priorities), many) <> many
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
-    if current_setting('penstock.deduplicated', true) <> '' then -- it tells of this call, a letter per job
-        perform pg_catalog.set_config('penstock.deduplicated', '', true);
-    end if;
-    if array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' then
+    while current_setting('penstock.deduplicated_' || part, true) <> '' loop -- they tell of this call, a letter per job: 1000 each, because deduplicated goes over all of one
+        perform set_config('penstock.deduplicated_' || part, '', true);
+        part := part + 1;
+    end loop;
+    if array_remove(not_befores, null) <> '{}' or keyed then
         {readable many}
         perform {schema}._refuse_job(u.payload, u.key, u.group_key, u.priority, u.headers, u.dedup_key)
            from unnest(payloads, keys, group_keys, priorities, headers, dedup_keys) u(payload, key, group_key, priority, headers, dedup_key);
-        if array_remove(dedup_keys, null) <> '{}' then
+        if keyed then
             perform {schema}._hold_keys({id}, dedup_keys); -- all before the first, so that two calls do not wait for each other
         end if;
         -- Never by subscripts: to find an element of texts goes over all before it.
         for job in select * from unnest(payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers) with ordinality
                             u(payload, key, group_key, priority, not_before, dedup_key, headers, i) order by i loop
             made := case when job.dedup_key is not null then {schema}._first_of({id}, job.dedup_key) end;
-            found[job.i] := made is not null;
-            if made is not null then
+            known := made is not null;
+            if known then
                 null; -- it is there
             elsif job.not_before > clock_timestamp() then
                 if job.not_before = 'infinity' then -- in _scheduled that means something else
@@ -72,14 +76,18 @@ begin
                 insert into {queue} (key, group_key, priority, headers, payload)
                 values (job.key, coalesce(job.group_key, ''), coalesce(job.priority, 0), job.headers, job.payload) returning seq into made;
             end if;
-            if job.dedup_key is not null and not found[job.i] then
+            if job.dedup_key is not null and not known then
                 insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, job.dedup_key);
+            end if;
+            if keyed then
+                letters := concat(letters, known);
+                if job.i % 1000 = 0 or job.i = many then
+                    perform set_config('penstock.deduplicated_' || (job.i - 1) / 1000, letters, true);
+                    letters := '';
+                end if;
             end if;
             return next made;
         end loop;
-        if array_remove(dedup_keys, null) <> '{}' then
-            perform pg_catalog.set_config('penstock.deduplicated', array_to_string(found, ''), true);
-        end if;
         return;
     end if;
     if cardinality(priorities) > 0 then -- at all else the queue's trigger looks

@@ -68,7 +68,8 @@ end $fn$;
 create or replace function deduplicated(n bigint default 1) returns boolean
 language sql volatile as $fn$
     select told.it operator(pg_catalog.=) 't'
-      from (select pg_catalog.substr(pg_catalog.current_setting('penstock.deduplicated', true), n::pg_catalog.int4, 1)) told(it)
+      from (select pg_catalog.substr(pg_catalog.current_setting(pg_catalog.concat('penstock.deduplicated_', (n operator(pg_catalog.-) 1) operator(pg_catalog./) 1000), true),
+                                     ((n operator(pg_catalog.-) 1) operator(pg_catalog.%) 1000 operator(pg_catalog.+) 1)::pg_catalog.int4, 1)) told(it)
      where told.it operator(pg_catalog.<>) ''
 $fn$;
 
