@@ -284,7 +284,7 @@ func notNil[T any](s []T) []T {
 	return s
 }
 
-// fill adds messages to a batch, of rows that are neither in flight nor out of band. cut is
+// fill adds messages to a batch, of rows that are neither in it nor in flight nor out of band. cut is
 // how many rows there was room for.
 func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.Limit) (cut int, err error) {
 	var outOfBand, waiting map[string]bool
@@ -301,8 +301,10 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.
 		}
 	}
 	bytes := 0
+	in := make(map[string]bool, len(p.rows)) // once the head has gone back, it reads what was found behind it
 	for i := range p.messages {
 		bytes += p.messages[i].Size()
+		in[p.rows[i].id] = true
 	}
 	var unfit []refused
 	p.grow(min(len(rows), limit.Messages))
@@ -311,7 +313,7 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit driver.
 		if bytes += r.message.Size(); len(p.messages) > 0 && (bytes > limit.Bytes || len(p.messages) >= limit.Messages) {
 			return cut, s.refuse(ctx, unfit)
 		}
-		if r.passed = r.passed || outOfBand[r.id] || s.isInFlight(r.id); r.passed {
+		if r.passed = r.passed || in[r.id] || outOfBand[r.id] || s.isInFlight(r.id); r.passed {
 			bytes -= r.message.Size()
 			continue
 		}
