@@ -174,18 +174,37 @@ func TestLockedRowDelaysNoLease(t *testing.T) {
 	f.Must(<-settled)
 }
 
+// TestRowWithoutPlaceIsDelivered: a column of the order is NULL, and no read can go on behind such a row.
 func TestRowWithoutPlaceIsDelivered(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.Exec("create table loose (id int primary key, at timestamptz, data text)")
-	f.Exec("create index on loose (at, id)")
-	src := f.subscribe(f.open(adopt.Config{Table: "loose", Columns: adopt.Columns{ID: "id", Order: []string{"at"}, Payload: "data"}, Delivered: adopt.Delete, Sweep: 20 * time.Millisecond}))
-	f.Exec("insert into loose values (1, now(), 'placed')")
-	b := f.fetch(src)
-	f.want(b, "placed")
-	f.settle(src, b)
-	f.Exec("insert into loose values (2, null, 'nowhere')")
-	f.want(f.fetch(src), "nowhere")
+	for name, c := range map[string]struct {
+		order   []string
+		without string // a row's at and rank
+		workers int
+	}{
+		"one column":          {[]string{"at"}, "null, 1", 0},
+		"one of two":          {[]string{"at", "rank"}, "now(), null", 0},
+		"one of two, workers": {[]string{"at", "rank"}, "now(), null", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.Exec("create table loose (id int primary key, at timestamptz, rank int, data text)")
+			f.Exec("create index on loose (" + strings.Join(c.order, ", ") + ", id)")
+			f.Exec("insert into loose values (0, " + c.without + ", 'without')")
+			src := f.subscribe(f.open(adopt.Config{Table: "loose", Columns: adopt.Columns{ID: "id", Order: c.order, Payload: "data"},
+				Delivered: adopt.Delete, Margin: time.Millisecond, Sweep: 100 * time.Millisecond, Workers: c.workers}))
+			b := f.fetch(src)
+			f.want(b, "without")
+			f.settle(src, b)
+			for i, place := range []string{"now(), 1", c.without, "now(), 1", "now(), 1"} {
+				f.Exec(fmt.Sprintf("insert into loose values (%d, %s, 'row')", i+1, place))
+				b := f.fetch(src)
+				f.want(b, "row")
+				f.settle(src, b)
+			}
+		})
+	}
 }
 
 // TestEachRowComesOnce fetches on while nothing is settled: every look back sees the rows

@@ -81,6 +81,11 @@ func (m *mapping) delivered(c *Config, clear bool) string {
 	return set
 }
 
+// placed leaves out the rows that have no place: no statement could go on behind one of them.
+func (m *mapping) placed() string {
+	return list(m.nullable(), "", func(_ int, c *column) string { return " and " + own(c) + " is not null" })
+}
+
 // place compares a row with a place in the order that parameters from n on give.
 func (m *mapping) place(operator string, n int) string {
 	if len(m.order) == 1 {
@@ -124,16 +129,17 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 	fill := func(name string, more ...string) string {
 		return strings.NewReplacer(append(more, args...)...).Replace(pg.Statement(sqlFiles, name))
 	}
-	after, skipped := m.place(">", 2), " for update of t skip locked"
+	first, skipped := m.placed(), " for update of t skip locked"
+	after := first + m.place(">", 2)
 	s := statements{
-		readFirst:   fill("read", "{after}", ""),
+		readFirst:   fill("read", "{after}", first),
 		read:        fill("read", "{after}", after),
-		claimFirst:  fill("claim", "{after}", ""),
+		claimFirst:  fill("claim", "{after}", first),
 		claim:       fill("claim", "{after}", after),
-		listFirst:   fill("read", "{after}", "", "{wide}", m.placing.sql(), "{nulls}", m.placing.nulls()),
+		listFirst:   fill("read", "{after}", first, "{wide}", m.placing.sql(), "{nulls}", m.placing.nulls()),
 		list:        fill("read", "{after}", after, "{wide}", m.placing.sql(), "{nulls}", m.placing.nulls()),
 		narrow:      fill("narrow", "{after}", after, "{upto}", m.place("<=", 2+len(m.order))),
-		narrowFirst: fill("narrow", "{after}", "", "{upto}", m.place("<=", 2)),
+		narrowFirst: fill("narrow", "{after}", first, "{upto}", m.place("<=", 2)),
 		scan:        fill("scan"),
 		backlog:     fill("backlog", "{at}", m.writtenAt()),
 		load:        fill("load", "{lock}", ""),
