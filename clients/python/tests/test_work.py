@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import penstock
 from penstock import aio
-from penstock._desk import Options
+from penstock._desk import POLL_MAX, Desk, Options
 
 from .conftest import penstock as penstock_cli
 from .conftest import rows, status, until
@@ -370,3 +370,13 @@ def test_sigterm(url: str, db: psycopg.Connection, queue: str, kind: str) -> Non
         assert worker.wait(60) == 0
     assert seen[-1] == "drained"
     assert status(db, queue)[:2] == (50 - len(seen) + 1, 0)
+
+
+def test_workers_that_begin_together_do_not_ask_together() -> None:
+    desks = [Desk("emails", Options()) for _ in range(200)]
+    at = [0.0] * len(desks)
+    for _ in range(100):  # polls that find nothing
+        for i, desk in enumerate(desks):
+            desk.claimed([], 10, 0.0, at[i])
+            at[i] = desk.next_claim
+    assert max(at) - min(at) > POLL_MAX

@@ -162,7 +162,9 @@ class Worker {
       this.begin()
       if (jobs.length === n) pause = 0
       else {
-        await sleep(jobs.length ? this.o.pollMin : (pause = Math.min(pause * 2 || this.o.pollMin, this.o.pollMax)), this.stop.signal)
+        const wait = jobs.length ? this.o.pollMin : (pause = Math.min(pause * 2 || this.o.pollMin, this.o.pollMax))
+        // Up to an eighth longer or shorter: workers that began together do not stay together.
+        await sleep(wait * (0.875 + Math.random() / 4), this.stop.signal)
         if (jobs.length) pause = 0
       }
     }

@@ -190,7 +190,8 @@ class Desk:
             self.queued.append(task)
         if jobs:
             self.pause = POLL_MIN
-        self.next_claim = now if len(jobs) == asked else now + self.pause
+        # Up to an eighth longer or shorter: workers that began together do not stay together.
+        self.next_claim = now if len(jobs) == asked else now + self.pause * random.uniform(0.875, 1.125)
         if not jobs:
             self.pause = min(2 * self.pause, POLL_MAX)
 

@@ -13,6 +13,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ThreadLocalRandom;
 
 /** What a worker knows of its jobs: claimed, begun, done, written. No thread and no I/O: whoever calls it holds the worker's lock. */
 final class Desk {
@@ -175,7 +176,8 @@ final class Desk {
         if (!jobs.isEmpty()) {
             pause = POLL_MIN;
         }
-        nextClaim = jobs.size() == asked ? now : now + pause;
+        // Up to an eighth longer or shorter: workers that began together do not stay together.
+        nextClaim = jobs.size() == asked ? now : now + pause - pause / 8 + ThreadLocalRandom.current().nextLong(pause / 4 + 1);
         if (jobs.isEmpty()) {
             pause = Math.min(2 * pause, POLL_MAX);
         }
