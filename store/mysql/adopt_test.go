@@ -33,6 +33,7 @@ func TestAdoptMyRocks(t *testing.T) { adoptSuite(t, "RocksDB", adopttest.Engine.
 
 func adoptSuite(t *testing.T, engine string, only ...string) {
 	t.Parallel()
+	has(t, engine)
 	adopttest.Run(t, func(t testing.TB) adopttest.Instance {
 		of := testserver.MariaDBDatabase(t)
 		schema, _ := databaseOf(t, of)

@@ -43,6 +43,7 @@ func TestInboxMyRocks(t *testing.T) { inboxSuite(t, "RocksDB", inboxtest.Engine.
 
 func inboxSuite(t *testing.T, engine string, only ...string) {
 	t.Parallel()
+	has(t, engine)
 	inboxtest.Run(t, func(t testing.TB) inboxtest.Instance {
 		url := testserver.MariaDBDatabase(t)
 		schema, _ := databaseOf(t, url)

@@ -20,6 +20,7 @@ func TestQueueMyRocks(t *testing.T) { queueSuite(t, "RocksDB", queuetest.Engine)
 // queueSuite: the suite's model wants the order of what committed late at once, however slow the machine.
 func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 	t.Parallel()
+	has(t, engine)
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
 			url := testserver.MariaDBDatabase(t)
