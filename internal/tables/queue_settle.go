@@ -3,6 +3,8 @@ package tables
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -114,8 +116,10 @@ func (q Queue) settle(ctx context.Context, statement string, args Args, judge fu
 		}
 		if len(jobs) == 0 {
 			b = &Batch{}
-			ended(b, unsure, &held)
-			return tx.Run(ctx, b)
+			happened := ended(b, unsure)
+			err := tx.Run(ctx, b)
+			held = slices.Sorted(maps.Keys(happened))
+			return err
 		}
 		for _, j := range jobs {
 			judge(j)

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -37,18 +38,16 @@ func (s *Queues) again(ctx context.Context, fn func() error) error {
 // ended says which leases were ended by an attempt whose answer was lost, after it was seen that none is there any more: had it not happened, there would be. But
 // for those that ended otherwise. Their time was over, or their jobs were cancelled, and whoever did that has left their numbers in attempts, negative, as of
 // attempts that were given up. That is rare. So what is done all the time, ending jobs that are done, leaves nothing and has nothing to take away.
-func ended(b *Batch, leases []int64, into *[]int64) {
-	if len(leases) == 0 {
-		return
-	}
-	*into = slices.Compact(slices.Sorted(slices.Values(leases)))
+func ended(b *Batch, leases []int64) map[int64]bool {
+	left := map[int64]bool{}
 	givenUp := make([]int64, len(leases))
 	for i, lease := range leases {
-		givenUp[i] = -lease
+		left[lease], givenUp[i] = true, -lease
 	}
-	b.Rows(Each(func(n int64) {
-		*into = slices.DeleteFunc(*into, func(lease int64) bool { return lease == -n })
-	}), "select attempt from {schema}.attempts where {attempt in over}", Args{"over": givenUp})
+	if len(leases) > 0 {
+		b.Rows(Each(func(n int64) { delete(left, -n) }), "select attempt from {schema}.attempts where {attempt in over}", Args{"over": givenUp})
+	}
+	return left
 }
 
 // acks are leases whose jobs end.
@@ -56,7 +55,7 @@ type acks struct {
 	leases []int64
 	held   []int64
 	lost   bool // the answer to an attempt was
-	ended  []int64
+	ended  map[int64]bool
 }
 
 // in has jobs end. Their leases are locked first: whoever else ends one waits, and finds none.
@@ -65,7 +64,7 @@ func (a *acks) in(b *Batch, row *QueueRow) {
 	these := row.Args(Args{"leases": a.leases})
 	b.Rows(All(&a.held), "hold_leases", these)
 	if a.lost {
-		ended(b, a.leases, &a.ended)
+		a.ended = ended(b, a.leases)
 	}
 	for _, statement := range []string{"end_jobs", "end_tries", "end_leases"} {
 		b.Do(statement, these)
@@ -76,7 +75,7 @@ func (a *acks) in(b *Batch, row *QueueRow) {
 func (a *acks) note(err error) error {
 	a.lost = a.lost || retry.Lost(err)
 	if len(a.held) == 0 {
-		a.held = a.ended
+		a.held = slices.Sorted(maps.Keys(a.ended))
 	}
 	return err
 }

@@ -157,9 +157,11 @@ func (w workQueue) held(ctx context.Context, leases []int64, f func(q *jobQueue,
 	}
 	defer w.store.db.Unlock()
 	var held []int64
-	for i, lease := range leases {
-		if j := q.leases[lease]; j != nil && now.Before(j.LeaseUntil) && !slices.Contains(leases[:i], lease) {
+	seen := map[int64]bool{}
+	for _, lease := range leases {
+		if j := q.leases[lease]; j != nil && now.Before(j.LeaseUntil) && !seen[lease] {
 			f(q, j, now)
+			seen[lease] = true
 			held = append(held, lease)
 		}
 	}

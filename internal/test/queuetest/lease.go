@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ var leaseCases = []testCase{
 	{name: "ExtendShortens", run: extendShortens},
 	{name: "UnknownLease", run: unknownLease},
 	{name: "LastLeaseThatExpiresIsADeadLetter", run: lastLease},
+	{name: "ReadsEachOfManyOnce", run: readsEach, needs: Features{Reads: true, Release: true}},
 }
 
 func expiredLease(e *env) {
@@ -141,4 +143,35 @@ func lastLease(e *env) {
 		e.Errorf("the dead letter is %q, attempt %d, error %q, want k0, attempt 2 and who held it", d.Job.Payload, d.Job.Attempt, d.Err())
 	}
 	e.ack(e.collect("k1")...)
+}
+
+// Ten times as many jobs in each call are ten times as many reads: of enqueues with dedup keys, new and known, and of what settles jobs of one claim and of many.
+func readsEach(e *env) {
+	reads := func(n int) float64 {
+		batch := jobs("x", n)
+		for i := range batch {
+			batch[i].DedupKey = fmt.Sprint(n, " ", i)
+		}
+		before := e.Reads(e)
+		e.enqueue(batch...)
+		e.enqueue(batch...)
+		claimed := e.claim(n)
+		_, err := e.q.Extend(e.ctx, longLease, leases(claimed)...)
+		e.must(err, "Extend")
+		_, err = e.q.(driver.Releaser).Release(e.ctx, 0, leases(claimed)...)
+		e.must(err, "Release")
+		e.ack(e.claim(n / 2)...)
+		claimed = nil
+		for range 10 {
+			claimed = append(claimed, e.claim(n/20)...)
+		}
+		e.ack(claimed...)
+		e.want()
+		return e.Reads(e) - before
+	}
+	few, many := reads(100), reads(1000)
+	e.Logf("%.0f entries for 100 jobs, %.0f for 1000", few, many)
+	if many > 15*few {
+		e.Errorf("100 jobs read %.0f entries, 1000 read %.0f", few, many)
+	}
 }
