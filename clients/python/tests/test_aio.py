@@ -97,7 +97,7 @@ def test_what_is_not_there(begin: Begin) -> None:
         async with begin() as tx:
             await aio.enqueue(tx, "missing", "x")
 
-    with pytest.raises(penstock.NotFoundError):
+    with pytest.raises(penstock.NotFoundError, match="penstock queue create 'missing'"):
         all_of(main())
 
 

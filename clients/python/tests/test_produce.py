@@ -194,15 +194,17 @@ def test_a_job_that_cannot_be_carried(url: str, db: psycopg.Connection, queue: s
 
 
 def test_what_is_not_there(begin: Begin) -> None:
-    for call in (
-        lambda tx: penstock.publish(tx, "missing", "x"),
-        lambda tx: penstock.publish_many(tx, "missing", [penstock.Message("x")] * 2),
-        lambda tx: penstock.enqueue(tx, "missing", "x"),
-        lambda tx: penstock.inbox.first(tx, "missing", "x"),
-    ):
+    calls: tuple[tuple[str, Callable[[Any], object]], ...] = (
+        ("penstock outbox create 'missing'", lambda tx: penstock.publish(tx, "missing", "x")),
+        ("penstock outbox create NAME", lambda tx: penstock.publish_many(tx, "missing", [penstock.Message("x")] * 2)),  # an INSERT
+        ("penstock queue create 'missing'", lambda tx: penstock.enqueue(tx, "missing", "x")),
+        ("select penstock.create_inbox('missing')", lambda tx: penstock.inbox.first(tx, "missing", "x")),
+    )
+    for step, call in calls:
         with pytest.raises(penstock.NotFoundError) as e, begin() as tx:
             call(tx)
         assert e.value.sqlstate == "42P01"
+        assert step in str(e.value.hint), "the server's hint, where it has one"
 
 
 def test_other_errors_stay_the_drivers(url: str, queue: str) -> None:

@@ -59,13 +59,16 @@ describe.each(all)('$name', ({ db, begin }) => {
   })
 
   test('errors of the database keep their code', async () => {
-    for (const call of [
-      () => penstock.publish(db, 'none', { payload: '' }), () => penstock.publishMany(db, 'none', [{ payload: '' }]), () => penstock.enqueue(db, 'none', { payload: '' }),
-      () => penstock.inbox('none').first(db, 'x'), () => penstock.queue(db, 'none').claim(),
-    ]) {
+    for (const [step, call] of [ // the server's hint, where it has one
+      ["penstock outbox create 'none'", () => penstock.publish(db, 'none', { payload: '' })],
+      ['penstock outbox create NAME', () => penstock.publishMany(db, 'none', [{ payload: '' }])], // an INSERT
+      ["penstock queue create 'none'", () => penstock.enqueue(db, 'none', { payload: '' })],
+      ["select penstock.create_inbox('none')", () => penstock.inbox('none').first(db, 'x')],
+      ["penstock queue create 'none'", () => penstock.queue(db, 'none').claim()],
+    ] as [string, () => Promise<unknown>][]) {
       const err = await call().then(() => undefined, (err: unknown) => err)
       expect(sqlState(err)).toBe('42P01')
-      expect(err).toMatchObject({ name: 'NotFoundError', message: expect.stringMatching(/none.* create/) })
+      expect(err).toMatchObject({ name: 'NotFoundError', message: expect.stringContaining(step) })
     }
     await expect(new Penstock({ schema: 'none' }).enqueue(db, 'q', { payload: '' })).rejects.toThrow(VersionError)
     expect(sqlState(new Error('none'))).toBeUndefined()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -153,23 +153,31 @@ async def run_async(tx: Transaction, op: Op[T]) -> T:
         return done.value  # type: ignore[no-any-return]
 
 
-def sqlstate(e: BaseException | None) -> str | None:
-    """What the database answered, whatever has wrapped it."""
+def within(e: BaseException | None) -> Iterator[BaseException]:
+    """The error and those that it has wrapped."""
     for _ in range(4):
         if e is None:
-            return None
-        state = getattr(e, "sqlstate", None) or getattr(e, "pgcode", None)
-        if state:
-            return str(state)
+            return
+        yield e
         e = getattr(e, "orig", None) or e.__cause__
-    return None
+
+
+def sqlstate(e: BaseException | None) -> str | None:
+    """What the database answered, whatever has wrapped it."""
+    states = (getattr(x, "sqlstate", None) or getattr(x, "pgcode", None) for x in within(e))
+    return next((str(state) for state in states if state), None)
+
+
+def hint(e: BaseException) -> str | None:
+    """The database's hint: psycopg has it in diag, asyncpg by itself."""
+    hints = (getattr(x, "hint", None) or getattr(getattr(x, "diag", None), "message_hint", None) for x in within(e))
+    return next((str(told) for told in hints if told), None)
 
 
 def known(e: BaseException) -> BaseException:
     """One of ours for what every client should tell apart. Anything else stays the driver's, which the caller knows how to handle."""
     state, message = sqlstate(e), str(getattr(e, "orig", None) or e).strip()
     first = re.split(r"\n(?:CONTEXT|HINT|LINE|\[SQL)", message)[0]
-    told = re.search(r"\nHINT: *([^\n]*)", message)
     of_django = ", or: manage.py penstock_migrate" if "penstock.django" in sys.modules else ""
     ours: Error | None = None
     if state in ("3F000", "42883"):
@@ -179,12 +187,12 @@ def known(e: BaseException) -> BaseException:
     elif state == "PS001":
         ours = LeaseLostError(first, sqlstate=state, hint="extend leases in time, or claim with longer ones")
     elif state == "42P01" or "no such table" in message:
-        hint = "create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first"
-        if told:  # the server knows which of them it is
-            hint = told[1]
+        step = hint(e)  # the server knows which of them it is, but not if it was an INSERT
+        if not step:
+            step = "create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first"
         if of_django:
-            hint += "; in Django name it in settings.PENSTOCK, and run: manage.py penstock_migrate"
-        ours = NotFoundError(first, sqlstate=state, hint=hint)
+            step += "; in Django name it in settings.PENSTOCK, and run: manage.py penstock_migrate"
+        ours = NotFoundError(first, sqlstate=state, hint=step)
     if ours is None:
         return e
     ours.__cause__ = e

@@ -32,7 +32,8 @@ public class PenstockException extends RuntimeException {
             case "3F000", "42883" -> new SchemaException(message + " (the database is not migrated, or older than this client; run: penstock migrate)", sql);
             case "PS002" -> new SchemaException(message, sql);
             case "PS001" -> new LeaseLostException(message, sql);
-            case "42P01" -> new NotFoundException(message + " (create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first)", sql);
+            case "42P01" -> new NotFoundException(message.contains(" it with: ") ? message // with the server's hint, which knows which of them it is
+                : message + " (create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first)", sql);
             default -> new PenstockException(message, sql);
         };
     }

@@ -114,7 +114,8 @@ class ProduceTest {
     void errorsSayWhatToDo() {
         var missing = assertThrows(NotFoundException.class, () -> penstock.publish("missing", Message.of("")));
         assertEquals("42P01", missing.sqlState());
-        assertTrue(missing.getMessage().contains("penstock outbox create") || missing.getMessage().contains("outbox create"), missing.getMessage());
+        assertTrue(missing.getMessage().contains("penstock outbox create 'missing'"), missing.getMessage());
+        assertFalse(missing.getMessage().contains("queue create"), missing.getMessage());
         var schema = assertThrows(SchemaException.class, () -> Penstock.on(database.dataSource).schema("elsewhere").check());
         assertTrue(schema.getMessage().contains("penstock migrate"), schema.getMessage());
     }
