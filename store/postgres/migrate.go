@@ -344,14 +344,21 @@ func (s *Store) of() schema.Of {
 
 // checkVersion compares the schema with what this program was built for.
 func (s *Store) checkVersion(ctx context.Context) error {
-	current, err := s.SchemaVersion(ctx)
-	if err != nil {
-		return err
-	}
-	if current == 0 || current == newestVersion() {
-		if lacks, err := s.lacks(ctx, s.pool, current); err != nil || lacks != "" {
-			return cmp.Or(s.explain(err), s.of().Broken(current, lacks))
+	for before := int64(-1); ; {
+		current, err := s.SchemaVersion(ctx)
+		if err != nil {
+			return err
 		}
+		if current != 0 && current != newestVersion() {
+			return s.of().Check(current)
+		}
+		lacks, err := s.lacks(ctx, s.pool, current)
+		if err != nil || lacks == "" {
+			return cmp.Or(s.explain(err), s.of().Check(current))
+		}
+		if current == before {
+			return s.of().Broken(current, lacks)
+		}
+		before = current // a migration may have committed between the two looks
 	}
-	return s.of().Check(current)
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -73,6 +72,10 @@ func (s *Store) migrate(ctx context.Context) error {
 		return err
 	}
 	for {
+		var made int // before the version: another process may migrate the file meanwhile
+		if err := db.QueryRowContext(ctx, `select count(*) from sqlite_schema where type = 'table' and name = 'penstock_outboxes'`).Scan(&made); err != nil {
+			return err
+		}
 		before, err := schemaVersion(ctx, db)
 		if err != nil {
 			return err
@@ -80,11 +83,8 @@ func (s *Store) migrate(ctx context.Context) error {
 		if before >= newest || before > 0 && before < firstVersion {
 			return nil // for checkSchema to say
 		}
-		if before == 0 {
-			var lost int
-			if err := db.QueryRowContext(ctx, `select count(*) from sqlite_schema where type = 'table' and name = 'penstock_outboxes'`).Scan(&lost); err != nil || lost > 0 {
-				return cmp.Or(err, s.of(newest).Broken(0, "its version in "+versionTable))
-			}
+		if before == 0 && made > 0 {
+			return s.of(newest).Broken(0, "its version in "+versionTable)
 		}
 		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
 		if err != nil {
