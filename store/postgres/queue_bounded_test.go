@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -13,6 +15,11 @@ func (f *fixture) reads(sql string, args ...any) int64 {
 	f.Helper()
 	tx := f.begin(f.Conn)
 	defer func() { f.Must(tx.Commit(f.Ctx)) }()
+	return f.readsIn(tx, sql, args...)
+}
+
+func (f *fixture) readsIn(tx pgx.Tx, sql string, args ...any) int64 {
+	f.Helper()
 	count := func() (n int64) {
 		f.Must(tx.QueryRow(f.Ctx, `select coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint from pg_class c
 			where c.relnamespace = 'penstock'::regnamespace and c.relkind in ('r', 'i')`).Scan(&n))

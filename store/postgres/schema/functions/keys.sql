@@ -46,8 +46,8 @@ end $fn$;
 -- that begins with the lock held sees whether one runs, and whether one with a smaller
 -- id is still to run. Jobs that must wait are moved to _scheduled, at the cost of one move each.
 --
--- Of a priority it reads a thousand jobs from the first one on, and then four thousand from where such a call came to
--- before, which the skip map says (walked). Behind the last job it begins again, so it comes to each that waits.
+-- Of a priority it reads a thousand jobs from the first one on, and then four thousand from a place that it draws, and
+-- on from the first thousand behind the last. So it comes to each that waits, also where all that it writes is rolled back.
 create or replace function {take_keyed}(n int, in_group text, leasing boolean) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
@@ -61,8 +61,12 @@ declare
     upto   bigint;
     list   smallint[];  -- the segments it goes through
     at     int;         -- which of them
-    other  int;         -- where a call before came to
-    far    boolean;     -- whether it goes on from there
+    begun  int;         -- in which of them the first thousand end
+    near   bigint;      -- where they end, null before
+    edge   bigint;      -- behind it there are few
+    drawn  bigint;      -- where it goes on, between the two
+    first  boolean;     -- in the segment begun
+    mark   int;         -- what seen was then
     most   int;         -- jobs to read at once
     seen   int;         -- jobs that were read; a key that must wait counts as four more
     todo   int := n;
@@ -87,7 +91,7 @@ begin
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
         m := {schema}._newest_skip_map({id}, in_group, p::smallint);
-        if m.n is null or m.walked is not null or random() * 64 < n
+        if m.n is null or m.turn < 0 or random() * 64 < n
            or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
             m := {skip_map}(in_group, p::smallint, bound);
         end if;
@@ -97,18 +101,35 @@ begin
         list := m.slots;
         at := 1;
         pos := {start};
-        far := false;
+        near := null;
         most := greatest(64, least(n, 1000));
         seen := -n;
         had := moved;
-        while todo > 0 and at <= cardinality(list) and (seen < 5000 or pos = {start}) loop
-            if seen >= 1000 and not far then -- what follows others have read
-                far := true;
-                other := array_position(list, (m.walked & 1023)::smallint);
-                if other > at or other = at and m.walked >> 10 {beyond} pos then
-                    at := other;
-                    pos := m.walked >> 10;
+        while todo > 0 and seen < 5000 loop
+            exit when at > cardinality(list) and (near is null or drawn = near);
+            if at > cardinality(list) or near is null and seen >= 1000 then
+                if near is null then
+                    begun := at;
+                    near := pos;
+                    edge := case when {lifo} then m.lo[cardinality(m.lo)] - 1 else least(m.hi[cardinality(m.hi)], pg_sequence_last_value({seq})) end;
+                elsif seen >= mark + 64 then
+                    edge := near;
+                elsif first then -- few are behind it, or none
+                    edge := drawn;
                 end if;
+                mark := seen;
+                -- Among the seqs, or the segments: jobs that were carried over are in a later one than those behind them.
+                at := begun;
+                drawn := near;
+                if edge {beyond} near then
+                    if random() < 0.5 then
+                        at := begun + trunc(random() * (cardinality(list) - begun + 1))::int;
+                    end if;
+                    first := at = begun;
+                    pos := case when first then near when {lifo} then pg_sequence_last_value({seq}) + 1 else m.lo[1] - 1 end;
+                    drawn := pos + trunc(random() * (edge - pos))::bigint;
+                end if;
+                pos := drawn;
             end if;
             here := list[at];
 {segments here}
@@ -210,10 +231,9 @@ begin
                 end if;
             end if;
         end loop;
-        upto := case when at <= cardinality(list) then pos << 10 | here when moved - had >= 64 then 0 end; -- 0: the next one makes a skip map, as much is gone
-        if (seen >= 1000 or at > cardinality(list)) and upto is distinct from m.walked then
-            insert into {schema}._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots, walked)
-            values ({id}, m.base, m.seen, m.xid, -1, p, in_group, m.lo, m.hi, m.pending, list, upto);
+        if moved - had >= 64 then -- much is gone: the next call makes a skip map, which turn says
+            insert into {schema}._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+            values ({id}, m.base, m.seen, m.xid, -1, p, in_group, m.lo, m.hi, m.pending, list);
         end if;
         exit when todo <= 0;
     end loop;

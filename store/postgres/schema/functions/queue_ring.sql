@@ -365,8 +365,8 @@ begin
                 select m.queue, m.group_key, m.priority from %1$s m
                  where (m.queue, m.group_key, m.priority) > (l.queue, l.group_key, l.priority) and exists (select from _queue q where q.id = m.queue)
                  order by m.queue, m.group_key, m.priority limit 1) n)
-        insert into %2$s (queue, n, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots, walked, slot)
-        select l.queue, l.n, l.base, l.seen, l.xid, l.turn, l.priority, l.group_key, l.lo, l.hi, l.pending, l.slots, l.walked, %3$s
+        insert into %2$s (queue, n, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots, slot)
+        select l.queue, l.n, l.base, l.seen, l.xid, l.turn, l.priority, l.group_key, l.lo, l.hi, l.pending, l.slots, %3$s
           from (select * from lane offset 1 limit 1000) d
          cross join lateral (select * from %1$s m where m.queue = d.queue and m.group_key = d.group_key and m.priority = d.priority order by m.n desc limit 1) l$sql$,
         here, there, 1 - current) using coalesce(last.queue, -1), coalesce(last.group_key, ''), coalesce(last.priority, '0');

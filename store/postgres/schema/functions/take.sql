@@ -94,8 +94,7 @@ begin
              order by lower(r) = 0 desc, upper(r) - lower(r) desc limit 64) g;
     select array_agg(lower(r) order by lower(r) {dir}), array_agg(upper(r) - 1 order by lower(r) {dir}) into new.lo, new.hi
       from unnest(int8multirange(int8range(0, 9223372036854775807)) - gone) r;
-    new.walked := case when {lifo} or was.walked >> 10 >= new.lo[1] then nullif(was.walked, 0) end; -- else all before it is gone
-    if new.seen = was.seen and ring = was.turn and new.walked is not distinct from was.walked and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
+    if new.seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
         return was;
     end if;
     -- A snapshot that is kept, and from before a segment left, misses what was carried over from it.
@@ -104,8 +103,8 @@ begin
         was.slots := slots;
         return was;
     end if;
-    insert into {schema}._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots, walked)
-    values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_group, new.lo, new.hi, new.pending, slots, new.walked)
+    insert into {schema}._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+    values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_group, new.lo, new.hi, new.pending, slots)
     returning * into new;
     return new;
 end $fn$;
