@@ -64,12 +64,12 @@ func TestTenStartAtOnce(t *testing.T) {
 	}
 	p := &wireProxy{}
 	rnd := testseed.New(t.Name(), 0)
-	faulty := true
+	faulty, next := true, eachFault(rnd)
 	p.decide = func(trip []byte) fault {
 		if text := string(trip); !faulty || !strings.Contains(text, "create ") && !strings.Contains(text, "drop table") {
 			return pass
 		}
-		return someFault(rnd)
+		return next(trip)
 	}
 	through := p.through(t, shared)
 	const processes = 10

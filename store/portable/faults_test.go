@@ -34,7 +34,7 @@ func TestFaults(t *testing.T) {
 
 	rnd := testseed.New(t.Name(), 0)
 	p.mu.Lock()
-	p.decide = func([]byte) fault { return someFault(rnd) }
+	p.decide = eachFault(rnd)
 	p.mu.Unlock()
 	var open []driver.Batch
 	last, failed := map[string]int{}, 0
@@ -172,7 +172,7 @@ func TestQueueFaults(t *testing.T) {
 	q := openStore(t, p.through(t, f.url), portable.Options{}).Queue("jobs").(driver.AckClaimer)
 	rnd := testseed.New(t.Name(), 0)
 	p.mu.Lock()
-	p.decide = func([]byte) fault { return someFault(rnd) }
+	p.decide = eachFault(rnd)
 	p.mu.Unlock()
 	var acks []int64
 	done, last, failed, again := map[int64]bool{}, map[string]int64{}, 0, 0
@@ -244,6 +244,18 @@ func TestQueueFaults(t *testing.T) {
 	t.Logf("%d calls failed, %d jobs came again", failed, again)
 	if p.faults[refuse].Load()+p.faults[cutAfter].Load() == 0 {
 		t.Error("nothing was injected")
+	}
+}
+
+// eachFault has each kind of fault among the first round trips, and then some by chance.
+func eachFault(rnd *rand.Rand) func([]byte) fault {
+	const kinds, turns = int(kindOfFault) - 1, 4
+	trips := 0
+	return func([]byte) fault {
+		if trips++; trips%3 == 0 && trips <= 3*kinds*turns {
+			return fault(1 + (trips/3-1)%kinds)
+		}
+		return someFault(rnd)
 	}
 }
 
