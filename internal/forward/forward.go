@@ -53,7 +53,7 @@ func Run(ctx context.Context, s Subscription, lease time.Duration, log *slog.Log
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && permanent(err):
-			return err
+			return begunError{err}
 		case err != nil:
 			log.Warn("cannot forward messages; trying again", "err", err)
 		}
@@ -71,6 +71,17 @@ func Ended(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
+}
+
+// begunError ends a run that had begun.
+type begunError struct{ error }
+
+func (e begunError) Unwrap() error { return e.error }
+
+// Begun reports whether err is of a run that had begun. Other errors of Forward are of its start.
+func Begun(err error) bool {
+	_, begun := errors.AsType[begunError](err)
+	return begun
 }
 
 func permanent(err error) bool {

@@ -11,15 +11,16 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/forward"
 )
 
 // forwarding runs a subscription whose sink is a queue of the same database. It
 // stands by and waits for the database as a relay does.
 type forwarding struct {
-	forward func(ctx context.Context) error // until ctx ends
-	name    string                          // of the subscription
+	forward func(ctx context.Context) (begun bool, err error) // until ctx ends
+	name    string                                            // of the subscription
 	log     *slog.Logger
-	pause   time.Duration // between two tries; who runs for longer has begun
+	pause   time.Duration // between two tries
 	drain   func()
 	drained chan struct{}
 }
@@ -29,15 +30,16 @@ func newForwarding(s *subscription, queue string) *forwarding {
 	req := s.request(r.o.Holder, s.Relay.Lease)
 	drained := make(chan struct{})
 	return &forwarding{
-		forward: func(ctx context.Context) error {
-			return about.Outbox(about.Queue(forward(ctx, r.store, req, queue), "", queue), "", s.Outbox, s.Name)
+		forward: func(ctx context.Context) (begun bool, err error) {
+			err = forwardTo(ctx, r.store, req, queue)
+			return forward.Begun(err), about.Outbox(about.Queue(err, "", queue), "", s.Outbox, s.Name)
 		},
 		name: s.Name, log: r.o.Log.With("subscription", s.Name, "queue", queue), pause: time.Second,
 		drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
 	}
 }
 
-func forward(ctx context.Context, store driver.Store, req driver.Subscribe, queue string) error {
+func forwardTo(ctx context.Context, store driver.Store, req driver.Subscribe, queue string) error {
 	if f, ok := store.(driver.Forwarder); ok {
 		return f.Forward(ctx, req, queue)
 	}
@@ -62,8 +64,8 @@ func (f *forwarding) Run(ctx context.Context) error {
 	}()
 	answered, standsBy := false, ""
 	for {
-		began := time.Now()
-		err := f.forward(forwarding)
+		begun, err := f.forward(forwarding)
+		answered = answered || begun
 		var held *penstock.HeldError
 		switch {
 		case ctx.Err() != nil:
@@ -79,7 +81,7 @@ func (f *forwarding) Run(ctx context.Context) error {
 		case errors.Is(err, penstock.ErrFenced):
 			answered = true
 			f.log.Warn("lost the lease: another relay has taken over")
-		case !answered && time.Since(began) < f.pause && !waitable(err):
+		case !answered && !waitable(err):
 			return fmt.Errorf("subscription %q: %w", f.name, err)
 		default:
 			f.log.Error("cannot forward the subscription; trying again", "err", err, "in", f.pause)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/forward"
 )
 
 // forwards is a forwarding with a database that answers what the test says.
@@ -22,14 +23,15 @@ func forwards(log io.Writer, answers ...func(ctx context.Context) error) *forwar
 	f := newForwarding(&subscription{Subscription: &config.Subscription{Outbox: "orders", Name: "mails"}, relays: r}, "emails")
 	f.pause = time.Millisecond
 	var mu sync.Mutex
-	f.forward = func(ctx context.Context) error {
+	f.forward = func(ctx context.Context) (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		next := answers[0]
 		if len(answers) > 1 {
 			answers = answers[1:]
 		}
-		return next(ctx)
+		err := next(ctx)
+		return forward.Begun(err), err
 	}
 	return f
 }
@@ -71,6 +73,32 @@ func TestForwardingFailsAtTheStart(t *testing.T) {
 	cancel()
 	f = forwards(io.Discard, untilEnd)
 	if err := f.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// gone is a subscription whose outbox was dropped.
+type gone struct{ forward.Subscription }
+
+func (gone) Maintain(context.Context) error { return penstock.ErrNoOutbox }
+
+// What ends a run that had begun is waited for, however soon it comes; what ends the start is an error, however long it takes.
+func TestForwardingFailsOnceItRan(t *testing.T) {
+	var f *forwarding
+	f = forwards(io.Discard, func(ctx context.Context) error {
+		return forward.Run(ctx, gone{}, time.Minute, slog.New(slog.DiscardHandler))
+	}, func(ctx context.Context) error {
+		f.Drain()
+		return untilEnd(ctx)
+	})
+	if err := f.Run(t.Context()); err != nil {
+		t.Errorf("drained, and yet: %v", err)
+	}
+	f = forwards(io.Discard, func(context.Context) error {
+		time.Sleep(2 * f.pause) // a database that is slow
+		return penstock.ErrNoQueue
+	})
+	if err := f.Run(t.Context()); !errors.Is(err, penstock.ErrNoQueue) {
 		t.Errorf("got %v", err)
 	}
 }
