@@ -231,18 +231,25 @@ func TestClaimGoesOnFromThePosition(t *testing.T) {
 		says = f.Number(`select pg_sequence_last_value('penstock."_fifo.fast_path"')`) != 0
 	}
 	for _, n := range []int{1, 10} {
-		for range 20 {
-			pages := f.pagesOn(f.Conn, atOnce("fifo"), fmt.Sprintf("select * from penstock.claim('fifo', %d)", n))
-			if most := n * (positionPages + leasePages); pages > most {
-				t.Errorf("%d jobs: reads %d pages beside 4,000 jobs that are held, want at most %d", n, pages, most)
-			}
+		const claims = 20
+		pages := 0
+		for range claims {
+			pages += f.pagesOn(f.Conn, atOnce("fifo"), fmt.Sprintf("select * from penstock.claim('fifo', %d)", n))
+		}
+		if most := claims*n*(positionPages+leasePages) + newLeasePages; pages > most {
+			t.Errorf("%d claims of %d jobs read %d pages, with 4,000 jobs that others hold, want at most %d", claims, n, pages, most)
 		}
 	}
 	f.Must(tx.Rollback(f.Ctx))
 }
 
-// leasePages is what a lease reads at most: a row that is written, with an entry in each of two indexes.
-const leasePages = 1 + 2*3
+// leasePages is what a lease reads at most: a row that is written, with an entry in each of two indexes. newLeasePages is what those
+// read once that begin a page: each of the three relations has its map of free pages, the new page, the one before and the one above.
+// When that is depends on the time, which maintenance goes by when it swaps the tables of leases.
+const (
+	leasePages    = 1 + 2*3
+	newLeasePages = 3 * 4
+)
 
 // A batch of more than there is leaves the position at the last job: the next ones come in their order, however soon.
 func TestBatchDoesNotGoBeyondTheLast(t *testing.T) {
