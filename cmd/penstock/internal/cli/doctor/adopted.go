@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock/penstock/cmd/penstock/internal/check"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
-	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
 // fromCheck adds what adopt check says.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/cmd/penstock/internal/check"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
@@ -16,7 +17,6 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
-	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
 // examination looks at a database.

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/store/postgres/adopt"
-	"github.com/penstock/penstock/store/postgres/adopt/check"
+	"github.com/penstock/penstock/cmd/penstock/internal/check"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 // role makes a role for the test that may log in and has no right at all.
@@ -67,14 +67,14 @@ func TestFewRights(t *testing.T) {
 	}
 
 	// What is needed depends on what becomes of delivered rows.
-	cfg.Columns.ProcessedAt, cfg.Columns.Attempts, cfg.Delivered, cfg.Workers = "", "", adopt.Delete, 2
+	cfg.Columns.ProcessedAt, cfg.Columns.Attempts, cfg.Delivered, cfg.Workers = "", "", adopted.Delete, 2
 	f.exec(`revoke update ("done_at", "attempts") on outbox from ` + role)
 	lacks = find(t, f.checkWith(conn, cfg, check.Options{}), check.CodePermission)
 	if want := `grant update ("id"), delete on "public"."outbox" to `; !strings.HasPrefix(lacks.Fix[0].SQL, want) {
 		t.Errorf("%s, want %s", lacks.Fix[0].SQL, want)
 	}
 	f.exec("create table outbox_done (like outbox)", lacks.Fix[0].SQL)
-	cfg.Delivered, cfg.Archive = adopt.Archive, "public.outbox_done"
+	cfg.Delivered, cfg.Archive = adopted.Archive, "public.outbox_done"
 	lacks = find(t, f.checkWith(conn, cfg, check.Options{}), check.CodePermission)
 	if want := `grant insert on "public"."outbox_done" to `; !strings.HasPrefix(lacks.Fix[0].SQL, want) {
 		t.Errorf("%s, want %s", lacks.Fix[0].SQL, want)
@@ -89,7 +89,7 @@ func TestSchemaWithoutUsage(t *testing.T) {
 	f := newFixture(t)
 	f.exec(`create schema "Other one"`, `create table "Other one".outbox (ts timestamptz, id bigint primary key, message text)`)
 	role := f.role()
-	cfg := adopt.Config{Preset: "message", Table: `Other one.outbox`}
+	cfg := adopted.Config{Preset: "message", Table: `Other one.outbox`}
 	cfg.SetDefaults()
 	_, err := check.Run(f.ctx, f.as(role), cfg, check.Options{})
 	if err == nil || !strings.Contains(err.Error(), "Other one") {
@@ -124,7 +124,7 @@ func TestNames(t *testing.T) {
 	f.exec(`create schema "Odd schema"`,
 		"create table "+name+` (" Id" bigint primary key, "at ""time" timestamptz not null default now(), "Pay,load" text, "done?" timestamptz)`,
 		"insert into "+name+` select i from generate_series(1, 100) i`, "analyze "+name)
-	cfg := adopt.Config{Table: "Odd schema", Columns: adopt.Columns{ID: " Id", Order: []string{`at "time`}, Payload: "Pay,load", ProcessedAt: "done?"}}
+	cfg := adopted.Config{Table: "Odd schema", Columns: adopted.Columns{ID: " Id", Order: []string{`at "time`}, Payload: "Pay,load", ProcessedAt: "done?"}}
 	if _, err := check.Run(f.ctx, f.conn, defaults(cfg), check.Options{}); err == nil || !strings.Contains(err.Error(), "there is no table") {
 		t.Errorf("a table that does not exist: %v", err)
 	}
@@ -139,7 +139,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func defaults(cfg adopt.Config) adopt.Config { cfg.SetDefaults(); return cfg }
+func defaults(cfg adopted.Config) adopted.Config { cfg.SetDefaults(); return cfg }
 
 // What takes too long is left, and said to be.
 func TestTimeout(t *testing.T) {
@@ -155,7 +155,7 @@ func TestTimeout(t *testing.T) {
 		t.Errorf("the table is locked:\n%s", text(t, r))
 	}
 	var refused *penstock.FieldError
-	if _, err := check.Run(f.ctx, f.conn, defaults(adopt.Config{}), check.Options{}); !errors.As(err, &refused) {
+	if _, err := check.Run(f.ctx, f.conn, defaults(adopted.Config{}), check.Options{}); !errors.As(err, &refused) {
 		t.Errorf("without a table: %v", err)
 	}
 	ctx, cancel := context.WithCancel(f.ctx)

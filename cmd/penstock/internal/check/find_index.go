@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 // busyScans is how often a table must have been read before an index that never was
@@ -84,7 +84,7 @@ func (f *facts) markedIndexed() (found []Finding) {
 			Title: fmt.Sprintf("the index %s contains %s, which every mark changes", quote(x.name()), quote(marks.name)),
 			Detail: "Each mark writes a new entry into this and every other index of the table (it is no HOT update), and free space in the pages (fillfactor) does not change that. " +
 				"A partial index on the waiting rows has the same effect and pays for it, because it keeps reads short; a further index only adds to it."}
-		if x.predicate != "" && f.cfg.Delivered == adopt.Mark && slices.Contains(x.depends, marks.number) {
+		if x.predicate != "" && f.cfg.Delivered == adopted.Mark && slices.Contains(x.depends, marks.number) {
 			find.Detail = "In an index that has waiting rows only the column is always NULL: it takes space, and ends the order before the id. Leave it out."
 		}
 		if s := f.stats; s != nil && s.updates > 0 {

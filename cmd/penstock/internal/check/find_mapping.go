@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 // missingColumns are the columns that the mapping names and the table lacks, but
@@ -25,7 +25,7 @@ func (f *facts) missingColumns() (missing []string) {
 // optionalColumns are the ones that only the preset has named and without which
 // its table is complete: what is traced, and where errors go.
 func (f *facts) optionalColumns() (names []string) {
-	for _, p := range adopt.Presets() {
+	for _, p := range adopted.Presets() {
 		if p.Name != f.cfg.Preset {
 			continue
 		}

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/store/postgres/adopt"
-	"github.com/penstock/penstock/store/postgres/adopt/check"
+	"github.com/penstock/penstock/cmd/penstock/internal/check"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 // A healthy table is reported to be one: whatever is found besides these notes would
@@ -22,7 +22,7 @@ func TestHealthy(t *testing.T) {
 	}
 	// And so it is where delivered rows leave the table.
 	f.exec("delete from outbox where done_at is not null", "drop index outbox_waiting_idx", "create index on outbox (at, id)", "vacuum analyze outbox")
-	cfg.Columns.ProcessedAt, cfg.Delivered = "", adopt.Delete
+	cfg.Columns.ProcessedAt, cfg.Delivered = "", adopted.Delete
 	if r = f.check(cfg); codes(r) != check.CodeCommitOrder {
 		t.Errorf("a healthy table:\n%s", text(t, r))
 	}
@@ -34,23 +34,23 @@ func TestFindings(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		setup    []string // on the healthy table
-		change   func(*adopt.Config)
+		change   func(*adopted.Config)
 		code     string
 		severity check.Severity
 		says     string // the title has it
 		fix      string // the first statement, if there is one
 		stays    bool   // the fix is not run
 	}{
-		{name: "no such column", change: func(c *adopt.Config) { c.Columns.Key, c.Topic = "account", "t.{kind}" },
+		{name: "no such column", change: func(c *adopted.Config) { c.Columns.Key, c.Topic = "account", "t.{kind}" },
 			code: check.CodeColumn, severity: check.Critical, says: `"account", "kind"`},
-		{name: "a column of another type", change: func(c *adopt.Config) { c.Columns.Payload = "attempts" },
+		{name: "a column of another type", change: func(c *adopted.Config) { c.Columns.Payload = "attempts" },
 			code: check.CodeColumn, severity: check.Critical, says: `columns.payload is "attempts" of type integer`},
 		{name: "an id that may be NULL", setup: []string{"alter table outbox drop constraint outbox_pkey, alter id drop identity, alter id drop not null", "create unique index on outbox (id)"},
 			code: check.CodeColumn, severity: check.Critical, says: "may be NULL", fix: `alter table "public"."outbox" alter column "id" set not null`},
-		{name: "no archive", change: func(c *adopt.Config) { c.Columns.ProcessedAt, c.Archive = "", "outbox_done" },
+		{name: "no archive", change: func(c *adopted.Config) { c.Columns.ProcessedAt, c.Archive = "", "outbox_done" },
 			code: check.CodeColumn, severity: check.Critical, says: `no archive "outbox_done"`, fix: `create table "outbox_done" (like "public"."outbox")`},
 		{name: "an archive that lacks columns", setup: []string{"create table outbox_done (id bigint, at timestamptz, key text, topic text, payload jsonb, attempts int)"},
-			change: func(c *adopt.Config) { c.Columns.ProcessedAt, c.Archive = "", "outbox_done" },
+			change: func(c *adopted.Config) { c.Columns.ProcessedAt, c.Archive = "", "outbox_done" },
 			code:   check.CodeColumn, severity: check.Critical, says: `lacks columns: "done_at"`},
 
 		{name: "unlogged", setup: []string{"alter table outbox set unlogged"},
@@ -79,11 +79,11 @@ func TestFindings(t *testing.T) {
 			code: check.CodeNotPartial, severity: check.Warning, fix: `create index concurrently "outbox_waiting_idx" on "public"."outbox" ("at", "id") where "done_at" is null`},
 		{name: "an index on a status that is another", setup: []string{"alter table outbox add status text not null default 'pending'", "update outbox set status = 'sent' where done_at is not null", "vacuum analyze outbox",
 			"create index on outbox (at, id) where status = 'sent'"},
-			change: func(c *adopt.Config) { c.Columns.ProcessedAt, c.Columns.Status = "", "status" },
+			change: func(c *adopted.Config) { c.Columns.ProcessedAt, c.Columns.Status = "", "status" },
 			code:   check.CodeMissingIndex, severity: check.Warning, fix: `create index concurrently "outbox_waiting_idx2" on "public"."outbox" ("at", "id") where "status" = 'pending'`},
 		{name: "an index on one of two states", setup: []string{"alter table outbox add status text not null default 'it''s new'", "create index on outbox (at, id) where status = 'again'"},
-			change: func(c *adopt.Config) {
-				c.Columns.ProcessedAt, c.Columns.Status, c.Status.Pending = "", "status", []adopt.Value{"it's new", `again\`}
+			change: func(c *adopted.Config) {
+				c.Columns.ProcessedAt, c.Columns.Status, c.Status.Pending = "", "status", []adopted.Value{"it's new", `again\`}
 			},
 			code: check.CodeMissingIndex, severity: check.Warning, fix: `create index concurrently "outbox_waiting_idx2" on "public"."outbox" ("at", "id") where "status" in ('it''s new', E'again\\')`},
 
@@ -96,13 +96,13 @@ func TestFindings(t *testing.T) {
 		{name: "an index on the mark", setup: []string{"create index done on outbox (done_at)"},
 			code: check.CodeMarkedIndexed, severity: check.Note, says: `the index "done" contains "done_at"`},
 
-		{name: "a sequence with a cache", setup: []string{"alter sequence outbox_id_seq cache 50"}, change: func(c *adopt.Config) { c.Columns.Order = nil },
+		{name: "a sequence with a cache", setup: []string{"alter sequence outbox_id_seq cache 50"}, change: func(c *adopted.Config) { c.Columns.Order = nil },
 			code: check.CodeSequenceCache, severity: check.Warning, says: "50 numbers", fix: `alter sequence public.outbox_id_seq cache 1`},
-		{name: "a sequence of a default", setup: []string{`create sequence "Odd seq" cache 20`, `alter table outbox add n bigint not null default nextval('"Odd seq"')`}, change: func(c *adopt.Config) { c.Columns.Order = []string{"n"} },
+		{name: "a sequence of a default", setup: []string{`create sequence "Odd seq" cache 20`, `alter table outbox add n bigint not null default nextval('"Odd seq"')`}, change: func(c *adopted.Config) { c.Columns.Order = []string{"n"} },
 			code: check.CodeSequenceCache, severity: check.Warning, fix: `alter sequence public."Odd seq" cache 1`},
-		{name: "random ids", setup: []string{"alter table outbox add u uuid not null default gen_random_uuid()"}, change: func(c *adopt.Config) { c.Columns.Order = []string{"u"} },
+		{name: "random ids", setup: []string{"alter table outbox add u uuid not null default gen_random_uuid()"}, change: func(c *adopted.Config) { c.Columns.Order = []string{"u"} },
 			code: check.CodeRandomOrder, severity: check.Critical, says: `"u" (uuid)`, fix: `alter table "public"."outbox" add column seq bigint generated always as identity`, stays: true},
-		{name: "an order by text", change: func(c *adopt.Config) { c.Columns.Order, c.Workers = []string{"topic"}, 4 },
+		{name: "an order by text", change: func(c *adopted.Config) { c.Columns.Order, c.Workers = []string{"topic"}, 4 },
 			code: check.CodeRandomOrder, severity: check.Warning, says: `"topic" (text)`, fix: `alter table "public"."outbox" add column seq bigint generated always as identity`, stays: true},
 		{name: "local time", setup: []string{"drop index outbox_waiting_idx", "alter table outbox alter at type timestamp", "create index on outbox (at, id) where done_at is null"},
 			code: check.CodeLocalTime, severity: check.Note, fix: `alter table "public"."outbox" alter column "at" type timestamptz using "at" at time zone 'UTC'`},
@@ -158,7 +158,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-func deletes(c *adopt.Config) { c.Columns.ProcessedAt, c.Delivered = "", adopt.Delete }
+func deletes(c *adopted.Config) { c.Columns.ProcessedAt, c.Delivered = "", adopted.Delete }
 
 const noFunction = "create function no() returns trigger language plpgsql as 'begin return null; end'"
 
@@ -222,7 +222,7 @@ func TestScatteredDeadRows(t *testing.T) {
 		// In the order of the index, rows lie all over the table.
 		"insert into outbox select i, now() - make_interval(secs => (i * 7919) % 60013), repeat(md5(i::text), 8) from generate_series(1, 60000) i",
 		"create index on outbox (at, id)", "vacuum analyze outbox")
-	cfg := adopt.Config{Preset: "message", Columns: adopt.Columns{Order: []string{"at"}}}
+	cfg := adopted.Config{Preset: "message", Columns: adopted.Columns{Order: []string{"at"}}}
 	if r := f.check(cfg); has(r, check.CodeDeadRows) || has(r, check.CodeDeadPrefix) {
 		t.Fatalf("too early:\n%s", text(t, r))
 	}
@@ -261,7 +261,7 @@ func TestContents(t *testing.T) {
 	t.Run("by their types", func(t *testing.T) {
 		f := newFixture(t)
 		f.exec("create table outbox (id bigint primary key, ts timestamptz not null, message varchar(200))")
-		r := f.check(adopt.Config{Preset: "message"})
+		r := f.check(adopted.Config{Preset: "message"})
 		fix := find(t, r, check.CodeMissingIndex).Fix
 		if len(fix) != 1 || fix[0].SQL != `create index concurrently "outbox_waiting_idx" on "public"."outbox" ("ts", "id") include ("message")` {
 			t.Errorf("%+v", fix)
@@ -275,11 +275,11 @@ func TestContents(t *testing.T) {
 			"alter table outbox alter message set storage external", // as JSON that does not compress
 			"create index covering on outbox (ts, id) include (message)",
 			"insert into outbox select i, now(), repeat('x', 100) from generate_series(1, 100) i")
-		if r := f.check(adopt.Config{Preset: "message"}); has(r, check.CodeContentTooBig) {
+		if r := f.check(adopted.Config{Preset: "message"}); has(r, check.CodeContentTooBig) {
 			t.Fatalf("too early:\n%s", text(t, r))
 		}
 		f.exec("insert into outbox select 101, now(), string_agg(md5(random()::text), '') from generate_series(1, 55)")
-		near := find(t, f.check(adopt.Config{Preset: "message"}), check.CodeContentTooBig)
+		near := find(t, f.check(adopted.Config{Preset: "message"}), check.CodeContentTooBig)
 		if near.Severity != check.Warning || !strings.Contains(near.Title, `"covering"`) || len(near.Fix) != 2 {
 			t.Errorf("%+v", near)
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock/cmd/penstock/internal/check"
 	"github.com/penstock/penstock/internal/test/testserver"
-	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
 // On a server of its own, because what holds back vacuum does so for all: prepared

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 // Options bound a check and say what counts as old. The zero value of a field is
@@ -56,7 +56,7 @@ func (o *Options) setDefaults() {
 // An error means that there is no report: cfg is not valid (a
 // *penstock.FieldError), there is no such table, the connection is lost, or ctx has
 // ended.
-func Run(ctx context.Context, conn *pgx.Conn, cfg adopt.Config, opts Options) (Report, error) {
+func Run(ctx context.Context, conn *pgx.Conn, cfg adopted.Config, opts Options) (Report, error) {
 	opts.setDefaults()
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
@@ -205,7 +205,7 @@ func seen(err error) error {
 	return err
 }
 
-func noTable(cfg *adopt.Config) error {
+func noTable(cfg *adopted.Config) error {
 	return penstock.WithHint(fmt.Errorf("there is no table %s in this database", cfg.TableIdentifier().Sanitize()),
 		"check the name and its case, write schema.table if it is not in the search path, and that this is the right database")
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 // gather fills in the facts. Without the table and its columns there is no report;
@@ -184,7 +184,7 @@ func (l *looker) lookAtPrivileges(ctx context.Context, f *facts) error {
 }
 
 func (l *looker) lookAtArchive(ctx context.Context, f *facts) error {
-	if f.cfg.Delivered != adopt.Archive {
+	if f.cfg.Delivered != adopted.Archive {
 		return nil
 	}
 	f.archive = &archiveFacts{}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock/cmd/penstock/internal/check"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/test/testserver"
-	"github.com/penstock/penstock/store/postgres/adopt"
-	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
 const deadline = 2 * time.Minute
@@ -111,12 +111,12 @@ func (f *fixture) pin() pgx.Tx {
 	return tx
 }
 
-func (f *fixture) check(cfg adopt.Config) check.Report {
+func (f *fixture) check(cfg adopted.Config) check.Report {
 	f.Helper()
 	return f.checkWith(f.conn, cfg, check.Options{})
 }
 
-func (f *fixture) checkWith(conn *pgx.Conn, cfg adopt.Config, opts check.Options) check.Report {
+func (f *fixture) checkWith(conn *pgx.Conn, cfg adopted.Config, opts check.Options) check.Report {
 	f.Helper()
 	cfg.SetDefaults()
 	if opts.Timeout == 0 {
@@ -169,7 +169,7 @@ func same(t testing.TB, what, got, want string) {
 
 // dotnet is the published table, with so many rows of which the first part is
 // processed.
-func (f *fixture) dotnet(rows, processed int) adopt.Config {
+func (f *fixture) dotnet(rows, processed int) adopted.Config {
 	f.Helper()
 	f.exec(`create table outbox_messages (id uuid primary key, type text not null, content jsonb not null,
 		occurred_on_utc timestamptz not null, processed_on_utc timestamptz null, error text null)`)
@@ -179,22 +179,22 @@ func (f *fixture) dotnet(rows, processed int) adopt.Config {
 		  from generate_series(1, $1::int) i`, rows, processed)
 	f.must(err)
 	f.exec("vacuum analyze outbox_messages")
-	return adopt.Config{Preset: "dotnet"}
+	return adopted.Config{Preset: "dotnet"}
 }
 
 // events is the published table, with so many rows.
-func (f *fixture) events(rows int) adopt.Config {
+func (f *fixture) events(rows int) adopted.Config {
 	f.Helper()
 	f.exec("create table events (id int primary key, ts timestamp, data text)",
 		"create index on events (ts asc)")
 	_, err := f.conn.Exec(f.ctx, `insert into events select i, now()::timestamp - make_interval(secs => $1 - i), md5(i::text) from generate_series(1, $1::int) i`, rows)
 	f.must(err)
 	f.exec("vacuum analyze events")
-	return adopt.Config{Preset: "events"}
+	return adopted.Config{Preset: "events"}
 }
 
 // healthy is a table as it should be: most rows were delivered, some wait.
-func (f *fixture) healthy() adopt.Config {
+func (f *fixture) healthy() adopted.Config {
 	f.Helper()
 	f.exec(`create table outbox (id bigint generated always as identity primary key, at timestamptz not null default now(),
 			key text, topic text, payload jsonb, done_at timestamptz, attempts int not null default 0)`,
@@ -203,6 +203,6 @@ func (f *fixture) healthy() adopt.Config {
 			  from generate_series(1, 5000) i`,
 		"create index outbox_waiting_idx on outbox (at, id) where done_at is null",
 		"vacuum analyze outbox")
-	return adopt.Config{Table: "outbox", Columns: adopt.Columns{ID: "id", Order: []string{"at"}, Key: "key", Topic: "topic",
+	return adopted.Config{Table: "outbox", Columns: adopted.Columns{ID: "id", Order: []string{"at"}, Key: "key", Topic: "topic",
 		Payload: "payload", ProcessedAt: "done_at", Attempts: "attempts"}}
 }

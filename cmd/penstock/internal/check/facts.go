@@ -6,13 +6,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 // facts are what was seen of a table; the findings are read from them. What could
 // not be seen has its zero value, or nil where that says something else.
 type facts struct {
-	cfg  adopt.Config
+	cfg  adopted.Config
 	opts Options
 
 	table     tableFacts
@@ -208,9 +208,9 @@ func (f *facts) column(name string) *column {
 // marks is the column that tells delivered rows, empty if they do not stay.
 func (f *facts) marks() string {
 	switch f.cfg.Delivered {
-	case adopt.Mark:
+	case adopted.Mark:
 		return f.cfg.Columns.ProcessedAt
-	case adopt.SetStatus:
+	case adopted.SetStatus:
 		return f.cfg.Columns.Status
 	}
 	return ""
@@ -222,9 +222,9 @@ func (f *facts) removes() bool { return f.marks() == "" }
 // waiting is the condition of the rows to deliver, empty if all are.
 func (f *facts) waiting() string {
 	switch f.cfg.Delivered {
-	case adopt.Mark:
+	case adopted.Mark:
 		return quote(f.cfg.Columns.ProcessedAt) + " is null"
-	case adopt.SetStatus:
+	case adopted.SetStatus:
 		values := make([]string, len(f.cfg.Status.Pending))
 		for i, v := range f.cfg.Status.Pending {
 			values[i] = literal(string(v))

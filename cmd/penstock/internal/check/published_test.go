@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/store/postgres/adopt/check"
+	"github.com/penstock/penstock/cmd/penstock/internal/check"
 )
 
 // The tables of the published experiments, as their authors made them.

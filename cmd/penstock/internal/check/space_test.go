@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/store/postgres/adopt"
-	"github.com/penstock/penstock/store/postgres/adopt/check"
+	"github.com/penstock/penstock/cmd/penstock/internal/check"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 func TestBloat(t *testing.T) {
@@ -14,7 +14,7 @@ func TestBloat(t *testing.T) {
 	f.exec("create table outbox (id bigint primary key, ts timestamptz not null, message text) with (autovacuum_enabled = off)",
 		"create index outbox_ts on outbox (ts, id)",
 		"insert into outbox select i, now(), repeat(md5(i::text), 5) from generate_series(1, 300000) i", "vacuum analyze outbox")
-	cfg := adopt.Config{Preset: "message"}
+	cfg := adopted.Config{Preset: "message"}
 	bloated := func(want bool, when, how string) {
 		t.Helper()
 		r := f.check(cfg)
@@ -42,7 +42,7 @@ func TestVacuumBehind(t *testing.T) {
 	f := newFixture(t)
 	f.exec("create table outbox (id bigint primary key, ts timestamptz not null, message text) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)",
 		"create index on outbox (ts, id)", "insert into outbox select i, now(), 'm' from generate_series(1, 60000) i", "analyze outbox")
-	cfg := adopt.Config{Preset: "message"}
+	cfg := adopted.Config{Preset: "message"}
 	if r := f.check(cfg); has(r, check.CodeVacuumBehind) {
 		t.Fatalf("too early:\n%s", text(t, r))
 	}
@@ -66,7 +66,7 @@ func TestPartitioned(t *testing.T) {
 		"create table outbox_a partition of outbox for values from (minvalue) to ('2026-01-01')",
 		`create table "outbox B" partition of outbox for values from ('2026-01-01') to (maxvalue)`,
 		"insert into outbox select i, '2025-12-31'::timestamptz + make_interval(secs => i * 100), 'm' from generate_series(1, 2000) i", "vacuum analyze outbox")
-	cfg := adopt.Config{Preset: "message"}
+	cfg := adopted.Config{Preset: "message"}
 	if r := f.check(cfg); codes(r) != "partitioned commit-order" || r.Table.Rows != 2000 || r.Table.Bytes == 0 {
 		t.Errorf("with an index on all:\n%s", text(t, r))
 	}

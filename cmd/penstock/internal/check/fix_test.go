@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/store/postgres/adopt"
-	"github.com/penstock/penstock/store/postgres/adopt/check"
+	"github.com/penstock/penstock/cmd/penstock/internal/check"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 func yes(check.Statement) bool { return true }
@@ -216,7 +216,7 @@ func TestFixFails(t *testing.T) {
 	f := newFixture(t)
 	f.exec("create table outbox (id bigint not null, ts timestamptz not null, message text)", "create index on outbox (ts, id)",
 		"insert into outbox values (1, now(), 'a'), (1, now(), 'b')")
-	r := f.check(adopt.Config{Preset: "message"})
+	r := f.check(adopted.Config{Preset: "message"})
 	find(t, r, check.CodeNoKey)
 	_, err := check.Fix(f.ctx, f.conn, r, check.FixOptions{Ask: yes})
 	if err == nil || !strings.Contains(err.Error(), "two rows have the same id") || f.state("outbox_id_key") != "absent" {
