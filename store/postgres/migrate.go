@@ -25,7 +25,7 @@ import (
 // are run whole whenever one of them has changed, and then schema/define.sql, which makes what
 // existing queues and inboxes have of them.
 //
-//go:embed schema
+//go:embed schema/*.sql schema/functions
 var schemaFiles embed.FS
 
 // migrationLock serialises migrations of all processes; a schema's name is the

@@ -26,7 +26,7 @@ func TestSchemaReference(t *testing.T) {
 	f.Exec("select penstock.create_outbox('OUTBOX', segments => 2), penstock.create_queue('QUEUE', segments => 2), penstock.create_inbox('INBOX')")
 	r := &reference{fixture: f, said: schemaComments(t)}
 	got := r.write()
-	if os.Getenv("PENSTOCK_SCHEMA_REFERENCE") != "" {
+	if *update {
 		f.Must(os.WriteFile(schemaReference, []byte(got), 0o644))
 		return
 	}
@@ -51,7 +51,7 @@ func firstDifference(a, b string) string {
 type comments map[string]string
 
 var (
-	made   = regexp.MustCompile(`^\s*create (?:or replace )?(table|type|function) (?:if not exists )?("?[\w.%$]+"?)`)
+	made   = regexp.MustCompile(`^\s*create (?:or replace )?(table|type|function) (?:if not exists )?("?(?:[\w.%$]+|\{\w+\})"?)`)
 	column = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?|rename column \w+ to )?([a-z_]+)(?:;|\s+[a-z][^-]*)\s*-- (.*)$`)
 	alters = regexp.MustCompile(`^alter table (\w+)`)
 )
@@ -160,11 +160,12 @@ func firstSentence(text string) string {
 
 func (r *reference) say(text string) { r.out.WriteString(text + "\n") }
 
-func (r *reference) column(sql string) []string {
-	rows, err := r.Conn.Query(r.Ctx, sql)
-	r.Must(err)
+func (f *fixture) column(sql string) []string {
+	f.Helper()
+	rows, err := f.Conn.Query(f.Ctx, sql)
+	f.Must(err)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	r.Must(err)
+	f.Must(err)
 	return all
 }
 

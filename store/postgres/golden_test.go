@@ -1,0 +1,219 @@
+package postgres_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/store/postgres"
+)
+
+var update = flag.Bool("update", false, "write schema/golden and docs/schema.md anew")
+
+// goldenServer is the major version whose way of writing definitions the files have. Others quote and qualify otherwise.
+const goldenServer = 15
+
+// goldenParts are the files of schema/golden: what stands in a database with one queue of each kind, an outbox and an inbox. Of
+// queue_history there is only what a queue that keeps done jobs has more than queue_fifo, or otherwise.
+var goldenParts = []struct{ name, says, relations, functions string }{
+	{"shared", "What is there once, with the functions that take a name.",
+		"c.relname !~ '^_?(mails|stack|kept|orders)([.]|$)' and c.relname !~ '^__inbox'", "p.proname !~ '^(_|dequeue_)(mails|stack|kept)([.]|$)' and p.proname !~ '^__inbox'"},
+	{"outbox", "The outbox orders.", "c.relname ~ '^_?orders([.]|$)'", "false"},
+	{"queue_fifo", "The queue mails, of first in, first out.", "c.relname ~ '^_?mails([.]|$)'", "p.proname ~ '^(_|dequeue_)mails([.]|$)'"},
+	{"queue_lifo", "The queue stack, of last in, first out.", "c.relname ~ '^_?stack([.]|$)'", "p.proname ~ '^(_|dequeue_)stack([.]|$)'"},
+	{"queue_history", "The queue kept, which is as mails is, but keeps what is done: what is different there.", "c.relname ~ '^_kept[.]done'",
+		`p.proname ~ '^(_|dequeue_)kept([.]|$)' and not exists (select from pg_proc m where m.pronamespace = p.pronamespace and m.proname = replace(p.proname, 'kept', 'mails')
+			and replace(m.prosrc, 'mails', 'kept') = regexp_replace(p.prosrc, '(?<![.0-9])3(?![.0-9])', '1', 'g'))`},
+	{"inbox", "The inbox of billing.", "c.relname ~ '^__inbox'", "p.proname ~ '^__inbox'"},
+}
+
+// goldenOrder is the order of functions: of a queue's own that of a job's life, of all others that of the files of schema/functions,
+// which is that of a message's life, a job's, and an inbox's.
+var goldenOrder = struct{ own, files []string }{
+	strings.Fields("enqueue enqueue_many flags dequeue scan take take_rows skip_map claim take_keyed busy ack settle ready operate"),
+	strings.Fields(`publish outbox manage_outboxes reclaim cursor parked adopt
+		create_queue queue_by_name enqueue jobs queue take lease settle_leases keys maintenance schedules queue_ring pairs dumps history queue_groups operate_jobs manage_queues
+		inbox inbox_ids inbox_order inbox_maintenance operate_inboxes manage_inboxes define_inboxes
+		own_functions doors queue_text clients hashes`),
+}
+
+// schema/golden is what runs, as the database has it: whoever changes what makes it sees there what he has changed.
+// go test ./store/postgres -run TestGolden -update writes it.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	if version := f.Number("select current_setting('server_version_num')::int / 10000"); version != goldenServer {
+		t.Skipf("the files are as PostgreSQL %d writes definitions, this is %d", goldenServer, version)
+	}
+	f.Exec("select penstock.create_queue('mails'), penstock.create_queue('stack', 'lifo'), penstock.create_queue('kept'), penstock.set_queue('kept', keep_done => '1 day'), penstock.create_inbox('billing')")
+	g := &golden{fixture: f, said: schemaComments(t), order: functionOrder(t)}
+	for _, part := range goldenParts {
+		file := filepath.Join("schema", "golden", part.name+".sql")
+		got := g.write(part.says, part.relations, part.functions)
+		if *update {
+			f.Must(os.WriteFile(file, []byte(got), 0o644))
+			continue
+		}
+		want, err := os.ReadFile(file)
+		f.Must(err)
+		if got != string(want) {
+			t.Errorf("%s is not what the database has: run go test ./store/postgres -run TestGolden -update, and look at the difference\n%s", file, firstDifference(string(want), got))
+		}
+	}
+}
+
+// functionOrder is the place of each function's name by goldenOrder.
+func functionOrder(t *testing.T) map[string]int {
+	t.Helper()
+	order := map[string]int{}
+	add := func(name string) {
+		if _, known := order[name]; !known {
+			order[name] = len(order) + 1
+		}
+	}
+	for _, name := range goldenOrder.own {
+		add("{" + name + "}")
+	}
+	for _, name := range goldenOrder.files {
+		text, err := os.ReadFile(filepath.Join("schema", "functions", name+".sql"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if m := made.FindStringSubmatch(line); m != nil {
+				add(m[2])
+			}
+		}
+	}
+	return order
+}
+
+type golden struct {
+	*fixture
+	said  comments
+	order map[string]int
+	out   strings.Builder
+}
+
+func (g *golden) write(says, relations, functions string) string {
+	g.out.Reset()
+	fmt.Fprintf(&g.out, "-- %s As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.\n", says)
+	for _, part := range []string{goldenTypes, goldenTables, goldenSequences} {
+		for _, text := range g.column(strings.ReplaceAll(part, "{which}", relations)) {
+			g.out.WriteString("\n" + text + "\n")
+		}
+	}
+	for _, fn := range g.functionsOf(functions) {
+		g.out.WriteString("\n" + fn.comment + fn.definition + fn.rights)
+	}
+	return g.out.String()
+}
+
+type goldenFunction struct{ name, comment, definition, rights string }
+
+var macro = regexp.MustCompile(`\{(\w+)\}`)
+
+var partOf = regexp.MustCompile(`^(?:_(?:mails|stack|kept)|__inbox\.\d+)\.(\w+)$|^(dequeue_)\w+$`)
+
+func (g *golden) functionsOf(which string) (all []goldenFunction) {
+	g.Helper()
+	type row struct {
+		Name, Definition, Comment string
+		Public                    bool
+	}
+	rows, err := g.Conn.Query(g.Ctx, `select p.proname, rtrim(pg_get_functiondef(p.oid), E'\n'), coalesce(obj_description(p.oid, 'pg_proc'), ''), `+public+`
+		from pg_proc p where p.pronamespace = 'penstock'::regnamespace and `+which+` order by p.proname, pg_get_function_identity_arguments(p.oid)`)
+	g.Must(err)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	g.Must(err)
+	for _, r := range found {
+		name := r.Name
+		if m := partOf.FindStringSubmatch(name); m != nil {
+			name = "{" + m[1] + strings.TrimSuffix(m[2], "_") + "}"
+		}
+		fn := goldenFunction{name: name, definition: r.Definition + ";\n"}
+		if said := g.said["function "+name]; said != "" {
+			fn.comment = commented(macro.ReplaceAllString(said, "$1"))
+		}
+		if r.Public {
+			fn.rights = "-- everybody may execute it\n"
+		}
+		all = append(all, fn)
+	}
+	slices.SortStableFunc(all, func(a, b goldenFunction) int {
+		return cmp.Compare(cmp.Or(g.order[a.name], 10000), cmp.Or(g.order[b.name], 10000))
+	})
+	return all
+}
+
+// commented is a text as lines of a comment.
+func commented(text string) string {
+	var b strings.Builder
+	width := 0
+	for word := range strings.FieldsSeq(text) {
+		if width+1+len(word) > 130 {
+			b.WriteByte('\n')
+			width = 0
+		}
+		if width == 0 {
+			b.WriteString("--")
+			width = 2
+		}
+		b.WriteString(" " + word)
+		width += 1 + len(word)
+	}
+	return b.String() + "\n"
+}
+
+// goldenTypes are the composite ones.
+const goldenTypes = `select format(E'create type penstock.%I as (\n%s\n);', c.relname,
+		(select string_agg(format('    %I %s', a.attname, format_type(a.atttypid, a.atttypmod)), E',\n' order by a.attnum) from pg_attribute a where a.attrelid = c.oid and a.attnum > 0))
+	from pg_class c where c.relnamespace = 'penstock'::regnamespace and c.relkind = 'c' and {which} order by c.relname`
+
+// goldenTables are tables with what belongs to them, partitions behind what they are partitions of.
+const goldenTables = `
+	select format('create table %s', c.oid::regclass)
+		|| case when c.relispartition then format(' partition of %s %s', i.inhparent::regclass, pg_get_expr(c.relpartbound, c.oid))
+		   else (select format(E' (\n%s\n)', string_agg(x.line, E',\n' order by x.n)) from (
+				select a.attnum as n, concat('    ', quote_ident(a.attname), ' ', format_type(a.atttypid, a.atttypmod),
+					case when a.attcollation not in (0, 100) then ' collate ' || a.attcollation::regcollation end,
+					case when a.attidentity <> '' then case a.attidentity when 'a' then ' generated always as identity' else ' generated by default as identity' end
+					     else case when a.attnotnull then ' not null' end || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '') end,
+					case when not a.attnotnull then ' default ' || pg_get_expr(d.adbin, d.adrelid) end) as line
+				  from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+				 where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+				union all
+				select 1000 + row_number() over (order by k.conname), '    ' || pg_get_constraintdef(k.oid) from pg_constraint k where k.conrelid = c.oid and k.contype <> 'n') x) end
+		|| coalesce(' partition by ' || pg_get_partkeydef(c.oid), '')
+		|| coalesce(' with (' || (select string_agg(o, ', ') from (select unnest(c.reloptions) union all select 'toast.' || unnest(t.reloptions) from pg_class t where t.oid = c.reltoastrelid) o(o)) || ')', '') || ';'
+		|| coalesce((select string_agg(format(E'\nalter table %s alter column %I set storage %s;', c.oid::regclass, a.attname, case a.attstorage when 'p' then 'plain' when 'e' then 'external' end), '' order by a.attnum)
+			from pg_attribute a join pg_type t on t.oid = a.atttypid where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attstorage <> t.typstorage and not c.relispartition), '')
+		|| coalesce((select string_agg(E'\n' || pg_get_indexdef(x.indexrelid) || ';', '' order by x.indexrelid::regclass::text)
+			from pg_index x where x.indrelid = c.oid and not x.indisprimary and not exists (select from pg_constraint k where k.conindid = x.indexrelid)
+			 and not exists (select from pg_inherits h where h.inhrelid = x.indexrelid)), '')
+		|| case c.relreplident when 'f' then format(E'\nalter table %s replica identity full;', c.oid::regclass)
+			when 'i' then (select format(E'\nalter table %s replica identity using index %s;', c.oid::regclass, x.indexrelid::regclass) from pg_index x where x.indrelid = c.oid and x.indisreplident) else '' end
+		|| coalesce((select string_agg(E'\n' || pg_get_triggerdef(g.oid) || ';' || case g.tgenabled when 'A' then format(E'\nalter table %s enable always trigger %I;', c.oid::regclass, g.tgname) else '' end, '' order by g.tgname)
+			from pg_trigger g where g.tgrelid = c.oid and not g.tgisinternal and g.tgparentid = 0), '')
+		|| case when c.relrowsecurity then format(E'\nalter table %s enable row level security;', c.oid::regclass) else '' end
+		|| coalesce((select string_agg(format(E'\ncreate policy %I on %s for select using (%s);', y.polname, c.oid::regclass, pg_get_expr(y.polqual, y.polrelid)), '') from pg_policy y where y.polrelid = c.oid), '')
+	  from pg_class c left join pg_inherits i on i.inhrelid = c.oid
+	 where c.relnamespace = 'penstock'::regnamespace and c.relkind in ('r', 'p') and {which}
+	 order by coalesce(i.inhparent::regclass::text, c.oid::regclass::text), c.relispartition, length(c.relname), c.relname`
+
+// goldenSequences are those that no column's identity has, with what they hold, as registers and counters do from the beginning on.
+const goldenSequences = `
+	select string_agg(format('create sequence %s%s%s;%s', c.oid::regclass, case when s.seqincrement <> 1 then ' increment by ' || s.seqincrement end,
+			case when s.seqmin <> 1 then ' minvalue ' || s.seqmin end || case when s.seqmax < 9223372036854775807 and s.seqincrement > 0 then ' maxvalue ' || s.seqmax else '' end,
+			case when c.relname ~ '^__inbox.*(since|next|low)$|[.]done_turn$' then ' -- holds a time' else ' -- holds ' || pg_sequence_last_value(c.oid) end), E'\n' order by c.relname)
+	  from pg_class c join pg_sequence s on s.seqrelid = c.oid
+	 where c.relnamespace = 'penstock'::regnamespace and {which} and not exists (select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype = 'i')
+	having count(*) > 0`

@@ -1,0 +1,2057 @@
+-- The queue stack, of last in, first out. As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.
+
+create table penstock.stack (
+    xid xid8 not null default pg_current_xact_id(),
+    seq bigint not null default nextval('penstock."_stack.seq"'::regclass),
+    created_at timestamp with time zone not null default clock_timestamp(),
+    id bigint,
+    attempt integer not null default 0,
+    priority smallint not null default 0,
+    slot smallint not null default ((pg_sequence_last_value('penstock."_stack.ring"'::regclass) % (1024)::bigint))::smallint,
+    group_key text collate "C" not null default ''::text,
+    key text collate "C",
+    headers jsonb,
+    payload bytea not null,
+    failures jsonb
+) partition by LIST (slot);
+CREATE TRIGGER zz_validate BEFORE INSERT OR UPDATE ON penstock.stack FOR EACH ROW EXECUTE FUNCTION penstock._validate_job('penstock."_stack.flags"');
+alter table penstock.stack enable always trigger zz_validate;
+
+create table penstock."_stack.0" partition of penstock.stack FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
+CREATE UNIQUE INDEX "_stack.0_group_key_priority_seq_idx" ON penstock."_stack.0" USING btree (group_key, priority, seq);
+CREATE INDEX "_stack.0_id_idx" ON penstock."_stack.0" USING btree (id) WHERE (id IS NOT NULL);
+CREATE INDEX "_stack.0_key_id_seq_idx" ON penstock."_stack.0" USING btree (key, id, seq) WHERE (key IS NOT NULL);
+CREATE INDEX "_stack.0_xid_idx" ON penstock."_stack.0" USING btree (xid);
+alter table penstock."_stack.0" replica identity using index penstock."_stack.0_group_key_priority_seq_idx";
+
+create table penstock."_stack.1" partition of penstock.stack FOR VALUES IN ('1') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
+CREATE UNIQUE INDEX "_stack.1_group_key_priority_seq_idx" ON penstock."_stack.1" USING btree (group_key, priority, seq);
+CREATE INDEX "_stack.1_id_idx" ON penstock."_stack.1" USING btree (id) WHERE (id IS NOT NULL);
+CREATE INDEX "_stack.1_key_id_seq_idx" ON penstock."_stack.1" USING btree (key, id, seq) WHERE (key IS NOT NULL);
+CREATE INDEX "_stack.1_xid_idx" ON penstock."_stack.1" USING btree (xid);
+alter table penstock."_stack.1" replica identity using index penstock."_stack.1_group_key_priority_seq_idx";
+
+create table penstock."_stack.2" partition of penstock.stack FOR VALUES IN ('2') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
+CREATE UNIQUE INDEX "_stack.2_group_key_priority_seq_idx" ON penstock."_stack.2" USING btree (group_key, priority, seq);
+CREATE INDEX "_stack.2_id_idx" ON penstock."_stack.2" USING btree (id) WHERE (id IS NOT NULL);
+CREATE INDEX "_stack.2_key_id_seq_idx" ON penstock."_stack.2" USING btree (key, id, seq) WHERE (key IS NOT NULL);
+CREATE INDEX "_stack.2_xid_idx" ON penstock."_stack.2" USING btree (xid);
+alter table penstock."_stack.2" replica identity using index penstock."_stack.2_group_key_priority_seq_idx";
+
+create sequence penstock."_stack.fast_path" minvalue 0; -- holds 0
+create sequence penstock."_stack.flags" minvalue 0; -- holds 65536
+create sequence penstock."_stack.maintained" minvalue 0; -- holds 0
+create sequence penstock."_stack.next" increment by -1 minvalue -9223372036854775807; -- holds 0
+create sequence penstock."_stack.ring" minvalue 0; -- holds 0
+create sequence penstock."_stack.seen" minvalue 0; -- holds 0
+create sequence penstock."_stack.seq";
+create sequence penstock."_stack.top" minvalue 0; -- holds 0
+
+-- enqueue writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
+-- which the queue's trigger looks; without a search_path, as dequeue_NAME.
+CREATE OR REPLACE FUNCTION penstock."_stack.enqueue"(payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+AS $function$
+declare
+    made bigint;
+begin
+    if not_before is null and dedup_key is null and coalesce(priority, 0) operator(pg_catalog.>=) '-16' and coalesce(priority, 0) operator(pg_catalog.<=) '15'
+       and coalesce(pg_catalog.current_setting('penstock.deduplicated_0', true), '') operator(pg_catalog.=) '' then
+        insert into penstock.stack (key, group_key, priority, headers, payload)
+        values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
+        return made;
+    end if;
+    return (select e.id from penstock."_stack.enqueue_many"(array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) e(id));
+end $function$;
+
+CREATE OR REPLACE FUNCTION penstock."_stack.enqueue_many"(payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[])
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+declare
+    many constant int := coalesce(cardinality(payloads), 0);
+    keyed constant boolean := array_remove(dedup_keys, null) <> '{}';
+    made bigint;
+    known boolean;
+    letters text = '';
+    part int = 0;
+    job record;
+begin
+    if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(group_keys), many) <> many or coalesce(cardinality(priorities), many) <> many
+       or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
+        raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
+    end if;
+    while current_setting('penstock.deduplicated_' || part, true) <> '' loop -- they tell of this call, a letter per job: 1000 each, because deduplicated goes over all of one
+        perform set_config('penstock.deduplicated_' || part, '', true);
+        part := part + 1;
+    end loop;
+    if array_remove(not_befores, null) <> '{}' or keyed then
+        
+        perform penstock._refuse_job(u.payload, u.key, u.group_key, u.priority, u.headers, u.dedup_key)
+           from unnest(payloads, keys, group_keys, priorities, headers, dedup_keys) u(payload, key, group_key, priority, headers, dedup_key);
+        if keyed then
+            perform penstock._hold_keys(2, dedup_keys); -- all before the first, so that two calls do not wait for each other
+        end if;
+        -- Never by subscripts: to find an element of texts goes over all before it.
+        for job in select * from unnest(payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers) with ordinality
+                            u(payload, key, group_key, priority, not_before, dedup_key, headers, i) order by i loop
+            made := case when job.dedup_key is not null then penstock._first_of(2, job.dedup_key) end;
+            known := made is not null;
+            if known then
+                null; -- it is there
+            elsif job.not_before > clock_timestamp() then
+                if job.not_before = 'infinity' then -- in _scheduled that means something else
+                    raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
+                end if;
+                made := nextval('penstock."_stack.seq"'::pg_catalog.regclass);
+                insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
+                values (made, 2, 0, job.not_before, clock_timestamp(), coalesce(job.priority, 0), coalesce(job.group_key, ''), job.key, job.headers, job.payload);
+            else
+                insert into penstock.stack (key, group_key, priority, headers, payload)
+                values (job.key, coalesce(job.group_key, ''), coalesce(job.priority, 0), job.headers, job.payload) returning seq into made;
+            end if;
+            if job.dedup_key is not null and not known then
+                insert into penstock._dedup (queue, id, dedup_key) values (2, made, job.dedup_key);
+            end if;
+            if keyed then
+                letters := concat(letters, known);
+                if job.i % 1000 = 0 or job.i = many then
+                    perform set_config('penstock.deduplicated_' || (job.i - 1) / 1000, letters, true);
+                    letters := '';
+                end if;
+            end if;
+            return next made;
+        end loop;
+        return;
+    end if;
+    if cardinality(priorities) > 0 then -- at all else the queue's trigger looks
+        perform penstock._refuse_job('', null, null, p, null, null) from unnest(priorities) p where p not between -16 and 15;
+    end if;
+    return query
+    insert into penstock.stack (key, group_key, priority, headers, payload)
+    select j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
+      from unnest(payloads, keys, group_keys, priorities, headers) j(payload, key, group_key, priority, headers)
+    returning seq;
+end $function$;
+
+CREATE OR REPLACE FUNCTION penstock."_stack.flags"(wanted bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+    perform penstock._write_flags('penstock."_stack.flags"'::pg_catalog.regclass, wanted & (4294967296 * 2 - 1));
+end $function$;
+
+-- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by default, a sixth cheaper, because no
+-- name is looked up. It has a fast path, which is enough nearly always: one statement for a position that a register holds, and
+-- few expressions, because PL/pgSQL prepares each anew in each transaction. For the same reason it has no search_path, which is a
+-- twentieth of it; _qualified says where its names are.
+CREATE OR REPLACE FUNCTION penstock.dequeue_stack()
+ RETURNS SETOF penstock.job
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET enable_seqscan TO 'off'
+AS $function$
+declare
+    path bigint := case when pg_catalog.pg_sequence_last_value('penstock."_stack.flags"'::pg_catalog.regclass) operator(pg_catalog.=) '65536' then pg_catalog.pg_sequence_last_value('penstock."_stack.fast_path"'::pg_catalog.regclass) operator(pg_catalog.-) ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint operator(pg_catalog.*) 4096) end;
+    came bigint;
+    here bigint;
+    job  penstock.job;
+begin
+
+    -- The newest job, if one has come that the registers do not know.
+    if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 2048 and pg_catalog.pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass) operator(pg_catalog.>) pg_catalog.pg_sequence_last_value('penstock."_stack.top"'::pg_catalog.regclass) then
+        came := pg_catalog.pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass);
+        here := pg_catalog.pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) operator(pg_catalog.%) '1024';
+if here operator(pg_catalog.<) 1 then
+            return query
+            delete from penstock."_stack.0" t where t.ctid operator(pg_catalog.=) (
+                select t.ctid from penstock."_stack.0" t
+                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null and t.seq operator(pg_catalog.>) (select pg_catalog.pg_sequence_last_value('penstock."_stack.top"'::pg_catalog.regclass))
+                 order by t.seq desc limit 1 for update skip locked)
+            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+
+else
+if here operator(pg_catalog.<) 2 then
+            return query
+            delete from penstock."_stack.1" t where t.ctid operator(pg_catalog.=) (
+                select t.ctid from penstock."_stack.1" t
+                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null and t.seq operator(pg_catalog.>) (select pg_catalog.pg_sequence_last_value('penstock."_stack.top"'::pg_catalog.regclass))
+                 order by t.seq desc limit 1 for update skip locked)
+            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+
+else
+            return query
+            delete from penstock."_stack.2" t where t.ctid operator(pg_catalog.=) (
+                select t.ctid from penstock."_stack.2" t
+                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null and t.seq operator(pg_catalog.>) (select pg_catalog.pg_sequence_last_value('penstock."_stack.top"'::pg_catalog.regclass))
+                 order by t.seq desc limit 1 for update skip locked)
+            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+
+end if;
+end if;
+        if found then
+            return;
+        end if;
+        came := pg_catalog.setval('penstock."_stack.top"'::pg_catalog.regclass, came);
+    end if;
+
+    -- The job at the position that is drawn, if nobody has ever locked it: without a lock of its own it
+    -- costs half. Somebody may lock the job between the look at xmax and the delete, which then waits
+    -- for him; but a position is drawn once, and who takes batches says so first (mode 1).
+    if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 1024 then
+if path operator(pg_catalog.<) 1 then
+            return query
+            delete from penstock."_stack.0" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_stack.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+
+else
+if path operator(pg_catalog.<) 2 then
+            return query
+            delete from penstock."_stack.1" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_stack.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+
+else
+            return query
+            delete from penstock."_stack.2" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_stack.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
+            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+
+end if;
+end if;
+        if found then
+            return;
+        end if;
+        path := path operator(pg_catalog.+) 1024;
+    end if;
+    if path operator(pg_catalog.>=) 1024 and path operator(pg_catalog.<) 3072 then
+        if path operator(pg_catalog.<) 2048 then -- the first from there on that is free, but not far: a scan reads all entries of an index page within its bounds
+if path operator(pg_catalog.<) 1025 then
+            return query
+            delete from penstock."_stack.0" t where t.ctid operator(pg_catalog.=) (
+                select t.ctid from penstock."_stack.0" t
+                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
+                   and t.seq operator(pg_catalog.<=) (select pg_catalog.nextval('penstock."_stack.next"'::pg_catalog.regclass)) and t.seq operator(pg_catalog.>=) (select pg_catalog.pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass) operator(pg_catalog.-) 16)
+                 order by t.seq desc limit 1 for update skip locked)
+            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+
+else
+if path operator(pg_catalog.<) 1026 then
+            return query
+            delete from penstock."_stack.1" t where t.ctid operator(pg_catalog.=) (
+                select t.ctid from penstock."_stack.1" t
+                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
+                   and t.seq operator(pg_catalog.<=) (select pg_catalog.nextval('penstock."_stack.next"'::pg_catalog.regclass)) and t.seq operator(pg_catalog.>=) (select pg_catalog.pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass) operator(pg_catalog.-) 16)
+                 order by t.seq desc limit 1 for update skip locked)
+            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+
+else
+            return query
+            delete from penstock."_stack.2" t where t.ctid operator(pg_catalog.=) (
+                select t.ctid from penstock."_stack.2" t
+                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
+                   and t.seq operator(pg_catalog.<=) (select pg_catalog.nextval('penstock."_stack.next"'::pg_catalog.regclass)) and t.seq operator(pg_catalog.>=) (select pg_catalog.pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass) operator(pg_catalog.-) 16)
+                 order by t.seq desc limit 1 for update skip locked)
+            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+
+end if;
+end if;
+
+        end if;
+        if found then
+            return;
+        end if;
+    end if;
+    job := penstock."_stack.scan"();
+    if job.id is not null then
+        return next job;
+    end if;
+    
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_stack.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+        insert into penstock._maintenance (queue) values (2);
+    end if;
+end $function$;
+
+-- scan is the slow path: it takes one job by the skip map, which misses nothing, and says in registers where the fast path goes
+-- on (docs/decisions/0008). next is the last position that was drawn; fast_path is the time, in units of 25 ms, * 4096 + the mode
+-- * 1024 + the segment. It holds until the time moves on, so what appears behind the position, by a rollback or a late commit, is
+-- found by the next scan; while one finds such jobs, all calls scan. The mode is 0 where each call draws a position and takes the
+-- job there, 1 where it takes the first from there on that is free, and 2 with fewer than 64 jobs waiting: then nothing is drawn,
+-- and the position stays before the first job that an unlocked read sees, so that one whose taking is rolled back comes next.
+-- LIFO draws positions downwards, and takes first what came after top: that far the sequence had come when somebody last found
+-- nothing above the position.
+CREATE OR REPLACE FUNCTION penstock."_stack.scan"()
+ RETURNS penstock.job
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+    was    bigint := pg_sequence_last_value('penstock."_stack.fast_path"'::pg_catalog.regclass);
+    came   bigint := coalesce(pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass), 0);
+    pos    bigint := pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass);
+    mode   bigint;
+    first  bigint;
+    here   smallint;
+
+
+    top    bigint := pg_sequence_last_value('penstock."_stack.top"'::pg_catalog.regclass);
+    few    int;
+
+    m      record;
+    job    record;
+begin
+    if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
+       or pg_sequence_last_value('penstock."_stack.flags"'::pg_catalog.regclass) <> 65536 then
+        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row into job from penstock."_stack.take_rows"(1, '') t;
+        return job.row;
+    end if;
+    if (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - was / 4096 < 40 and was % '4096' < 2048 then -- others need not scan meanwhile
+        perform setval('penstock."_stack.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + was % '4096');
+        mode := case when was % '4096' >= 1024 and random() < '0.9' then 1 else 0 end; -- there are batches, too
+    end if;
+if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
+    select k.turn, k.slots, k.slots[1] as slot, k.lo[1] as low, k.hi[1] as high,
+           k.turn = pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
+      into m from penstock._skip_map_0 k where k.queue = 2 and k.group_key = '' and k.priority = 0 order by k.n desc limit 1;
+else
+    select k.turn, k.slots, k.slots[1] as slot, k.lo[1] as low, k.hi[1] as high,
+           k.turn = pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
+      into m from penstock._skip_map_1 k where k.queue = 2 and k.group_key = '' and k.priority = 0 order by k.n desc limit 1;
+end if;
+    if m.plain and (came - m.low <= 256 or random() > '0.25') then -- one range in one segment: without penstock."_stack.take_rows", which costs a new session half as much again
+if m.slot operator(pg_catalog.<) 1 then
+
+        delete from penstock."_stack.0" t where t.ctid = (
+            select t.ctid from penstock."_stack.0" t
+             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
+             order by t.seq desc limit 1 for update skip locked)
+        returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
+
+else
+if m.slot operator(pg_catalog.<) 2 then
+
+        delete from penstock."_stack.1" t where t.ctid = (
+            select t.ctid from penstock."_stack.1" t
+             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
+             order by t.seq desc limit 1 for update skip locked)
+        returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
+
+else
+
+        delete from penstock."_stack.2" t where t.ctid = (
+            select t.ctid from penstock."_stack.2" t
+             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
+             order by t.seq desc limit 1 for update skip locked)
+        returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
+
+end if;
+end if;
+    else
+
+        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job from penstock."_stack.take_rows"(1, '', coalesce(m.plain, false) or random() < '0.25') t;
+    end if;
+
+    here := job.slot;
+if here operator(pg_catalog.<) 1 then
+    select count(*) into few from (select from penstock."_stack.0" t where t.group_key = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) f;
+
+else
+if here operator(pg_catalog.<) 2 then
+    select count(*) into few from (select from penstock."_stack.1" t where t.group_key = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) f;
+
+else
+    select count(*) into few from (select from penstock."_stack.2" t where t.group_key = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) f;
+
+end if;
+end if;
+    if job.seq > top or job.seq <= pos + 64 and few = 64 then -- and not further behind than those who have drawn a position and not yet come to it
+        perform setval('penstock."_stack.next"'::pg_catalog.regclass, case when job.seq > top then job.seq else least(pos, job.seq) end);
+        perform setval('penstock."_stack.top"'::pg_catalog.regclass, came), setval('penstock."_stack.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + coalesce(mode, 0) * 1024 + job.slot);
+    else
+        perform setval('penstock."_stack.fast_path"'::pg_catalog.regclass, 0);
+    end if;
+
+
+    return job.row;
+end $function$;
+
+CREATE OR REPLACE FUNCTION penstock."_stack.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean)
+ RETURNS SETOF penstock.job
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+    flags bigint := pg_sequence_last_value('penstock."_stack.flags"'::pg_catalog.regclass);
+    p     int := 0;
+    m     record;
+    here  smallint;
+    low   bigint;
+    high  bigint;
+    todo  int := n;
+    got   int;
+    path  bigint;
+    pos   bigint;
+    most  int;
+    fresh boolean;
+begin
+    if (n between 1 and 10000) is not true then
+        raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
+    end if;
+    -- A batch that goes on where the last one ended does not step over what others hold. Nor does a claim of one job;
+    -- a dequeue of one has tried that.
+    if (n > 1 or due is not false) and in_group = '' and flags = 65536 and not true then
+        loop
+            path := pg_sequence_last_value('penstock."_stack.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096;
+            exit when due or path not between 0 and 2047;
+            if path < 1024 then -- see penstock."_stack.scan"
+                path := path + 1024;
+                perform setval('penstock."_stack.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + path);
+            end if;
+            pos := pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass);
+            most := least(todo, pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass) - pos); -- else the next jobs would come after those behind them
+            exit when (most > 0) is not true;
+            pos := setval('penstock."_stack.next"'::pg_catalog.regclass, pos + most) - most;
+if path operator(pg_catalog.<) 1025 then
+            return query
+            with d as (
+                delete from penstock."_stack.0" t where t.ctid = any (array(
+                    select t.ctid from penstock."_stack.0" t
+                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     order by t.seq limit todo for update skip locked))
+                returning t.*)
+            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq;
+
+else
+if path operator(pg_catalog.<) 1026 then
+            return query
+            with d as (
+                delete from penstock."_stack.1" t where t.ctid = any (array(
+                    select t.ctid from penstock."_stack.1" t
+                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     order by t.seq limit todo for update skip locked))
+                returning t.*)
+            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq;
+
+else
+            return query
+            with d as (
+                delete from penstock."_stack.2" t where t.ctid = any (array(
+                    select t.ctid from penstock."_stack.2" t
+                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     order by t.seq limit todo for update skip locked))
+                returning t.*)
+            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq;
+
+end if;
+end if;
+            get diagnostics got = row_count;
+            todo := todo - got;
+            exit when todo <= 0 or got = 0;
+        end loop;
+        if todo <= 0 then
+            
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_stack.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+        insert into penstock._maintenance (queue) values (2);
+    end if;
+            return;
+        end if;
+    end if;
+    -- A new skip map pays once for so many jobs, where much may be gone.
+    due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
+    if flags <> 65536 then
+        if flags & 25769803776 <> 0 and (select q.paused from penstock._queue q where q.id = 2) then
+            
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_stack.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+        insert into penstock._maintenance (queue) values (2);
+    end if;
+            return;
+        end if;
+        if flags & (4294967296 | 25769803776) <> 0 then
+            return query select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from penstock."_stack.take_keyed"(n, in_group, false) t;
+            
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_stack.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+        insert into penstock._maintenance (queue) values (2);
+    end if;
+            return;
+        end if;
+        p := -16;
+    end if;
+    <<levels>>
+    loop
+        if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
+if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
+            select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_0 k
+             where k.queue = 2 and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
+else
+            select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_1 k
+             where k.queue = 2 and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
+end if;
+            fresh := pg_current_xact_id_if_assigned() is null;
+            if m.n is null or due and pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass) - m.lo[1] > 256
+               or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock."_stack.skip_map"(in_group, p::smallint) k;
+            end if;
+            if m.turn <> pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) then
+                m.slots := penstock._listed_slots(2, true, 'penstock."_stack.ring"'::pg_catalog.regclass);
+            end if;
+            low := m.lo[1];
+            high := case when cardinality(m.lo) = 1 then m.hi[1] end;
+            -- With mode 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
+            if path is not null and todo = n and pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass) - low >= 512 and fresh
+               and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
+                perform penstock._reposition('stack', n, low, m.slots);
+            end if;
+            -- A job with a key, the first one of the queue, may be committed
+            -- after the flags were read: it is left to penstock."_stack.take_keyed". The segment is named, so that
+            -- the statement opens one table and not the whole ring. All rows are locked first and
+            -- deleted then: locked one by one between deletes, they make workers who go over the same
+            -- rows meet at each.
+            foreach here in array m.slots loop
+if here operator(pg_catalog.<) 1 then
+                if high is null then
+                    return query
+                    with d as (
+                        delete from penstock."_stack.0" t where t.ctid = any (array(
+                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                                select t.ctid from penstock."_stack.0" t
+                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                                 order by t.seq desc limit todo for update skip locked) v limit todo))
+                        returning t.*)
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq desc;
+                else
+                    return query
+                    with d as (
+                        delete from penstock."_stack.0" t where t.ctid = any (array(
+                            select t.ctid from penstock."_stack.0" t
+                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                             order by t.seq desc limit todo for update skip locked))
+                        returning t.*)
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq desc;
+                end if;
+
+else
+if here operator(pg_catalog.<) 2 then
+                if high is null then
+                    return query
+                    with d as (
+                        delete from penstock."_stack.1" t where t.ctid = any (array(
+                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                                select t.ctid from penstock."_stack.1" t
+                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                                 order by t.seq desc limit todo for update skip locked) v limit todo))
+                        returning t.*)
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq desc;
+                else
+                    return query
+                    with d as (
+                        delete from penstock."_stack.1" t where t.ctid = any (array(
+                            select t.ctid from penstock."_stack.1" t
+                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                             order by t.seq desc limit todo for update skip locked))
+                        returning t.*)
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq desc;
+                end if;
+
+else
+                if high is null then
+                    return query
+                    with d as (
+                        delete from penstock."_stack.2" t where t.ctid = any (array(
+                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                                select t.ctid from penstock."_stack.2" t
+                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                                 order by t.seq desc limit todo for update skip locked) v limit todo))
+                        returning t.*)
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq desc;
+                else
+                    return query
+                    with d as (
+                        delete from penstock."_stack.2" t where t.ctid = any (array(
+                            select t.ctid from penstock."_stack.2" t
+                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                             order by t.seq desc limit todo for update skip locked))
+                        returning t.*)
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq desc;
+                end if;
+
+end if;
+end if;
+                get diagnostics got = row_count;
+                todo := todo - got;
+                exit levels when todo <= 0;
+            end loop;
+        end if;
+        exit when p = 15 or flags = 65536;
+        p := p + 1;
+    end loop;
+    
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_stack.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+        insert into penstock._maintenance (queue) values (2);
+    end if;
+end $function$;
+
+CREATE OR REPLACE FUNCTION penstock."_stack.take_rows"(n integer, in_group text, due boolean DEFAULT NULL::boolean)
+ RETURNS SETOF penstock.stack
+ LANGUAGE plpgsql
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+    flags bigint := pg_sequence_last_value('penstock."_stack.flags"'::pg_catalog.regclass);
+    p     int := 0;
+    m     record;
+    here  smallint;
+    low   bigint;
+    high  bigint;
+    todo  int := n;
+    got   int;
+    path  bigint;
+    pos   bigint;
+    most  int;
+    fresh boolean;
+begin
+    if (n between 1 and 10000) is not true then
+        raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
+    end if;
+    -- A batch that goes on where the last one ended does not step over what others hold. Nor does a claim of one job;
+    -- a dequeue of one has tried that.
+    if (n > 1 or due is not false) and in_group = '' and flags = 65536 and not true then
+        loop
+            path := pg_sequence_last_value('penstock."_stack.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096;
+            exit when due or path not between 0 and 2047;
+            if path < 1024 then -- see penstock."_stack.scan"
+                path := path + 1024;
+                perform setval('penstock."_stack.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + path);
+            end if;
+            pos := pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass);
+            most := least(todo, pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass) - pos); -- else the next jobs would come after those behind them
+            exit when (most > 0) is not true;
+            pos := setval('penstock."_stack.next"'::pg_catalog.regclass, pos + most) - most;
+if path operator(pg_catalog.<) 1025 then
+            return query
+            with d as (
+                delete from penstock."_stack.0" t where t.ctid = any (array(
+                    select t.ctid from penstock."_stack.0" t
+                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     order by t.seq limit todo for update skip locked))
+                returning t.*)
+            select t.* from d t order by t.seq;
+
+else
+if path operator(pg_catalog.<) 1026 then
+            return query
+            with d as (
+                delete from penstock."_stack.1" t where t.ctid = any (array(
+                    select t.ctid from penstock."_stack.1" t
+                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     order by t.seq limit todo for update skip locked))
+                returning t.*)
+            select t.* from d t order by t.seq;
+
+else
+            return query
+            with d as (
+                delete from penstock."_stack.2" t where t.ctid = any (array(
+                    select t.ctid from penstock."_stack.2" t
+                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     order by t.seq limit todo for update skip locked))
+                returning t.*)
+            select t.* from d t order by t.seq;
+
+end if;
+end if;
+            get diagnostics got = row_count;
+            todo := todo - got;
+            exit when todo <= 0 or got = 0;
+        end loop;
+        if todo <= 0 then
+            
+            return;
+        end if;
+    end if;
+    -- A new skip map pays once for so many jobs, where much may be gone.
+    due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
+    if flags <> 65536 then
+        if flags & 25769803776 <> 0 and (select q.paused from penstock._queue q where q.id = 2) then
+            
+            return;
+        end if;
+        if flags & (4294967296 | 25769803776) <> 0 then
+            return query select t.* from penstock."_stack.take_keyed"(n, in_group, false) t;
+            
+            return;
+        end if;
+        p := -16;
+    end if;
+    <<levels>>
+    loop
+        if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
+if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
+            select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_0 k
+             where k.queue = 2 and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
+else
+            select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_1 k
+             where k.queue = 2 and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
+end if;
+            fresh := pg_current_xact_id_if_assigned() is null;
+            if m.n is null or due and pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass) - m.lo[1] > 256
+               or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock."_stack.skip_map"(in_group, p::smallint) k;
+            end if;
+            if m.turn <> pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) then
+                m.slots := penstock._listed_slots(2, true, 'penstock."_stack.ring"'::pg_catalog.regclass);
+            end if;
+            low := m.lo[1];
+            high := case when cardinality(m.lo) = 1 then m.hi[1] end;
+            -- With mode 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
+            if path is not null and todo = n and pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass) - low >= 512 and fresh
+               and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
+                perform penstock._reposition('stack', n, low, m.slots);
+            end if;
+            -- A job with a key, the first one of the queue, may be committed
+            -- after the flags were read: it is left to penstock."_stack.take_keyed". The segment is named, so that
+            -- the statement opens one table and not the whole ring. All rows are locked first and
+            -- deleted then: locked one by one between deletes, they make workers who go over the same
+            -- rows meet at each.
+            foreach here in array m.slots loop
+if here operator(pg_catalog.<) 1 then
+                if high is null then
+                    return query
+                    with d as (
+                        delete from penstock."_stack.0" t where t.ctid = any (array(
+                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                                select t.ctid from penstock."_stack.0" t
+                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                                 order by t.seq desc limit todo for update skip locked) v limit todo))
+                        returning t.*)
+                    select t.* from d t order by t.seq desc;
+                else
+                    return query
+                    with d as (
+                        delete from penstock."_stack.0" t where t.ctid = any (array(
+                            select t.ctid from penstock."_stack.0" t
+                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                             order by t.seq desc limit todo for update skip locked))
+                        returning t.*)
+                    select t.* from d t order by t.seq desc;
+                end if;
+
+else
+if here operator(pg_catalog.<) 2 then
+                if high is null then
+                    return query
+                    with d as (
+                        delete from penstock."_stack.1" t where t.ctid = any (array(
+                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                                select t.ctid from penstock."_stack.1" t
+                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                                 order by t.seq desc limit todo for update skip locked) v limit todo))
+                        returning t.*)
+                    select t.* from d t order by t.seq desc;
+                else
+                    return query
+                    with d as (
+                        delete from penstock."_stack.1" t where t.ctid = any (array(
+                            select t.ctid from penstock."_stack.1" t
+                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                             order by t.seq desc limit todo for update skip locked))
+                        returning t.*)
+                    select t.* from d t order by t.seq desc;
+                end if;
+
+else
+                if high is null then
+                    return query
+                    with d as (
+                        delete from penstock."_stack.2" t where t.ctid = any (array(
+                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                                select t.ctid from penstock."_stack.2" t
+                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                                 order by t.seq desc limit todo for update skip locked) v limit todo))
+                        returning t.*)
+                    select t.* from d t order by t.seq desc;
+                else
+                    return query
+                    with d as (
+                        delete from penstock."_stack.2" t where t.ctid = any (array(
+                            select t.ctid from penstock."_stack.2" t
+                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                             order by t.seq desc limit todo for update skip locked))
+                        returning t.*)
+                    select t.* from d t order by t.seq desc;
+                end if;
+
+end if;
+end if;
+                get diagnostics got = row_count;
+                todo := todo - got;
+                exit levels when todo <= 0;
+            end loop;
+        end if;
+        exit when p = 15 or flags = 65536;
+        p := p + 1;
+    end loop;
+    
+end $function$;
+
+-- skip_map writes a new skip map if that brings something. It reads the jobs that are there, within the ranges of the last one.
+-- What lies between them is gone, as far as the sequence had come when the last one was written: its xid lies between the drawing
+-- of such a seq and the snapshot taken here (docs/decisions/0003), so whoever drew it has ended, or is in the snapshot's list and
+-- pending from now on. An xid of the future is another cluster's, which a restored skip map waits for: it has ended as well. The
+-- snapshot comes first, then the list of segments: what the one sees is in the other.
+CREATE OR REPLACE FUNCTION penstock."_stack.skip_map"(in_group text, in_priority smallint, bound bigint DEFAULT NULL::bigint)
+ RETURNS penstock._skip_map
+ LANGUAGE plpgsql
+AS $function$
+declare
+    most     int := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
+    no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
+    now_seen bigint := coalesce(bound, pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass), 0);
+    was      penstock._skip_map := penstock._newest_skip_map(2, in_group, in_priority);
+    snap     pg_snapshot := pg_current_snapshot();
+    ring     bigint := pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass);
+    slots    smallint[] := case when ring = was.turn then was.slots else penstock._listed_slots(2, true, 'penstock."_stack.ring"'::pg_catalog.regclass) end;
+    here     smallint;
+    seqs     bigint[] := '{}';
+    ended    xid8[];
+    found    int8multirange;
+    late     int8multirange := '{}';
+    gone     int8multirange;
+    new      penstock._skip_map;
+begin
+    if was.n is null then
+        was.base := 0;
+        was.lo := '{0}';
+        was.hi := '{9223372036854775806}';
+        was.seen := 0;
+        was.xid := '0';
+        was.turn := -1;
+        was.pending := '{}';
+    end if;
+    -- A skip map of this very transaction bounds nothing yet: its xid has not ended, and one
+    -- before it may be missing from the snapshot's list for being the highest of all.
+    new.base := case when was.xid < pg_snapshot_xmax(snap) then was.seen else was.base end;
+    if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
+        return was; -- nothing has come since, and all is gone
+    end if;
+    -- Nothing is locked: one whose taking is not committed is still seen. It goes from older segments to
+    -- younger ones, as jobs do that are carried over, so it misses none that moves meanwhile.
+    for i in reverse cardinality(slots) .. 1 loop
+        here := slots[i];
+if here operator(pg_catalog.<) 1 then
+        seqs := seqs || array(
+            select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
+                select t.seq from penstock."_stack.0" t
+                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
+                 order by t.seq desc limit most) v limit most);
+
+else
+if here operator(pg_catalog.<) 2 then
+        seqs := seqs || array(
+            select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
+                select t.seq from penstock."_stack.1" t
+                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
+                 order by t.seq desc limit most) v limit most);
+
+else
+        seqs := seqs || array(
+            select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
+                select t.seq from penstock."_stack.2" t
+                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
+                 order by t.seq desc limit most) v limit most);
+
+end if;
+end if;
+    end loop;
+    if cardinality(slots) > 1 then
+        seqs := array(select s from unnest(seqs) s order by s desc limit most);
+    end if;
+    new.pending := array(select x from unnest(was.pending) x where not (pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap))
+                         union
+                         select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
+    if no_xid then
+        new.seen := now_seen;
+    else -- it was drawn before the sequence was read, and bounds nothing: _refresh will see to it
+        new.seen := was.seen;
+        perform setval('penstock."_stack.seen"'::pg_catalog.regclass, pg_sequence_last_value('penstock."_stack.seen"'::pg_catalog.regclass) | 1);
+    end if;
+    gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
+    ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap));
+    if ended <> '{}' then
+        for i in reverse cardinality(slots) .. 1 loop
+            here := slots[i];
+if here operator(pg_catalog.<) 1 then
+            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
+                        else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
+              into found
+              from unnest(ended) x cross join lateral (
+                select l.seq, l.group_key, l.priority from penstock."_stack.0" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+             where t.group_key = in_group and t.priority = in_priority;
+
+else
+if here operator(pg_catalog.<) 2 then
+            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
+                        else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
+              into found
+              from unnest(ended) x cross join lateral (
+                select l.seq, l.group_key, l.priority from penstock."_stack.1" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+             where t.group_key = in_group and t.priority = in_priority;
+
+else
+            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
+                        else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
+              into found
+              from unnest(ended) x cross join lateral (
+                select l.seq, l.group_key, l.priority from penstock."_stack.2" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+             where t.group_key = in_group and t.priority = in_priority;
+
+end if;
+end if;
+            late := late + coalesce(found, '{}');
+        end loop;
+    end if;
+    gone := gone + int8multirange(case when cardinality(seqs) < most then int8range(0, new.base, '[]')
+                                       when true then int8range(seqs[most], new.base, '[]')
+                                       else int8range(0, seqs[most], '[]') end)
+            - coalesce((select range_agg(int8range(s, s, '[]')) from unnest(seqs) s), '{}') - late;
+    select coalesce(range_agg(g.r), '{}') into gone
+      from (select r from unnest(gone) r where lower(r) = 0 or upper(r) - lower(r) > 64
+             order by lower(r) = 0 desc, upper(r) - lower(r) desc limit 64) g;
+    select array_agg(lower(r) order by lower(r) desc), array_agg(upper(r) - 1 order by lower(r) desc) into new.lo, new.hi
+      from unnest(int8multirange(int8range(0, 9223372036854775807)) - gone) r;
+    if new.seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
+        return was;
+    end if;
+    -- A snapshot that is kept, and from before a segment left, misses what was carried over from it.
+    if current_setting('transaction_isolation') <> 'read committed'
+       and (not exists (select from penstock._segment s where s.queue = 2 and s.turn = ring / 1024) or pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) <> ring) then
+        was.slots := slots;
+        return was;
+    end if;
+    insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+    values (2, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_group, new.lo, new.hi, new.pending, slots)
+    returning * into new;
+    return new;
+end $function$;
+
+-- claim takes jobs from the ring and leases them. Then it ends the jobs of acks, as ack does: what a worker has done and what it
+-- wants next go with one call. Of acks those come back that were held, behind the jobs, as rows with nothing but a lease. They
+-- are ended last, because that draws an xid, and a skip map made after it bounds nothing (see skip_map). From a backlog it takes
+-- what comes behind the position in the registers, if nobody has ever locked it, and moves that on; here, because a function that
+-- returns rows to another has each copied once more, and costs a claim of one job half. It looks behind the position five times a
+-- second, not forty as scan: whoever finds nothing there takes three to five times as long. To lock each job before it is deleted
+-- takes as long again as all else: another claim that has drawn the same position, which is rare, waits for this one to commit.
+-- If it is to end jobs, if only none ('{}'), jobs from a backlog share a row: a copy of each with its entries in indexes costs
+-- most of a claim. Whoever acks one of them waits until a transaction that acks another has ended. ack and _part know such rows.
+-- While few jobs wait it has another fast path, one statement from where registers say, as dequeue_NAME has
+-- (docs/decisions/0008). A claim that went by the skip map and left nothing sets them, to 64 seqs before the latest, so that what
+-- is in flight now will be found. They hold for these 25 ms and the next: there is nobody else who would move them on meanwhile.
+-- There are no keys then, and what is to be ended mostly has its leases in the same table: without a call of ack, which opens
+-- both, that costs half.
+CREATE OR REPLACE FUNCTION penstock."_stack.claim"(n integer, lease interval, in_group text, worker text, acks bigint[] DEFAULT NULL::bigint[])
+ RETURNS SETOF penstock.leased_job
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+    flags constant bigint := pg_sequence_last_value('penstock."_stack.flags"'::pg_catalog.regclass);
+    until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
+    came  bigint := case when flags = 65536 and in_group = '' and not true then coalesce(pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass), 0) end;
+    path  constant bigint := case when came - pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass) <= 512
+                                       and pg_sequence_last_value('penstock."_stack.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 - 2048 - pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) % 1024 in (0, -4096)
+                                  then pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) % 1024 end;
+    leaf  int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
+    due   boolean;
+    drawn bigint;
+    pos   bigint;
+    got   int;
+    most  int;
+    base  bigint;
+    empty int := 0;
+begin
+    if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
+        if (n between 1 and 10000) is not true then
+            raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
+        elsif octet_length(worker) > 256 then
+            raise exception 'the worker has % bytes, the limit is 256', octet_length(worker) using errcode = '23514', hint = 'use a shorter name';
+        end if;
+        raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(lease::text, 'null')
+        using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
+    end if;
+    if path is null and came is not null then -- from a backlog
+        drawn := pg_sequence_last_value('penstock."_stack.fast_path"'::pg_catalog.regclass) - ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096;
+        if drawn between 0 and 32767 and drawn % 4096 < 2048 then
+            if drawn % 4096 < 1024 then -- see penstock."_stack.scan"
+                drawn := drawn + 1024;
+                perform setval('penstock."_stack.fast_path"'::pg_catalog.regclass, ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096 + drawn);
+            end if;
+            drawn := drawn % 1024 + 1024;
+            loop
+                pos := pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass);
+                most := least(n, came - pos, case when acks is null then 10000 else 255 end);
+                exit when (most > 0) is not true;
+                -- Of one nobody else draws the same, and mostly no WAL is written. An assignment costs a third of a PERFORM.
+                pos := case when most = 1 then nextval('penstock."_stack.next"'::pg_catalog.regclass) - 1 else setval('penstock."_stack.next"'::pg_catalog.regclass, pos + most) - most end;
+                if acks is null or most < 8 then
+if drawn operator(pg_catalog.<) 1025 then
+if leaf = 0 then
+                    return query
+                    with d as (delete from penstock."_stack.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
+                    insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
+                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+else
+                    return query
+                    with d as (delete from penstock."_stack.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
+                    insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
+                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+end if;
+
+else
+if drawn operator(pg_catalog.<) 1026 then
+if leaf = 0 then
+                    return query
+                    with d as (delete from penstock."_stack.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
+                    insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
+                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+else
+                    return query
+                    with d as (delete from penstock."_stack.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
+                    insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
+                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+end if;
+
+else
+if leaf = 0 then
+                    return query
+                    with d as (delete from penstock."_stack.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
+                    insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
+                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+else
+                    return query
+                    with d as (delete from penstock."_stack.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
+                    insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
+                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+end if;
+
+end if;
+end if;
+                else
+                    base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
+if drawn operator(pg_catalog.<) 1025 then
+if leaf = 0 then
+                    return query
+                    with d as (delete from penstock."_stack.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+                        -- have come since the flags were read
+                        alike as (
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                       filter (where octet_length(t.payload) <= 65536) as jobs
+                              from d t),
+                        one as (
+                            insert into penstock._lease_0 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            select leaf, 2, base, until,  coalesce(worker, ''), 0, in_group,
+                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
+                              from alike a where not a.apart),
+                        each as (
+                            insert into penstock._lease_0 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            select leaf, base + 2 * t.i, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
+else
+                    return query
+                    with d as (delete from penstock."_stack.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+                        -- have come since the flags were read
+                        alike as (
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                       filter (where octet_length(t.payload) <= 65536) as jobs
+                              from d t),
+                        one as (
+                            insert into penstock._lease_1 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            select leaf, 2, base, until,  coalesce(worker, ''), 0, in_group,
+                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
+                              from alike a where not a.apart),
+                        each as (
+                            insert into penstock._lease_1 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            select leaf, base + 2 * t.i, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
+end if;
+
+else
+if drawn operator(pg_catalog.<) 1026 then
+if leaf = 0 then
+                    return query
+                    with d as (delete from penstock."_stack.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+                        -- have come since the flags were read
+                        alike as (
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                       filter (where octet_length(t.payload) <= 65536) as jobs
+                              from d t),
+                        one as (
+                            insert into penstock._lease_0 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            select leaf, 2, base, until,  coalesce(worker, ''), 0, in_group,
+                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
+                              from alike a where not a.apart),
+                        each as (
+                            insert into penstock._lease_0 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            select leaf, base + 2 * t.i, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
+else
+                    return query
+                    with d as (delete from penstock."_stack.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+                        -- have come since the flags were read
+                        alike as (
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                       filter (where octet_length(t.payload) <= 65536) as jobs
+                              from d t),
+                        one as (
+                            insert into penstock._lease_1 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            select leaf, 2, base, until,  coalesce(worker, ''), 0, in_group,
+                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
+                              from alike a where not a.apart),
+                        each as (
+                            insert into penstock._lease_1 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            select leaf, base + 2 * t.i, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
+end if;
+
+else
+if leaf = 0 then
+                    return query
+                    with d as (delete from penstock."_stack.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+                        -- have come since the flags were read
+                        alike as (
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                       filter (where octet_length(t.payload) <= 65536) as jobs
+                              from d t),
+                        one as (
+                            insert into penstock._lease_0 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            select leaf, 2, base, until,  coalesce(worker, ''), 0, in_group,
+                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
+                              from alike a where not a.apart),
+                        each as (
+                            insert into penstock._lease_0 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            select leaf, base + 2 * t.i, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
+else
+                    return query
+                    with d as (delete from penstock."_stack.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+                        -- have come since the flags were read
+                        alike as (
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                       filter (where octet_length(t.payload) <= 65536) as jobs
+                              from d t),
+                        one as (
+                            insert into penstock._lease_1 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            select leaf, 2, base, until,  coalesce(worker, ''), 0, in_group,
+                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
+                              from alike a where not a.apart),
+                        each as (
+                            insert into penstock._lease_1 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            select leaf, base + 2 * t.i, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
+                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
+end if;
+
+end if;
+end if;
+                end if;
+                get diagnostics got = row_count;
+                n := n - got;
+                exit when n <= 0;
+                empty := empty + (got = 0)::int;
+                exit when empty > 2;
+            end loop;
+        end if;
+    end if;
+    if path is not null then
+if path operator(pg_catalog.<) 1 then
+if leaf = 0 then
+        return query
+        with d as (
+            delete from penstock."_stack.0" t where t.ctid = any (array(
+                select t.ctid from penstock."_stack.0" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass)) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+else
+        return query
+        with d as (
+            delete from penstock."_stack.0" t where t.ctid = any (array(
+                select t.ctid from penstock."_stack.0" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass)) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+end if;
+
+else
+if path operator(pg_catalog.<) 2 then
+if leaf = 0 then
+        return query
+        with d as (
+            delete from penstock."_stack.1" t where t.ctid = any (array(
+                select t.ctid from penstock."_stack.1" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass)) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+else
+        return query
+        with d as (
+            delete from penstock."_stack.1" t where t.ctid = any (array(
+                select t.ctid from penstock."_stack.1" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass)) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+end if;
+
+else
+if leaf = 0 then
+        return query
+        with d as (
+            delete from penstock."_stack.2" t where t.ctid = any (array(
+                select t.ctid from penstock."_stack.2" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass)) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+else
+        return query
+        with d as (
+            delete from penstock."_stack.2" t where t.ctid = any (array(
+                select t.ctid from penstock."_stack.2" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_stack.next"'::pg_catalog.regclass)) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+end if;
+
+end if;
+end if;
+    elsif n = 0 then
+        null; -- all that was asked for
+    elsif flags & (4294967296 | 25769803776) = 0 then
+        if pg_current_xact_id_if_assigned() is not null then
+            came := null; -- jobs that this transaction took may come back, and it does not see them
+        elsif came is not null then -- from a backlog few go by the skip map, each over all that was taken since it was made
+            due := pg_sequence_last_value('penstock."_stack.fast_path"'::pg_catalog.regclass) % 4096 < 2048 or random() < 0.05;
+        end if;
+        base := case when acks is not null and n between 8 and 255 and flags = 65536 then (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1 end;
+        if base is null then
+if leaf = 0 then
+            return query
+            insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+            select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_stack.take_rows"(n, in_group, due) t
+            returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+else
+            return query
+            insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+            select leaf, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_stack.take_rows"(n, in_group, due) t
+            returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+end if;
+        else
+if leaf = 0 then
+            return query
+            with d as materialized (select t.*, row_number() over () as i from penstock."_stack.take_rows"(n, in_group, due) t), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+                        -- have come since the flags were read
+                        alike as (
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                       filter (where octet_length(t.payload) <= 65536) as jobs
+                              from d t),
+                        one as (
+                            insert into penstock._lease_0 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            select leaf, 2, base, until,  coalesce(worker, ''), 0, in_group,
+                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
+                              from alike a where not a.apart),
+                        each as (
+                            insert into penstock._lease_0 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            select leaf, base + 2 * t.i, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
+            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
+else
+            return query
+            with d as materialized (select t.*, row_number() over () as i from penstock."_stack.take_rows"(n, in_group, due) t), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+                        -- have come since the flags were read
+                        alike as (
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
+                                       filter (where octet_length(t.payload) <= 65536) as jobs
+                              from d t),
+                        one as (
+                            insert into penstock._lease_1 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            select leaf, 2, base, until,  coalesce(worker, ''), 0, in_group,
+                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
+                              from alike a where not a.apart),
+                        each as (
+                            insert into penstock._lease_1 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            select leaf, base + 2 * t.i, 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
+            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
+end if;
+        end if;
+        get diagnostics got = row_count;
+        if came is not null and got > 0 and got < n then
+            perform setval('penstock."_stack.next"'::pg_catalog.regclass, greatest(came - 64, 0)), setval('penstock."_stack.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) % 1024);
+        end if;
+    else
+        if flags & 25769803776 <> 0 then
+            most := (select case when q.paused then 0 else q.max_running end from penstock._queue q where q.id = 2);
+        end if;
+        if most > 0 then -- one claim at a time, and it counts
+            if not pg_try_advisory_xact_lock('penstock._lease'::regclass::oid::int, 2) then
+                most := 0;
+            end if;
+            foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
+if leaf = 0 then
+                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from penstock._lease_0 l where l.queue = 2;
+else
+                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from penstock._lease_1 l where l.queue = 2;
+end if;
+                most := most - got;
+            end loop;
+        end if;
+        n := least(n, most);
+        if n > 0 then
+            return query
+            insert into penstock._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+            select 2, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_stack.take_keyed"(n, in_group, true) t
+            returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+        end if;
+    end if;
+    if acks <> '{}' then
+        due := acks[1] & 1 = 0 and (path is not null or drawn is not null and n = 0);
+        if due and cardinality(acks) > 1 then -- where penstock."_stack.ack" would lock them in this order
+            due := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
+        end if;
+        if due then
+if leaf = 0 then
+            return query
+            delete from penstock._lease_0 l where l.lease = any (acks) and l.queue + 0 = 2 and l.jobs is null
+            returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
+else
+            return query
+            delete from penstock._lease_1 l where l.lease = any (acks) and l.queue + 0 = 2 and l.jobs is null
+            returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
+end if;
+            get diagnostics got = row_count;
+            if got = cardinality(acks) then
+                acks := null;
+            end if;
+        elsif acks[1] & 1 = 1 and acks[cardinality(acks)] - acks[1] = 2 * cardinality(acks) - 2 then
+if leaf = 0 then
+            return query
+            -- all of a claim, as it came; mostly that row is still as it was written
+                with l as (
+                    delete from penstock._lease_0 l
+                     where l.lease = acks[1] - 2 and l.queue + 0 = 2 and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1)
+                       and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
+                    returning 1) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l;
+else
+            return query
+            -- all of a claim, as it came; mostly that row is still as it was written
+                with l as (
+                    delete from penstock._lease_1 l
+                     where l.lease = acks[1] - 2 and l.queue + 0 = 2 and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(acks) >> 1)
+                       and acks = array(select generate_series(acks[1], acks[cardinality(acks)], 2))
+                    returning 1) select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, unnest(acks), null::timestamptz from l;
+end if;
+            if found then
+                acks := null;
+            end if;
+        end if;
+        if acks is not null then
+            return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz
+                           from penstock."_stack.ack"(acks) a;
+        end if;
+    end if;
+    
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_stack.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+        insert into penstock._maintenance (queue, until) values (2, until);
+    end if;
+end $function$;
+
+-- take_keyed is take where jobs have keys. Whoever runs a job of a key holds the key's lock until his transaction ends, and has a
+-- lease from then on; so a statement that begins with the lock held sees whether one runs, and whether one with a smaller id is
+-- still to run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a thousand jobs
+-- from the first one on, and then four thousand from a place that it draws, and on from the first thousand behind the last. So it
+-- comes to each that waits, also where all that it writes is rolled back.
+CREATE OR REPLACE FUNCTION penstock."_stack.take_keyed"(n integer, in_group text, leasing boolean)
+ RETURNS SETOF penstock.stack
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+    flags  constant bigint := pg_sequence_last_value('penstock."_stack.flags"'::pg_catalog.regclass);
+    bound  constant bigint := case when pg_current_xact_id_if_assigned() is null then coalesce(pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass), 0) end; -- of the skip maps of all priorities
+    m      penstock._skip_map;
+    here   smallint;
+    pos    bigint;
+    before bigint;
+    upto   bigint;
+    list   smallint[];  -- the segments it goes through
+    at     int;         -- which of them
+    begun  int;         -- in which of them the first thousand end
+    near   bigint;      -- where they end, null before
+    edge   bigint;      -- behind it there are few
+    drawn  bigint;      -- where it goes on, between the two
+    first  boolean;     -- in the segment begun
+    mark   int;         -- what seen was then
+    most   int;         -- jobs to read at once
+    seen   int;         -- jobs that were read; a key that must wait counts as four more
+    todo   int := n;
+    got    int;
+    locked int := 0;    -- keys
+    moved  int := 0;    -- jobs moved to _scheduled
+    had    int;
+    skip   text[] := '{}';
+    ctids  tid[];
+    seqs   bigint[];
+    ids    bigint[];
+    keys   text[];
+    chosen bigint[];
+    run    bigint[];
+    busy   text[];
+    last   int;
+begin
+    if flags & 25769803776 <> 0 and not leasing and (select q.max_running is not null from penstock._queue q where q.id = 2) then
+        raise exception 'the queue limits how many jobs run, which dequeue cannot count'
+        using errcode = '0A000', hint = 'use claim, or lift the limit: select set_queue(name, max_running => 0)';
+    end if;
+    for p in -16 .. 15 loop
+        continue when flags & (1::bigint << (16 + p)) = 0;
+        m := penstock._newest_skip_map(2, in_group, p::smallint);
+        if m.n is null or m.turn < 0 or random() * 64 < n
+           or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
+            m := penstock."_stack.skip_map"(in_group, p::smallint, bound);
+        end if;
+        if m.turn <> pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) then
+            m.slots := penstock._listed_slots(2, true, 'penstock."_stack.ring"'::pg_catalog.regclass);
+        end if;
+        list := m.slots;
+        at := 1;
+        pos := 9223372036854775807;
+        near := null;
+        most := greatest(64, least(n, 1000));
+        seen := -n;
+        had := moved;
+        while todo > 0 and seen < 5000 loop
+            exit when at > cardinality(list) and (near is null or drawn = near);
+            if at > cardinality(list) or near is null and seen >= 1000 then
+                if near is null then
+                    begun := at;
+                    near := pos;
+                    edge := case when true then m.lo[cardinality(m.lo)] - 1 else least(m.hi[cardinality(m.hi)], pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass)) end;
+                elsif seen >= mark + 64 then
+                    edge := near;
+                elsif first then -- few are behind it, or none
+                    edge := drawn;
+                end if;
+                mark := seen;
+                -- Among the seqs, or the segments: jobs that were carried over are in a later one than those behind them.
+                at := begun;
+                drawn := near;
+                if edge < near then
+                    if random() < 0.5 then
+                        at := begun + trunc(random() * (cardinality(list) - begun + 1))::int;
+                    end if;
+                    first := at = begun;
+                    pos := case when first then near when true then pg_sequence_last_value('penstock."_stack.seq"'::pg_catalog.regclass) + 1 else m.lo[1] - 1 end;
+                    drawn := pos + trunc(random() * (edge - pos))::bigint;
+                end if;
+                pos := drawn;
+            end if;
+            here := list[at];
+if here operator(pg_catalog.<) 1 then
+            select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
+                   count(*), case when true then max(v.seq) + 1 else min(v.seq) - 1 end, case when true then min(v.seq) else max(v.seq) end
+              into ctids, seqs, ids, keys, got, before, upto
+              from (select v.*, (v.key <> all (skip)) is not false as free from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_stack.0" t
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq < pos
+                         order by t.seq desc limit most) v
+                     limit most) v;
+
+else
+if here operator(pg_catalog.<) 2 then
+            select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
+                   count(*), case when true then max(v.seq) + 1 else min(v.seq) - 1 end, case when true then min(v.seq) else max(v.seq) end
+              into ctids, seqs, ids, keys, got, before, upto
+              from (select v.*, (v.key <> all (skip)) is not false as free from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_stack.1" t
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq < pos
+                         order by t.seq desc limit most) v
+                     limit most) v;
+
+else
+            select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
+                   count(*), case when true then max(v.seq) + 1 else min(v.seq) - 1 end, case when true then min(v.seq) else max(v.seq) end
+              into ctids, seqs, ids, keys, got, before, upto
+              from (select v.*, (v.key <> all (skip)) is not false as free from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                        select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_stack.2" t
+                         where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq < pos
+                         order by t.seq desc limit most) v
+                     limit most) v;
+
+end if;
+end if;
+            if got = 0 then
+                at := at + 1;
+                pos := 9223372036854775807;
+                continue;
+            end if;
+            seen := seen + got;
+            pos := upto;
+            chosen := null;
+            if seqs is not null then
+                select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
+                  from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
+                         where case when c.key is null then true
+                                    when locked >= 500 then false
+                                    when not leasing and penstock."_stack.busy"(c.key, c.id, m.slots) then false
+                                    else pg_try_advisory_xact_lock(hashtextextended(c.key, 2)) end
+                         limit todo) c;
+                last := cardinality(keys);
+                if cardinality(chosen) = todo then
+                    last := chosen[todo];
+                    pos := seqs[last];
+                end if;
+                locked := locked + coalesce(cardinality(busy), 0);
+                seen := seen - 4 * cardinality(skip);
+                skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
+                                       where c.i <= last and c.key is not null and (chosen is null or c.i <> all (chosen)));
+                seen := seen + 4 * cardinality(skip);
+            end if;
+            if chosen is null then
+                most := least(2 * most, 500);
+                continue;
+            end if;
+            run := chosen;
+            if busy is not null then -- a new statement: it sees what ended before the locks were had
+                if m.turn <> pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass) then
+                    m.turn := pg_sequence_last_value('penstock."_stack.ring"'::pg_catalog.regclass);
+                    m.slots := penstock._listed_slots(2, true, 'penstock."_stack.ring"'::pg_catalog.regclass);
+                end if;
+                select array_agg(c.i order by c.i) into run
+                  from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
+                 where c.key is null or not penstock."_stack.busy"(c.key, c.id, m.slots);
+                -- Of a key that runs now the others stay where they are; of one that
+                -- cannot, they are moved, by a claim: a dequeue may be part of a
+                -- long transaction, and should lock no key in vain. One before the one that
+                -- was looked at stays: it may be what they wait for, and is looked at next.
+                busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
+                skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
+                if busy <> '{}' and leasing then
+if here operator(pg_catalog.<) 1 then
+                    with d as (
+                        delete from penstock."_stack.0" t
+                         where t.ctid = any (array(
+                            select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
+                             where ids[c.i] <> c.lowest or c.i = any (chosen)))
+                           and t.seq = any (seqs) and t.key = any (busy)
+                        returning t.*)
+                    insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+                    select coalesce(d.id, d.seq), 2, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
+
+else
+if here operator(pg_catalog.<) 2 then
+                    with d as (
+                        delete from penstock."_stack.1" t
+                         where t.ctid = any (array(
+                            select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
+                             where ids[c.i] <> c.lowest or c.i = any (chosen)))
+                           and t.seq = any (seqs) and t.key = any (busy)
+                        returning t.*)
+                    insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+                    select coalesce(d.id, d.seq), 2, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
+
+else
+                    with d as (
+                        delete from penstock."_stack.2" t
+                         where t.ctid = any (array(
+                            select ctids[c.i] from (select *, min(ids[i]) over (partition by key) as lowest from unnest(keys) with ordinality u(key, i) where key = any (busy)) c
+                             where ids[c.i] <> c.lowest or c.i = any (chosen)))
+                           and t.seq = any (seqs) and t.key = any (busy)
+                        returning t.*)
+                    insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+                    select coalesce(d.id, d.seq), 2, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
+
+end if;
+end if;
+                    get diagnostics got = row_count;
+                    moved := moved + got;
+                    most := case when 2 * got >= most then least(2 * most, 500) else greatest(most / 2, least(todo, 500), 8) end;
+                    if moved > 1000 then
+                        skip := skip || busy; -- the next call goes on with it
+                    elsif got > 0 then
+                        pos := before;
+                    end if;
+                else
+                    skip := skip || busy;
+                end if;
+            end if;
+            if run is not null then
+if here operator(pg_catalog.<) 1 then
+                return query
+                with d as (
+                    delete from penstock."_stack.0" t
+                     where t.ctid = any (array(
+                        select t.ctid from penstock."_stack.0" t
+                         where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
+                           for update skip locked))
+                    returning t.*)
+                select * from d order by d.seq desc;
+
+else
+if here operator(pg_catalog.<) 2 then
+                return query
+                with d as (
+                    delete from penstock."_stack.1" t
+                     where t.ctid = any (array(
+                        select t.ctid from penstock."_stack.1" t
+                         where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
+                           for update skip locked))
+                    returning t.*)
+                select * from d order by d.seq desc;
+
+else
+                return query
+                with d as (
+                    delete from penstock."_stack.2" t
+                     where t.ctid = any (array(
+                        select t.ctid from penstock."_stack.2" t
+                         where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
+                           for update skip locked))
+                    returning t.*)
+                select * from d order by d.seq desc;
+
+end if;
+end if;
+                get diagnostics got = row_count;
+                todo := todo - got;
+                if not leasing and busy is not null then
+                    perform penstock._promote(2, array(select distinct keys[i] from unnest(run) i where keys[i] is not null));
+                end if;
+            end if;
+        end loop;
+        if moved - had >= 64 then -- much is gone: the next call makes a skip map, which turn says
+            insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+            values (2, m.base, m.seen, m.xid, -1, p, in_group, m.lo, m.hi, m.pending, list);
+        end if;
+        exit when todo <= 0;
+    end loop;
+end $function$;
+
+-- busy says whether a job of a key must wait: one of the key runs, or one with a smaller id is still to run, of which those that
+-- are only delayed are none. It looks where jobs come from before it looks where they go to, so it sees one that moves meanwhile.
+CREATE OR REPLACE FUNCTION penstock."_stack.busy"(in_key text, in_id bigint, slots smallint[])
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+declare
+    here smallint;
+    leaf int;
+    yes  boolean;
+begin
+    foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
+if leaf = 0 then
+        yes := exists (select from penstock._lease_0 l where l.queue = 2 and l.key = in_key);
+else
+        yes := exists (select from penstock._lease_1 l where l.queue = 2 and l.key = in_key);
+end if;
+        if yes then
+            return true;
+        end if;
+    end loop;
+    foreach leaf in array penstock._listed('penstock._scheduled_slot'::pg_catalog.regclass) loop
+if leaf = 0 then
+        yes := exists (select from penstock._scheduled_0 l where l.queue = 2 and l.key = in_key and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
+else
+        yes := exists (select from penstock._scheduled_1 l where l.queue = 2 and l.key = in_key and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
+end if;
+        if yes then
+            return true;
+        end if;
+    end loop;
+    for i in reverse cardinality(slots) .. 1 loop
+        exit when yes;
+        here := slots[i];
+if here operator(pg_catalog.<) 1 then
+        yes := exists (select from penstock."_stack.0" r where r.key = in_key and r.id < in_id)
+            or exists (select from penstock."_stack.0" r where r.key = in_key and r.id is null and r.seq < in_id);
+
+else
+if here operator(pg_catalog.<) 2 then
+        yes := exists (select from penstock."_stack.1" r where r.key = in_key and r.id < in_id)
+            or exists (select from penstock."_stack.1" r where r.key = in_key and r.id is null and r.seq < in_id);
+
+else
+        yes := exists (select from penstock."_stack.2" r where r.key = in_key and r.id < in_id)
+            or exists (select from penstock."_stack.2" r where r.key = in_key and r.id is null and r.seq < in_id);
+
+end if;
+end if;
+    end loop;
+    return yes;
+end $function$;
+
+-- ack ends jobs and returns the leases that were held. queue + 0 keeps the planner from the indexes that begin with the queue: a
+-- lease is found by its number. Where the ring has turned since it was asked what is listed, a lease may have moved to where
+-- nobody looked. Whoever locks several leases does it in one order: by segment as listed, in each the rows of several by number,
+-- and then the others.
+CREATE OR REPLACE FUNCTION penstock."_stack.ack"(in_leases bigint[])
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+    todo int := cardinality(in_leases);
+    turn bigint;
+    got  int;
+    held bigint[];
+    keys text[];
+    leaf int := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass) % 2;
+    odd  boolean := in_leases[1] & 1 = 1; -- mostly of a claim of several
+begin
+    if todo = 1 and not odd and pg_sequence_last_value('penstock."_stack.flags"'::pg_catalog.regclass) & 4294967296 = 0 then -- few expressions, see dequeue_NAME
+if leaf = 0 then
+        return query delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 2 and l.jobs is null returning l.lease;
+else
+        return query delete from penstock._lease_1 l where l.lease = any (in_leases) and l.queue + 0 = 2 and l.jobs is null returning l.lease;
+end if;
+        if found then
+            return;
+        end if;
+    elsif odd is not true and todo > 1 then
+        odd := (select bool_or(a & 1 = 1) from unnest(in_leases) a);
+    elsif odd and in_leases[todo] - in_leases[1] = 2 * todo - 2 then
+        foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
+if leaf = 0 then
+            return query -- all of a claim, as it came; mostly that row is still as it was written
+                with l as (
+                    delete from penstock._lease_0 l
+                     where l.lease = in_leases[1] - 2 and l.queue + 0 = 2 and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1)
+                       and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
+                    returning 1) select unnest(in_leases) from l;
+else
+            return query -- all of a claim, as it came; mostly that row is still as it was written
+                with l as (
+                    delete from penstock._lease_1 l
+                     where l.lease = in_leases[1] - 2 and l.queue + 0 = 2 and l.done = ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - cardinality(in_leases) >> 1)
+                       and in_leases = array(select generate_series(in_leases[1], in_leases[cardinality(in_leases)], 2))
+                    returning 1) select unnest(in_leases) from l;
+end if;
+            if found then
+                return;
+            end if;
+        end loop;
+    end if;
+    loop
+        turn := pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass);
+        foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
+            if odd then
+if leaf = 0 then
+                return query
+                with m as materialized (
+                    select a & -511 as lease, bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
+                o as materialized (
+                    select l.lease, l.done, m.places & ~l.done as ended
+                      from m cross join lateral (select * from penstock._lease_0 l where l.lease = m.lease and l.queue + 0 = 2 and l.jobs is not null for update) l),
+                whole as (
+                    delete from penstock._lease_0 l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)))),
+                part as (
+                    update penstock._lease_0 l set done = l.done | o.ended from o -- not by =, for which the table might be joined as a whole
+                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256) and o.ended <> '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256))
+                select o.lease + 2 * i from o cross join generate_series(1, 255) i where get_bit(o.ended, i) = 1;
+else
+                return query
+                with m as materialized (
+                    select a & -511 as lease, bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1 order by 1),
+                o as materialized (
+                    select l.lease, l.done, m.places & ~l.done as ended
+                      from m cross join lateral (select * from penstock._lease_1 l where l.lease = m.lease and l.queue + 0 = 2 and l.jobs is not null for update) l),
+                whole as (
+                    delete from penstock._lease_1 l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)))),
+                part as (
+                    update penstock._lease_1 l set done = l.done | o.ended from o -- not by =, for which the table might be joined as a whole
+                     where l.lease >= o.lease and l.lease <= o.lease and o.done | o.ended <> ~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256) and o.ended <> '0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256))
+                select o.lease + 2 * i from o cross join generate_series(1, 255) i where get_bit(o.ended, i) = 1;
+end if;
+                get diagnostics got = row_count;
+                todo := todo - got;
+                exit when todo <= 0;
+            end if;
+            if pg_sequence_last_value('penstock."_stack.flags"'::pg_catalog.regclass) & 4294967296 = 0 then
+if leaf = 0 then
+                return query delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 2 and l.jobs is null returning l.lease;
+else
+                return query delete from penstock._lease_1 l where l.lease = any (in_leases) and l.queue + 0 = 2 and l.jobs is null returning l.lease;
+end if;
+                get diagnostics got = row_count;
+            else
+if leaf = 0 then
+                with d as (delete from penstock._lease_0 l where l.lease = any (in_leases) and l.queue + 0 = 2 and l.jobs is null returning l.lease, l.key)
+                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
+else
+                with d as (delete from penstock._lease_1 l where l.lease = any (in_leases) and l.queue + 0 = 2 and l.jobs is null returning l.lease, l.key)
+                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
+end if;
+                if keys is not null then
+                    perform penstock._promote(2, keys);
+                end if;
+                return query select unnest(held);
+            end if;
+            todo := todo - got;
+            exit when todo <= 0;
+        end loop;
+        exit when todo <= 0 or turn = pg_sequence_last_value('penstock._lease_slot'::pg_catalog.regclass);
+    end loop;
+    if todo > 0 then
+        perform penstock._not_moved(2, in_leases);
+    end if;
+end $function$;
+
+CREATE OR REPLACE FUNCTION penstock."_stack.settle"(what text, leases bigint[], by interval DEFAULT NULL::interval, error text DEFAULT NULL::text)
+ RETURNS TABLE(lease bigint, until timestamp with time zone)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+    if what = 'maintain' then
+        perform penstock._maintain(2, true);
+    else
+        return query select * from penstock._settle(2, what, leases, by, error);
+    end if;
+end $function$;
+
+-- ready lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all: in the order of their
+-- bytes, those behind a group first. claiming: for who wants to claim, to whom nothing is ready while the queue is paused or as
+-- many run as may. From one group to the next it goes by skip maps and the index. What lies between two groups that have skip
+-- maps is alive, or was never taken; of a group that has one it reads only the ranges in which jobs may be. So it steps over
+-- nothing that was taken, and costs some probes for each group that jobs were taken from.
+CREATE OR REPLACE FUNCTION penstock."_stack.ready"(in_groups text[], behind text, most integer, claiming boolean DEFAULT true)
+ RETURNS SETOF text
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_sort TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+declare
+    flags      constant bigint := pg_sequence_last_value('penstock."_stack.flags"'::pg_catalog.regclass);
+    priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
+    listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
+    skip_map_slot  constant smallint := pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass);
+    slots      smallint[];
+    here       smallint;
+    leaf       int;
+    got        int;
+    room       int;
+    upto       text;
+    part       text[];
+    found      text[] := '{}';
+begin
+    if (most between 1 and 10000) is not true then
+        raise exception 'most is %, expected 1 to 10000', coalesce(most::text, 'null') using errcode = '22023', hint = 'call it again for those behind the last one';
+    end if;
+    if claiming then
+        
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_stack.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+        insert into penstock._maintenance (queue) values (2);
+    end if;
+        if flags & 25769803776 <> 0 then
+            room := (select case when q.paused then 0 else q.max_running end from penstock._queue q where q.id = 2);
+        end if;
+        if room is not null then
+            foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
+if leaf = 0 then
+                select count(*) into got from penstock._lease_0 l where l.queue = 2;
+else
+                select count(*) into got from penstock._lease_1 l where l.queue = 2;
+end if;
+                room := room - got;
+            end loop;
+            if room <= 0 then
+                return;
+            end if;
+        end if;
+    end if;
+    slots := penstock._listed_slots(2, true, 'penstock."_stack.ring"'::pg_catalog.regclass);
+    foreach upto in array array[null, behind] loop -- behind it, and then from the first one up to it
+        part := '{}';
+        for i in reverse cardinality(slots) .. 1 loop
+            here := slots[i];
+if here operator(pg_catalog.<) 1 then
+            part := part || array(
+                with recursive g(group_key, mapped) as (
+                    select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
+                    union all
+                    select coalesce(b.group_key, m.group_key), b.group_key is null
+                      from g left join lateral (
+                            select m.group_key from penstock._skip_map m where m.slot = skip_map_slot and m.queue = 2 and m.group_key > g.group_key order by m.group_key limit 1) m on true
+                     cross join lateral (select case
+                            when m.group_key is null then (select t.group_key from penstock."_stack.0" t where t.group_key > g.group_key order by t.group_key limit 1)
+                            else (select t.group_key from penstock."_stack.0" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                     where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
+                select g.group_key from g
+                 where case when upto is null then g.group_key > behind else g.group_key <= upto end
+                   and (not g.mapped or exists (
+                        select from unnest(priorities) p(priority)
+                          left join lateral (
+                                select k.lo, k.hi, k.pending from penstock._skip_map k
+                                 where k.slot = skip_map_slot and k.queue = 2 and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
+                         where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
+                                select from unnest(k.pending) x cross join lateral (
+                                    select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
+                                      from (select t.group_key, t.priority from penstock."_stack.0" t where t.xid = x limit 100) w) w
+                                 where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
+                            or exists (
+                                select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
+                                    select from penstock."_stack.0" t
+                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
+                 limit most);
+
+else
+if here operator(pg_catalog.<) 2 then
+            part := part || array(
+                with recursive g(group_key, mapped) as (
+                    select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
+                    union all
+                    select coalesce(b.group_key, m.group_key), b.group_key is null
+                      from g left join lateral (
+                            select m.group_key from penstock._skip_map m where m.slot = skip_map_slot and m.queue = 2 and m.group_key > g.group_key order by m.group_key limit 1) m on true
+                     cross join lateral (select case
+                            when m.group_key is null then (select t.group_key from penstock."_stack.1" t where t.group_key > g.group_key order by t.group_key limit 1)
+                            else (select t.group_key from penstock."_stack.1" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                     where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
+                select g.group_key from g
+                 where case when upto is null then g.group_key > behind else g.group_key <= upto end
+                   and (not g.mapped or exists (
+                        select from unnest(priorities) p(priority)
+                          left join lateral (
+                                select k.lo, k.hi, k.pending from penstock._skip_map k
+                                 where k.slot = skip_map_slot and k.queue = 2 and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
+                         where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
+                                select from unnest(k.pending) x cross join lateral (
+                                    select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
+                                      from (select t.group_key, t.priority from penstock."_stack.1" t where t.xid = x limit 100) w) w
+                                 where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
+                            or exists (
+                                select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
+                                    select from penstock."_stack.1" t
+                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
+                 limit most);
+
+else
+            part := part || array(
+                with recursive g(group_key, mapped) as (
+                    select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
+                    union all
+                    select coalesce(b.group_key, m.group_key), b.group_key is null
+                      from g left join lateral (
+                            select m.group_key from penstock._skip_map m where m.slot = skip_map_slot and m.queue = 2 and m.group_key > g.group_key order by m.group_key limit 1) m on true
+                     cross join lateral (select case
+                            when m.group_key is null then (select t.group_key from penstock."_stack.2" t where t.group_key > g.group_key order by t.group_key limit 1)
+                            else (select t.group_key from penstock."_stack.2" t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                     where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
+                select g.group_key from g
+                 where case when upto is null then g.group_key > behind else g.group_key <= upto end
+                   and (not g.mapped or exists (
+                        select from unnest(priorities) p(priority)
+                          left join lateral (
+                                select k.lo, k.hi, k.pending from penstock._skip_map k
+                                 where k.slot = skip_map_slot and k.queue = 2 and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
+                         where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
+                                select from unnest(k.pending) x cross join lateral (
+                                    select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
+                                      from (select t.group_key, t.priority from penstock."_stack.2" t where t.xid = x limit 100) w) w
+                                 where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
+                            or exists (
+                                select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
+                                    select from penstock."_stack.2" t
+                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
+                 limit most);
+
+end if;
+end if;
+        end loop;
+        found := found || array(select distinct x collate "C" from unnest(part) x order by 1 limit most - cardinality(found));
+        exit when cardinality(found) >= most;
+    end loop;
+    return query select unnest(found);
+end $function$;
+
+CREATE OR REPLACE FUNCTION penstock."_stack.operate"(what text, ids bigint[] DEFAULT NULL::bigint[], after text DEFAULT NULL::text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+    return penstock._operate(2, what, ids, after);
+end $function$;
