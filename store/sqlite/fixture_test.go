@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -43,6 +44,13 @@ func openApp(t testing.TB, path string) *sql.DB {
 	}
 	t.Cleanup(func() { _ = app.Close() })
 	return app
+}
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func mustExec(t testing.TB, db *sql.DB, query string, args ...any) {
