@@ -64,10 +64,10 @@ test-topologies: ## run the long form of the tests in clusters, behind poolers, 
 schema-dump: ## write the database of this version that later ones are to bring up to date, once for each release
 	PENSTOCK_SCHEMA_DUMP=testdata go test ./store/postgres -run '^TestWriteSchemaDump$$' -count=1
 
-schema-reference: ## write docs/schema.md and store/postgres/schema/golden, what the database has
+schema-reference: ## write docs/reference/schema.md and store/postgres/schema/golden, what the database has
 	script/test.sh ./store/postgres -run '^Test(SchemaReference|Golden)$$' -count=1 -update
 
-cli-reference: ## write the verbs and flags of docs/cli.md, what the commands have
+cli-reference: ## write the verbs and flags of docs/reference/cli.md, what the commands have
 	PENSTOCK_CLI_REFERENCE=1 go test ./cmd/penstock -run '^TestCommandLineReference$$' -count=1
 
 test-clients: ## run the clients' own tests and the suites against them (PENSTOCK_CLIENTS="python java"), a JSON line for each

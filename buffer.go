@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// BufferOptions bound what a buffered transaction holds back. A store's Buffer begins one; docs/buffering.md says
+// BufferOptions bound what a buffered transaction holds back. A store's Buffer begins one; docs/guides/buffering.md says
 // when it writes.
 type BufferOptions struct {
 	// Messages and jobs together that are written at once; 3,072 unless it is set. While they are on their

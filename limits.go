@@ -7,7 +7,7 @@ import (
 )
 
 // Limits of names. They hold for every store, and PostgreSQL's functions have the same;
-// docs/limits.md lists them all.
+// docs/reference/limits.md lists them all.
 const (
 	MaxNameBytes         = 48 // of an outbox, a queue or an inbox's consumer
 	MaxSubscriptionBytes = 128

@@ -14,7 +14,7 @@ import (
 
 // The table of limits says what the constants say.
 func TestDocumentedLimits(t *testing.T) {
-	text, err := os.ReadFile("docs/limits.md")
+	text, err := os.ReadFile("docs/reference/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +35,12 @@ func TestDocumentedLimits(t *testing.T) {
 				continue
 			}
 			if got := number.FindString(cells[2]); got != fmt.Sprint(limit) {
-				t.Errorf("docs/limits.md says %s for %s, which is %d", got, name, limit)
+				t.Errorf("docs/reference/limits.md says %s for %s, which is %d", got, name, limit)
 			}
 			delete(want, name)
 		}
 	}
 	for name := range want {
-		t.Errorf("docs/limits.md does not mention %s", name)
+		t.Errorf("docs/reference/limits.md does not mention %s", name)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 var descText = regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*)", unit: ".*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-// rows are those of docs/metrics.md as the code has them.
+// rows are those of docs/reference/metrics.md as the code has them.
 func rows(t *testing.T) (all []string) {
 	t.Helper()
 	descs := make(chan *prometheus.Desc, 200)
@@ -38,9 +38,9 @@ func rows(t *testing.T) (all []string) {
 	return all
 }
 
-// docs/metrics.md has every metric, as the code describes it, and no other.
+// docs/reference/metrics.md has every metric, as the code describes it, and no other.
 func TestReference(t *testing.T) {
-	text, err := os.ReadFile("../docs/metrics.md")
+	text, err := os.ReadFile("../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +52,11 @@ func TestReference(t *testing.T) {
 	}
 	for _, row := range rows(t) {
 		if !documented[row] {
-			t.Errorf("docs/metrics.md has no line\n%s", row)
+			t.Errorf("docs/reference/metrics.md has no line\n%s", row)
 		}
 		delete(documented, row)
 	}
 	for row := range documented {
-		t.Errorf("docs/metrics.md has a metric that is not there:\n%s", row)
+		t.Errorf("docs/reference/metrics.md has a metric that is not there:\n%s", row)
 	}
 }

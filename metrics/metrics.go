@@ -1,5 +1,5 @@
 // Package metrics tells Prometheus what Penstock does: what its relays and workers in this
-// process do, and the status of a database. docs/metrics.md lists every metric; their labels
+// process do, and the status of a database. docs/reference/metrics.md lists every metric; their labels
 // are names of outboxes, subscriptions, queues and consumers, never keys.
 package metrics
 

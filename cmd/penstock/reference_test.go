@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	commandLine    = "../../docs/cli.md"
+	commandLine    = "../../docs/reference/cli.md"
 	referenceBegin = "## Every verb and its flags\n\n" // to the end
 )
 
-// docs/cli.md lists the verbs and their flags as the commands have them. PENSTOCK_CLI_REFERENCE=1 writes it anew.
+// docs/reference/cli.md lists the verbs and their flags as the commands have them. PENSTOCK_CLI_REFERENCE=1 writes it anew.
 func TestCommandLineReference(t *testing.T) {
 	page, err := os.ReadFile(commandLine)
 	if err != nil {

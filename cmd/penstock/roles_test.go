@@ -16,7 +16,7 @@ import (
 )
 
 // TestRelayRoleNeedsNothingOfQueues has a role that existed before there were
-// queues do what docs/cli.md says it can.
+// queues do what docs/reference/cli.md says it can.
 func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)

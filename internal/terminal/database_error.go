@@ -30,7 +30,7 @@ func DatabaseHint(err error) string {
 		case "3D000":
 			return "create the database first, or correct its name in --database-url"
 		case "42501":
-			return "use a role that may do this, or have its owner grant it; docs/cli.md lists what each verb needs"
+			return "use a role that may do this, or have its owner grant it; docs/reference/cli.md lists what each verb needs"
 		case "53100":
 			return "free space on the database's disk; nothing was written"
 		case "25006":

@@ -13,7 +13,7 @@ import (
 )
 
 // The exit codes are part of the interface: scripts and supervisors read them.
-// docs/cli.md and each program's --help describe them.
+// docs/reference/cli.md and each program's --help describe them.
 const (
 	ExitOK          = 0
 	ExitFailure     = 1

@@ -23,7 +23,7 @@ func bufferingCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "buffering",
 		Short: "Publish one by one through the buffer, beside single and bulk statements",
-		Long: `Publish in one transaction: one INSERT each, through the buffer (docs/buffering.md),
+		Long: `Publish in one transaction: one INSERT each, through the buffer (docs/guides/buffering.md),
 in one statement, and with COPY; from a row trigger; and with ON CONFLICT DO NOTHING,
 each by itself and as a set; then the same with each of --delays added to each round
 trip, where what takes one a message has a fiftieth of the messages. "Write Buffering to

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// What docs/engines.md says to grant on an adopted table is enough, and what is missing is said. Its names, those of its database and columns too, are any text.
+// What docs/reference/engines.md says to grant on an adopted table is enough, and what is missing is said. Its names, those of its database and columns too, are any text.
 func TestAdoptGrants(t *testing.T) {
 	t.Parallel()
 	of := testserver.MariaDBDatabase(t)

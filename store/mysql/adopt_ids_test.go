@@ -18,7 +18,7 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// An id may be as long as docs/engines.md says, whatever it is made of; what may be longer is refused before anything is read.
+// An id may be as long as docs/reference/engines.md says, whatever it is made of; what may be longer is refused before anything is read.
 func TestAdoptLongIDs(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines(t) {

@@ -255,7 +255,7 @@ func (c unreturning) QueryContext(ctx context.Context, query string, args ...any
 	return c.Conn.QueryContext(ctx, ofMariaDB.ReplaceAllString(query, ""), args...)
 }
 
-// What docs/engines.md says to grant is enough.
+// What docs/reference/engines.md says to grant is enough.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	url := testserver.MariaDBDatabase(t)

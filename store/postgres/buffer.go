@@ -65,7 +65,7 @@ func (b *Buffered) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, err
 
 // BufferedTx is a transaction in which Outbox.Publish, and its own Enqueue, only take what they are given. It
 // goes to the server in statements of many rows, at the latest with COMMIT and in the same round trip, and before anything else that the
-// transaction does, so that what it reads, locks and promises is as without a buffer (docs/buffering.md). Everything else it does as
+// transaction does, so that what it reads, locks and promises is as without a buffer (docs/guides/buffering.md). Everything else it does as
 // the transaction that it wraps. Where a write fails later than it was called, that error is returned by what
 // comes next, and by everything after it but Rollback.
 //

@@ -46,7 +46,7 @@ func grantHint(err error) string {
 	case strings.HasPrefix(name, "_") && !strings.Contains(name, "."):
 		return granted("penstock outbox grant ROLE --relay")
 	}
-	return "the owner of the schema can grant it: docs/cli.md lists what each verb needs"
+	return "the owner of the schema can grant it: docs/reference/cli.md lists what each verb needs"
 }
 
 func granted(by string) string { return "the owner of the schema can grant it: " + by }

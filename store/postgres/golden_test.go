@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-var update = flag.Bool("update", false, "write schema/golden and docs/schema.md anew")
+var update = flag.Bool("update", false, "write schema/golden and docs/reference/schema.md anew")
 
 // goldenServer is the major version whose way of writing definitions the files have. Others quote and qualify otherwise.
 const goldenServer = 15

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// What docs/queues.md shows of other languages' drivers runs, and does what it says. One sends
+// What docs/guides/queues.md shows of other languages' drivers runs, and does what it says. One sends
 // its parameters without types.
 
 func TestPythonDocs(t *testing.T) {
@@ -112,7 +112,7 @@ await again.end()
 	f.wantText(backslash, "select convert_from(payload, 'UTF8') from penstock.inbox_held('billing', message_id => 'm2')")
 }
 
-// clientDocs is a database for the programs of docs/queues.md.
+// clientDocs is a database for the programs of docs/guides/queues.md.
 type clientDocs struct {
 	*fixture
 	page string
@@ -122,7 +122,7 @@ func newClientDocs(t *testing.T) *clientDocs {
 	f := &clientDocs{fixture: newJobs(t, "fifo")}
 	f.Exec("select penstock.create_queue('mails')")
 	f.Exec("create table sent (job bigint primary key)")
-	text, err := os.ReadFile("../../docs/queues.md")
+	text, err := os.ReadFile("../../docs/guides/queues.md")
 	f.Must(err)
 	f.page = string(text)
 	return f

@@ -14,12 +14,12 @@ var (
 	docFunction = regexp.MustCompile("(?m)^\\| `([a-z_]+)\\(([a-z_, ]*)\\)` ")
 )
 
-// docs/queues.md tells what works: its statements run, one after the other, and its
+// docs/guides/queues.md tells what works: its statements run, one after the other, and its
 // functions take the arguments that it names.
 func TestQueueDocs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	text, err := os.ReadFile("../../docs/queues.md")
+	text, err := os.ReadFile("../../docs/guides/queues.md")
 	f.Must(err)
 	role, _ := f.role()
 	blocks := docBlock.FindAllStringSubmatch(string(text), -1)

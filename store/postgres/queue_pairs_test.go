@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// pairBound is how large docs/limits.md says that the files of one of these rings get.
+// pairBound is how large docs/reference/limits.md says that the files of one of these rings get.
 func pairBound(full, waiting, inflow int) int64 {
 	copies := 2
 	if waiting > 8<<20 {

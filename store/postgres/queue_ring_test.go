@@ -19,7 +19,7 @@ const (
 	ringPayload      = 200
 )
 
-// ringBound is how large docs/limits.md says that the files of a queue's ring get, where jobs have a payload of so many
+// ringBound is how large docs/reference/limits.md says that the files of a queue's ring get, where jobs have a payload of so many
 // bytes: waiting of them stay, and inflow come while a segment waits to be given back.
 func ringBound(segments, segmentBytes, payload, waiting, inflow int) int64 {
 	copies := segments + 1
@@ -45,7 +45,7 @@ func newRingLoad(f *fixture, ordering string) *ringLoad {
 }
 
 // TestRingStaysFlat runs loads round after round: however much goes through the queue, its files stay within what
-// docs/limits.md computes, and what was not taken is still there, in order.
+// docs/reference/limits.md computes, and what was not taken is still there, in order.
 func TestRingStaysFlat(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())

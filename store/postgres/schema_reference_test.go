@@ -16,9 +16,9 @@ import (
 // templates are the files that make a table whose name they are given.
 var templates = map[string]string{"manage_outboxes.sql": "OUTBOX", "create_queue.sql": "QUEUE"}
 
-const schemaReference = "../../docs/schema.md"
+const schemaReference = "../../docs/reference/schema.md"
 
-// docs/schema.md is what an administrator reads before installing this: every table, column, type and function as
+// docs/reference/schema.md is what an administrator reads before installing this: every table, column, type and function as
 // the database has them, with the comments of the SQL files. make schema-reference writes it.
 func TestSchemaReference(t *testing.T) {
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestSchemaReference(t *testing.T) {
 	want, err := os.ReadFile(schemaReference)
 	f.Must(err)
 	if got != string(want) {
-		t.Errorf("docs/schema.md is not what the database says: run make schema-reference\n%s", firstDifference(string(want), got))
+		t.Errorf("docs/reference/schema.md is not what the database says: run make schema-reference\n%s", firstDifference(string(want), got))
 	}
 }
 

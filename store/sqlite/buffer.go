@@ -10,7 +10,7 @@ import (
 
 // BufferedTx is a transaction in which Publish, PublishOnce and its own Enqueue only take what they are given. It goes to the file
 // in statements of many rows, at the latest with Commit, and before anything else that the transaction does, so that what it reads is as
-// without a buffer (docs/buffering.md). Where a write fails later than it was called, the transaction is rolled back, and
+// without a buffer (docs/guides/buffering.md). Where a write fails later than it was called, the transaction is rolled back, and
 // that error is returned by what comes next.
 //
 // One goroutine at a time may use it.

@@ -96,7 +96,7 @@ func TestReadmeAdoptsATable(t *testing.T) {
 // for a pattern, and every shell takes a bare & for the end of the command.
 func TestURLsOfDocumentationAreQuoted(t *testing.T) {
 	bare := regexp.MustCompile(`--(?:sink|database-url|format)[ =][^'"\s` + "`" + `]*[?&]`)
-	for _, in := range []string{"../../../*.md", "../../../docs/*.md", "../../../examples/*", "../*.go", "../internal/cli/*.go", "../internal/cli/*/*.go"} {
+	for _, in := range []string{"../../../*.md", "../../../docs/*/*.md", "../../../examples/*", "../*.go", "../internal/cli/*.go", "../internal/cli/*/*.go"} {
 		files, err := filepath.Glob(in)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v, %v", in, files, err)

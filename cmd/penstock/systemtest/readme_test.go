@@ -21,7 +21,7 @@ import (
 
 const (
 	readme         = "../../../README.md"
-	gettingStarted = "../../../docs/getting-started.md"
+	gettingStarted = "../../../docs/start/getting-started.md"
 )
 
 // Whoever follows the walk-through of getting-started.md in an empty folder sees at each step what
@@ -380,7 +380,7 @@ func TestReadmeFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("../../../docs/performance.md")
+	source, err := os.ReadFile("../../../docs/reference/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +392,7 @@ func TestReadmeFigures(t *testing.T) {
 	}
 	for _, n := range numbers {
 		if !regexp.MustCompile(`(^|[^\d,.])` + regexp.QuoteMeta(n) + `([^\d]|$)`).Match(source) {
-			t.Errorf("docs/performance.md has no %s", n)
+			t.Errorf("docs/reference/performance.md has no %s", n)
 		}
 	}
 	if lines := strings.Split(strings.TrimSpace(string(page)), "\n"); len(lines) > 120 {

@@ -63,7 +63,7 @@ class Message:
 
 @dataclass(frozen=True)
 class NewJob:
-    """What is enqueued; docs/queues.md says what the fields mean."""
+    """What is enqueued; docs/guides/queues.md says what the fields mean."""
 
     payload: Payload = b""
     key: str | None = None

@@ -1,4 +1,4 @@
-"""Inboxes: what was received already, remembered in the transaction that does the work (docs/inbox.md)."""
+"""Inboxes: what was received already, remembered in the transaction that does the work (docs/guides/inbox.md)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 )
 
-// Console says where the console is served, and how; see docs/console.md. Its tokens are in the environment.
+// Console says where the console is served, and how; see docs/operations/console.md. Its tokens are in the environment.
 type Console struct {
 	// Listen is an address such as 127.0.0.1:8484; none: only penstock console serves it.
 	Listen string `yaml:"listen"`

@@ -69,10 +69,10 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// docs/configuration.md has a row for every key, with its type and default, and
+// docs/reference/configuration.md has a row for every key, with its type and default, and
 // none for keys that are not there.
 func TestReference(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/configuration.md")
+	text, err := os.ReadFile("../../../../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestReference(t *testing.T) {
 		if i > 0 && !strings.Contains(block, "database_url") {
 			block = "database_url: ${PENSTOCK_DATABASE_URL}\n" + block
 		}
-		if _, err := loader.LoadBytes("docs/configuration.md", []byte(block)); err != nil {
+		if _, err := loader.LoadBytes("docs/reference/configuration.md", []byte(block)); err != nil {
 			t.Errorf("example %d: %v\n%s", i+1, err, block)
 		}
 	}

@@ -51,7 +51,7 @@ func ParseFormat(text, origin string) (*WireFormat, error) {
 	f := &WireFormat{format.Config{Kind: kind}}
 	for name, v := range values {
 		if err := f.set(name, v); err != nil {
-			return nil, &penstock.FieldError{Field: "format", Problem: fmt.Sprintf("has the parameter %s, and %v", name, err), Hint: "see docs/configuration.md"}
+			return nil, &penstock.FieldError{Field: "format", Problem: fmt.Sprintf("has the parameter %s, and %v", name, err), Hint: "see docs/reference/configuration.md"}
 		}
 	}
 	if kind == "" {

@@ -128,7 +128,7 @@ func checkTokens(src *source, tokens token.Tokens) *Error {
 			return nil // the parser tells what is wrong with it
 		}
 		if len(open) > maxDepth {
-			return fail(fmt.Sprintf("is nested more than %d levels deep", maxDepth), "see docs/configuration.md for the keys there are")
+			return fail(fmt.Sprintf("is nested more than %d levels deep", maxDepth), "see docs/reference/configuration.md for the keys there are")
 		}
 		if len(open) > 0 && open[len(open)-1].entries > maxEntries {
 			return fail(fmt.Sprintf("has more than %d entries in one place", maxEntries), "is this the right file?")

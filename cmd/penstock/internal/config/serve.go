@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/sink/webhook"
 )
 
-// Serve says where messages are taken over HTTP, and of whom; see docs/ingest.md.
+// Serve says where messages are taken over HTTP, and of whom; see docs/guides/ingest.md.
 type Serve struct {
 	// Listen is an address such as 127.0.0.1:8080; none: nothing is taken.
 	Listen       string        `yaml:"listen"`

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// What is shown costs no more than docs/console.md promises, however many jobs, dead letters and messages there are.
+// What is shown costs no more than docs/operations/console.md promises, however many jobs, dead letters and messages there are.
 // PENSTOCK_CONSOLE_LOAD=1 has ten million jobs, a million dead letters and five million messages, 0.1 a tenth of
 // that; then it also says how long calls take while workers run, and what those lose by it.
 func TestLookingReadsNoMoreOfMore(t *testing.T) {

@@ -1,5 +1,5 @@
 -- Inboxes: what a consumer has received already, and, per key, what came early.
--- docs/inbox.md and sink/previous/DESIGN.md explain what is here and why it is exact.
+-- docs/guides/inbox.md and sink/previous/DESIGN.md explain what is here and why it is exact.
 --
 -- Each consumer has rings of its own, four segments each of ids, of held messages, of the
 -- heads of keys and of gaps, which turn together, and functions of its own: see _define_inbox.

@@ -56,7 +56,7 @@ airline's own table:
   out of order  arrived after a later flight of the same aircraft
   duplicates    arrived again; delivery is at least once, so these are allowed
 
-On PostgreSQL a message travels with its transaction's COMMIT (docs/buffering.md).
+On PostgreSQL a message travels with its transaction's COMMIT (docs/guides/buffering.md).
 What the rate was bounded by is told beside what the database takes of transactions
 that do nothing but commit, measured before the first for 0.3 s.
 

@@ -21,7 +21,7 @@ penstock status shows, and what holds back vacuum. For a database whose producer
 and consumers use SQL alone; a relay and a worker serve it beside what they do
 themselves (--metrics-listen).
 
-  /metrics   the metrics, which docs/metrics.md lists
+  /metrics   the metrics, which docs/reference/metrics.md lists
   /healthz   200 while the process lives
   /readyz    200 while the database can be read, else 503 with the reason
 

@@ -61,7 +61,7 @@ headers, or in JSON with 'cloudevents?mode=structured'; debezium gives them the
 headers of Debezium's EventRouter. Its parameters are the settings of the format.
 
 --previous adds to each message with a key the id of the one before it, by which an
-inbox puts messages in order for consumers that run side by side (docs/inbox.md).
+inbox puts messages in order for consumers that run side by side (docs/guides/inbox.md).
 
 --sink queue:NAME makes a job of each message in a queue of the same database, in
 one transaction with what the subscription has got to.

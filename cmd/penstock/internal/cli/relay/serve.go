@@ -24,7 +24,7 @@ func ServeCommand(a *cli.App) *cobra.Command {
 		Use:   "serve",
 		Short: "Take messages over HTTP",
 		Long: `Take messages over HTTP, until it is told to stop: for services whose database is
-elsewhere, and languages without a client (docs/ingest.md).
+elsewhere, and languages without a client (docs/guides/ingest.md).
 
   POST /outboxes/NAME/messages
 

@@ -87,7 +87,7 @@ signal kills them at once, exit code 130. Either way their jobs run again, witho
 waiting for the lease to end.
 
 Without QUEUE the workers of the configuration file run, of as many queues as it
-lists (docs/configuration.md); penstock relay runs them beside its subscriptions.`,
+lists (docs/reference/configuration.md); penstock relay runs them beside its subscriptions.`,
 		Example: `  penstock work thumbnails --exec './make-thumbnail'
   penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
   penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
