@@ -4,16 +4,23 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // The dead letters of a queue that died of one error run again.
 func ExampleDeadJobQuery() {
 	ctx := context.Background()
-	store := memory.New(memory.Options{})
+	dir, err := os.MkdirTemp("", "")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "app.db"), sqlite.Options{})
+	check(err)
+	defer func() { _ = store.Close() }()
 	check(store.Migrate(ctx))
 	check(store.CreateQueue(ctx, "emails", penstock.FIFO))
 

@@ -5,22 +5,29 @@ import (
 	"fmt"
 	"log"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/metrics"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
 )
 
 // A program serves the metrics of its worker. m.Serve("127.0.0.1:9464") does it on an address of its own.
 func ExampleMetrics() {
 	ctx, stop := context.WithCancel(context.Background())
-	store := memory.New(memory.Options{})
+	dir, err := os.MkdirTemp("", "")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "app.db"), sqlite.Options{})
+	check(err)
+	defer func() { _ = store.Close() }()
 	check(store.Migrate(ctx))
 	check(store.CreateQueue(ctx, "mails", penstock.FIFO))
 	queue := store.Queue("mails")
-	_, err := queue.Enqueue(ctx, penstock.NewJob{Payload: []byte("welcome")})
+	_, err = queue.Enqueue(ctx, penstock.NewJob{Payload: []byte("welcome")})
 	check(err)
 
 	m := metrics.New(metrics.Options{Store: store})

@@ -27,7 +27,6 @@ import (
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/sink/webhook"
-	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
 )
@@ -179,7 +178,13 @@ func must(t *testing.T, errs ...error) {
 // Jobs that are done, fail and die, as the worker and the status tell.
 func TestWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(memory.Options{})
+		file := filepath.Join(t.TempDir(), "test.db")
+		store, err := sqlite.Open(t.Context(), file, sqlite.Options{})
+		must(t, err)
+		defer store.Close()
+		db, err := sqlite.OpenDB(file)
+		must(t, err)
+		defer db.Close()
 		once := 1
 		must(t, store.Migrate(t.Context()), store.CreateQueue(t.Context(), "mails", penstock.FIFO), store.SetQueue(t.Context(), "mails", penstock.QueueSettings{MaxAttempts: &once}), store.CreateQueue(t.Context(), "other", penstock.FIFO))
 		queue := store.Queue("mails")
@@ -187,6 +192,9 @@ func TestWorker(t *testing.T) {
 			_, err := queue.Enqueue(t.Context(), penstock.NewJob{Payload: []byte(fmt.Sprint(i))}, penstock.NewJob{Group: fmt.Sprint("g", i)})
 			must(t, err)
 		}
+		// The database has a clock that is not the bubble's.
+		_, err = db.ExecContext(t.Context(), "update "+sqlite.QueueTable("mails")+" set created_at = ?", time.Now().UnixMilli())
+		must(t, err)
 		time.Sleep(3 * time.Second)
 		m := metrics.New(metrics.Options{Store: store, Queue: "mails", Groups: 2})
 		ctx, stop := context.WithCancel(t.Context())

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// A test of a handler runs one job now, on any store: store/memory needs no server.
+// A test of a handler runs one job now, on any store: SQLite in a file of t.TempDir() needs no server.
 func ExampleRunOne() {
 	_ = func(t *testing.T, mails driver.Queue) { // TestMails
 		_, err := mails.Enqueue(t.Context(), penstock.NewJob{Key: "ann", Payload: []byte("nobody@")})

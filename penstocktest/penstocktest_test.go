@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/penstocktest"
-	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/work"
 )
@@ -48,8 +48,7 @@ func failing(t *testing.T, run func(t testing.TB)) string {
 }
 
 func TestRunOne(t *testing.T) {
-	store := memory.New(memory.Options{})
-	must(t, store.Migrate(t.Context()))
+	store := sqlitetest.New(t)
 	must(t, store.CreateQueue(t.Context(), "mails", penstock.FIFO))
 	q := store.Queue("mails")
 	_, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("a")}, penstock.NewJob{Payload: []byte("b")}, penstock.NewJob{Payload: []byte("c")})

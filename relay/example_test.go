@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // printer is the smallest sink: it confirms what it has printed.
@@ -27,13 +29,15 @@ func (printer) Close(context.Context) error { return nil }
 // A relay carries one subscription to one sink until it is told to drain.
 func ExampleNew() {
 	ctx := context.Background()
-	store := memory.New(memory.Options{})
+	dir, err := os.MkdirTemp("", "")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "app.db"), sqlite.Options{})
+	check(err)
+	defer func() { _ = store.Close() }()
 	check(store.Migrate(ctx))
 	check(store.CreateOutbox(ctx, "orders"))
-	tx, err := store.Begin(ctx)
-	check(err)
-	check(tx.Publish(ctx, "orders", penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte("3 apples")}))
-	check(tx.Commit(ctx))
+	check(store.Publish(ctx, "orders", penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte("3 apples")}))
 
 	var r *relay.Relay
 	r, err = relay.New(relay.Config{

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check.sh [go test arguments]: builds, lints, and runs what needs no server: unit tests,
-# and the suites and models on memory and SQLite. What runs the program as a whole stays
+# and the suites and models on SQLite. What runs the program as a whole stays
 # out. A package whose outcome cannot differ from that of the last run is not run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,4 +21,4 @@ mapfile -t packages < <(go list ./... ./lab/... | grep -vE '/systemtest|/interna
 # because some wait; those that take longest begin first.
 processors=$(getconf _NPROCESSORS_ONLN)
 go test -vet=off -p $((2 * processors)) -parallel $((2 * processors)) -timeout "${TEST_TIMEOUT:-20m}" "$@" \
-	./store/sqlite ./sink/kafka ./cmd/penstock ./sink/nats ./store/memory "${packages[@]}"
+	./store/sqlite ./sink/kafka ./cmd/penstock ./sink/nats "${packages[@]}"

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
 )
 
@@ -14,11 +16,16 @@ import (
 // the handlers that run have returned.
 func ExampleRun() {
 	ctx, stop := context.WithCancel(context.Background())
-	store := memory.New(memory.Options{})
+	dir, err := os.MkdirTemp("", "")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "app.db"), sqlite.Options{})
+	check(err)
+	defer func() { _ = store.Close() }()
 	check(store.Migrate(ctx))
 	check(store.CreateQueue(ctx, "emails", penstock.FIFO))
 	queue := store.Queue("emails")
-	_, err := queue.Enqueue(ctx,
+	_, err = queue.Enqueue(ctx,
 		penstock.NewJob{Key: "ann", Payload: []byte("welcome")},
 		penstock.NewJob{Key: "ann", Payload: []byte("your order")})
 	check(err)

@@ -4,17 +4,24 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/writer"
 )
 
 // Handlers of requests publish at the same time. Each returns when its message is committed, and they share commits.
 func ExampleWriter() {
 	ctx := context.Background()
-	store := memory.New(memory.Options{})
+	dir, err := os.MkdirTemp("", "")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "app.db"), sqlite.Options{})
+	check(err)
+	defer func() { _ = store.Close() }()
 	check(store.Migrate(ctx))
 	check(store.CreateOutbox(ctx, "orders"))
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/writer"
 )
 
@@ -315,9 +315,9 @@ func TestWriterCloses(t *testing.T) {
 }
 
 func TestWriterEnqueues(t *testing.T) {
-	store := memory.New(memory.Options{})
+	store := sqlitetest.New(t)
 	ctx := t.Context()
-	if err := errors.Join(store.Migrate(ctx), store.CreateQueue(ctx, "jobs", penstock.FIFO)); err != nil {
+	if err := store.CreateQueue(ctx, "jobs", penstock.FIFO); err != nil {
 		t.Fatal(err)
 	}
 	w := writer.New(store, writer.Options{Delay: time.Millisecond})

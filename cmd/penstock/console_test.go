@@ -77,9 +77,6 @@ func get(t *testing.T, url, token string) (int, string) {
 // The console serves whoever has the token, and has PostgreSQL end what takes too long.
 func TestConsole(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
-		if strings.HasSuffix(t.Name(), "/memory") {
-			return // it has no console
-		}
 		d.must("queue", "create", "mails")
 		d.outbox("orders", slices.Repeat([]penstock.Message{{Topic: "t", Payload: []byte("x")}}, 1001)...)
 		source, err := d.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "r"})

@@ -188,7 +188,7 @@ func TestDeadResend(t *testing.T) {
 
 func TestDeadNeedsAChoice(t *testing.T) {
 	t.Parallel()
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	deadDesk(t, d)
 	if err := d.store.CreateOutbox(t.Context(), "fresh"); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 )
 
 // desk is a command line over a store that the test looks into.
@@ -33,7 +33,6 @@ type desk struct {
 
 // eachStore runs a test over every store.
 func eachStore(t *testing.T, test func(t *testing.T, d *desk)) {
-	t.Run("memory", func(t *testing.T) { test(t, memoryDesk(t)) })
 	t.Run("sqlite", func(t *testing.T) { test(t, urlDesk(t, sqliteFile(t))) })
 	t.Run("postgres", func(t *testing.T) { test(t, urlDesk(t, postgrestest.Database(t))) })
 }
@@ -59,9 +58,14 @@ func urlDesk(t *testing.T, url string) *desk {
 	return newDesk(t, open(), open)
 }
 
-func memoryDesk(t *testing.T) *desk {
-	store := memory.New(memory.Options{})
-	return newDesk(t, store, func() driver.Store { return store.Another() })
+// bare is a store without anything that only some can do.
+type bare struct{ driver.Store }
+
+func (bare) Close() error { return nil } // each verb does it
+
+func bareDesk(t *testing.T) *desk {
+	store := bare{sqlitetest.New(t)}
+	return newDesk(t, store, func() driver.Store { return store })
 }
 
 func newDesk(t *testing.T, store driver.Store, open func() driver.Store) *desk {

@@ -108,7 +108,7 @@ func TestOutboxGrant(t *testing.T) {
 
 func TestOnlyPostgreSQLGrants(t *testing.T) {
 	t.Parallel()
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.cli("queue", "grant", "mails", "somebody", "--work").wants(t, terminal.ExitUsage, "this database has no roles")
 	d.cli("outbox", "grant", "orders", "somebody", "--publish").wants(t, terminal.ExitUsage, "this database has no roles")
 }

@@ -238,7 +238,7 @@ func TestInboxGrant(t *testing.T) {
 
 func TestStoresWithoutInboxes(t *testing.T) {
 	t.Parallel()
-	d := memoryDesk(t)
+	d := bareDesk(t)
 	d.cli("inbox", "list").wants(t, terminal.ExitUsage, "has no inboxes: use PostgreSQL or SQLite")
 	d.cli("inbox", "grant", "billing", "somebody", "--consume").wants(t, terminal.ExitUsage, "this database has no roles")
 }

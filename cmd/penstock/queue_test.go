@@ -15,7 +15,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // queues is the desk's store as the verbs about queues see it.
@@ -138,9 +139,11 @@ func TestQueueSetAndPause(t *testing.T) {
 
 // uncounted is a store whose jobs nobody may count: with as many as there are that would take longer than a verb waits.
 type uncounted struct {
-	*memory.Store
+	*sqlite.Store
 	settings bool // may be read
 }
+
+func (uncounted) Close() error { return nil } // each verb does it
 
 func (uncounted) QueueStatus(context.Context, ...string) ([]admin.QueueStatus, error) {
 	return nil, context.DeadlineExceeded
@@ -157,8 +160,8 @@ func (u uncounted) QueueStatusUpTo(ctx context.Context, most int, names ...strin
 func TestSettingUpAQueueCountsNothing(t *testing.T) {
 	t.Parallel()
 	for _, readable := range []bool{true, false} {
-		store := memory.New(memory.Options{})
-		d := newDesk(t, uncounted{store, readable}, func() driver.Store { return uncounted{store.Another(), readable} })
+		store := sqlitetest.New(t)
+		d := newDesk(t, uncounted{store, readable}, func() driver.Store { return uncounted{store, readable} })
 		if err := store.CreateQueue(t.Context(), "mails", penstock.FIFO); err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func relayIntoAQueue(t *testing.T, d *desk) {
 
 func TestNotEveryStoreForwards(t *testing.T) {
 	t.Parallel()
-	d := memoryDesk(t)
+	d := bareDesk(t)
 	d.outbox("orders")
 	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--log-level", "error").wants(t, terminal.ExitUsage, "is for PostgreSQL and SQLite")
 }
@@ -89,7 +89,7 @@ func TestRelayFlagsThatAreRefused(t *testing.T) {
 // The log says once that a process begins, and once that it has the lease.
 func TestRelayLogsItsStartOnce(t *testing.T) {
 	t.Parallel()
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.outbox("orders", numbered(3)...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -37,7 +37,7 @@ func TestTailChooses(t *testing.T) {
 
 // What is passed over counts for nothing, however much it is.
 func TestTailFindsWhatIsRare(t *testing.T) {
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	var msgs []penstock.Message
 	for i := range 1200 {
 		m := penstock.Message{ID: fmt.Sprint("m", i), Topic: "common"}
@@ -53,7 +53,7 @@ func TestTailFindsWhatIsRare(t *testing.T) {
 
 func TestTailRefuses(t *testing.T) {
 	t.Parallel()
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.outbox("orders")
 	for args, want := range map[string]string{
 		"--key=":            "--key is empty",

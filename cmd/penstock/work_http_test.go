@@ -44,7 +44,7 @@ func TestAnswerIsTheVerdict(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	defer server.Close()
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails")
 	ids, err := d.queues().Queue("mails").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("200"), Headers: map[string]string{"Kind": "k"}})
 	if err != nil {
@@ -67,7 +67,7 @@ func TestAnswerIsTheVerdict(t *testing.T) {
 func TestEndpointThatIsDown(t *testing.T) {
 	server := httptest.NewServer(nil)
 	server.Close()
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails", "--max-attempts", "1")
 	d.jobs("mails", "x")
 	o := d.work("mails", func(q *admin.QueueStatus) bool { return q.Delayed+q.DeadLetters > 0 }, "--http", server.URL+"#allow_private=true")
@@ -77,7 +77,7 @@ func TestEndpointThatIsDown(t *testing.T) {
 }
 
 func TestWorkHTTPUsage(t *testing.T) {
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails")
 	for _, c := range []struct {
 		args []string

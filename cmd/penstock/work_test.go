@@ -96,7 +96,7 @@ func TestLastAttemptMakesADeadLetterWithTheLastLines(t *testing.T) {
 }
 
 func TestCommandGetsPayloadAndVariables(t *testing.T) {
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails")
 	t.Setenv("PENSTOCK_JOB_HEADER_OLD", "of the job whose command this is")
 	t.Setenv("TRACEPARENT", "of that job")
@@ -175,7 +175,7 @@ func TestWorkOnSeveralGroups(t *testing.T) {
 }
 
 func TestCommandNeedNotReadItsPayload(t *testing.T) {
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails")
 	d.jobs("mails", strings.Repeat("x", 4<<20))
 	o := d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 0 }, "--exec", "true")
@@ -227,7 +227,7 @@ func (l *lifeline) down() {
 }
 
 func TestTimeoutKillsTheCommandAndItsChildren(t *testing.T) {
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails", "--max-attempts", "1")
 	d.jobs("mails", "")
 	line := newLifeline(t)
@@ -239,7 +239,7 @@ func TestTimeoutKillsTheCommandAndItsChildren(t *testing.T) {
 }
 
 func TestCommandOfALostLeaseIsKilled(t *testing.T) {
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails")
 	id := d.jobs("mails", "")[0]
 	line := newLifeline(t)
@@ -267,7 +267,7 @@ func TestCommandOfALostLeaseIsKilled(t *testing.T) {
 }
 
 func TestDrainLetsCommandsEnd(t *testing.T) {
-	d := memoryDesk(t)
+	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails")
 	d.jobs("mails", "", "")
 	line := newLifeline(t)

@@ -14,25 +14,20 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/natsserver"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/webhook"
-	"github.com/penstock/penstock/store/memory"
 )
 
 // small is a setup that needs no server.
 func small(t *testing.T, sink string) Setup {
 	t.Helper()
-	store := memory.New(memory.Options{})
-	if err := store.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return Setup{
-		Store: store, Outbox: "bench", SinkURL: sink, Log: log, Progress: func(text string) { t.Log(text) },
+		Store: sqlitetest.New(t), Outbox: "bench", SinkURL: sink, Log: log, Progress: func(text string) { t.Log(text) },
 		OpenSink: func(url string) (driver.Sink, error) { return openSink(url, log) },
 	}
 }

@@ -17,9 +17,9 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/sink/webhook"
-	"github.com/penstock/penstock/store/memory"
 )
 
 const (
@@ -86,8 +86,7 @@ func BenchmarkRelay(b *testing.B) {
 // last confirm.
 func throughRelay(b *testing.B, sink driver.Sink, n, senders, batch int) time.Duration {
 	ctx := b.Context()
-	store := memory.New(memory.Options{})
-	check(b, store.Migrate(ctx))
+	store := sqlitetest.New(b)
 	check(b, store.CreateOutbox(ctx, "orders"))
 	payload := bytes.Repeat([]byte("x"), 200)
 	msgs := make([]penstock.Message, n)

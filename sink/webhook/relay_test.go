@@ -18,14 +18,15 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/relay"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
-// outbox is a relay between a store in memory and a sink. It must be made in a
+// outbox is a relay between a SQLite database and a sink. It must be made in a
 // synctest bubble.
 type outbox struct {
-	store *memory.Store
+	store *sqlite.Store
 	stats relay.Counters
 	stop  func()
 }
@@ -34,8 +35,7 @@ type outbox struct {
 func startRelay(t *testing.T, sink driver.Sink, senders int) *outbox {
 	t.Helper()
 	ctx := context.Background()
-	o := &outbox{store: memory.New(memory.Options{})}
-	must(t, o.store.Migrate(ctx))
+	o := &outbox{store: sqlitetest.New(t)}
 	must(t, o.store.CreateOutbox(ctx, "orders"))
 	r, err := relay.New(relay.Config{
 		Open: func(ctx context.Context) (driver.Source, error) {

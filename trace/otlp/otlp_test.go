@@ -19,8 +19,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/relay"
-	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/trace"
 	"github.com/penstock/penstock/trace/otlp"
 	"github.com/penstock/penstock/work"
@@ -96,8 +96,8 @@ func shop(t *testing.T) (logged string) {
 	defer cancel()
 	stop, err := otlp.Start(ctx)
 	must(t, err)
-	store := memory.New(memory.Options{})
-	must(t, store.Migrate(ctx), store.CreateOutbox(ctx, "orders"), store.CreateQueue(ctx, "mails", penstock.FIFO))
+	store := sqlitetest.New(t)
+	must(t, store.CreateOutbox(ctx, "orders"), store.CreateQueue(ctx, "mails", penstock.FIFO))
 	producing, span := otel.Tracer("shop").Start(ctx, "order")
 	given := map[string]string{"note": "kept"}
 	must(t, store.Publish(ctx, "orders", penstock.Message{Key: "a", Topic: "t", Headers: trace.Inject(producing, given)}),

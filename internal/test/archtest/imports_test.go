@@ -49,10 +49,10 @@ var wiring = []string{self, ".", "admin", "driver", "internal/*", "internal/driv
 // rooms in the order in which they are tried; a folder that is in none has to be given one.
 var rooms = []row{
 	{room: ".", tests: with(helpers, "admin", "driver")},
-	{room: "admin", may: []string{"."}, tests: with(helpers, "store/memory")},
+	{room: "admin", may: []string{"."}, tests: with(helpers, "store/sqlite")},
 	{room: "driver", may: []string{".", "admin"}, tests: helpers},
-	{room: "relay", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/memory")},
-	{room: "work", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/memory")},
+	{room: "relay", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/sqlite")},
+	{room: "work", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/sqlite")},
 
 	{room: "writer", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/*")},
 	{room: "trace", may: []string{self, ".", "admin", "driver", "relay", "work"}, tests: with(helpers, "store/*")},
@@ -63,10 +63,10 @@ var rooms = []row{
 
 	{room: "sink/format", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "sink/*")},
 	{room: "sink/previous", may: []string{self, ".", "admin", "driver"}, tests: with(helpers, "relay", "store/*", "sink/*")}, // end to end
-	{room: "sink/*", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/memory", "internal/natsserver")},
+	{room: "sink/*", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/sqlite", "internal/natsserver")},
 
 	// What tests stand on: suites, models, servers, certificates.
-	{room: "internal/test", named: true, may: []string{self, ".", "admin", "driver", "work", "internal/*", "store/postgres"}, tests: with(helpers, "store/memory", "sink/discard")},
+	{room: "internal/test", named: true, may: []string{self, ".", "admin", "driver", "work", "internal/*", "store/postgres", "store/sqlite"}, tests: with(helpers, "sink/discard")},
 	{room: "internal/drivers", named: true, may: []string{".", "admin", "driver", "internal/*", "internal/natsserver", "store/*", "sink/*"}, tests: helpers},
 	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
 	// A whole NATS server, which programs with sink/nats are not built with.
@@ -286,7 +286,7 @@ func TestObjection(t *testing.T) {
 		{"store/sqlite", true, "internal/test/storetest", true},
 		{"store/sqlite", false, "internal/test/queuetest", false},
 		{"store/sqlite", true, "internal/test/queuetest", true},
-		{"internal/test/queuetest", false, "store/memory", false},
+		{"internal/test/queuetest", false, "store/mysql", false},
 		{"store/sqlite", true, "store/sqlite", true},
 		{"store/sqlite", true, "store/postgres", false},
 		{"store/sqlite", false, "relay", false},
@@ -294,15 +294,15 @@ func TestObjection(t *testing.T) {
 		{"sink/nats", true, "internal/natsserver", true},
 		{"internal/natsserver", false, "sink/nats", true},
 		{"sink/nats", false, "sink/rabbitmq", false},
-		{"sink/nats", false, "store/memory", false},
+		{"sink/nats", false, "store/sqlite", false},
 		{"sink/nats", true, "internal/test/sinktest", true},
 		{"relay", false, ".", true},
 		{".", false, "driver", false},
 		{"admin", false, "driver", false},
 		{"driver", false, "admin", true},
 		{"relay", false, "internal/template", false},
-		{"relay", false, "store/memory", false},
-		{"relay", true, "store/memory", true},
+		{"relay", false, "store/sqlite", false},
+		{"relay", true, "store/sqlite", true},
 		{"relay", true, "store/postgres", false},
 		{"sink/format", false, "sink/nats", false},
 		{"sink/format", true, "sink/nats", true},
@@ -311,7 +311,7 @@ func TestObjection(t *testing.T) {
 		{"store/postgres/adopt", false, "store/postgres", false},
 		{"lab/chaos", false, "internal/test/testserver", true},
 		{"work", false, ".", true},
-		{"work", false, "store/memory", false},
+		{"work", false, "store/sqlite", false},
 		{".", false, "work", false},
 		{".", false, "internal/template", false},
 		{"internal/template", false, ".", true},

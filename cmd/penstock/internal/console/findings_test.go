@@ -15,34 +15,34 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/internal/doctor"
-	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
-// plain is a store in memory as a console wants it, where nothing else is asked for.
+// plain is a database as a console wants it, where nothing else is asked for.
 type plain struct {
 	console.Store
-	memory *memory.Store
+	all *sqlite.Store
 }
 
 func (p plain) StatusUpTo(ctx context.Context, _ int) ([]admin.OutboxStatus, error) {
-	return p.memory.Status(ctx)
+	return p.all.Status(ctx)
 }
 
 func (p plain) QueueStatusUpTo(ctx context.Context, _ int, names ...string) ([]admin.QueueStatus, error) {
-	return p.memory.QueueStatus(ctx, names...)
+	return p.all.QueueStatus(ctx, names...)
 }
 
 // Findings are there at the first visit and half a minute old at most while somebody looks, though the doctor takes a while; who does not
 // want to wait for that checks now. They lead to what they are about.
 func TestFindingsAreYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.New(memory.Options{})
-		must(t, s.Migrate(t.Context()))
+		s := sqlitetest.New(t)
 		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
 		defer time.Sleep(time.Minute) // a look that is under way ends within the test
 		var looks atomic.Int32
 		took := 2 * time.Second
-		c := console.New(console.Options{Store: plain{memory: s}, Findings: func(context.Context) ([]doctor.Finding, error) {
+		c := console.New(console.Options{Store: plain{all: s}, Findings: func(context.Context) ([]doctor.Finding, error) {
 			time.Sleep(took)
 			looks.Add(1)
 			return []doctor.Finding{{Check: "queue", Severity: doctor.Warning, About: "mails", Found: "its jobs are late"}}, nil

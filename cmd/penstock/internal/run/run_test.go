@@ -18,8 +18,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/ingest"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/metrics"
-	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -37,7 +37,7 @@ func configured(t *testing.T, url, subscription string) *config.Config {
 func TestOneRelayPerWorker(t *testing.T) {
 	for workers, want := range map[int]int{1: 1, 3: 3} {
 		cfg := configured(t, "postgres://127.0.0.1:1/nowhere", fmt.Sprintf("\n    sink: discard\n    adopt: {preset: dotnet, workers: %d}", workers))
-		r, err := New(t.Context(), cfg, Options{Store: memory.New(memory.Options{}), Log: slog.New(slog.DiscardHandler)})
+		r, err := New(t.Context(), cfg, Options{Store: sqlitetest.New(t), Log: slog.New(slog.DiscardHandler)})
 		if err != nil || len(r.all) != want {
 			t.Fatalf("%d workers: %v, %v", workers, r, err)
 		}
@@ -47,12 +47,9 @@ func TestOneRelayPerWorker(t *testing.T) {
 
 // A queue that is dropped ends no process: it is worked on once it is there again.
 func TestWorkerWaitsForADroppedQueue(t *testing.T) {
-	store := memory.New(memory.Options{})
+	store := sqlitetest.New(t)
 	cfg := &config.Config{Workers: []config.Worker{{Queue: "jobs", Exec: "cat", Concurrency: 1}}}
 	cfg.SetDefaults()
-	if err := store.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	create := func() {
 		if err := store.CreateQueue(t.Context(), "jobs", penstock.FIFO); err != nil {
 			t.Fatal(err)
@@ -87,7 +84,7 @@ func TestWorkerWaitsForADroppedQueue(t *testing.T) {
 
 // slow is a store in which one subscription takes its time.
 type slow struct {
-	*memory.Store
+	*sqlite.Store
 	made    chan struct{}
 	fetches atomic.Int32
 }
@@ -114,8 +111,8 @@ func (f *fetched) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, 
 func TestSubscriptionsAreMadeTogether(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &slow{Store: memory.New(memory.Options{}), made: make(chan struct{})}
-			if err := errors.Join(store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders")); err != nil {
+			store := &slow{Store: sqlitetest.New(t), made: make(chan struct{})}
+			if err := store.CreateOutbox(t.Context(), "orders"); err != nil {
 				t.Fatal(err)
 			}
 			cfg := configured(t, "sqlite:orders.db", "\n    outbox: orders\n    sink: discard\n  - name: slow\n    outbox: orders\n    sink: discard\nrelay: {lease: 30s}")
@@ -232,7 +229,7 @@ func TestPreviousComesBeforeTheFormat(t *testing.T) {
 // A subscription that is shared says so where the database has one relay for each.
 func TestSharedNeedsAStoreThatShares(t *testing.T) {
 	cfg := configured(t, "sqlite:nowhere.db", "\n    outbox: orders\n    shared: true\n    sink: discard")
-	_, err := New(t.Context(), cfg, Options{Store: memory.New(memory.Options{}), Log: slog.New(slog.DiscardHandler)})
+	_, err := New(t.Context(), cfg, Options{Store: sqlitetest.New(t), Log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "shared") {
 		t.Fatalf("got %v", err)
 	}
