@@ -15,8 +15,7 @@ import (
 type Of struct {
 	Where   string
 	Want    int64
-	Oldest  int64 // from which Migrate leads on, but for Also
-	Also    int64
+	Oldest  int64  // from which Migrate leads on
 	Migrate string // a command
 	Fresh   string // how to begin anew, where nothing leads on
 }
@@ -32,7 +31,7 @@ func (o Of) Check(have int64) error {
 		return nil
 	case have > o.Want:
 		return penstock.WithHint(err, "use a newer penstock: update this program, or the library in it")
-	case have > 0 && have < o.Oldest && have != o.Also:
+	case have > 0 && have < o.Oldest:
 		return penstock.WithHint(err, "it is from before the first release: %s, or bring it to version %d with the program that made it", o.Fresh, o.Oldest)
 	}
 	return penstock.WithHint(err, "run: %s", o.Migrate)

@@ -32,9 +32,8 @@ var schemaFiles embed.FS
 // second half of the key.
 const migrationLock = 0x70656e73 // "pens"
 
-// A new database begins with the first numbered file, whose version is firstVersion. Before it there were databases of
-// development only, of which schema/from_160.sql brings those of one version there.
-const developmentVersion, firstVersion = 160, 253
+// firstVersion is that of the first numbered files, with which a database begins. Before it there were databases of development only.
+const firstVersion = 268
 
 // migration is what the files of a number in schema/ hold.
 type migration struct {
@@ -92,21 +91,14 @@ func read(name string) string {
 // every queue and inbox, in one transaction: it is done whole or not at all, and leaves no setting
 // and no lock behind on the connection.
 func (s *Store) Migrate(ctx context.Context) error {
-	err := s.migrateOnce(ctx)
-	for again := 0; again < 10 && sqlState(err) == "40P01"; again++ { // what goes on meanwhile locks the tables in another order
-		err = s.migrateOnce(ctx)
-	}
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return s.migrate(ctx, tx)
+	})
 	if err != nil {
 		return s.explain(err)
 	}
 	s.checked.Store(false)
 	return s.ready(ctx)
-}
-
-func (s *Store) migrateOnce(ctx context.Context) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return s.migrate(ctx, tx)
-	})
 }
 
 func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
@@ -151,11 +143,6 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	if lacks, err := s.lacks(ctx, tx, current); err != nil || lacks != "" && (current == 0 || current == newestVersion()) {
 		return cmp.Or(err, s.of().Broken(current, lacks))
 	}
-	if current > 0 && current < lastOfAllQueues {
-		if err := s.canLock(ctx, tx); err != nil {
-			return err
-		}
-	}
 	for _, c := range changes(current, hash) {
 		if err := run(c.text); err != nil {
 			return fmt.Errorf("%s: %w", c.what, err)
@@ -171,9 +158,6 @@ type change struct{ what, text string }
 func changes(version int64, hash string) (all []change) {
 	for _, m := range migrations {
 		if m.version > version {
-			if m.version == firstVersion && version > 0 {
-				m.text = read("schema/from_160.sql")
-			}
 			all = append(all, change{fmt.Sprintf("version %d of the schema", m.version),
 				m.text + fmt.Sprintf("\ninsert into _migration (version_id, is_applied) values (%d, true);\n", m.version)})
 		}
@@ -186,7 +170,7 @@ func changes(version int64, hash string) (all []change) {
 }
 
 func leadsOnFrom(version int64) bool {
-	return version == 0 || version == developmentVersion || version >= firstVersion && version <= newestVersion()
+	return version == 0 || version >= firstVersion && version <= newestVersion()
 }
 
 // migrated is what the database has: the version of its tables, 0 without any, and the hash of what its functions
@@ -272,26 +256,6 @@ func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx, exists bool) error {
 	return err
 }
 
-// lastOfAllQueues is the last version that changes the tables of every queue.
-const lastOfAllQueues = firstVersion
-
-// canLock says, before anything is changed, whether the server has room for the locks, until the transaction ends: one for each
-// table, sequence and function, and two for an index, which is made anew.
-func (s *Store) canLock(ctx context.Context, tx pgx.Tx) error {
-	var need, room, slots int64
-	err := tx.QueryRow(ctx, `select (select count(*) from pg_class c where c.relnamespace = n.oid and c.relkind in ('r', 'p', 'S'))
-			+ (select 2 * count(*) from pg_index i join pg_class c on c.oid = i.indrelid where c.relnamespace = n.oid) + (select count(*) from pg_proc p where p.pronamespace = n.oid),
-		current_setting('max_locks_per_transaction')::bigint * slots - (select count(*) from pg_locks where not fastpath), slots
-		from pg_namespace n, (select sum(current_setting(name)::bigint) as slots
-			from unnest('{max_connections,max_prepared_transactions,autovacuum_max_workers,max_worker_processes,max_wal_senders}'::text[]) name) s
-		where n.nspname = $1`, s.schema).Scan(&need, &room, &slots)
-	if err == nil && need > room {
-		err = penstock.WithHint(fmt.Errorf("the migration locks %d tables, indexes, sequences and functions at once, and the server has room for %d locks", need, max(room, 0)),
-			"set max_locks_per_transaction to %d or more, restart PostgreSQL, and migrate; afterwards it may go back. Nothing was changed", 2*need/slots+1)
-	}
-	return err
-}
-
 // newestVersion is the number of the last numbered file this program carries.
 func newestVersion() int64 { return migrations[len(migrations)-1].version }
 
@@ -339,7 +303,7 @@ func (s *Store) lacks(ctx context.Context, q querier, version int64) (string, er
 }
 
 func (s *Store) of() schema.Of {
-	return schema.Of{Where: fmt.Sprintf("schema %q", s.schema), Want: newestVersion(), Oldest: firstVersion, Also: developmentVersion, Migrate: "penstock migrate", Fresh: schema.Drop}
+	return schema.Of{Where: fmt.Sprintf("schema %q", s.schema), Want: newestVersion(), Oldest: firstVersion, Migrate: "penstock migrate", Fresh: schema.Drop}
 }
 
 // checkVersion compares the schema with what this program was built for.

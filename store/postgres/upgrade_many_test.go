@@ -24,8 +24,7 @@ func TestUpgradeOfManyQueuesWhileWorkersRun(t *testing.T) {
 	} else {
 		url = freshDatabase(t)
 	}
-	db := restoredOn(t, url, "schema_160.sql.gz")
-	f := &fixture{DB: db, store: openStore(t, db.URL, postgres.Options{})}
+	f := fixtureOn(t, url, postgres.Options{})
 	for i := range queues {
 		f.Exec("select penstock.create_queue($1, 'fifo', 2, 65536)", fmt.Sprint("many ", i))
 	}
@@ -45,6 +44,8 @@ func TestUpgradeOfManyQueuesWhileWorkersRun(t *testing.T) {
 			t.Fatal("no job runs: ", w.err)
 		}
 	}
+	f.Exec("update penstock._functions set hash = 'of another version'")
+	f.Exec("create function penstock.\"_many 0.gone\"() returns void language plpgsql as 'begin end'")
 	started := time.Now()
 	f.Must(f.store.Migrate(f.Ctx))
 	t.Logf("%d queues were brought up to date in %s", queues, time.Since(started).Round(time.Millisecond))

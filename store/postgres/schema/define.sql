@@ -5,7 +5,6 @@ declare
     queue text;
     inbox int;
     role  name;
-    made  text;
 begin
     -- As create_queue and create_inbox do: what is made here, one at a time makes.
     perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0), pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
@@ -26,20 +25,6 @@ begin
     perform _dispatch_inboxes();
     for role in select r.name from _relay_role r join pg_roles p on p.rolname = r.name loop
         perform grant_relay(role);
-    end loop;
-    -- As _define does with a queue's own: who could call ~NAME, as a numbered file has renamed it, may call the new one.
-    for made in
-        select m.statement
-          from pg_proc old cross join lateral (
-                select 1, format('grant execute on function %s to %s', p.oid::regprocedure, a.grantee::regrole)
-                  from pg_proc p, aclexplode(old.proacl) a
-                 where p.pronamespace = old.pronamespace and p.proname = substr(old.proname, 2) and a.grantee not in (0, old.proowner)
-                union all
-                select 2, format('drop function %s', old.oid::regprocedure)) m(n, statement)
-         where old.pronamespace = quote_ident(current_schema())::regnamespace and starts_with(old.proname::text, '~')
-         order by m.n
-    loop
-        execute made;
     end loop;
 end $$;
 

@@ -15,7 +15,6 @@ declare
 begin
     execute _fill(_skip_map_functions() || _take_functions() || _scan_function() || _dequeue_function()
                   || _enqueue_functions() || _lease_functions() || _key_functions() || _group_functions() || _door_functions(), queue);
-    perform _grant_as(queue, '~' || f, array[f]) from unnest(_generated()) f; -- what a numbered file has renamed
     for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
                             else format('drop function %s', p.oid::regprocedure) end
                   from _own_functions(queue) p loop
@@ -47,13 +46,4 @@ begin
     for made in select p.oid::regprocedure::text from _own_functions(queue) p where p.name = any (names) loop
         execute format('grant execute on function %s to %I', made, role);
     end loop;
-end $$;
-
--- _grant_as lets whoever may call one of them call others: a queue's functions change, its roles do not.
-create or replace function _grant_as(queue text, name text, names text[]) returns void
-language plpgsql set search_path from current as $$
-begin
-    perform _grant_own(queue, names, r.rolname)
-       from _own_functions(queue) o join pg_proc p on p.oid = o.oid cross join lateral aclexplode(p.proacl) a join pg_roles r on r.oid = a.grantee
-      where o.name = _grant_as.name and a.privilege_type = 'EXECUTE' and a.grantee <> p.proowner;
 end $$;

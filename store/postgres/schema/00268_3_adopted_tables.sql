@@ -47,7 +47,7 @@ create table _adopt_row (
     failed_since timestamptz,
     due          timestamptz,               -- of a parked row that waits for nothing but the time
     died_at      timestamptz,               -- null: parked
-    alone        boolean not null,          -- waits for nobody of its parked key
+    out_of_order boolean not null,          -- waits for nobody of its parked key
     held         boolean not null default false, -- its parked key waits for it
     retry        boolean not null default false, -- a dead letter that someone sends again
     primary key (subscription, row_id)

@@ -6,8 +6,7 @@ create table _outbox (
     segment_bytes bigint not null default 134217728, -- rotate when the current segment, with TOAST, is this large
     retain_age    interval,                          -- how long and how much of what is settled is kept
     retain_bytes  bigint,
-    created_at    timestamptz not null default now(),
-    plain_ids     bigint not null default 0          -- up to this seq a derived id is UID-SEQ; later ones say when they were written, too
+    created_at    timestamptz not null default now()
 );
 
 create table _subscription (

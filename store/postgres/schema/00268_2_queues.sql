@@ -9,7 +9,10 @@ create table _queue (
     created_at    timestamptz not null default now(),
     paused        boolean not null default false,
     max_running   integer check (max_running > 0),
-    dedup_window  interval not null default '1 hour' check (dedup_window > interval '0')
+    dedup_window  interval not null default '1 hour' check (dedup_window > interval '0'),
+    keep_done     interval,                            -- null: nothing is kept of jobs that are done, see functions/history.sql
+    keep_done_bytes bigint not null default 1073741824,
+    done_since    timestamptz[]                        -- since when each segment has been written to; null: there is no ring
 );
 
 -- The segments of a queue that are in use, in the order in which they came. Their
@@ -81,7 +84,8 @@ create index on _skip_map (queue, group_key, priority, n);
 -- locks tables until its transaction ends, and a caller's may go on for long.
 create table _maintenance (
     id    bigint generated always as identity primary key,
-    queue integer not null
+    queue integer not null,
+    until timestamptz -- when the leases end of the claim that wrote the row, see _maintain_at_commit
 );
 
 -- Jobs: leases, retries, delays, keys. A job is in exactly one place at a time, and moves
@@ -121,7 +125,9 @@ create table _lease (
     payload     bytea,
     failures    jsonb,
     done        bit(256),             -- the places that hold no job any more, or never did
-    jobs        _claimed[]            -- null: a row of one job
+    jobs        _claimed[],           -- null: a row of one job
+    claimed_at  timestamptz,          -- null where nothing is kept of jobs that are done
+    report      jsonb                 -- what its worker has said of it last
 ) partition by list (slot);
 
 alter table _lease alter column jobs set storage external; -- to compress them takes longer than to write them
@@ -149,7 +155,8 @@ create table _scheduled (
 
 create index on _scheduled (queue, due, id);
 
-create index on _scheduled (queue, key, id) where key is not null;
+-- The jobs of a key that are before others, or wait for others: those that are only delayed are neither, and nobody steps over them.
+create index on _scheduled (queue, key, id) where key is not null and (attempt <> 0 or due = 'infinity');
 
 create index on _scheduled (queue, id);
 

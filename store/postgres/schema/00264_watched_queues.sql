@@ -1,2 +1,0 @@
--- See _watch, which follows it.
-drop function if exists _set_flags(int);
