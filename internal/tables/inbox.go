@@ -1,7 +1,6 @@
 package tables
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -10,7 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/inorder"
 	"github.com/penstock/penstock/internal/shell"
 )
 
@@ -169,8 +168,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx Runner, m penstock.Message, wait
 	case m.Key == "":
 		return []penstock.Released{r}, nil
 	}
-	r.Late = st.instead != nil
-	if previous != "" && !r.Late && (!st.received || st.held) {
+	if previous != "" && (!st.received || st.held) {
 		if st.received || !st.missing {
 			headers, err := HeadersText(m.Headers)
 			if err != nil {
@@ -260,65 +258,61 @@ func (i *Inbox) dueOf(ctx context.Context, tx Runner, box *InboxRow, key string)
 type keyState struct {
 	instead                 *string // what was handed over in its place, if it was reported missing; "": nothing was
 	received, held, missing bool    // its predecessor
-	head                    string
-	follow                  []penstock.Released // what is held for it, and for that
-	previouses              []string
+	parts                   inorder.Parts
+	follow                  []follower
+}
+
+// follower is held for a message, or for what is held for that.
+type follower struct {
+	penstock.Released
+	previous string
+	instead  *string
 }
 
 func (i *Inbox) state(b *Batch, box *InboxRow, st *keyState, r *penstock.Released, previous string) {
 	args := box.Args(Args{"id": r.ID, "previous": previous, "key": r.Key})
 	b.Rows(func(scan Scan) error {
-		var head *string
-		err := scan(&st.instead, &st.received, &st.held, &st.missing, &head)
-		if head != nil {
-			st.head = *head
+		var head, behind *string
+		if err := scan(&st.instead, &st.received, &st.held, &st.missing, &head, &behind); err != nil || head == nil {
+			return err
 		}
+		if behind == nil {
+			behind = new(string)
+		}
+		var err error
+		st.parts, err = inorder.Read(*head, *behind)
 		return err
 	}, "inbox_state", args)
 	b.Rows(func(scan Scan) error {
-		var next penstock.Released
-		var previous string
+		var next follower
 		var headers []byte
-		if err := scan(&next.ID, &next.Key, &headers, &next.Payload, &previous); err != nil {
+		if err := scan(&next.ID, &next.Key, &headers, &next.Payload, &next.previous, &next.instead); err != nil {
 			return err
 		}
-		st.follow, st.previouses = append(st.follow, next), append(st.previouses, previous)
-		st.follow[len(st.follow)-1].Headers = Headers(headers)
+		next.Headers = Headers(headers)
+		st.follow = append(st.follow, next)
 		return nil
 	}, "inbox_follow", args)
 }
 
-// release takes out what was held for r, and what was held for that, and returns all of it in order, r first. What follows a
-// message that is not its key's head is late, and leaves the head where it is. So is and does what comes behind a gap if its id tells that
-// it was written before the head. What was reported missing and follows the head goes before what was handed over in its place: that is the head then.
+// release takes out what was held for r, and what was held for that, and returns all of it in order, r first.
 func (i *Inbox) release(ctx context.Context, tx Runner, box *InboxRow, r penstock.Released, previous string, st *keyState, also func(b *Batch)) ([]penstock.Released, error) {
 	b := &Batch{}
 	if also != nil {
 		also(b)
 	}
-	var released []penstock.Released
-	ids, head := []string{}, st.head
-	if r.Late && previous != "" && previous == head {
-		head = cmp.Or(*st.instead, r.ID)
-	}
-	r.Late = r.Late || r.Gap && messageid.Before(r.ID, head)
-	for n, m := range append([]penstock.Released{r}, st.follow...) {
-		before := previous
-		if n > 0 {
-			before, ids = st.previouses[n-1], append(ids, m.ID)
-		}
-		m.Late = m.Late || before != "" && !m.Gap && head != "" && head != before
-		if !m.Late {
-			head = m.ID
-		}
-		released = append(released, m)
+	parts := st.parts.HandOver(&r, previous, st.instead)
+	released, ids := []penstock.Released{r}, []string{}
+	for _, f := range st.follow {
+		parts = parts.HandOver(&f.Released, f.previous, f.instead)
+		released, ids = append(released, f.Released), append(ids, f.ID)
 	}
 	if len(ids) > 0 {
 		b.Do("delete from {schema}.held where inbox_id = {inbox} and {id in ids}", box.Args(Args{"ids": ids}))
 	}
-	if head != st.head {
+	if !slices.Equal(parts, st.parts) {
 		i.on.Forget(b, box, "key_heads", Args{"most": forgetAtOnce}, func(time.Time) {})
-		b.Do("inbox_head", box.Args(Args{"key": r.Key, "id": head}))
+		b.Do("inbox_head", box.Args(Args{"key": r.Key, "id": parts.Head(), "behind": parts.Behind()}))
 	}
 	if len(*b) == 0 {
 		return released, nil

@@ -18,7 +18,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 5
+const version = 6
 
 // collided are what statements say that make the same thing at the same time: 1213 and 1205 while another one has it
 // locked, 1050 where it has won.
@@ -73,6 +73,7 @@ var alterations = []tables.Alteration{
 	{Table: "queues", Column: "turns", Statements: []string{"alter table {schema}.queues add column turns bigint not null default 0"}},
 	{Table: "subscriptions", Column: "keeps_settled", Statements: []string{"alter table {schema}.subscriptions change marks keeps_settled boolean not null"}},
 	{Table: "entries", Column: "row_id", Statements: []string{"alter table {schema}.entries add column row_id varbinary(2800), add key entries_replay (subscription_id, state, due), add key entries_row (subscription_id, row_id(700))"}},
+	{Table: "key_heads", Column: "behind", Statements: []string{"alter table {schema}.key_heads add column behind mediumblob"}},
 }
 
 func (s *Store) alter(ctx context.Context) error {

@@ -228,11 +228,13 @@ create table if not exists {schema}.held (
   key held_due (inbox_id, due)
 ) {engine};
 
--- The message of a key, which is in MyRocks too long for a primary key, that was handed over last and not late.
+-- The message of a key, which is in MyRocks too long for a primary key, that was handed over last and not late; behind are, as
+-- JSON, the last ones of the parts of the key before it, which gaps end.
 create table if not exists {schema}.key_heads (
   inbox_id bigint not null,
   key_hash varbinary(32) not null, -- SHA-256
   id varbinary(256) not null,
+  behind mediumblob,
   at datetime(6) not null,
   primary key (inbox_id, key_hash),
   key key_heads_at (inbox_id, at)

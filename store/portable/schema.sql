@@ -260,11 +260,12 @@ create index if not exists held_previous on {schema}.held (inbox_id, previous);
 
 create index if not exists held_due on {schema}.held (inbox_id asc, due asc);
 
--- The message of a key that was handed over last and not late.
+-- The message of a key that was handed over last and not late; behind are, as JSON, the last ones of the parts of the key before it, which gaps end.
 create table if not exists {schema}.key_heads (
   inbox_id bigint not null,
   key text not null,
   id text not null,
+  behind text,
   at timestamptz not null,
   primary key (inbox_id, key)
 );

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/inorder"
 )
 
 func sortDeliveries(todo []delivery) {
@@ -35,33 +38,32 @@ func (f *inboxFixture) checkEffects(t *testing.T, todo []delivery, absent map[st
 	f.Must(err)
 	effects, err := pgx.CollectRows(rows, pgx.RowToStructByPos[effect])
 	f.Must(err)
-	came, done, missing, last := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]int{}
+	came, done, instead, parts := map[string]bool{}, map[string]bool{}, map[string]*string{}, map[string]inorder.Parts{}
 	for _, d := range todo {
 		came[d.ID] = true
 	}
 	gaps := 0
 	for _, e := range effects {
 		done[e.ID] = true // once: it is the table's primary key
-		head, going := last[e.Key]
 		if e.Gap {
 			gaps++
 			if done[*e.Missing] || *e.Missing != fmt.Sprintf("%s-%d", e.Key, e.Place-1) {
 				t.Errorf("%s was reported missing before %s", *e.Missing, e.ID)
 			}
-			missing[*e.Missing] = true
+			if instead[*e.Missing] == nil {
+				instead[*e.Missing] = &e.ID
+			}
 		}
 		if (e.Gap || e.Late) && !absent[e.Key] {
 			t.Errorf("%+v, but nothing of its key is missing", e)
 		}
-		follows := e.Gap || e.Place == 0 || going && e.Place == head+1
-		if late := missing[e.ID] || !follows; e.Late != late {
-			t.Errorf("%s is late: %v, after %d; it was reported missing: %v", e.ID, e.Late, head, missing[e.ID])
+		m, previous := penstock.Released{Message: penstock.Message{ID: e.ID}, Gap: e.Gap}, ""
+		if e.Place > 0 {
+			previous = fmt.Sprintf("%s-%d", e.Key, e.Place-1)
 		}
-		switch {
-		case !e.Late:
-			last[e.Key] = e.Place
-		case missing[e.ID] && going && e.Place == head+1: // it goes before what was handed over in its place
-			last[e.Key] = e.Place + 1
+		before := parts[e.Key]
+		if parts[e.Key] = before.HandOver(&m, previous, instead[e.ID]); e.Late != m.Late {
+			t.Errorf("%s is late: %v, after %q; it was reported missing: %v", e.ID, e.Late, before, instead[e.ID] != nil)
 		}
 	}
 	for id := range came {

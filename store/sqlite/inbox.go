@@ -1,17 +1,17 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/inorder"
 	"github.com/penstock/penstock/internal/shell"
 )
 
@@ -81,13 +81,12 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 		return []penstock.Released{r}, nil
 	}
 	previous := m.Headers[penstock.HeaderPrevious]
-	var instead sql.NullString
+	var instead *string
 	var received, held, missing bool
 	if err := tx.QueryRowContext(ctx, inboxStateSQL, box.id, m.ID, previous).Scan(&instead, &received, &held, &missing); err != nil {
 		return nil, err
 	}
-	r.Late = instead.Valid
-	if previous != "" && !r.Late && (!received || held) {
+	if previous != "" && (!received || held) {
 		if received || !missing {
 			now := time.Now()
 			_, err := tx.ExecContext(ctx, `insert into penstock_held (inbox_id, id, previous, key, at, due, headers, payload) values (?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -96,7 +95,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 		}
 		r.Gap, r.Missing = true, previous
 	}
-	return box.release(ctx, tx, r, previous, instead.String)
+	return box.release(ctx, tx, follower{r, previous, instead})
 }
 
 // Due returns messages that have waited in vain for the one before them: of up to n
@@ -132,7 +131,7 @@ func (i *Inbox) due(ctx context.Context, tx InboxTx, n int, passingOver []string
 			return nil, err
 		}
 		r.Headers = headers(text.String)
-		var instead sql.NullString
+		var instead *string
 		var received, held, missing bool
 		if err := tx.QueryRowContext(ctx, inboxStateSQL, box.id, r.ID, previous).Scan(&instead, &received, &held, &missing); err != nil {
 			return nil, err
@@ -146,7 +145,7 @@ func (i *Inbox) due(ctx context.Context, tx InboxTx, n int, passingOver []string
 		if _, err := tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id = ?`, box.id, r.ID); err != nil {
 			return nil, err
 		}
-		released, err := box.release(ctx, tx, r, previous, "")
+		released, err := box.release(ctx, tx, follower{r, previous, instead})
 		if err != nil {
 			return nil, err
 		}
@@ -207,73 +206,73 @@ func (b inboxRow) report(ctx context.Context, tx InboxTx, missing, key, next str
 	return err
 }
 
+// follower is a message that can be handed over: the one that it follows, and what was handed
+// over in its place if it was reported missing, "" if nothing was.
+type follower struct {
+	penstock.Released
+	previous string
+	instead  *string
+}
+
 // release takes out what was held for r, and what was held for that, and returns all of
-// it in order, r first. What follows a message that is not its key's head is late, and
-// leaves the head where it is. So is and does what comes behind a gap if its id tells that it
-// was written before the head. What was reported missing and follows the head goes before what
-// was handed over instead: that is the head then.
-func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, previous, instead string) ([]penstock.Released, error) {
-	released, previouses, err := b.held(ctx, tx, r.ID)
+// it in order, r first.
+func (b inboxRow) release(ctx context.Context, tx InboxTx, r follower) (released []penstock.Released, err error) {
+	held, err := b.held(ctx, tx, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	if len(released) > 0 {
-		ids := make([]string, len(released))
-		for i := range released {
-			ids[i] = released[i].ID
+	if len(held) > 0 {
+		ids := make([]string, len(held))
+		for i := range held {
+			ids[i] = held[i].ID
 		}
 		if _, err := tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id in (select value from json_each(?))`, b.id, array(ids)); err != nil {
 			return nil, err
 		}
 	}
-	var head string
-	err = tx.QueryRowContext(ctx, `select id from penstock_heads where inbox_id = ? and key = ?`, b.id, r.Key).Scan(&head)
+	var head, behind string
+	err = tx.QueryRowContext(ctx, `select id, coalesce(behind, '') from penstock_heads where inbox_id = ? and key = ?`, b.id, r.Key).Scan(&head, &behind)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
-	was := head
-	if r.Late && previous != "" && previous == head {
-		head = cmp.Or(instead, r.ID)
+	was, err := inorder.Read(head, behind)
+	if err != nil {
+		return nil, err
 	}
-	r.Late = r.Late || r.Gap && messageid.Before(r.ID, head)
-	released, previouses = append([]penstock.Released{r}, released...), append([]string{previous}, previouses...)
-	for i := range released {
-		m := &released[i]
-		m.Late = m.Late || previouses[i] != "" && !m.Gap && head != "" && head != previouses[i]
-		if !m.Late {
-			head = m.ID
-		}
+	parts := was
+	for _, f := range append([]follower{r}, held...) {
+		parts = parts.HandOver(&f.Released, f.previous, f.instead)
+		released = append(released, f.Released)
 	}
-	if head == was {
+	if slices.Equal(parts, was) {
 		return released, nil
 	}
 	now := time.Now()
 	if _, err := tx.ExecContext(ctx, inboxForgetHeadsSQL, b.id, now.Add(-b.keep).UnixMicro(), forgetAtOnce); err != nil {
 		return nil, err
 	}
-	_, err = tx.ExecContext(ctx, `insert into penstock_heads (inbox_id, key, id, at) values (?, ?, ?, ?)
-		on conflict (inbox_id, key) do update set id = excluded.id, at = excluded.at`, b.id, r.Key, head, now.UnixMicro())
+	_, err = tx.ExecContext(ctx, `insert into penstock_heads (inbox_id, key, id, behind, at) values (?, ?, ?, ?, ?)
+		on conflict (inbox_id, key) do update set id = excluded.id, behind = excluded.behind, at = excluded.at`, b.id, r.Key, parts.Head(), parts.Behind(), now.UnixMicro())
 	return released, err
 }
 
 // held reads what is held for an id, and for that, in order.
-func (b inboxRow) held(ctx context.Context, tx InboxTx, id string) (released []penstock.Released, previouses []string, err error) {
+func (b inboxRow) held(ctx context.Context, tx InboxTx, id string) (held []follower, err error) {
 	rows, err := tx.QueryContext(ctx, inboxFollowSQL, b.id, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var next penstock.Released
+		var next follower
 		var text sql.NullString
-		var previous string
-		if err := rows.Scan(&next.ID, &next.Key, &text, &next.Payload, &previous); err != nil {
-			return nil, nil, err
+		if err := rows.Scan(&next.ID, &next.Key, &text, &next.Payload, &next.previous, &next.instead); err != nil {
+			return nil, err
 		}
 		next.Headers = headers(text.String)
-		released, previouses = append(released, next), append(previouses, previous)
+		held = append(held, next)
 	}
-	return released, previouses, rows.Err()
+	return held, rows.Err()
 }
 
 func orEmpty(b []byte) []byte {

@@ -33,13 +33,16 @@ func secondGap(f *fixture) {
 	due(written(12)+" after the gap "+written(11), written(3)+" after the gap "+written(2)+" late", written(4)+" late")
 	receive(13, 12, written(13))
 	receive(7, 2, written(7)+" after the gap "+written(2)+" late") // that was waited for already
-	receive(11, 10, written(11)+" late")
+	receive(11, 10)                                                // it waits for 10, late or not
+	due(written(11) + " after the gap " + written(10) + " late")
+	receive(10, 9)
+	due(written(10) + " after the gap " + written(9) + " late")
 	receive(14, 13, written(14))
 	receive(17, 16)
 	due(written(17) + " after the gap " + written(16))
 	receive(18, 17, written(18))
-	receive(9, 8)
-	due(written(9) + " after the gap " + written(8) + " late")
+	receive(16, 15)
+	receive(15, 14, written(15)+" late", written(16)+" late")
 	receive(19, 18, written(19))
 	f.in(func(tx Tx) { // of such ids nothing is known
 		f.receive(tx, "b", "a", 0)
@@ -74,6 +77,42 @@ func ownIDs(f *fixture) {
 	}
 }
 
+// A message that joins two parts of a key sets its head to the end of the part that is the newer one, however long that has become.
+func joined(f *fixture) {
+	receive := func(n, previous int, want ...string) {
+		f.Helper()
+		f.in(func(tx Tx) { f.receive(tx, fmt.Sprint("m", n), fmt.Sprint("m", previous), 0, want...) })
+	}
+	due := func(want ...string) {
+		f.Helper()
+		f.in(func(tx Tx) { f.due(tx, want...) })
+	}
+	f.in(func(tx Tx) { f.receive(tx, "m1", "", 0, "m1") })
+	receive(6, 5)
+	due("m6 after the gap m5")
+	receive(7, 6, "m7")
+	receive(3, 2)
+	due("m3 after the gap m2")
+	receive(4, 3, "m4")
+	receive(5, 4, "m5 late")
+	receive(8, 7, "m8")
+	receive(2, 1, "m2 late")
+	receive(9, 8, "m9")
+
+	receive(30, 29) // three parts, of which the oldest comes last, and the one in the middle goes on
+	receive(20, 19)
+	receive(11, 10)
+	due("m30 after the gap m29", "m20 after the gap m19", "m11 after the gap m10")
+	receive(21, 20, "m21 late")
+	receive(12, 11, "m12")
+	receive(19, 18)
+	receive(29, 28)
+	due("m19 after the gap m18 late", "m29 after the gap m28 late")
+	receive(28, 21, "m28 late")
+	receive(18, 12, "m18 late")
+	receive(31, 30, "m31")
+}
+
 // A message that was discarded and comes again is late. In its place nothing was handed over, so what follows it is not.
 func discardedComesAgain(f *fixture) {
 	for _, released := range []bool{false, true} { // what waited for it, before it comes again
@@ -100,19 +139,28 @@ func discardedComesAgain(f *fixture) {
 
 // Messages of several keys come in any order and again, some never, and transactions roll back. Each is handed over once,
 // and is late if one of its key is before it that was sent later, and only then.
-func randomGaps(f *fixture) {
+func randomGaps(f *fixture) { randomOrder(f, written, 12) }
+
+// The order of producers' own ids is not known until all up to one have come. From then on the key is in order again.
+func randomOwnIDs(f *fixture) {
+	randomOrder(f, func(n int) string { return fmt.Sprint("own ", n) }, 0)
+}
+
+// randomOrder loses one of so many messages, or none. Message n is of key n % keys, and follows n - keys.
+func randomOrder(f *fixture, id func(n int) string, loses int) {
 	f.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	const keys = 3
 	r := testseed.New(f.Name(), 0)
-	var todo []int // message n is of key n % keys, and follows n - keys
+	var todo []int
 	coming := map[string]int{}
-	for n := range keys * testseed.Steps(160) {
-		if n < keys || r.IntN(12) > 0 {
-			coming[written(n)] = n
+	sent := keys * testseed.Steps(160)
+	for n := range sent {
+		if n < keys || loses == 0 || r.IntN(loses) > 0 {
+			coming[id(n)] = n
 			todo = append(todo, n)
 		}
 	}
-	came, last := map[int]bool{}, map[int]int{}
+	came, last, handed, missing := map[int]bool{}, map[int]int{}, map[int]int{}, map[string]bool{}
 	take := func(released []penstock.Released) {
 		f.Helper()
 		for _, m := range released {
@@ -122,12 +170,15 @@ func randomGaps(f *fixture) {
 			}
 			came[n] = true
 			key := n % keys
-			if late := n < last[key]; m.Late != late {
+			handed[key]++
+			all := handed[key] == n/keys+1 && n >= last[key] // of the key, up to this one
+			if late := n < last[key]; m.Late != late && (loses > 0 || missing[m.ID] || all) {
 				f.Fatalf("%d comes after %d: late is %v, gap is %v", n, last[key], m.Late, m.Gap)
 			}
-			if m.Gap != (m.Missing != "") || !m.Gap && n >= keys && !came[n-keys] && !m.Late {
+			if m.Gap != (m.Missing != "") || m.Gap == (n < keys || came[n-keys]) {
 				f.Fatalf("%d comes before %d: gap is %v, missing %q", n, n-keys, m.Gap, m.Missing)
 			}
+			missing[m.Missing] = true
 			last[key] = max(last[key], n)
 		}
 	}
@@ -146,18 +197,21 @@ func randomGaps(f *fixture) {
 	due := func() bool {
 		return call(func(tx Tx) ([]penstock.Released, error) { return tx.Due(f.Context(), 1+r.IntN(3)) })
 	}
+	message := func(n int) penstock.Message {
+		m := received(fmt.Sprint(n%keys), id(n), "")
+		if n >= keys {
+			m.Headers = map[string]string{penstock.HeaderPrevious: id(n - keys)}
+		}
+		return m
+	}
 	for begun := 0; len(todo) > 0; {
 		at := r.IntN(min(len(todo), 30))
 		if begun < keys { // what has no predecessor is handed over at once, and never late
 			at = 0
 		}
 		n := todo[at]
-		m := received(fmt.Sprint(n%keys), written(n), "")
-		if n >= keys {
-			m.Headers = map[string]string{penstock.HeaderPrevious: written(n - keys)}
-		}
 		wait := []time.Duration{0, time.Hour}[r.IntN(2)]
-		if call(func(tx Tx) ([]penstock.Released, error) { return tx.InOrder(f.Context(), m, wait) }) && (n < keys || r.IntN(4) > 0) {
+		if call(func(tx Tx) ([]penstock.Released, error) { return tx.InOrder(f.Context(), message(n), wait) }) && (n < keys || r.IntN(4) > 0) {
 			begun++
 			todo = append(todo[:at], todo[at+1:]...) // else it comes again
 		}
@@ -174,5 +228,14 @@ func randomGaps(f *fixture) {
 	}
 	if len(came) != len(coming) {
 		f.Errorf("%d messages were handed over of %d", len(came), len(coming))
+	}
+	for n := sent; loses == 0 && n < sent+keys; n++ {
+		tx := f.begin()
+		released, err := tx.InOrder(f.Context(), message(n), 0)
+		f.must(err)
+		f.must(tx.Commit())
+		if len(released) != 1 || released[0].Gap || released[0].Late {
+			f.Errorf("after all of key %d came, the next one: %+v", n%keys, released)
+		}
 	}
 }

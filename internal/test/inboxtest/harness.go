@@ -56,7 +56,7 @@ var Engine = []string{"Once", "WaitsForAnOpenOne", "PastAFailure", "RandomUse"}
 func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
 	for name, test := range map[string]func(f *fixture){
 		"Once": once, "Window": window, "PastAFailure": pastAFailure, "InOrder": inOrder, "Refuses": refuses, "RandomUse": randomUse, "WaitsForAnOpenOne": waits, "Operate": operate,
-		"SecondGap": secondGap, "OwnIDs": ownIDs, "DiscardedComesAgain": discardedComesAgain, "RandomGaps": randomGaps,
+		"SecondGap": secondGap, "OwnIDs": ownIDs, "DiscardedComesAgain": discardedComesAgain, "RandomGaps": randomGaps, "Joined": joined, "RandomOwnIDs": randomOwnIDs,
 	} {
 		if len(only) == 0 || slices.Contains(only, name) || testseed.Long() { // else with PENSTOCK_ROUNDS=1
 			run(t, name, open, test)
@@ -70,6 +70,8 @@ func RunGaps(t *testing.T, open func(t testing.TB) Instance) {
 	run(t, "OwnIDs", open, ownIDs)
 	run(t, "DiscardedComesAgain", open, discardedComesAgain)
 	run(t, "RandomGaps", open, randomGaps)
+	run(t, "Joined", open, joined)
+	run(t, "RandomOwnIDs", open, randomOwnIDs)
 }
 
 func run(t *testing.T, name string, open func(t testing.TB) Instance, test func(f *fixture)) {

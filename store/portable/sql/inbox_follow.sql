@@ -1,4 +1,4 @@
--- What is held for an id, and for that, in order. It does not come again, should its producer have made a circle.
+-- What is held for an id, and for that, in order, and what was handed over in its place. It does not come again, should its producer have made a circle.
 with recursive chain(inbox_id, id, step) as (
   select i.id, {id}::text, 0 from {schema}.inboxes i where i.consumer = {consumer}
   union all
@@ -6,7 +6,8 @@ with recursive chain(inbox_id, id, step) as (
     from chain
     join {schema}.held h on h.inbox_id = chain.inbox_id and h.previous = chain.id and h.id <> {id}
 )
-select h.id, h.key, h.headers, h.payload, h.previous
+select h.id, h.key, h.headers, h.payload, h.previous,
+       (select coalesce(g.next, '') from {schema}.gaps g where g.inbox_id = h.inbox_id and g.id = h.id)
   from chain
   join {schema}.held h on h.inbox_id = chain.inbox_id and h.id = chain.id
  where chain.step > 0

@@ -54,9 +54,10 @@ begin
                             headers  jsonb,
                             payload  bytea not null)', _inbox_name(made, 'held.' || slot)); -- vacuumed: rows are deleted as they are released
         execute format('create table %s (
-                            key text collate "C" not null,
-                            n   bigint not null default nextval(%L),
-                            id  text collate "C" not null,
+                            key    text collate "C" not null,
+                            n      bigint not null default nextval(%L),
+                            id     text collate "C" not null,
+                            behind text[] collate "C",
                             primary key (key, n))
                         with (autovacuum_enabled = false)', _inbox_name(made, 'heads.' || slot), _inbox_name(made, 'n'));
         execute format('create table %s (

@@ -40,6 +40,7 @@ create table penstock."__inbox.1.heads.0" (
     key text collate "C" not null,
     n bigint not null default nextval('penstock."__inbox.1.n"'::regclass),
     id text collate "C" not null,
+    behind text[] collate "C",
     PRIMARY KEY (key, n)
 ) with (autovacuum_enabled=false);
 
@@ -47,6 +48,7 @@ create table penstock."__inbox.1.heads.1" (
     key text collate "C" not null,
     n bigint not null default nextval('penstock."__inbox.1.n"'::regclass),
     id text collate "C" not null,
+    behind text[] collate "C",
     PRIMARY KEY (key, n)
 ) with (autovacuum_enabled=false);
 
@@ -54,6 +56,7 @@ create table penstock."__inbox.1.heads.2" (
     key text collate "C" not null,
     n bigint not null default nextval('penstock."__inbox.1.n"'::regclass),
     id text collate "C" not null,
+    behind text[] collate "C",
     PRIMARY KEY (key, n)
 ) with (autovacuum_enabled=false);
 
@@ -61,6 +64,7 @@ create table penstock."__inbox.1.heads.3" (
     key text collate "C" not null,
     n bigint not null default nextval('penstock."__inbox.1.n"'::regclass),
     id text collate "C" not null,
+    behind text[] collate "C",
     PRIMARY KEY (key, n)
 ) with (autovacuum_enabled=false);
 
@@ -315,7 +319,6 @@ AS $function$
 declare
     ring    bigint;
     turn    bigint;
-    late    boolean := false;
     missing text;
     due_at  timestamptz;
     one     penstock.inboxed;
@@ -340,18 +343,15 @@ begin
     if not penstock."__inbox.1.see"(in_id, ring) then
         return;
     end if;
-    if in_key <> '' then
-        late := penstock."__inbox.1.reported"(in_id, ring);
-        if in_previous <> '' and not late then
-            if not penstock."__inbox.1.received"(in_previous, ring) then
-                if penstock."__inbox.1.reported"(in_previous, ring) then
-                    missing := in_previous;
-                else
-                    due_at := clock_timestamp() + wait;
-                end if;
-            elsif penstock."__inbox.1.held_after"(in_previous, ring) is not null then
+    if in_key <> '' and in_previous <> '' then
+        if not penstock."__inbox.1.received"(in_previous, ring) then
+            if penstock."__inbox.1.reported"(in_previous, ring) then
+                missing := in_previous;
+            else
                 due_at := clock_timestamp() + wait;
             end if;
+        elsif penstock."__inbox.1.held_after"(in_previous, ring) is not null then
+            due_at := clock_timestamp() + wait;
         end if;
     end if;
     if due_at is not null then
@@ -371,94 +371,117 @@ begin
         end loop;
         return;
     end if;
-    one := row(in_id, in_key, in_headers, in_payload, missing is not null, missing, late);
+    one := row(in_id, in_key, in_headers, in_payload, missing is not null, missing, false);
     if in_key <> '' then
+        one.late := penstock."__inbox.1.reported"(in_id, ring);
         return query select * from penstock."__inbox.1.release"(one, in_previous, ring);
     else
         return next one;
     end if;
 end $function$;
 
--- release hands over a message, then what was held for it, and what was held for that. A key's head is the message that was
--- handed over last; what follows another one, long handed over, is late, and leaves the head where it is. So is and does what
--- comes behind a gap if its id, UID-SEQ-TIME of an outbox, tells that it was written before the head. What was reported missing
--- and follows the head goes before what was handed over in its place: that is the head then.
+-- release hands over a message, then what was held for it, and what was held for that. Gaps part a key; known are the last
+-- messages of its parts, and the last of them is its head. What follows another one is late, and leaves the head where it is; so
+-- is and does what comes behind a gap if its id, UID-SEQ-TIME of an outbox, tells that it was written before the head. Of other
+-- ids only the messages between two parts tell which one is older, should they come: the part that a reported message follows
+-- goes before what was handed over in its place. See internal/inorder.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.release"(one penstock.inboxed, in_previous text, ring bigint)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
 AS $function$
 declare
-    in_key constant text := one.key;
-    made   constant text := '^[^-]+-[0-9]+-[0-9a-z]{10}$'; -- until 2085
-    head   text;
-    was    text;
-    ends   text[] := array[one.message_id];
-    step   penstock.inboxed[];
-    part   penstock.inboxed[];
+    in_key   constant text := one.key;
+    made     constant text := '^([^-]+)-([0-9]+)-([0-9a-z]{10})$'; -- until 2085
+    previous text := coalesce(in_previous, '');
+    step     penstock.inboxed[] := array[one];
+    part     penstock.inboxed[];
+    ends     text[];
+    parts    text[];
+    was      text[];
+    head     text[] collate "C";
+    this     text[] collate "C";
+    instead  text;
+    at       int;
 begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
         case t % 4
-        when 0 then select h.id into head from penstock."__inbox.1.heads.0" h where h.key = in_key order by h.n desc limit 1;
-        when 1 then select h.id into head from penstock."__inbox.1.heads.1" h where h.key = in_key order by h.n desc limit 1;
-        when 2 then select h.id into head from penstock."__inbox.1.heads.2" h where h.key = in_key order by h.n desc limit 1;
-        when 3 then select h.id into head from penstock."__inbox.1.heads.3" h where h.key = in_key order by h.n desc limit 1;
+        when 0 then select array_append(h.behind, h.id) into parts from penstock."__inbox.1.heads.0" h where h.key = in_key order by h.n desc limit 1;
+        when 1 then select array_append(h.behind, h.id) into parts from penstock."__inbox.1.heads.1" h where h.key = in_key order by h.n desc limit 1;
+        when 2 then select array_append(h.behind, h.id) into parts from penstock."__inbox.1.heads.2" h where h.key = in_key order by h.n desc limit 1;
+        when 3 then select array_append(h.behind, h.id) into parts from penstock."__inbox.1.heads.3" h where h.key = in_key order by h.n desc limit 1;
         end case;
-        exit when head is not null;
+        exit when parts is not null;
     end loop;
-    was := head;
-    if one.late and in_previous <> '' and in_previous = head then
-        for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
-            case t % 4
-        when 0 then select coalesce(g.next, one.message_id) into head from penstock."__inbox.1.gaps.0" g where g.id = one.message_id;
-        when 1 then select coalesce(g.next, one.message_id) into head from penstock."__inbox.1.gaps.1" g where g.id = one.message_id;
-        when 2 then select coalesce(g.next, one.message_id) into head from penstock."__inbox.1.gaps.2" g where g.id = one.message_id;
-        when 3 then select coalesce(g.next, one.message_id) into head from penstock."__inbox.1.gaps.3" g where g.id = one.message_id;
+    was := parts;
+    loop
+        ends := '{}';
+        foreach one in array step loop
+            if previous is null then -- it was held
+                previous := one.missing;
+                one.missing := null;
+            end if;
+            at := array_position(parts, previous);
+            if one.late then
+                instead := null;
+                for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
+                    exit when at is null or instead is not null;
+                    case t % 4
+        when 0 then select coalesce(g.next, one.message_id) into instead from penstock."__inbox.1.gaps.0" g where g.id = one.message_id;
+        when 1 then select coalesce(g.next, one.message_id) into instead from penstock."__inbox.1.gaps.1" g where g.id = one.message_id;
+        when 2 then select coalesce(g.next, one.message_id) into instead from penstock."__inbox.1.gaps.2" g where g.id = one.message_id;
+        when 3 then select coalesce(g.next, one.message_id) into instead from penstock."__inbox.1.gaps.3" g where g.id = one.message_id;
         end case;
-            exit when head is not null;
+                end loop;
+                if instead <> one.message_id and cardinality(parts) > 1 then
+                    parts := parts[:at - 1] || parts[at + 1:];
+                elsif instead is not null then
+                    parts[at] := instead;
+                end if;
+            elsif parts is null or previous = '' or at = cardinality(parts) then
+                parts := parts[:cardinality(parts) - 1] || one.message_id;
+            elsif one.gap then
+                head := regexp_match(parts[cardinality(parts)], made);
+                this := regexp_match(one.message_id, made);
+                if this[1] = head[1] and (length(this[2]), this[2]) < (length(head[2]), head[2]) and this[3] <= head[3] then
+                    one.late := true;
+                elsif this[1] = head[1] and (length(this[2]), this[2]) > (length(head[2]), head[2]) and this[3] >= head[3] then
+                    parts[cardinality(parts)] := one.message_id;
+                else
+                    parts := parts[cardinality(parts) - 6:] || one.message_id; -- eight at most
+                end if;
+            else
+                one.late := true;
+                if at is not null then
+                    parts[at] := one.message_id;
+                end if;
+            end if;
+            previous := null;
+            ends := ends || one.message_id;
+            return next one;
         end loop;
-    end if;
-    if one.gap and one.message_id ~ made and head ~ made and split_part(one.message_id, '-', 1) = split_part(head, '-', 1) then
-        one.late := split_part(one.message_id, '-', 2)::numeric < split_part(head, '-', 2)::numeric
-                    and split_part(one.message_id, '-', 3) <= split_part(head, '-', 3) collate "C";
-    end if;
-    one.late := one.late or in_previous <> '' and not one.gap and head <> in_previous is true;
-    if not one.late then
-        head := one.message_id;
-    end if;
-    return next one;
-    while cardinality(ends) > 0 and pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) = 1 loop
+        exit when cardinality(ends) = 0 or pg_sequence_last_value('penstock."__inbox.1.holds"'::regclass) is distinct from 1;
         step := '{}';
         for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
             case t % 4
         when 0 then with d as (delete from penstock."__inbox.1.held.0" h where h.previous = any (ends) returning h.*)
-                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, d.previous, false)::penstock.inboxed order by d.due) into part from d;
+                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, d.previous, penstock."__inbox.1.reported"(d.id, ring))::penstock.inboxed order by d.due) into part from d;
         when 1 then with d as (delete from penstock."__inbox.1.held.1" h where h.previous = any (ends) returning h.*)
-                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, d.previous, false)::penstock.inboxed order by d.due) into part from d;
+                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, d.previous, penstock."__inbox.1.reported"(d.id, ring))::penstock.inboxed order by d.due) into part from d;
         when 2 then with d as (delete from penstock."__inbox.1.held.2" h where h.previous = any (ends) returning h.*)
-                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, d.previous, false)::penstock.inboxed order by d.due) into part from d;
+                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, d.previous, penstock."__inbox.1.reported"(d.id, ring))::penstock.inboxed order by d.due) into part from d;
         when 3 then with d as (delete from penstock."__inbox.1.held.3" h where h.previous = any (ends) returning h.*)
-                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, d.previous, false)::penstock.inboxed order by d.due) into part from d;
+                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, d.previous, penstock."__inbox.1.reported"(d.id, ring))::penstock.inboxed order by d.due) into part from d;
         end case;
             step := step || part;
         end loop;
-        ends := '{}';
-        foreach one in array step loop
-            ends := ends || one.message_id;
-            one.late := one.missing <> head is true;
-            one.missing := null;
-            if not one.late then
-                head := one.message_id;
-            end if;
-            return next one;
-        end loop;
     end loop;
-    if head is distinct from was then
+    if parts is distinct from was then
         for t in ring / 2 .. ring / 2 loop
             case t % 4
-        when 0 then insert into penstock."__inbox.1.heads.0" (key, id) values (in_key, head);
-        when 1 then insert into penstock."__inbox.1.heads.1" (key, id) values (in_key, head);
-        when 2 then insert into penstock."__inbox.1.heads.2" (key, id) values (in_key, head);
-        when 3 then insert into penstock."__inbox.1.heads.3" (key, id) values (in_key, head);
+        when 0 then insert into penstock."__inbox.1.heads.0" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[:cardinality(parts) - 1], '{}'));
+        when 1 then insert into penstock."__inbox.1.heads.1" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[:cardinality(parts) - 1], '{}'));
+        when 2 then insert into penstock."__inbox.1.heads.2" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[:cardinality(parts) - 1], '{}'));
+        when 3 then insert into penstock."__inbox.1.heads.3" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[:cardinality(parts) - 1], '{}'));
         end case;
         end loop;
     end if;
@@ -550,6 +573,7 @@ begin
             exit when one.message_id is not null;
         end loop;
         continue when one.message_id is null; -- ids of one key that were used for another
+        one.late := penstock."__inbox.1.reported"(root, ring);
         if not penstock."__inbox.1.received"(prior, ring) then
             one.gap := true;
             one.missing := prior;
