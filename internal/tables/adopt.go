@@ -14,7 +14,6 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/descriptor"
-	"github.com/penstock/penstock/internal/shell"
 )
 
 // AdoptDB is what adopted tables ask of their store besides.
@@ -139,7 +138,7 @@ func (t *Adopted) look(ctx context.Context) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Outbox{Name: t.config.Table, Buckets: 1, Words: m.words(), Adopted: &Adoption{numbers: m.order.Kind == Number, headers: m.headerNames, Settles: m.settles()}}, nil
+	return &Outbox{Name: t.config.Table, Buckets: 1, Words: m.words(), Adopted: &Adoption{numbers: m.order.Kind == adopted.Number, headers: m.parts.HeaderNames, Settles: m.settles()}}, nil
 }
 
 // Check compares the description with the table: a *penstock.FieldError says what does not fit.
@@ -182,7 +181,7 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 	switch {
 	case errors.Is(err, penstock.ErrNoSubscription):
 		b := &Batch{}
-		args := Args{"name": t.name, "source": source, "mark": t.marks()}
+		args := Args{"name": t.name, "source": source, "mark": t.config.Marks()}
 		b.Do("insert into {schema}.adopted (subscription, source, mark) values ({name}, {source}, {mark})", args)
 		b.Do("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) select -id, {name}, false from {schema}.adopted where subscription = {name}", args)
 		if err = tx.Run(ctx, b); err == nil {
@@ -192,7 +191,7 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 		err = t.moves(ctx, tx, id, was, source)
 	case err == nil:
 		b := &Batch{}
-		b.Do("update {schema}.adopted set mark = {mark} where subscription = {name}", Args{"name": t.name, "mark": t.marks()})
+		b.Do("update {schema}.adopted set mark = {mark} where subscription = {name}", Args{"name": t.name, "mark": t.config.Marks()})
 		err = tx.Run(ctx, b)
 	}
 	if err != nil {
@@ -216,17 +215,6 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 	return tx.Run(ctx, b)
 }
 
-// marks is the column that tells delivered rows apart, empty if they are taken away.
-func (t *Adopted) marks() string {
-	switch t.config.Delivered {
-	case adopted.Mark:
-		return t.config.Columns.ProcessedAt
-	case adopted.SetStatus:
-		return t.config.Columns.Status
-	}
-	return ""
-}
-
 // conflict is an error if another subscription takes away or marks the same rows.
 func (t *Adopted) conflict(ctx context.Context, tx Tx, r *Reader) error {
 	there := false
@@ -234,17 +222,12 @@ func (t *Adopted) conflict(ctx context.Context, tx Tx, r *Reader) error {
 	source := string(r.Box.Words["source"])
 	b := &Batch{}
 	b.Row(&there, "select subscription, mark from {schema}.adopted where source = {source} and subscription <> {name} and (mark = {mark} or mark = '' or {mark} = '') order by id limit 1",
-		Args{"source": source, "name": t.name, "mark": t.marks()}, &name, &mark)
+		Args{"source": source, "name": t.name, "mark": t.config.Marks()}, &name, &mark)
 	err := tx.Run(ctx, b)
-	switch {
-	case err != nil || !there:
+	if err != nil || !there {
 		return err
-	case mark != "" && mark == t.marks():
-		return adopted.Field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", mark, source, name),
-			"give each a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(name))
 	}
-	return adopted.Field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", source, name),
-		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(name))
+	return t.config.Shares(source, name, mark)
 }
 
 // moves has a subscription that knows of no rows read another table.
@@ -257,10 +240,10 @@ func (t *Adopted) moves(ctx context.Context, tx Tx, id int64, was, source string
 		return err
 	}
 	if known {
-		return adopted.Field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s parked or dead", source, t.name, was), "choose another name for the subscription, or drop it")
+		return adopted.Moves(t.name, was, source)
 	}
 	b = &Batch{}
-	b.Do("update {schema}.adopted set source = {source}, mark = {mark} where subscription = {name}", Args{"name": t.name, "source": source, "mark": t.marks()})
+	b.Do("update {schema}.adopted set source = {source}, mark = {mark} where subscription = {name}", Args{"name": t.name, "source": source, "mark": t.config.Marks()})
 	b.Do("update {schema}.subscriptions set low = '1970-01-01 00:00:00' where outbox_id = {outbox}", Args{"outbox": id})
 	return tx.Run(ctx, b)
 }

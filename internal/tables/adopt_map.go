@@ -10,41 +10,12 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// Relation is a table that somebody else made.
-type Relation struct {
-	Source  string // qualified and quoted, as in SQL
-	Columns []Column
-	Indexes []Index
-}
-
-// Column is one of its columns.
-type Column struct {
-	Name, Type string
-	Kind       Kind
-	Collation  string // of a text, in MySQL's dialect
-	NotNull    bool
-	Limit      int // of characters, 0 without one
-}
-
-// Kind is what an adopted table's column is good for.
-type Kind uint8
-
-// The kinds.
-const (
-	Other  Kind = iota
-	Number      // an integer
-	Time
-	Text
-	Bytes
-	JSON
+type (
+	// Relation is a table that somebody else made, Column one of its columns, Index one of its indexes.
+	Relation = adopted.Relation
+	Column   = adopted.Column
+	Index    = adopted.Index
 )
-
-// Index is one of its indexes.
-type Index struct {
-	Name    string
-	Columns []string // of expressions none
-	Unique  bool     // for all rows
-}
 
 // Dialect is how the columns of an adopted table stand in SQL.
 type Dialect interface {
@@ -74,15 +45,13 @@ type Dialect interface {
 
 // mapped is a description that was compared with its table.
 type mapped struct {
-	on          Dialect
-	config      *adopted.Config
-	of          *Relation
-	id, order   *Column
-	alone       bool // the id alone identifies a row
-	identity    Index
-	headerNames []string
-	templates   map[string]adopted.Template
-	inOrder     []adopted.Template // of headers
+	on        Dialect
+	config    *adopted.Config
+	of        *Relation
+	id, order *Column
+	alone     bool // the id alone identifies a row
+	identity  Index
+	parts     adopted.Parts
 }
 
 func (t *Adopted) compare(ctx context.Context) (*mapped, error) {
@@ -94,93 +63,28 @@ func (t *Adopted) compare(ctx context.Context) (*mapped, error) {
 	if of == nil {
 		return nil, adopted.Field("table", fmt.Sprintf("is %q, which this role does not see in this database", t.config.Table), "check the schema and the case of the name, and that the role may use the table")
 	}
-	c := t.config // what the table lacks and only a preset has named is left out
-	m := &mapped{on: t.on, config: &c, of: of, templates: map[string]adopted.Template{}}
-	for _, name := range c.Optional() {
-		if m.find(name) == nil {
-			for _, column := range []*string{&c.Columns.Error, &c.Columns.Tracing} {
-				if *column == name {
-					*column = ""
-				}
-			}
-		}
+	c := t.config
+	if misfits := c.Misfits(of, map[string]adopted.Kind{"id": ^(adopted.Time | adopted.JSON), "headers": adopted.Text | adopted.JSON, "status": ^(adopted.Time | adopted.Bytes | adopted.JSON)}); len(misfits) > 0 {
+		return nil, misfits[0]
 	}
-	if err := m.columns(); err != nil {
-		return nil, err
-	}
+	m := &mapped{on: t.on, config: &c, of: of, id: of.Find(c.Columns.ID)}
 	if err := m.place(); err != nil {
 		return nil, err
 	}
-	return m, m.compile()
-}
-
-// find is the column of a name, nil if there is none.
-func (m *mapped) find(name string) *Column {
-	i := slices.IndexFunc(m.of.Columns, func(c Column) bool { return c.Name == name })
-	if name == "" || i < 0 {
-		return nil
-	}
-	return &m.of.Columns[i]
-}
-
-// use is a column that a field of the description names.
-func (m *mapped) use(field, name string) (*Column, error) {
-	c := m.find(name)
-	if c == nil {
-		var names []string
-		for _, c := range m.of.Columns {
-			names = append(names, c.Name)
-		}
-		return nil, adopted.Field(field, fmt.Sprintf("is the column %q, which %s does not have", name, m.of.Source), "its columns are %s", strings.Join(names, ", "))
-	}
-	return c, nil
-}
-
-func (m *mapped) columns() error {
-	cols := &m.config.Columns
-	for _, f := range []struct {
-		name, column, types string
-		kinds               []Kind
-	}{
-		{"id", cols.ID, "integer, uuid or text", []Kind{Number, Text, Other, Bytes}},
-		{"key", cols.Key, "", nil}, {"topic", cols.Topic, "", nil},
-		{"payload", cols.Payload, "jsonb, json, text or bytes", []Kind{Text, Bytes, JSON}},
-		{"headers", cols.Headers, "json", []Kind{Text, JSON}},
-		{"tracing", cols.Tracing, "text", []Kind{Text}},
-		{"created_at", cols.CreatedAt, "a time", []Kind{Time}},
-		{"processed_at", cols.ProcessedAt, "a time", []Kind{Time}},
-		{"status", cols.Status, "text, integer, boolean or an enum", []Kind{Text, Number, Other}},
-		{"error", cols.Error, "text", []Kind{Text}},
-		{"attempts", cols.Attempts, "integer", []Kind{Number}},
-	} {
-		if f.column == "" {
-			continue
-		}
-		c, err := m.use("columns."+f.name, f.column)
-		if err != nil {
-			return err
-		}
-		if f.kinds != nil && !slices.Contains(f.kinds, c.Kind) {
-			return adopted.Field("columns."+f.name, fmt.Sprintf("is the column %q of type %s", f.column, c.Type), "map a column of type %s", f.types)
-		}
-	}
-	m.id = m.find(cols.ID)
-	return nil
+	m.parts, err = c.Parts(of)
+	return m, err
 }
 
 // longestID is how long an id may be that is kept with what is known of its row, in characters.
 const longestID = 700
 
 // place finds the order of the rows, what identifies one, and the indexes without which each read would walk over the whole table.
-func (m *mapped) place() (err error) {
+func (m *mapped) place() error {
 	names := m.config.OrderColumns()
 	if len(names) > 2 || len(names) == 2 && names[1] != m.id.Name {
 		return adopted.Field("columns.order", fmt.Sprintf("has the columns %s", strings.Join(names, ", ")), "on this database rows are read by one column, ties by the id: name a time or a number")
 	}
-	if m.order, err = m.use("columns.order", names[0]); err != nil {
-		return err
-	}
-	if m.order.Kind != Time && m.order.Kind != Number {
+	if m.order = m.of.Find(names[0]); m.order.Kind != adopted.Time && m.order.Kind != adopted.Number {
 		return adopted.Field("columns.order", fmt.Sprintf("is the column %q of type %s", m.order.Name, m.order.Type), "on this database rows are read in order of a time or a number: name the column that has it")
 	}
 	for _, c := range []*Column{m.id, m.order} {
@@ -201,12 +105,12 @@ func (m *mapped) place() (err error) {
 			both, m.identity = true, i
 		}
 	}
-	if !m.alone && (!both || m.order.Kind == Number) {
+	if !m.alone && (!both || m.order.Kind == adopted.Number) {
 		return adopted.Field("columns.id", fmt.Sprintf("is the column %q, and no unique index says that it identifies a row of %s", m.id.Name, m.of.Source), "create a unique index on (%s)", m.on.Quote(m.id.Name))
 	}
 	if len(m.readable()) == 0 {
 		wants := []string{m.on.Quote(m.order.Name)}
-		if mark := m.find(cmp.Or(m.config.Columns.ProcessedAt, m.config.Columns.Status)); mark != nil && m.config.Delivered != adopted.Delete {
+		if mark := m.of.Find(m.config.Marks()); mark != nil {
 			wants = slices.Insert(wants, 0, m.on.Quote(mark.Name))
 		}
 		if m.order != m.id {
@@ -220,14 +124,11 @@ func (m *mapped) place() (err error) {
 
 // readable are the indexes along which rows are read in order, those first that leave out what was delivered.
 func (m *mapped) readable() (all []Index) {
-	mark := m.config.Columns.ProcessedAt
-	if m.config.Delivered == adopted.SetStatus {
-		mark = m.config.Columns.Status
-	}
+	mark := m.config.Marks()
 	for _, behind := range []bool{true, false} {
 		for _, i := range m.of.Indexes {
 			columns := i.Columns
-			if m.config.Delivered != adopted.Delete && len(columns) > 1 && columns[0] == mark {
+			if mark != "" && len(columns) > 1 && columns[0] == mark {
 				if behind && columns[1] == m.order.Name {
 					all = append(all, i)
 				}
@@ -241,41 +142,12 @@ func (m *mapped) readable() (all []Index) {
 	return all
 }
 
-// compile parses the templates. A number alone identifies a row of its table only.
-func (m *mapped) compile() error {
-	c := m.config
-	if c.MessageID == "" {
-		c.MessageID = adopted.ColumnTemplate(c.Columns.ID)
-		if m.id.Kind == Number {
-			id := c.TableIdentifier()
-			c.MessageID = adopted.LiteralTemplate(id[len(id)-1]+"-") + c.MessageID
-		}
-	}
-	for _, t := range c.Templates() {
-		parsed, err := adopted.ParseTemplate(t.Text)
-		if err != nil { // Validate has parsed it
-			return adopted.Field(t.Field, err.Error(), "correct it")
-		}
-		for _, name := range parsed.Columns() {
-			if _, err := m.use(t.Field, name); err != nil {
-				return err
-			}
-		}
-		if t.Header == "" {
-			m.templates[t.Field] = parsed
-			continue
-		}
-		m.headerNames, m.inOrder = append(m.headerNames, t.Header), append(m.inOrder, parsed)
-	}
-	return nil
-}
-
 // column is a column of the table itself.
 func (m *mapped) column(c *Column) string { return "r." + m.on.Quote(c.Name) }
 
 // text is a column as a text, NULL without one.
 func (m *mapped) text(name string) string {
-	if c := m.find(name); c != nil {
+	if c := m.of.Find(name); c != nil {
 		return m.on.AsText(c, m.column(c))
 	}
 	return missing
@@ -302,25 +174,16 @@ func (m *mapped) expanded(t adopted.Template, nulls bool) string {
 
 // pending is the condition under which a row is to be delivered.
 func (m *mapped) pending() string {
-	switch c := m.config; c.Delivered {
-	case adopted.Mark:
-		return m.column(m.find(c.Columns.ProcessedAt)) + " is null"
-	case adopted.SetStatus:
-		values := make([]string, len(c.Status.Pending))
-		for i, v := range c.Status.Pending {
-			values[i] = m.status(v)
-		}
-		if len(values) == 1 {
-			return m.column(m.find(c.Columns.Status)) + " = " + values[0]
-		}
-		return m.column(m.find(c.Columns.Status)) + " in (" + strings.Join(values, ", ") + ")"
+	mark := ""
+	if c := m.of.Find(m.config.Marks()); c != nil {
+		mark = m.column(c)
 	}
-	return "1 = 1"
+	return cmp.Or(m.config.Pending(mark, m.status), "1 = 1")
 }
 
 // status is a value of the status column, which may be a number that stands for a boolean.
 func (m *mapped) status(v adopted.Value) string {
-	if m.find(m.config.Columns.Status).Kind == Number {
+	if m.of.Find(m.config.Columns.Status).Kind == adopted.Number {
 		v = cmp.Or(map[adopted.Value]adopted.Value{"false": "0", "true": "1"}[v], v)
 	}
 	return m.on.Literal(string(v))
@@ -340,7 +203,7 @@ func (m *mapped) set() string {
 	var set string
 	switch c.Delivered {
 	case adopted.Mark:
-		at := m.find(c.Columns.ProcessedAt)
+		at := m.of.Find(c.Columns.ProcessedAt)
 		set = m.on.Target(at.Name) + " = " + m.on.Now(at)
 	case adopted.SetStatus:
 		set = m.on.Target(c.Columns.Status) + " = " + m.status(c.Status.Delivered)
@@ -351,14 +214,14 @@ func (m *mapped) set() string {
 // failed is what a failure sets, empty if nothing of it is mapped.
 func (m *mapped) failed() string {
 	var set []string
-	if e := m.find(m.config.Columns.Error); e != nil {
+	if e := m.of.Find(m.config.Columns.Error); e != nil {
 		text := "d.error"
 		if e.Limit > 0 {
 			text = m.on.Cut(e, text)
 		}
 		set = append(set, m.on.Target(e.Name)+" = "+text)
 	}
-	if a := m.find(m.config.Columns.Attempts); a != nil {
+	if a := m.of.Find(m.config.Columns.Attempts); a != nil {
 		set = append(set, m.on.Target(a.Name)+" = d.attempts")
 	}
 	return strings.Join(set, ", ")
@@ -380,9 +243,9 @@ func (m *mapped) words() map[string]SQL {
 			words[word] += SQL(" and " + of + m.on.Quote(m.order.Name) + " = " + m.on.FromTime(m.order, "d.ts"))
 		}
 	}
-	created := m.find(cmp.Or(c.Columns.CreatedAt, m.order.Name))
+	created := m.of.Find(cmp.Or(c.Columns.CreatedAt, m.order.Name))
 	written, micros := m.on.AsTime(nil, ""), missing
-	if created.Kind == Time {
+	if created.Kind == adopted.Time {
 		written = m.on.AsTime(created, m.column(created))
 	}
 	if created != m.order {
@@ -390,32 +253,32 @@ func (m *mapped) words() map[string]SQL {
 	}
 	place := missing // of a number it is read from its text
 	at := m.on.AnyTime()
-	if m.order.Kind == Number {
+	if m.order.Kind == adopted.Number {
 		place = m.on.AsText(m.order, m.column(m.order))
 	} else {
 		at = m.on.AsTime(m.order, m.column(m.order))
 	}
 	texts := []string{m.on.AsText(m.id, m.column(m.id)), place, micros, m.text(c.Columns.Headers), m.text(c.Columns.Tracing)}
-	for _, t := range m.inOrder {
+	for _, t := range m.parts.Headers {
 		texts = append(texts, m.expanded(t, true))
 	}
 	payload := m.on.AsBytes(nil, "")
-	if p := m.find(c.Columns.Payload); p != nil {
+	if p := m.of.Find(c.Columns.Payload); p != nil {
 		payload = m.on.AsBytes(p, m.column(p))
 	}
 	words["source"] = SQL(m.of.Source)
-	kept := func(of string) string { return m.on.Kept(m.expanded(m.templates[of], false)) }
+	kept := func(t adopted.Template) string { return m.on.Kept(m.expanded(t, false)) }
 	table := func(hint string) SQL {
 		return SQL(fmt.Sprintf(`(select 0 as bucket, %s as ts, 0 as seq, %s as id, %s as %s, %s as topic, %s as headers, %s as payload,
 			%s as ord, %s as tie, %s as row_id, %s as written from %s r%s where %s)`,
-			at, kept("message_id"), kept("key"), m.on.Quote("key"), kept("topic"), m.on.Texts(texts), payload,
+			at, kept(m.parts.MessageID), kept(m.parts.Key), m.on.Quote("key"), kept(m.parts.Topic), m.on.Texts(texts), payload,
 			m.column(m.order), m.column(m.id), m.on.Kept(m.on.AsText(m.id, m.column(m.id))), written, m.of.Source, hint, m.pending()))
 	}
 	words["table"], words["by_place"], words["by_id"] = table(""), table(m.on.Hint(m.readable()[0]))+" t", table(m.on.Hint(m.identity))+" t"
 	words["hint"] = SQL(m.on.Hint(m.identity))
 	words["set"], words["failed"] = SQL(m.set()), SQL(m.failed())
 	words["forgiven"] = words["set"]
-	if e := m.find(c.Columns.Error); e != nil && !e.NotNull {
+	if e := m.of.Find(c.Columns.Error); e != nil && !e.NotNull {
 		words["forgiven"] += SQL(", " + m.on.Target(e.Name) + " = null")
 	}
 	return words

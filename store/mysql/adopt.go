@@ -71,7 +71,7 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 		var unsigned bool
 		err := rows.Scan(&c.Name, &c.Type, &unsigned, &c.Collation, &c.NotNull, &c.Limit)
 		c.Kind = kindOf(c.Type)
-		if c.Kind == tables.Bytes { // read as hexadecimal digits
+		if c.Kind == adopted.Bytes { // read as hexadecimal digits
 			c.Limit *= 2
 		}
 		if unsigned {
@@ -103,20 +103,20 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 }
 
 // kindOf is what a column of a type is good for.
-func kindOf(typ string) tables.Kind {
+func kindOf(typ string) adopted.Kind {
 	switch typ {
 	case "tinyint", "smallint", "mediumint", "int", "bigint":
-		return tables.Number
+		return adopted.Number
 	case "datetime", "timestamp":
-		return tables.Time
+		return adopted.Time
 	case "char", "varchar", "tinytext", "text", "mediumtext", "longtext":
-		return tables.Text
+		return adopted.Text
 	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
-		return tables.Bytes
+		return adopted.Bytes
 	case "json":
-		return tables.JSON
+		return adopted.JSON
 	}
-	return tables.Other
+	return adopted.Other
 }
 
 // Quote implements tables.Dialect.
@@ -130,9 +130,9 @@ func (s onTables) Literal(text string) string {
 // AsText implements tables.Dialect.
 func (s onTables) AsText(c *tables.Column, value string) string {
 	switch c.Kind {
-	case tables.Bytes:
+	case adopted.Bytes:
 		return "lower(hex(" + value + "))"
-	case tables.Text, tables.JSON: // by way of bytes: what is JSON would be a value in an array and not its text
+	case adopted.Text, adopted.JSON: // by way of bytes: what is JSON would be a value in an array and not its text
 		return "convert(cast(convert(" + value + " using utf8mb4) as binary) using utf8mb4)"
 	}
 	return "cast(" + value + " as char character set utf8mb4)"
@@ -143,7 +143,7 @@ func (s onTables) AsBytes(c *tables.Column, value string) string {
 	switch {
 	case c == nil:
 		return "x''"
-	case c.Kind != tables.Bytes:
+	case c.Kind != adopted.Bytes:
 		value = "cast(" + s.AsText(c, value) + " as binary)"
 	}
 	return "coalesce(" + value + ", x'')"
@@ -166,11 +166,11 @@ func (s onTables) FromTime(_ *tables.Column, time string) string { return time }
 // FromText implements tables.Dialect.
 func (s onTables) FromText(c *tables.Column, text string) string {
 	switch {
-	case c.Kind == tables.Number && strings.HasSuffix(c.Type, "unsigned"):
+	case c.Kind == adopted.Number && strings.HasSuffix(c.Type, "unsigned"):
 		return "cast(" + text + " as unsigned)"
-	case c.Kind == tables.Number:
+	case c.Kind == adopted.Number:
 		return "cast(" + text + " as signed)"
-	case c.Kind == tables.Bytes:
+	case c.Kind == adopted.Bytes:
 		return "unhex(" + text + ")"
 	case c.Type == "uuid":
 		return "cast(convert(" + text + " using utf8mb4) as uuid)"

@@ -62,9 +62,9 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 	b.Queue(s.text("adopt_relation"), name).QueryRow(func(row pgx.Row) error { return row.Scan(&schema, &table) })
 	b.Queue(s.text("adopt_columns"), name).Query(each(func(scan tables.Scan) error {
 		var c tables.Column
-		var typ, category string
-		err := scan(&c.Name, &c.Type, &typ, &category, &c.NotNull, &c.Limit)
-		c.Kind = kindOf(typ, category)
+		var category string
+		err := scan(&c.Name, &c.Type, &category, &c.NotNull, &c.Limit)
+		c.Kind = adopted.PostgresKind(c.Type, category)
 		r.Columns = append(r.Columns, c)
 		return err
 	}))
@@ -87,23 +87,6 @@ func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation,
 	return r, s.explain(err)
 }
 
-// kindOf is what a column of a type is good for.
-func kindOf(typ, category string) tables.Kind {
-	switch {
-	case typ == "int2" || typ == "int4" || typ == "int8":
-		return tables.Number
-	case typ == "timestamptz" || typ == "timestamp":
-		return tables.Time
-	case typ == "bytea":
-		return tables.Bytes
-	case typ == "json" || typ == "jsonb":
-		return tables.JSON
-	case category == "S":
-		return tables.Text
-	}
-	return tables.Other
-}
-
 // Quote implements tables.Dialect.
 func (s onTables) Quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
@@ -123,7 +106,7 @@ func (s onTables) AsBytes(c *tables.Column, value string) string {
 	switch {
 	case c == nil:
 		return "''::bytea"
-	case c.Kind == tables.Bytes:
+	case c.Kind == adopted.Bytes:
 		return "coalesce(" + value + ", ''::bytea)"
 	}
 	return "coalesce(convert_to(" + value + "::text, 'UTF8'), ''::bytea)"

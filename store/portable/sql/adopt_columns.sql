@@ -1,4 +1,4 @@
-select a.attname, format_type(b.oid, -1), b.typname, b.typcategory::text, a.attnotnull,
+select a.attname, format_type(b.oid, -1), b.typcategory::text, a.attnotnull,
        case when b.typname in ('varchar', 'bpchar') and a.atttypmod > 4 then a.atttypmod - 4 else 0 end
   from pg_attribute a
   join pg_type t on t.oid = a.atttypid

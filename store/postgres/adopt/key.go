@@ -51,7 +51,7 @@ func (m *mapping) keyArrays(ids []string) []any {
 	}
 	arrays := make([]any, len(m.key))
 	for i, c := range m.key {
-		if c.typ == "uuid" { // of all types the one whose text costs the server most
+		if c.Type == "uuid" { // of all types the one whose text costs the server most
 			arrays[i] = uuidArray(parts[i])
 		} else {
 			arrays[i] = textArray(parts[i], known)

@@ -38,9 +38,9 @@ func (t *Table) state(ctx context.Context, q querier, id int64) (s state, err er
 // orderedBy says what the values of a place are of: a place in another order, or in
 // another table, means nothing.
 func (m *mapping) orderedBy() []string {
-	names := []string{m.source}
+	names := []string{m.Source}
 	for _, c := range m.order {
-		names = append(names, c.name, c.typ)
+		names = append(names, c.Name, c.Type)
 	}
 	return names
 }

@@ -37,8 +37,8 @@ func (m *mapping) checkStatus(ctx context.Context, q querier, c *Config) error {
 	if c.Delivered != SetStatus {
 		return nil
 	}
-	status := m.find(c.Columns.Status)
-	typed := func(v Value) string { return pg.Literal(string(v)) + "::" + status.typ }
+	status := m.Find(c.Columns.Status)
+	typed := func(v Value) string { return pg.Literal(string(v)) + "::" + status.Type }
 	for i, v := range append([]Value{c.Status.Delivered}, c.Status.Pending...) {
 		of := "status.delivered"
 		if i > 0 {
@@ -53,8 +53,8 @@ func (m *mapping) checkStatus(ctx context.Context, q querier, c *Config) error {
 			return m.wrongStatus(ctx, q, of, v, status)
 		case err != nil:
 			return explain(err)
-		case status.limit > 0 && utf8.RuneCountInString(string(v)) > status.limit:
-			return adopted.Field(of, fmt.Sprintf("is %q, and the column %q takes %d characters", v, status.name, status.limit), "use a shorter value")
+		case status.Limit > 0 && utf8.RuneCountInString(string(v)) > status.Limit:
+			return adopted.Field(of, fmt.Sprintf("is %q, and the column %q takes %d characters", v, status.Name, status.Limit), "use a shorter value")
 		case same && i > 0:
 			return adopted.Field("status.delivered", fmt.Sprintf("is %q, as pending rows have it", c.Status.Delivered), "choose a value that is not in status.pending")
 		}
@@ -65,15 +65,15 @@ func (m *mapping) checkStatus(ctx context.Context, q querier, c *Config) error {
 // wrongStatus says which values there are.
 func (m *mapping) wrongStatus(ctx context.Context, q querier, of string, v Value, status *column) error {
 	hint := "write a whole number"
-	switch status.category {
-	case "B":
+	switch status.Kind {
+	case adopted.Bool:
 		hint = "write true or false: status.pending has what rows are before they are delivered, status.delivered what they are then"
-	case "E":
+	case adopted.Enum:
 		var labels []string
-		if err := q.QueryRow(ctx, "select enum_range(null::"+status.typ+")::text[]").Scan(&labels); err != nil {
+		if err := q.QueryRow(ctx, "select enum_range(null::"+status.Type+")::text[]").Scan(&labels); err != nil {
 			return explain(err)
 		}
 		hint = "write one of " + strings.Join(labels, ", ")
 	}
-	return adopted.Field(of, fmt.Sprintf("is %q, which the column %q of type %s cannot be", v, status.name, status.typ), "%s", hint)
+	return adopted.Field(of, fmt.Sprintf("is %q, which the column %q of type %s cannot be", v, status.Name, status.Type), "%s", hint)
 }

@@ -105,9 +105,9 @@ func (d *decoder) decode(values [][]byte) row {
 	}
 	msg.Payload = d.payload(values)
 	msg.Attempt = 1
-	msg.ID, _ = d.m.messageID.Expand(d.wanted)
-	msg.Key, _ = d.m.keys.Expand(d.wanted)
-	msg.Topic, _ = d.m.topic.Expand(d.wanted)
+	msg.ID, _ = d.m.parts.MessageID.Expand(d.wanted)
+	msg.Key, _ = d.m.parts.Key.Expand(d.wanted)
+	msg.Topic, _ = d.m.parts.Topic.Expand(d.wanted)
 	msg.Headers, r.unread = d.headers(values)
 	return r
 }
@@ -135,7 +135,7 @@ func (d *decoder) payload(values [][]byte) []byte {
 }
 
 func (d *decoder) headers(values [][]byte) (headers map[string]string, err error) {
-	if d.l.headers < 0 && d.l.tracing < 0 && len(d.m.headerNames) == 0 {
+	if d.l.headers < 0 && d.l.tracing < 0 && len(d.m.parts.HeaderNames) == 0 {
 		return nil, nil
 	}
 	headers = map[string]string{}
@@ -149,9 +149,9 @@ func (d *decoder) headers(values [][]byte) (headers map[string]string, err error
 		}
 		adopted.Flatten(object, headers)
 	}
-	for i, t := range d.m.headerTemplates {
+	for i, t := range d.m.parts.Headers {
 		if text, err := t.Expand(d.wanted); !errors.Is(err, adopted.ErrNull) {
-			headers[d.m.headerNames[i]] = text
+			headers[d.m.parts.HeaderNames[i]] = text
 		}
 	}
 	if len(headers) == 0 {

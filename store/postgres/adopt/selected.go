@@ -20,8 +20,8 @@ type selected struct {
 
 // valueOf is how a column is read.
 func valueOf(c *column) selected {
-	f := selected{column: c.name, sql: own(c), null: "null::" + c.typ}
-	switch c.typ {
+	f := selected{column: c.Name, sql: own(c), null: "null::" + c.Type}
+	switch c.Type {
 	case "uuid":
 		f.text = appendUUID
 	case "smallint", "integer", "bigint":
@@ -35,15 +35,15 @@ func valueOf(c *column) selected {
 	case "jsonb":
 		f.text = appendJSONB
 	default:
-		return selected{column: c.name, sql: asText(c), null: "null::text", text: appendBytes}
+		return selected{column: c.Name, sql: asText(c), null: "null::text", text: appendBytes}
 	}
 	return f
 }
 
 // bytesOf is how a payload is read: a bytea is its bytes and not the text of them.
 func bytesOf(c *column) selected {
-	if c.typ == "bytea" {
-		return selected{column: c.name, sql: own(c), null: "null::bytea", text: appendBytes}
+	if c.Type == "bytea" {
+		return selected{column: c.Name, sql: own(c), null: "null::bytea", text: appendBytes}
 	}
 	return valueOf(c)
 }

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"embed"
 	"strconv"
 	"strings"
@@ -38,28 +39,18 @@ func list(columns []*column, separator string, f func(i int, c *column) string) 
 	return strings.Join(parts, separator)
 }
 
-func own(c *column) string { return "t." + c.quoted() }
+func own(c *column) string { return "t." + quoted(c) }
 
 func asText(c *column) string { return own(c) + "::text" }
 
 // pending is the condition under which a row is to be delivered, in the words in which
 // a partial index has it.
 func (m *mapping) pending(c *Config) string {
-	switch c.Delivered {
-	case Mark:
-		return own(m.find(c.Columns.ProcessedAt)) + " is null"
-	case SetStatus:
-		values := make([]string, len(c.Status.Pending))
-		for i, v := range c.Status.Pending {
-			values[i] = pg.Literal(string(v))
-		}
-		status := own(m.find(c.Columns.Status))
-		if len(values) == 1 {
-			return status + " = " + values[0]
-		}
-		return status + " in (" + strings.Join(values, ", ") + ")"
+	mark := ""
+	if at := m.Find(c.Marks()); at != nil {
+		mark = own(at)
 	}
-	return "true"
+	return cmp.Or(c.Pending(mark, func(v Value) string { return pg.Literal(string(v)) }), "true")
 }
 
 // delivered are the assignments that mark a row; clear also takes back its error.
@@ -67,16 +58,16 @@ func (m *mapping) delivered(c *Config, clear bool) string {
 	var set string
 	switch c.Delivered {
 	case Mark:
-		at := m.find(c.Columns.ProcessedAt)
-		set = at.quoted() + " = statement_timestamp()"
-		if at.typ == "timestamp without time zone" {
+		at := m.Find(c.Columns.ProcessedAt)
+		set = quoted(at) + " = statement_timestamp()"
+		if at.Type == "timestamp without time zone" {
 			set += " at time zone 'UTC'"
 		}
 	case SetStatus:
-		set = m.find(c.Columns.Status).quoted() + " = " + pg.Literal(string(c.Status.Delivered))
+		set = quoted(m.Find(c.Columns.Status)) + " = " + pg.Literal(string(c.Status.Delivered))
 	}
-	if e := m.find(c.Columns.Error); clear && e != nil && !e.notNull {
-		set += ", " + e.quoted() + " = null"
+	if e := m.Find(c.Columns.Error); clear && e != nil && !e.NotNull {
+		set += ", " + quoted(e) + " = null"
 	}
 	return set
 }
@@ -95,7 +86,7 @@ func (m *mapping) place(operator string, n int) string {
 		" (" + list(m.order, ", ", func(i int, c *column) string { return param(c, n+i) }) + ")"
 }
 
-func param(c *column, n int) string { return "$" + strconv.Itoa(n) + "::" + c.typ }
+func param(c *column, n int) string { return "$" + strconv.Itoa(n) + "::" + c.Type }
 
 // rowID is the key as one text: what _adopt_row.row_id is.
 func (m *mapping) rowID() string {
@@ -113,11 +104,11 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 	}
 	n := len(m.key)
 	args := []string{
-		"{table}", m.source, "{archive}", m.archive, "{schema}", pgx.Identifier{schema}.Sanitize(),
+		"{table}", m.Source, "{archive}", m.archive, "{schema}", pgx.Identifier{schema}.Sanitize(),
 		"{pending}", m.pending(c), "{order}", order, "{scanorder}", scanOrder, "{rowid}", m.rowID(),
 		"{wide}", m.whole.sql(), "{nulls}", m.whole.nulls(), "{narrow}", m.placing.sql(),
 		"{isnull}", list(m.nullable(), " or ", func(_ int, c *column) string { return own(c) + " is null" }),
-		"{arrays}", list(m.key, ", ", func(i int, c *column) string { return "$" + strconv.Itoa(i+1) + "::" + c.typ + "[]" }),
+		"{arrays}", list(m.key, ", ", func(i int, c *column) string { return "$" + strconv.Itoa(i+1) + "::" + c.Type + "[]" }),
 		"{errors}", "$" + strconv.Itoa(n+1) + "::text[], $" + strconv.Itoa(n+2) + "::int[]",
 		"{xs}", list(m.key, ", ", func(i int, _ *column) string { return "k" + strconv.Itoa(i) }),
 		"{same}", list(m.key, " and ", func(i int, c *column) string { return own(c) + " = x.k" + strconv.Itoa(i) }),
@@ -125,7 +116,7 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 	}
 	all := m.stored()
 	args = append(args, "{all}", list(all, ", ", func(_ int, c *column) string { return own(c) }),
-		"{allnames}", list(all, ", ", func(_ int, c *column) string { return c.quoted() }))
+		"{allnames}", list(all, ", ", func(_ int, c *column) string { return quoted(c) }))
 	fill := func(name string, more ...string) string {
 		return strings.NewReplacer(append(more, args...)...).Replace(pg.Statement(sqlFiles, name))
 	}
@@ -176,7 +167,7 @@ func (m *mapping) writtenAt() string {
 	switch c := m.createdAt; {
 	case c == nil:
 		return "null::timestamptz"
-	case c.typ == "timestamp without time zone":
+	case c.Type == "timestamp without time zone":
 		return own(c) + " at time zone 'UTC'"
 	default:
 		return own(c)
@@ -185,15 +176,15 @@ func (m *mapping) writtenAt() string {
 
 func (m *mapping) failedSet(c *Config) string {
 	var set []string
-	if e := m.find(c.Columns.Error); e != nil {
+	if e := m.Find(c.Columns.Error); e != nil {
 		value := "x.error"
-		if e.limit > 0 {
-			value = "left(x.error, " + strconv.Itoa(e.limit) + ")"
+		if e.Limit > 0 {
+			value = "left(x.error, " + strconv.Itoa(e.Limit) + ")"
 		}
-		set = append(set, e.quoted()+" = "+value)
+		set = append(set, quoted(e)+" = "+value)
 	}
-	if a := m.find(c.Columns.Attempts); a != nil {
-		set = append(set, a.quoted()+" = x.attempts")
+	if a := m.Find(c.Columns.Attempts); a != nil {
+		set = append(set, quoted(a)+" = x.attempts")
 	}
 	return strings.Join(set, ", ")
 }
@@ -201,7 +192,7 @@ func (m *mapping) failedSet(c *Config) string {
 // nullable are the columns of the order that may be NULL.
 func (m *mapping) nullable() (columns []*column) {
 	for _, c := range m.order {
-		if !c.notNull {
+		if !c.NotNull {
 			columns = append(columns, c)
 		}
 	}
@@ -210,9 +201,9 @@ func (m *mapping) nullable() (columns []*column) {
 
 // stored are the columns that a moved row takes along.
 func (m *mapping) stored() (columns []*column) {
-	for i := range m.columns {
-		if !m.columns[i].generated {
-			columns = append(columns, &m.columns[i])
+	for i := range m.Columns {
+		if !m.Columns[i].Generated {
+			columns = append(columns, &m.Columns[i])
 		}
 	}
 	return columns

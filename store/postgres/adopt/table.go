@@ -16,7 +16,6 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
-	"github.com/penstock/penstock/internal/shell"
 )
 
 // DefaultSchema holds Penstock's tables unless Options names another.
@@ -161,35 +160,20 @@ func (t *Table) migrated(ctx context.Context) error {
 	return nil
 }
 
-// mark is what tells delivered rows apart, as _adopt_subscription has it.
-func (m *mapping) mark() string {
-	switch m.config.Delivered {
-	case Mark:
-		return m.config.Columns.ProcessedAt
-	case SetStatus:
-		return m.config.Columns.Status
-	}
-	return ""
-}
-
 func (t *Table) conflict(ctx context.Context, q querier, m *mapping) error {
 	own, err := t.called(ctx, q)
 	if err != nil {
 		return t.explain(err)
 	}
 	var name, mark string
-	err = q.QueryRow(ctx, t.own("conflict"), own, m.source, m.mark()).Scan(&name, &mark)
+	err = q.QueryRow(ctx, t.own("conflict"), own, m.Source, m.config.Marks()).Scan(&name, &mark)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil
 	case err != nil:
 		return t.explain(err)
-	case mark != "" && mark == m.mark():
-		return adopted.Field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", mark, m.source, name),
-			"give each a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(name))
 	}
-	return adopted.Field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", m.source, name),
-		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(name))
+	return m.config.Shares(m.Source, name, mark)
 }
 
 // register makes the subscription known and returns its id.
@@ -205,15 +189,15 @@ func (t *Table) register(ctx context.Context, tx pgx.Tx, m *mapping) (id int64, 
 	if err != nil && !errors.Is(err, penstock.ErrNoSubscription) {
 		return 0, err
 	}
-	if err == nil && f.source != m.source {
+	if err == nil && f.source != m.Source {
 		var outOfBand bool
 		if err := tx.QueryRow(ctx, "select exists (select from "+t.ownName("_adopt_row")+" where subscription = $1)", f.id).Scan(&outOfBand); err != nil {
 			return 0, err
 		}
 		if outOfBand {
-			return 0, adopted.Field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s parked or dead", m.source, f.name, f.source), "choose another name for the subscription, or drop it")
+			return 0, adopted.Moves(f.name, f.source, m.Source)
 		}
 	}
-	err = tx.QueryRow(ctx, t.own("register"), cmp.Or(f.name, t.name), m.source, m.mark()).Scan(&id)
+	err = tx.QueryRow(ctx, t.own("register"), cmp.Or(f.name, t.name), m.Source, m.config.Marks()).Scan(&id)
 	return id, err
 }

@@ -181,22 +181,22 @@ func (m *mapping) reason(id string, why error) string {
 func (m *mapping) madeOf(part string) (columns []string) {
 	switch part {
 	case "id":
-		return m.messageID.Columns()
+		return m.parts.MessageID.Columns()
 	case "key":
-		return m.keys.Columns()
+		return m.parts.Key.Columns()
 	case "topic":
-		return m.topic.Columns()
+		return m.parts.Topic.Columns()
 	case "payload":
-		return []string{m.payload.name}
+		return []string{m.payload.Name}
 	}
-	for i, name := range m.headerNames {
+	for i, name := range m.parts.HeaderNames {
 		if strings.HasPrefix(part, fmt.Sprintf("headers[%q]", name)) {
-			return m.headerTemplates[i].Columns()
+			return m.parts.Headers[i].Columns()
 		}
 	}
 	for _, c := range []*column{m.headers, m.tracing} {
 		if c != nil {
-			columns = append(columns, c.name)
+			columns = append(columns, c.Name)
 		}
 	}
 	return columns

@@ -29,7 +29,7 @@ const maxBlindPages = 100_000
 
 // lookAtReads explains the read, and runs it where that is bounded.
 func (l *looker) lookAtReads(ctx context.Context, f *facts) error {
-	if f.missingColumns() != nil {
+	if !f.readable() {
 		return nil
 	}
 	f.reads.sql = f.read(f.cfg.Batch, "")

@@ -59,18 +59,13 @@ func (t *tableFacts) partitioned() bool { return t.kind == "p" }
 type sizes struct{ rows, indexes, total int64 }
 
 type column struct {
+	adopted.Column
 	number     int16
-	name       string
-	typ        string // without a modifier; of a domain, what is under it
-	category   string // pg_type.typcategory
-	notNull    bool
 	length     int16  // -1 is any
 	bound      int    // the most bytes of a varchar(n), 0 for any
 	expression string // the default's
 	cache      int64  // of the sequence that numbers it, 0 without one
 	sequence   string // quoted
-	mayRead    bool
-	mayUpdate  bool
 }
 
 type index struct {
@@ -198,43 +193,19 @@ type reads struct {
 }
 
 func (f *facts) column(name string) *column {
-	i := slices.IndexFunc(f.columns, func(c column) bool { return c.name == name })
+	i := slices.IndexFunc(f.columns, func(c column) bool { return c.Name == name })
 	if i < 0 {
 		return nil
 	}
 	return &f.columns[i]
 }
 
-// marks is the column that tells delivered rows, empty if they do not stay.
-func (f *facts) marks() string {
-	switch f.cfg.Delivered {
-	case adopted.Mark:
-		return f.cfg.Columns.ProcessedAt
-	case adopted.SetStatus:
-		return f.cfg.Columns.Status
-	}
-	return ""
-}
-
 // removes is true if delivered rows leave the table.
-func (f *facts) removes() bool { return f.marks() == "" }
+func (f *facts) removes() bool { return f.cfg.Marks() == "" }
 
 // waiting is the condition of the rows to deliver, empty if all are.
 func (f *facts) waiting() string {
-	switch f.cfg.Delivered {
-	case adopted.Mark:
-		return quote(f.cfg.Columns.ProcessedAt) + " is null"
-	case adopted.SetStatus:
-		values := make([]string, len(f.cfg.Status.Pending))
-		for i, v := range f.cfg.Status.Pending {
-			values[i] = literal(string(v))
-		}
-		if len(values) == 1 {
-			return quote(f.cfg.Columns.Status) + " = " + values[0]
-		}
-		return quote(f.cfg.Columns.Status) + " in (" + strings.Join(values, ", ") + ")"
-	}
-	return ""
+	return f.cfg.Pending(quote(f.cfg.Marks()), func(v adopted.Value) string { return literal(string(v)) })
 }
 
 // tableName is the table's name, quoted.

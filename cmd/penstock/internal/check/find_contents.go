@@ -132,7 +132,7 @@ func (f *facts) largestIn(x *index) (size int64, unbounded bool) {
 	for _, number := range slices.Concat(x.keys, x.included) {
 		for _, c := range f.columns {
 			if c.number == number {
-				size += f.sample.largest[c.name] + columnPadding
+				size += f.sample.largest[c.Name] + columnPadding
 				unbounded = unbounded || c.length < 0 && slices.Contains(x.included, number)
 			}
 		}

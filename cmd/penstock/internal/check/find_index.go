@@ -71,7 +71,7 @@ func (f *facts) unused(x *index) bool {
 // markedIndexed: a mark changes a column that an index contains, so PostgreSQL has
 // to write a new entry into every index of the table (the update is not HOT).
 func (f *facts) markedIndexed() (found []Finding) {
-	marks := f.column(f.marks())
+	marks := f.column(f.cfg.Marks())
 	if marks == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (f *facts) markedIndexed() (found []Finding) {
 			continue
 		}
 		find := Finding{Severity: Note, Code: CodeMarkedIndexed,
-			Title: fmt.Sprintf("the index %s contains %s, which every mark changes", quote(x.name()), quote(marks.name)),
+			Title: fmt.Sprintf("the index %s contains %s, which every mark changes", quote(x.name()), quote(marks.Name)),
 			Detail: "Each mark writes a new entry into this and every other index of the table (it is no HOT update), and free space in the pages (fillfactor) does not change that. " +
 				"A partial index on the waiting rows has the same effect and pays for it, because it keeps reads short; a further index only adds to it."}
 		if x.predicate != "" && f.cfg.Delivered == adopted.Mark && slices.Contains(x.depends, marks.number) {

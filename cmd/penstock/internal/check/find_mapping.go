@@ -1,46 +1,40 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// missingColumns are the columns that the mapping names and the table lacks, but
-// for what a preset's table may lack.
-func (f *facts) missingColumns() (missing []string) {
-	optional := f.optionalColumns()
-	for _, name := range slices.Concat(f.cfg.OrderColumns(), f.cfg.MessageColumns(), f.writtenColumns()) {
-		if f.column(name) == nil && !slices.Contains(missing, name) && !slices.Contains(optional, name) {
-			missing = append(missing, name)
+// misfits are what a relay would refuse of the mapping, but for rights, which are a finding by themselves. A column that two fields name is told once.
+func (f *facts) misfits() (all []*penstock.FieldError) {
+	of := &adopted.Relation{Source: f.tableName()}
+	for _, c := range f.columns {
+		c.NoSelect, c.NoUpdate = false, false
+		of.Columns = append(of.Columns, c.Column)
+	}
+	for _, err := range f.cfg.Misfits(of, adopted.PostgresKinds) {
+		if one, _ := errors.AsType[*penstock.FieldError](err); !slices.ContainsFunc(all, func(other *penstock.FieldError) bool { return other.Problem == one.Problem }) {
+			all = append(all, one)
 		}
 	}
-	return missing
+	return all
 }
 
-// optionalColumns are the ones that only the preset has named and without which
-// its table is complete: what is traced, and where errors go.
-func (f *facts) optionalColumns() (names []string) {
-	for _, p := range adopted.Presets() {
-		if p.Name != f.cfg.Preset {
-			continue
-		}
-		for _, of := range [][2]string{{p.Config.Columns.Tracing, f.cfg.Columns.Tracing}, {p.Config.Columns.Error, f.cfg.Columns.Error}} {
-			if of[0] == of[1] {
-				names = append(names, of[0])
-			}
-		}
-	}
-	return names
+// readable: the table has the columns without which nothing can be read in order.
+func (f *facts) readable() bool {
+	return !slices.ContainsFunc(append(f.cfg.OrderColumns(), f.cfg.Marks()), func(name string) bool { return name != "" && f.column(name) == nil })
 }
 
 // writtenColumns are those that Penstock updates.
 func (f *facts) writtenColumns() (names []string) {
-	for _, name := range []string{f.marks(), f.cfg.Columns.Error, f.cfg.Columns.Attempts} {
+	for _, name := range []string{f.cfg.Marks(), f.cfg.Columns.Error, f.cfg.Columns.Attempts} {
 		if name != "" {
 			names = append(names, name)
 		}
@@ -49,70 +43,18 @@ func (f *facts) writtenColumns() (names []string) {
 }
 
 // findColumns: what the mapping names is there and can be what it is said to be.
-func findColumns(f *facts) []Finding {
-	found := f.missingFindings()
-	for _, w := range f.wrongTypes() {
-		found = append(found, Finding{Severity: Critical, Code: CodeColumn,
-			Title:  fmt.Sprintf("columns.%s is %s of type %s", w.field, quote(w.column), w.typ),
-			Detail: "Map a column of type " + w.types + "."})
+func findColumns(f *facts) (found []Finding) {
+	for _, misfit := range f.misfits() {
+		found = append(found, Finding{Severity: Critical, Code: CodeColumn, Title: misfit.Field + " " + misfit.Problem, Detail: misfit.Hint})
 	}
-	if id := f.column(f.cfg.Columns.ID); id != nil && !id.notNull {
+	if id := f.column(f.cfg.Columns.ID); id != nil && !id.NotNull {
 		found = append(found, Finding{Severity: Critical, Code: CodeColumn,
-			Title:  fmt.Sprintf("the id %s may be NULL", quote(id.name)),
+			Title:  fmt.Sprintf("the id %s may be NULL", quote(id.Name)),
 			Detail: "A row without an id could be delivered and never settled.",
-			Fix: []Statement{{SQL: fmt.Sprintf("alter table %s alter column %s set not null", f.tableName(), quote(id.name)),
+			Fix: []Statement{{SQL: fmt.Sprintf("alter table %s alter column %s set not null", f.tableName(), quote(id.Name)),
 				Risk: "reads the whole table, and nobody reads or writes it meanwhile; fails if there is a NULL"}}})
 	}
 	return append(found, f.archiveFindings()...)
-}
-
-func (f *facts) missingFindings() []Finding {
-	missing := f.missingColumns()
-	if missing == nil {
-		return nil
-	}
-	have := make([]string, len(f.columns))
-	for i := range f.columns {
-		have[i] = f.columns[i].name
-	}
-	return []Finding{{Severity: Critical, Code: CodeColumn,
-		Title: fmt.Sprintf("the mapping names columns that the table lacks: %s", quoteAll(missing)),
-		Detail: fmt.Sprintf("The table has %s. Correct the names in columns, topic, key, message_id or headers: they are written in the case that the database has. "+
-			"The read could not be explained.", quoteAll(have))}}
-}
-
-type wrongType struct{ field, column, typ, types string }
-
-// wrongTypes are mapped columns that cannot be what they are mapped to.
-func (f *facts) wrongTypes() (wrong []wrongType) {
-	c := &f.cfg.Columns
-	whole := []string{"smallint", "integer", "bigint"}
-	is := func(types ...string) func(*column) bool {
-		return func(c *column) bool { return slices.Contains(types, c.typ) }
-	}
-	text := func(c *column) bool { return c.category == "S" }
-	either := func(a, b func(*column) bool) func(*column) bool {
-		return func(c *column) bool { return a(c) || b(c) }
-	}
-	for _, m := range []struct {
-		field, column string
-		fits          func(*column) bool
-		types         string
-	}{
-		{"id", c.ID, either(text, is(append(whole, "uuid")...)), "uuid, bigint, integer or text"},
-		{"payload", c.Payload, either(text, is("jsonb", "json", "bytea")), "jsonb, json, text or bytea"},
-		{"headers", c.Headers, is("jsonb", "json"), "jsonb or json"},
-		{"tracing", c.Tracing, text, "text"},
-		{"created_at", c.CreatedAt, is("timestamp with time zone", "timestamp without time zone"), "timestamp with time zone"},
-		{"processed_at", c.ProcessedAt, is("timestamp with time zone", "timestamp without time zone"), "timestamp with time zone"},
-		{"error", c.Error, text, "text"},
-		{"attempts", c.Attempts, is(whole...), "integer"},
-	} {
-		if found := f.column(m.column); found != nil && !m.fits(found) {
-			wrong = append(wrong, wrongType{m.field, m.column, found.typ, m.types})
-		}
-	}
-	return wrong
 }
 
 func (f *facts) archiveFindings() []Finding {
@@ -136,20 +78,20 @@ func findPermissions(f *facts) (found []Finding) {
 	var lacks []string // as GRANT spells them
 	var unreadable, fixed []string
 	for _, name := range f.readColumns() {
-		if !f.column(name).mayRead {
+		if f.column(name).NoSelect {
 			unreadable = append(unreadable, name)
 		}
 	}
 	for _, name := range f.writtenColumns() {
-		if c := f.column(name); c != nil && !c.mayUpdate {
+		if c := f.column(name); c != nil && c.NoUpdate {
 			fixed = append(fixed, name)
 		}
 	}
-	if m := f.marks(); m != "" && f.column(m) != nil && !f.column(m).mayRead && !slices.Contains(unreadable, m) {
+	if m := f.cfg.Marks(); m != "" && f.column(m) != nil && f.column(m).NoSelect && !slices.Contains(unreadable, m) {
 		unreadable = append(unreadable, m)
 	}
 	// FOR UPDATE needs the right to update any one column.
-	claims := !f.cfg.Ordered() && !slices.ContainsFunc(f.columns, func(c column) bool { return c.mayUpdate })
+	claims := !f.cfg.Ordered() && !slices.ContainsFunc(f.columns, func(c column) bool { return !c.NoUpdate })
 	if len(unreadable) > 0 {
 		lacks = append(lacks, "select ("+quoteAll(unreadable)+")")
 	}

@@ -32,12 +32,12 @@ func findOrder(f *facts) (found []Finding) {
 			found = append(found, sequenceCache(c))
 		}
 	}
-	if c.typ == "timestamp without time zone" {
+	if c.Type == "timestamp without time zone" {
 		found = append(found, Finding{Severity: Note, Code: CodeLocalTime,
-			Title: fmt.Sprintf("the order column %s has no time zone", quote(c.name)),
+			Title: fmt.Sprintf("the order column %s has no time zone", quote(c.Name)),
 			Detail: "Writers whose sessions have different time zones write times hours apart, and where a zone has summer time an hour comes twice in autumn: " +
 				"rows then sort behind what was delivered, and only the sweep finds them. Write UTC in all sessions, or use timestamptz.",
-			Fix: []Statement{{SQL: fmt.Sprintf("alter table %s alter column %s type timestamptz using %s at time zone 'UTC'", f.tableName(), quote(c.name), quote(c.name)),
+			Fix: []Statement{{SQL: fmt.Sprintf("alter table %s alter column %s type timestamptz using %s at time zone 'UTC'", f.tableName(), quote(c.Name), quote(c.Name)),
 				Risk: "writes the table and its indexes anew; nobody reads or writes it meanwhile; only right if the times are UTC"}}})
 	}
 	return found
@@ -45,7 +45,7 @@ func findOrder(f *facts) (found []Finding) {
 
 // isRandom: a uuid that is not made of the time, or text.
 func (f *facts) isRandom(c *column) bool {
-	if c.typ == "uuid" {
+	if c.Type == "uuid" {
 		switch {
 		case strings.Contains(c.expression, "uuidv7("): // PostgreSQL 18
 			return false
@@ -54,12 +54,12 @@ func (f *facts) isRandom(c *column) bool {
 		}
 		return true
 	}
-	return !slices.Contains(ordering, c.typ)
+	return !slices.Contains(ordering, c.Type)
 }
 
 func (f *facts) randomOrder(c *column) Finding {
 	find := Finding{Severity: Warning, Code: CodeRandomOrder,
-		Title: fmt.Sprintf("the order column %s (%s) says nothing about time", quote(c.name), c.typ),
+		Title: fmt.Sprintf("the order column %s (%s) says nothing about time", quote(c.Name), c.Type),
 		Fix: []Statement{{SQL: fmt.Sprintf("alter table %s add column seq bigint generated always as identity", f.tableName()),
 			Risk: "writes the table anew; nobody reads or writes it meanwhile; rows that are there are numbered as they lie"}}}
 	if len(f.cfg.OrderColumns()) == 1 {
@@ -80,7 +80,7 @@ func (f *facts) randomOrder(c *column) Finding {
 // Penstock does about it. It is a warning if rows were seen later than the margin.
 func (f *facts) commitOrder(c *column) Finding {
 	margin := f.cfg.Margin
-	find := Finding{Severity: Note, Code: CodeCommitOrder, Title: fmt.Sprintf("the order of %s is not the order of commits", quote(c.name))}
+	find := Finding{Severity: Note, Code: CodeCommitOrder, Title: fmt.Sprintf("the order of %s is not the order of commits", quote(c.Name))}
 	switch {
 	case transactionTime.MatchString(c.expression):
 		find.Detail = "It is the time at which the transaction began, so a row becomes visible as much later as its transaction is long."
@@ -88,7 +88,7 @@ func (f *facts) commitOrder(c *column) Finding {
 		find.Detail = "It is the time of writing, and a row becomes visible when its transaction commits."
 	case c.cache > 0 || strings.Contains(c.expression, "nextval("):
 		find.Detail = "The number is drawn when the row is written, and a lower one can commit after a higher one. Gaps mean nothing: a transaction that rolled back leaves some."
-	case c.typ == "uuid":
+	case c.Type == "uuid":
 		find.Detail = "It begins with the time at which the uuid was made, by the clock of whoever made it, and a row becomes visible when its transaction commits."
 	default:
 		find.Detail = "The application writes it, by its own clocks and before the commit: add how far these clocks are apart to the margin."
@@ -109,7 +109,7 @@ func (f *facts) commitOrder(c *column) Finding {
 	find.Evidence.Figures = append(find.Evidence.Figures, Figure{"longest time to the commit", *late.seconds, Seconds}, Figure{"margin", margin.Seconds(), Seconds})
 	if longest := time.Duration(*late.seconds * float64(time.Second)); longest > margin {
 		find.Severity = Warning
-		find.Title = fmt.Sprintf("rows commit up to %v after their %s, later than the margin of %v", longest.Round(time.Second), quote(c.name), margin)
+		find.Title = fmt.Sprintf("rows commit up to %v after their %s, later than the margin of %v", longest.Round(time.Second), quote(c.Name), margin)
 		find.Detail += " Set margin to more than that, or make those transactions shorter."
 	}
 	return find
@@ -117,7 +117,7 @@ func (f *facts) commitOrder(c *column) Finding {
 
 func sequenceCache(c *column) Finding {
 	return Finding{Severity: Warning, Code: CodeSequenceCache,
-		Title: fmt.Sprintf("the sequence of %s hands out %s numbers at a time", quote(c.name), number(float64(c.cache))),
+		Title: fmt.Sprintf("the sequence of %s hands out %s numbers at a time", quote(c.Name), number(float64(c.cache))),
 		Detail: "Each connection draws its numbers in advance, so one that is seldom used writes numbers from hours ago: " +
 			"they sort behind what was delivered, whatever the margin, and only the sweep finds them.",
 		Evidence: Evidence{Figures: []Figure{{"cache", float64(c.cache), ""}}},

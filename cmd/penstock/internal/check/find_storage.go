@@ -45,7 +45,7 @@ func findKey(f *facts) []Finding {
 		return nil
 	}
 	find := Finding{Severity: Critical, Code: CodeNoKey,
-		Title: fmt.Sprintf("no unique index has the id %s", quote(id.name)),
+		Title: fmt.Sprintf("no unique index has the id %s", quote(id.Name)),
 		Detail: "Delivered rows are settled by their ids: without an index each batch reads the whole table, and two rows of one id would be taken for one message. " +
 			"Consumers tell messages apart by the id, too."}
 	if f.table.partitioned() {
@@ -53,7 +53,7 @@ func findKey(f *facts) []Finding {
 		return []Finding{find}
 	}
 	name := shorten(f.table.id[1], 56) + "_id_key"
-	find.Fix = []Statement{createIndex(pgx.Identifier{f.table.id[0], name}, f.table.id, true, quote(id.name), "", "",
+	find.Fix = []Statement{createIndex(pgx.Identifier{f.table.id[0], name}, f.table.id, true, quote(id.Name), "", "",
 		"fails if two rows have the same id")}
 	return []Finding{find}
 }

@@ -42,9 +42,9 @@ func TestFindings(t *testing.T) {
 		stays    bool   // the fix is not run
 	}{
 		{name: "no such column", change: func(c *adopted.Config) { c.Columns.Key, c.Topic = "account", "t.{kind}" },
-			code: check.CodeColumn, severity: check.Critical, says: `"account", "kind"`},
+			code: check.CodeColumn, severity: check.Critical, says: `columns.key is the column "account", which "public"."outbox" does not have`},
 		{name: "a column of another type", change: func(c *adopted.Config) { c.Columns.Payload = "attempts" },
-			code: check.CodeColumn, severity: check.Critical, says: `columns.payload is "attempts" of type integer`},
+			code: check.CodeColumn, severity: check.Critical, says: `columns.payload is the column "attempts" of type integer`},
 		{name: "an id that may be NULL", setup: []string{"alter table outbox drop constraint outbox_pkey, alter id drop identity, alter id drop not null", "create unique index on outbox (id)"},
 			code: check.CodeColumn, severity: check.Critical, says: "may be NULL", fix: `alter table "public"."outbox" alter column "id" set not null`},
 		{name: "no archive", change: func(c *adopted.Config) { c.Columns.ProcessedAt, c.Archive = "", "outbox_done" },

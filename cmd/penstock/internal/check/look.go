@@ -62,12 +62,17 @@ func (l *looker) lookAtTable(ctx context.Context, f *facts) error {
 			t.options[k] = v
 		}
 	}
-	return l.essential(l.catalogue(ctx, "its columns", func(tx pgx.Tx) (err error) {
+	err = l.catalogue(ctx, "its columns", func(tx pgx.Tx) (err error) {
 		f.columns, err = rows(ctx, tx, statement("columns"), []any{t.oid}, func(c *column) []any {
-			return []any{&c.number, &c.name, &c.typ, &c.category, &c.notNull, &c.length, &c.bound, &c.cache, &c.sequence, &c.mayRead, &c.mayUpdate}
+			return []any{&c.number, &c.Name, &c.Type, &c.Collation, &c.NotNull, &c.Generated, &c.length, &c.bound, &c.cache, &c.sequence, &c.NoSelect, &c.NoUpdate}
 		})
+		for i := range f.columns {
+			c := &f.columns[i]
+			c.Kind, c.Collation = adopted.PostgresKind(c.Type, c.Collation), ""
+		}
 		return err
-	}))
+	})
+	return l.essential(err)
 }
 
 // essential makes what was not seen an error.
@@ -204,8 +209,8 @@ func (l *looker) lookAtArchive(ctx context.Context, f *facts) error {
 		var columns []string
 		err := tx.QueryRow(ctx, statement("archive"), schema, name).Scan(&f.archive.mayInsert, &columns)
 		for _, c := range f.columns {
-			if !slices.Contains(columns, c.name) {
-				f.archive.missing = append(f.archive.missing, c.name)
+			if !slices.Contains(columns, c.Name) {
+				f.archive.missing = append(f.archive.missing, c.Name)
 			}
 		}
 		return err

@@ -51,8 +51,8 @@ func (l *looker) sampleFrom(ctx context.Context, f *facts, about string, names [
 		places = append(places, &sizes[i])
 	}
 	// Versions 6 and 7 of a uuid begin with the time; RFC 9562.
-	if c := f.column(f.cfg.OrderColumns()[0]); c != nil && c.typ == "uuid" {
-		sql += ", bool_and((get_byte(uuid_send(" + quote(c.name) + "), 6) >> 4) in (6, 7))"
+	if c := f.column(f.cfg.OrderColumns()[0]); c != nil && c.Type == "uuid" {
+		sql += ", bool_and((get_byte(uuid_send(" + quote(c.Name) + "), 6) >> 4) in (6, 7))"
 		places = append(places, &s.ordered)
 	}
 	sql += fmt.Sprintf(" from (select %s from %s%s limit %d) s", quoteAll(names), f.tableName(), part, sampleRows)
@@ -76,12 +76,12 @@ func (l *looker) sampleFrom(ctx context.Context, f *facts, about string, names [
 func (l *looker) lookAtLateness(ctx context.Context, f *facts) error {
 	order := f.cfg.OrderColumns()
 	first := f.column(order[0])
-	if f.settings["track_commit_timestamp"] != "on" || f.missingColumns() != nil || first == nil {
+	if f.settings["track_commit_timestamp"] != "on" || !f.readable() || first == nil {
 		return nil
 	}
 	late := "null::float8"
-	if first.typ == "timestamp with time zone" {
-		late = "extract(epoch from max(committed - " + quote(first.name) + "))::float8"
+	if first.Type == "timestamp with time zone" {
+		late = "extract(epoch from max(committed - " + quote(first.Name) + "))::float8"
 	}
 	where := "pg_xact_commit_timestamp(xmin) is not null"
 	if w := f.waiting(); w != "" {

@@ -4,13 +4,14 @@ select a.attnum,
        format_type(coalesce(nullif(t.typbasetype, 0), a.atttypid), null),
        t.typcategory::text,
        a.attnotnull,
+       a.attgenerated <> '',
        a.attlen,
        case when t.typname = 'varchar' and a.atttypmod > 4
             then (a.atttypmod - 4) * pg_encoding_max_length(d.encoding) + 4 else 0 end,
        coalesce(s.seqcache, 0)::bigint,
        coalesce(s.seqrelid::regclass::text, ''),
-       has_column_privilege(a.attrelid, a.attnum, 'select'),
-       has_column_privilege(a.attrelid, a.attnum, 'update')
+       not has_column_privilege(a.attrelid, a.attnum, 'select'),
+       not has_column_privilege(a.attrelid, a.attnum, 'update')
   from pg_catalog.pg_attribute a
   join pg_catalog.pg_type t on t.oid = a.atttypid
   join pg_catalog.pg_database d on d.datname = current_database()

@@ -1,0 +1,250 @@
+package adopted
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock/penstock/internal/shell"
+)
+
+// Relation is a table that somebody else made, as its database has it.
+type Relation struct {
+	Source  string // qualified and quoted, as in SQL
+	Columns []Column
+	Indexes []Index
+}
+
+// Column is one of its columns.
+type Column struct {
+	Name, Type         string // as SQL writes it; of a domain, what is under it
+	Kind               Kind
+	Collation          string // of a text, in MySQL's dialect
+	NotNull, Generated bool
+	Limit              int  // of characters, 0 without one
+	NoSelect, NoUpdate bool // for this role
+}
+
+// Kind is what a column is good for.
+type Kind uint16
+
+// The kinds.
+const (
+	Other  Kind = 1 << iota
+	Number      // an integer
+	Time
+	Text
+	Bytes
+	JSON
+	UUID
+	Bool
+	Enum
+	Compound // an array, say, which has no order that means anything
+)
+
+// PostgresKind is the kind of a type of PostgreSQL's, as format_type has it, in a category of pg_type.
+func PostgresKind(typ, category string) Kind {
+	switch typ {
+	case "smallint", "integer", "bigint":
+		return Number
+	case "timestamp with time zone", "timestamp without time zone":
+		return Time
+	case "bytea":
+		return Bytes
+	case "json", "jsonb":
+		return JSON
+	case "uuid":
+		return UUID
+	case "xml":
+		return Compound
+	case `"char"`:
+		return Other
+	}
+	return cmp.Or(map[string]Kind{"S": Text, "B": Bool, "E": Enum, "A": Compound, "G": Compound}[category], Other)
+}
+
+// PostgresKinds are those that Misfits is to take on PostgreSQL.
+var PostgresKinds = map[string]Kind{"id": UUID | Number | Text, "status": Text | Number | Enum | Bool}
+
+// Index is one of its indexes.
+type Index struct {
+	Name    string
+	Columns []string // of expressions none
+	Unique  bool     // for all rows
+}
+
+// Find is the column of a name, nil if there is none.
+func (r *Relation) Find(name string) *Column {
+	i := slices.IndexFunc(r.Columns, func(c Column) bool { return c.Name == name })
+	if name == "" || i < 0 {
+		return nil
+	}
+	return &r.Columns[i]
+}
+
+// Use is a column that a field of the description names, and that may be read.
+func (r *Relation) Use(field, name string) (*Column, error) {
+	c := r.Find(name)
+	switch {
+	case c == nil:
+		var names []string
+		for _, c := range r.Columns {
+			names = append(names, c.Name)
+		}
+		return nil, Field(field, fmt.Sprintf("is the column %q, which %s does not have", name, r.Source), "its columns are %s", strings.Join(names, ", "))
+	case c.NoSelect:
+		return nil, r.Forbids("select")
+	}
+	return c, nil
+}
+
+// Forbids is the error of a role that lacks a right.
+func (r *Relation) Forbids(right string) error {
+	what := map[string]string{"delete": "delete from", "insert": "insert into"}[right]
+	if what == "" {
+		what = right
+	}
+	return Field("table", fmt.Sprintf("is %s, and this role may not %s it", r.Source, what), "grant it: grant %s on %s to the role that Penstock connects as", right, r.Source)
+}
+
+// Misfits are the mapped columns that the table lacks, that may not be used, or that cannot be what they are mapped to: kinds says by field what a
+// database takes beside or instead of what each does. What the table lacks and only a preset has named is left out of the description.
+func (c *Config) Misfits(of *Relation, kinds map[string]Kind) (errs []error) {
+	cols := &c.Columns
+	for _, name := range c.optional {
+		for _, column := range []*string{&cols.Error, &cols.Tracing} {
+			if *column == name && of.Find(name) == nil {
+				*column = ""
+			}
+		}
+	}
+	for _, f := range []struct {
+		field, column, types string
+		kinds                Kind
+		written              bool
+	}{
+		{"id", cols.ID, "uuid, bigint, integer or text", 0, false},
+		{"key", cols.Key, "", 0, false}, {"topic", cols.Topic, "", 0, false},
+		{"payload", cols.Payload, "jsonb, json, text or bytes", Text | Bytes | JSON, false},
+		{"headers", cols.Headers, "jsonb or json", JSON, false},
+		{"tracing", cols.Tracing, "text", Text, false},
+		{"created_at", cols.CreatedAt, "timestamp", Time, false},
+		{"processed_at", cols.ProcessedAt, "timestamp", Time, c.Delivered == Mark},
+		{"status", cols.Status, "text, integer, boolean or an enum", 0, c.Delivered == SetStatus},
+		{"error", cols.Error, "text", Text, true},
+		{"attempts", cols.Attempts, "integer", Number, true},
+	} {
+		if f.column == "" {
+			continue
+		}
+		if takes, more := kinds[f.field]; more {
+			f.kinds = takes
+		}
+		found, err := of.Use("columns."+f.field, f.column)
+		switch {
+		case err != nil:
+		case f.kinds != 0 && found.Kind&f.kinds == 0:
+			err = Field("columns."+f.field, fmt.Sprintf("is the column %q of type %s", f.column, found.Type), "map a column of type %s", f.types)
+		case f.written && (found.NoUpdate || found.Generated):
+			err = of.Forbids("update")
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, name := range c.OrderColumns() {
+		if _, err := of.Use("columns.order", name); err != nil && name != cols.ID {
+			errs = append(errs, err)
+		}
+	}
+	for _, t := range c.Templates() {
+		parsed, _ := ParseTemplate(t.Text) // Validate has parsed it
+		for _, name := range parsed.Columns() {
+			if _, err := of.Use(t.Field, name); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errs
+}
+
+// Parts are the templates of a description that fits.
+type Parts struct {
+	Topic, Key, MessageID Template
+	HeaderNames           []string
+	Headers               []Template // of those
+}
+
+// Parts parses the templates. A number alone identifies a row of its table only.
+func (c *Config) Parts(of *Relation) (p Parts, err error) {
+	if c.MessageID == "" {
+		c.MessageID = ColumnTemplate(c.Columns.ID)
+		if of.Find(c.Columns.ID).Kind == Number {
+			id := c.TableIdentifier()
+			c.MessageID = LiteralTemplate(id[len(id)-1]+"-") + c.MessageID
+		}
+	}
+	for _, t := range c.Templates() {
+		parsed, err := ParseTemplate(t.Text)
+		if err != nil { // Validate has parsed it
+			return p, Field(t.Field, err.Error(), "correct it")
+		}
+		switch {
+		case t.Header != "":
+			p.HeaderNames, p.Headers = append(p.HeaderNames, t.Header), append(p.Headers, parsed)
+		case t.Field == "topic":
+			p.Topic = parsed
+		case t.Field == "key":
+			p.Key = parsed
+		default:
+			p.MessageID = parsed
+		}
+	}
+	return p, nil
+}
+
+// Marks is the column that tells delivered rows apart, empty if they are taken away.
+func (c *Config) Marks() string {
+	switch c.Delivered {
+	case Mark:
+		return c.Columns.ProcessedAt
+	case SetStatus:
+		return c.Columns.Status
+	}
+	return ""
+}
+
+// Pending is the condition under which a row is to be delivered, in the words in which a partial index has it; empty if each is. mark is the column
+// that tells, as SQL.
+func (c *Config) Pending(mark string, literal func(Value) string) string {
+	switch c.Delivered {
+	case Mark:
+		return mark + " is null"
+	case SetStatus:
+		values := make([]string, len(c.Status.Pending))
+		for i, v := range c.Status.Pending {
+			values[i] = literal(v)
+		}
+		if len(values) == 1 {
+			return mark + " = " + values[0]
+		}
+		return mark + " in (" + strings.Join(values, ", ") + ")"
+	}
+	return ""
+}
+
+// Shares is the error of a subscription over a table of which another takes rows away, or marks a column.
+func (c *Config) Shares(source, other, othersMark string) error {
+	if othersMark != "" && othersMark == c.Marks() {
+		return Field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", othersMark, source, other),
+			"give each a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(other))
+	}
+	return Field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", source, other),
+		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(other))
+}
+
+// Moves is the error of a subscription that is to read another table, and knows of rows of the one it has read.
+func Moves(subscription, was, source string) error {
+	return Field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s parked or dead", source, subscription, was), "choose another name for the subscription, or drop it")
+}
