@@ -198,21 +198,10 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 		return err
 	}
 	r.Box.ID = id
-	held := penstock.HeldError{Subscription: t.name}
-	taken, there := false, false
-	b = &Batch{}
-	b.Row(&there, "select id, holder, lease_until, lease_until > {clock} from {schema}.subscriptions where outbox_id = {outbox} for update", Args{"outbox": id}, &r.ID, &held.Holder, &held.Until, &taken)
-	if err := tx.Run(ctx, b); err != nil {
+	if _, err := r.free(ctx, tx, ""); err != nil {
 		return err
 	}
-	if taken {
-		return &held
-	}
-	b = &Batch{}
-	args := Args{"sub": r.ID, "holder": r.Req.Holder, "length": r.Req.Lease.Microseconds()}
-	b.Do("adopt_lease", args)
-	b.Row(&there, "select epoch, low from {schema}.subscriptions where id = {sub}", args, &r.Epoch, &r.Low)
-	return tx.Run(ctx, b)
+	return r.Take(ctx, tx)
 }
 
 // conflict is an error if another subscription takes away or marks the same rows.

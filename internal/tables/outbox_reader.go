@@ -17,11 +17,8 @@ import (
 
 // Reading is what a Reader asks of its store, in the dialect's SQL.
 type Reading interface {
-	// Ready is an error if the store cannot be used.
-	Ready(ctx context.Context) error
+	DB() OutboxDB
 	Explain(err error) error
-	// Missing: the error says that a table is not there. The row of an outbox that is being dropped may be.
-	Missing(err error) bool
 	Retries() *retry.Counter
 	// ReadPage fills p from where it says, and sets what else has something.
 	ReadPage(ctx context.Context, p *Page) error
@@ -109,7 +106,7 @@ func (r *Reader) Anew() {
 
 // Usable is an error once this reader is no use any more.
 func (r *Reader) Usable(ctx context.Context) error {
-	if err := r.on.Ready(ctx); err != nil {
+	if err := r.on.DB().Ready(ctx); err != nil {
 		return err
 	}
 	return r.whyEnded()
@@ -142,9 +139,9 @@ func (r *Reader) Gone(outbox bool) error {
 	return r.End(fmt.Errorf("subscription %q of outbox %q: %w", r.Req.Subscription, r.Box.Name, penstock.ErrFenced))
 }
 
-// orGone: the outbox's table is not there.
+// orGone: the outbox's table is not there, though the outbox's row may be.
 func (r *Reader) orGone(err error) error {
-	if r.on.Missing(err) {
+	if r.on.DB().Missing(err) {
 		if r.Box.Adopted != nil {
 			return r.End(penstock.WithHint(err, "the adopted table was dropped or renamed: correct the configuration and start again"))
 		}

@@ -66,6 +66,13 @@ func TestSweeps(t *testing.T) {
 	})
 }
 
+// there is a database that is there.
+type there struct{ OutboxDB }
+
+func (there) Ready(context.Context) error { return nil }
+
+func (there) Missing(error) bool { return false }
+
 // failing is a store whose transactions fail after their rows were read, as when the server is killed then.
 type failing struct {
 	Reading
@@ -74,10 +81,9 @@ type failing struct {
 	fails  error // of every call
 }
 
-func (f *failing) Ready(context.Context) error { return nil }
-func (f *failing) Explain(err error) error     { return err }
-func (f *failing) Missing(error) bool          { return false }
-func (f *failing) Retries() *retry.Counter     { return &retry.Counter{} }
+func (f *failing) DB() OutboxDB            { return there{} }
+func (f *failing) Explain(err error) error { return err }
+func (f *failing) Retries() *retry.Counter { return &retry.Counter{} }
 
 func (f *failing) ReadPage(_ context.Context, p *Page) error {
 	l := f.reader.Look(p, 1, time.Hour)

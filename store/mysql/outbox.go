@@ -92,13 +92,6 @@ func (s *Store) nameFree(ctx context.Context, t *tx, kind, name string) error {
 	return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q has capital letters, and this server takes names of tables in lower case", name), Hint: "use small letters"}
 }
 
-// runner is a transaction, or the store for what needs none.
-type runner interface {
-	run(ctx context.Context, b *batch) error
-}
-
-func (s *Store) run(ctx context.Context, b *batch) error { return s.ask(ctx, b) }
-
 func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock string) (tables.Outbox, error) {
 	return tables.FindOutbox(ctx, onTables{s}, on, name, lock)
 }

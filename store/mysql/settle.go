@@ -29,7 +29,7 @@ func (s *source) Happened(ctx context.Context) (happened bool, err error) {
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&happened) },
 		s.sql("select settled <> {given_up} from {schema}.progress where subscription_id = {sub} and epoch = {epoch} and attempt = {attempt}", words{"given_up": tables.GivenUp}))
 	if err = s.store.send(ctx, b); err == nil && !there {
-		err = s.gone(ctx, s.store)
+		err = s.Fenced(ctx, s.DB())
 	}
 	return happened, err
 }
@@ -44,7 +44,7 @@ func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	s.queueDone(b, parts)
 	err := s.store.send(ctx, b)
 	if err == nil && !mine {
-		return s.gone(ctx, s.store)
+		return s.Fenced(ctx, s.DB())
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func (s *source) settleAll(ctx context.Context, t *tx, parts []*tables.Part) err
 	}, s.sql("existing", words{"placed": of}), args...)
 	err := t.run(ctx, b)
 	if err == nil && !mine {
-		return s.gone(ctx, t)
+		return s.Fenced(ctx, onTx{t, s.store})
 	}
 	if err != nil {
 		return err

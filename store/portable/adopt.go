@@ -48,8 +48,7 @@ func (s *Store) DropAdoption(ctx context.Context, subscription string) error {
 
 // Source implements tables.AdoptDB.
 func (s onTables) Source(req driver.Subscribe) (tables.AdoptedSource, *tables.Reader) {
-	src := &source{store: s.Store}
-	src.Reader = tables.NewReader(src, req)
+	src := s.newSource(req)
 	return src, src.Reader
 }
 

@@ -69,7 +69,12 @@ func (s *source) fence(buckets []int16) string {
 
 // SubscribeShared implements driver.Sharer.
 func (s *Store) SubscribeShared(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
-	return s.subscribe(ctx, req, !req.Ephemeral)
+	src := s.newSource(req)
+	src.shared = !req.Ephemeral
+	if err := src.Subscribe(ctx, func(ctx context.Context, tx tables.Tx) error { return src.join(ctx, tx.(pgTx)) }); err != nil {
+		return nil, err
+	}
+	return src, nil
 }
 
 // join makes this reader one of those that share the subscription, whose row is locked.

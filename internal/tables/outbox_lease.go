@@ -1,0 +1,149 @@
+package tables
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
+)
+
+// Subscribe has the reader take its subscription's lease by take, or finds where it begins if it is ephemeral. The outbox's row keeps others from
+// making subscriptions or changing the retention.
+func (r *Reader) Subscribe(ctx context.Context, take func(ctx context.Context, tx Tx) error) error {
+	if err := r.Req.Validate(); err != nil {
+		return err
+	}
+	return r.on.DB().Within(ctx, func(tx Tx) error {
+		if r.Req.Ephemeral {
+			return r.watch(ctx, tx)
+		}
+		if err := r.attach(ctx, tx); err != nil {
+			return err
+		}
+		return take(ctx, tx)
+	})
+}
+
+// Args of a statement about the subscription.
+func (r *Reader) Args(more Args) Args {
+	return r.Box.Args(Args{"sub": r.ID, "epoch": r.Epoch, "holder": r.Req.Holder}).With(more)
+}
+
+// watch finds where an ephemeral reader begins: now is behind what it would find.
+func (r *Reader) watch(ctx context.Context, tx Tx) (err error) {
+	db := r.on.DB()
+	if r.Box, err = FindOutbox(ctx, db, tx, r.Req.Outbox, ""); err != nil || r.Req.Start == driver.FromBeginning {
+		return err
+	}
+	b := &Batch{}
+	b.Row(new(bool), "select {clock}", nil, &r.Low)
+	if err := tx.Run(ctx, b); err != nil {
+		return err
+	}
+	r.Low = r.Low.Add(-db.Looks().Margin)
+	b = &Batch{}
+	b.Rows(func(scan Scan) error {
+		var seq int64
+		var f Flight
+		err := scan(&seq, &f.TS, &f.Bucket)
+		r.Passes(seq, f)
+		return err
+	}, "select seq, ts, bucket from {table} where ts > {from}", r.Args(Args{"from": r.Low.UTC()}))
+	return tx.Run(ctx, b)
+}
+
+// attach finds the subscription, whose lease nobody has, or makes it.
+func (r *Reader) attach(ctx context.Context, tx Tx) (err error) {
+	if r.Box, err = FindOutbox(ctx, r.on.DB(), tx, r.Req.Outbox, "for update"); err != nil {
+		return err
+	}
+	there, err := r.free(ctx, tx, "and name = {name}")
+	if err != nil || there {
+		return err
+	}
+	// What exists is settled for the others, or it is not: either way they note it from here on.
+	var others int64
+	b, args := &Batch{}, r.Args(Args{"name": r.Req.Subscription})
+	b.Counted(&others, "update {schema}.subscriptions set keeps_settled = true where outbox_id = {outbox}", args)
+	if err := tx.Run(ctx, b); err != nil {
+		return err
+	}
+	b = &Batch{}
+	b.Do("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) values ({outbox}, {name}, {keeps})", args.With(Args{"keeps": others > 0 || r.Box.Retention != admin.Retention{}}))
+	b.Row(&there, "select id from {schema}.subscriptions where outbox_id = {outbox} and name = {name}", args, &r.ID)
+	if err := tx.Run(ctx, b); err != nil || r.Req.Start != driver.FromNow {
+		return err
+	}
+	b = &Batch{}
+	b.Do("begin_now", r.Args(nil))
+	return tx.Run(ctx, b)
+}
+
+// free reads and locks the subscription's row, if it is there. It is an error if somebody has the lease.
+func (r *Reader) free(ctx context.Context, tx Tx, which string) (there bool, err error) {
+	held, taken := penstock.HeldError{Subscription: r.Req.Subscription}, false
+	b := &Batch{}
+	b.Row(&there, "select id, holder, lease_until, lease_until > {clock} from {schema}.subscriptions where outbox_id = {outbox} "+which+" for update",
+		r.Args(Args{"name": r.Req.Subscription}), &r.ID, &held.Holder, &held.Until, &taken)
+	if err := tx.Run(ctx, b); err != nil {
+		return there, err
+	}
+	if taken {
+		return there, &held
+	}
+	return there, nil
+}
+
+// Take takes the lease.
+func (r *Reader) Take(ctx context.Context, tx Tx) error {
+	b, args := &Batch{}, r.Args(Args{"length": r.Req.Lease.Microseconds()})
+	b.Do("take_lease", args)
+	b.Row(new(bool), "select epoch, low from {schema}.subscriptions where id = {sub}", args, &r.Epoch, &r.Low)
+	return tx.Run(ctx, b)
+}
+
+// update changes the subscription's row, if this reader still has the lease.
+func (r *Reader) update(ctx context.Context, text string, args Args) error {
+	if err := r.Usable(ctx); err != nil || r.ID == 0 {
+		return err
+	}
+	var mine int64
+	err := r.on.DB().Send(ctx, func(b *Batch) { b.Counted(&mine, text, r.Args(args)) })
+	if err == nil && mine == 0 {
+		return r.Fenced(ctx, r.on.DB())
+	}
+	return err
+}
+
+// Renew implements driver.Source, and notes how far the reading has come: a settled message before that is not
+// looked at again.
+func (r *Reader) Renew(ctx context.Context) error {
+	return r.update(ctx, "renew_lease", Args{"length": r.Req.Lease.Microseconds(), "from": r.SettledTo().UTC()})
+}
+
+// ReportSink implements driver.SinkReporter.
+func (r *Reader) ReportSink(ctx context.Context, down time.Time, why string) error {
+	return r.update(ctx, "update {schema}.subscriptions set sink_epoch = epoch, sink_down = {down}, sink_error = {why} where id = {sub} and epoch = {epoch} and holder = {holder}",
+		Args{"down": orNull(down), "why": why})
+}
+
+// Leave gives the lease back.
+func (r *Reader) Leave(ctx context.Context) error {
+	return r.update(ctx, "update {schema}.subscriptions set holder = '', lease_until = '1970-01-01' where id = {sub} and epoch = {epoch} and holder = {holder}", nil)
+}
+
+// Fenced ends the reader and tells why: the subscription's row is not there, or another's.
+func (r *Reader) Fenced(ctx context.Context, on Runner) error {
+	if r.Box.Adopted != nil {
+		return r.Gone(true)
+	}
+	there := false
+	b := &Batch{}
+	b.Row(&there, "select id from {schema}.outboxes where id = {outbox}", r.Args(nil), new(int64))
+	if err := on.Run(ctx, b); err != nil {
+		return err
+	}
+	return r.Gone(there)
+}
