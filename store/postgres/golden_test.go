@@ -140,7 +140,7 @@ func (g *golden) functionsOf(which string) (all []goldenFunction) {
 			name = "{" + m[1] + strings.TrimSuffix(m[2], "_") + "}"
 		}
 		fn := goldenFunction{name: name, definition: r.Definition + ";\n"}
-		if said := g.said["function "+name]; said != "" {
+		if said := cmp.Or(r.Comment, g.said["function "+name]); said != "" {
 			fn.comment = commented(macro.ReplaceAllString(said, "$1"))
 		}
 		if r.Public {

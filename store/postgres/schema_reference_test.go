@@ -100,6 +100,9 @@ func schemaComments(t *testing.T) comments {
 	return all
 }
 
+// A function says what it does by itself, not by what stands before it.
+var pronoun = regexp.MustCompile(`(?i)^(it|its|this|that|these|those|they|the same|who|whoever|what)\b`)
+
 type reference struct {
 	*fixture
 	said comments
@@ -170,8 +173,8 @@ func (f *fixture) column(sql string) []string {
 }
 
 func (r *reference) functions(which string) {
-	type function struct{ Name, Arguments, Result string }
-	rows, err := r.Conn.Query(r.Ctx, `select p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid)
+	type function struct{ Name, Arguments, Result, Says string }
+	rows, err := r.Conn.Query(r.Ctx, `select p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), coalesce(obj_description(p.oid, 'pg_proc'), '')
 		from pg_proc p where p.pronamespace = 'penstock'::regnamespace and `+which+` order by 1, 2`)
 	r.Must(err)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[function])
@@ -179,12 +182,13 @@ func (r *reference) functions(which string) {
 	last := ""
 	for _, f := range all {
 		if f.Name != last {
-			r.say("\n### " + f.Name + "\n")
-			if said := strings.TrimPrefix(r.said["function "+f.Name], f.Name+" "); said != "" {
-				r.say(strings.ToUpper(said[:1]) + said[1:] + "\n")
-			}
+			r.say("\n### " + f.Name)
 		}
 		last = f.Name
+		if f.Says == "" || pronoun.MatchString(f.Says) {
+			r.Errorf("%s(%s) says %q: say what it does, with comment on function, and begin with the verb", f.Name, f.Arguments, f.Says)
+		}
+		r.say("\n" + f.Says + "\n")
 		r.say(fmt.Sprintf("    %s(%s) returns %s", f.Name, f.Arguments, strings.ReplaceAll(f.Result, "penstock.", "")))
 	}
 	r.say("")

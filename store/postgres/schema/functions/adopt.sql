@@ -36,8 +36,6 @@ language sql set search_path from current set enable_seqscan = off set enable_so
        and not exists (select from _adopt_row h where h.subscription = of_subscription and h.parked_key = l.parked_key and h.held)
 $$;
 
--- grant_adopt lets a role, which may use the adopted tables already, run subscriptions
--- over them. Runs as the schema's owner.
 create or replace function grant_adopt(role name) returns void
 language plpgsql set search_path from current as $$
 begin
@@ -47,3 +45,5 @@ begin
     execute format('grant usage on sequence _adopt_n to %I', role);
     execute format('grant execute on function _adopt_fence(bigint, bigint), _adopt_lock(bigint), _adopt_release(bigint, text[]) to %I', role);
 end $$;
+
+comment on function grant_adopt is 'Lets a role, which may use the adopted tables already, run subscriptions over them.';

@@ -1,7 +1,5 @@
 -- What clients in other languages ask.
 
--- check_client tells a client, which was written for a version of the schema, whether they fit, and returns the
--- version that the schema has: that of the newest numbered file. Error: PS002.
 create or replace function check_client(written_for bigint) returns bigint
 language plpgsql immutable as $$
 declare
@@ -17,3 +15,5 @@ begin
     end if;
     return version;
 end $$;
+
+comment on function check_client is 'Tells a client, which was written for a version of the schema, whether they fit, and returns the version that the schema has: that of the newest numbered file. Error: PS002.';

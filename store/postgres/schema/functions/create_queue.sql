@@ -1,7 +1,5 @@
 -- Creating a queue.
 
--- create_queue makes a queue. Errors: 42P07 (duplicate_table) if the name is taken,
--- 23514 for a name that cannot be used, 22023 for an ordering that is not fifo or lifo.
 create or replace function create_queue(name text, ordering text default 'fifo', segments int default 3, segment_bytes bigint default 67108864) returns void
 language plpgsql set search_path from current set check_function_bodies = off as $$
 declare
@@ -68,3 +66,5 @@ begin
     perform _define(name);
     perform _keep_hashes(_functions_of_queue(name));
 end $$;
+
+comment on function create_queue is 'Makes a queue: a ring of segments behind one table, registers, and functions of its own. Errors: 42P07 (duplicate_table) if the name is taken, 23514 for a name that cannot be used, 22023 for an ordering other than fifo and lifo.';

@@ -62,22 +62,31 @@ language plpgsql set search_path from current as $$
 declare
     public_functions constant text[] := array[
         'inbox(consumer text, message_id text) returns boolean', 'return {first}(message_id)',
+        'Notes that a consumer receives a message, and says whether it is the first time. Its transaction commits the note with what it does. Errors: 42P01, 22023, 23514.',
         'inbox_many(consumer text, message_ids text[]) returns setof text', 'return query select * from {first_of}(message_ids)',
+        'Notes several messages as inbox does, and returns the ids of those that are received for the first time, in their order.',
         'inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
         'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
+        'Receives a message of a key and returns what may be processed now, in order: nothing if it came before, or came early and is held back for up to wait; else this message, and what was held for it. Errors: 42P01, 22023, 23514, 25001.',
         'inbox_due(consumer text, n int default 10, passing_over text[] default ''{}'') returns setof inboxed', 'return query select * from {due}(n, passing_over)',
+        'Hands over what has waited long enough: of up to n keys, the message that is held and those behind it, the first one with gap and the id that is missing.',
         'maintain_inbox(consumer text) returns void', 'perform {maintain}(true)',
+        'Does at once what calls do now and then: the inbox forgets ids that are out of its window, and gives their space back.',
         'inbox_held(consumer text, key text default null, previous_id text default null, message_id text default null, n int default 100) returns setof held_message',
         'return query select * from {list_held}(key, previous_id, message_id, n)',
+        'Lists up to n messages that are held back, those that are due first. The payload comes with it where one message is asked for by its id.',
         'inbox_gaps(consumer text, n int default 100) returns setof inbox_gap', 'return query select * from {list_gaps}(n)',
+        'Lists up to n messages that were waited for in vain or discarded, the latest first.',
         'inbox_release(consumer text, key text default null, previous_id text default null, message_id text default null) returns bigint',
         'return {let_go}(key, previous_id, message_id)',
-        'inbox_discard(consumer text, message_ids text[]) returns setof text', 'return query select * from {discard}(message_ids)'];
+        'Makes messages that are held back due now, of a key, of a predecessor, of an id, or all, and returns how many. The next inbox_due hands them over.',
+        'inbox_discard(consumer text, message_ids text[]) returns setof text', 'return query select * from {discard}(message_ids)',
+        'Discards messages that are held back, as if they had never come, and returns their ids. What waits for them is due now.'];
     branches text;
     word     text;
     names    text[];
 begin
-    for i in 1 .. cardinality(public_functions) by 2 loop
+    for i in 1 .. cardinality(public_functions) by 3 loop
         word := substring(public_functions[i + 1] from $re$\{(\w+)\}$re$);
         select coalesce(string_agg(format(E'\n    when %L then %s;', x.consumer,
                                           replace(public_functions[i + 1], '{' || word || '}', _inbox_name(x.id, word))), '' order by x.id), '')
@@ -91,12 +100,13 @@ begin
         using errcode = '42P01', hint = %L || coalesce(quote_literal(consumer), 'NAME') || ')';
     end case;
 end $body$, branches, format('its owner creates it with: select %I.create_inbox(', current_schema())));
+        execute format('comment on function %I is %L', split_part(public_functions[i], '(', 1), public_functions[i + 2]);
         names := names || split_part(public_functions[i], '(', 1);
     end loop;
     perform _keep_hashes(array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and p.proname = any (names)));
 end $$;
 
--- The same for text and JSON, as UTF-8; see publish.
+-- inbox_in_order is inbox_in_order_bytes for text and JSON, see publish.
 do $do$
 declare
     kind text;
@@ -107,6 +117,9 @@ create or replace function inbox_in_order(consumer text, key text, message_id te
 language plpgsql volatile as $fn$
 begin
     return query select * from %1$I.inbox_in_order_bytes(consumer, key, message_id, previous_id, headers, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), wait);
-end $fn$ $ddl$, current_schema(), kind);
+end $fn$;
+
+comment on function inbox_in_order(text, text, text, text, jsonb, %2$s, interval) is 'Receives a message whose payload is %3$s, as UTF-8; else as inbox_in_order_bytes.'
+$ddl$, current_schema(), kind, case kind when 'jsonb' then 'JSON' else kind end);
     end loop;
 end $do$;

@@ -322,8 +322,6 @@ begin
     end if;
 end $$;
 
--- advance_queue is for tests: a queue believes that so much time has passed. What waits until then is due, leases that end until then have
--- ended, and schedules run. The server's clock and dedup windows stay. Only the owner of the schema may. Error: 42P01.
 create or replace function advance_queue(name text, by interval) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -342,3 +340,5 @@ begin
     end if;
     perform maintain_queue(name);
 end $$;
+
+comment on function advance_queue is 'For tests: a queue believes that so much time has passed. What waits until then is due, leases that end until then have ended, and schedules run. The server''s clock and dedup windows stay. Only the owner of the schema may call it. Error: 42P01.';

@@ -13,9 +13,6 @@ begin
     return found_inbox;
 end $$;
 
--- create_inbox makes an inbox for a consumer. Ids are known for at least keep after the
--- transaction that received them, and for up to half as long again. Errors: 42P07
--- (duplicate_table) if there is one, 22023, 23514.
 create or replace function create_inbox(consumer text, keep interval default '7 days') returns void
 language plpgsql set search_path from current as $$
 declare
@@ -75,8 +72,8 @@ begin
     perform _dispatch_inboxes();
 end $$;
 
--- set_inbox changes how long ids are known; a longer time holds for what comes after
--- it. Errors: 42P01, 22023.
+comment on function create_inbox is 'Makes an inbox for a consumer. Ids are known for at least keep after the transaction that received them, and for up to half as long again. Errors: 42P07 (duplicate_table) if there is one, 22023, 23514.';
+
 create or replace function set_inbox(consumer text, keep interval) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -86,7 +83,8 @@ begin
     update _inbox x set keep = set_inbox.keep where x.id = i.id;
 end $$;
 
--- drop_inbox removes an inbox, with what it holds. Error: 42P01.
+comment on function set_inbox is 'Changes how long ids are known; a longer time holds for what comes after it. Errors: 42P01, 22023.';
+
 create or replace function drop_inbox(consumer text) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -107,7 +105,8 @@ begin
     perform _dispatch_inboxes();
 end $$;
 
--- grant_consumer lets a role use one inbox and nothing else. Error: 42P01.
+comment on function drop_inbox is 'Removes an inbox, with what it holds. Error: 42P01.';
+
 create or replace function grant_consumer(consumer text, role name) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -116,3 +115,5 @@ begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     perform _grant_own('_inbox.' || i.id, '{first,first_of,in_order,due,maintain}', role);
 end $$;
+
+comment on function grant_consumer is 'Lets a role use one inbox and do nothing else. Error: 42P01.';

@@ -1,7 +1,5 @@
 -- Making, keeping and dropping outboxes, and the roles that write to and read them.
 
--- create_outbox makes an outbox: a ring of segments behind one table. Errors:
--- 42P07 (duplicate_table) if it exists, 23514 for a name that cannot be used.
 create or replace function create_outbox(name text, segments int default 8, segment_bytes bigint default 134217728) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -57,6 +55,8 @@ begin
     perform _own(name);
 end $$;
 
+comment on function create_outbox is 'Makes an outbox: a ring of segments behind one table. Errors: 42P07 (duplicate_table) if it exists, 23514 for a name that cannot be used.';
+
 -- _own gives an outbox that another role has made to the owner of the schema's other
 -- tables, as whom _rotate and _reclaim run.
 create or replace function _own(outbox text) returns void
@@ -76,8 +76,6 @@ begin
     execute format('alter sequence %s owner to %I', _q('_' || outbox || '.slot'), owner);
 end $$;
 
--- drop_outbox removes an outbox with its messages, subscriptions and dead
--- letters. Error: 42P01 (undefined_table) if there is none.
 create or replace function drop_outbox(name text) returns void
 language plpgsql set search_path from current as $$
 begin
@@ -89,8 +87,8 @@ begin
     execute format('drop sequence %s, %s', _q('_' || name || '.seq'), _q('_' || name || '.slot'));
 end $$;
 
--- drop_subscription removes a subscription with its cursor and dead letters; what
--- only it had not settled can then be reclaimed. Error: 42704 (undefined_object).
+comment on function drop_outbox is 'Removes an outbox with its messages, subscriptions and dead letters. Error: 42P01 (undefined_table) if there is none.';
+
 create or replace function drop_subscription(outbox text, name text) returns void
 language plpgsql set search_path from current as $$
 begin
@@ -100,8 +98,8 @@ begin
     end if;
 end $$;
 
--- set_retention says how long, or how many bytes of, what every subscription has
--- settled stays in an outbox; null does not keep anything. Errors: 42P01, 22023.
+comment on function drop_subscription is 'Removes a subscription with its cursor and dead letters; what only it had not settled can then be reclaimed. Error: 42704 (undefined_object).';
+
 create or replace function set_retention(outbox text, age interval, bytes bigint) returns void
 language plpgsql set search_path from current as $$
 begin
@@ -116,8 +114,8 @@ begin
     end if;
 end $$;
 
--- grant_producer lets a role publish to one outbox and do nothing else: it can
--- insert the columns that belong to it, but neither read nor choose xid or seq.
+comment on function set_retention is 'Says how long, or how many bytes of, what every subscription has settled stays in an outbox; null keeps nothing. Errors: 42P01, 22023.';
+
 create or replace function grant_producer(outbox text, role name) returns void
 language plpgsql set search_path from current as $$
 begin
@@ -129,9 +127,8 @@ begin
                     publish(text, jsonb, text, text, jsonb, text) to %I', role);
 end $$;
 
--- grant_relay lets a role run subscriptions of every outbox, now and later: read
--- messages, move cursors, reclaim what is settled. It can neither publish nor
--- change a message.
+comment on function grant_producer is 'Lets a role publish to one outbox and do nothing else: it can insert the columns that belong to it, but neither read nor choose xid or seq.';
+
 create or replace function grant_relay(role name) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -150,6 +147,8 @@ begin
         perform _grant_relay_on(outbox, role);
     end loop;
 end $$;
+
+comment on function grant_relay is 'Lets a role run subscriptions of every outbox, now and later: read messages, move cursors, reclaim what is settled. It can neither publish nor change a message.';
 
 create or replace function _grant_relay_on(outbox text, role name) returns void
 language plpgsql set search_path from current as $$

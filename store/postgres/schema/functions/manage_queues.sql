@@ -14,8 +14,6 @@ begin
     return q;
 end $$;
 
--- set_queue changes settings; null leaves one as it is, and max_running 0 lifts the
--- limit. keep_done is for how long jobs that are done are kept, as far as they take no more than keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.
 create or replace function set_queue(name text, max_attempts int default null, max_running int default null, dedup_window interval default null,
                                      keep_done interval default null, keep_done_bytes bigint default null) returns void
 language plpgsql set search_path from current as $$
@@ -53,7 +51,8 @@ begin
     end if;
 end $$;
 
--- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01.
+comment on function set_queue is 'Changes settings of a queue; null leaves one as it is, and max_running 0 lifts the limit. keep_done is for how long jobs that are done are kept, as far as they take no more than keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.';
+
 create or replace function drop_queue(name text) returns void
 language plpgsql set search_path from current set lock_timeout = '50ms' as $$
 declare
@@ -88,8 +87,8 @@ begin
     end loop;
 end $$;
 
--- grant_enqueuer lets a role write jobs to one queue and do nothing else, by enqueue
--- or by a plain INSERT of the columns that belong to it.
+comment on function drop_queue is 'Removes a queue with its jobs, dead letters and schedules. Error: 42P01.';
+
 create or replace function grant_enqueuer(queue text, role name) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -102,8 +101,8 @@ begin
     perform _grant_own(q.name, '{enqueue,enqueue_many,flags}', role);
 end $$;
 
--- grant_worker lets a role run the jobs of one queue, and do its maintenance. It can
--- neither enqueue nor read what it has not claimed.
+comment on function grant_enqueuer is 'Lets a role write jobs to one queue and do nothing else, by enqueue or by a plain INSERT of the columns that belong to it.';
+
 create or replace function grant_worker(queue text, role name) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -115,10 +114,8 @@ begin
     perform _grant_own(q.name, '{take,claim,ack,settle,ready}', role);
 end $$;
 
--- grant_operator lets a role look after one queue: its status and its dead letters, with
--- their payloads; pause and resume it, cancel jobs, retry and discard dead letters. It
--- can neither enqueue nor run jobs, nor change settings. The names and settings of other
--- queues it sees.
+comment on function grant_worker is 'Lets a role run the jobs of one queue, and do its maintenance. It can neither enqueue nor read what it has not claimed.';
+
 create or replace function grant_operator(queue text, role name) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -130,3 +127,5 @@ begin
     execute format('grant execute on function _segments(text) to %I', role);
     perform _grant_own(q.name, '{operate}', role);
 end $$;
+
+comment on function grant_operator is 'Lets a role look after one queue: its status and its dead letters, with their payloads; pause and resume it, cancel jobs, retry and discard dead letters. It can neither enqueue nor run jobs, nor change settings. The names and settings of other queues it sees.';

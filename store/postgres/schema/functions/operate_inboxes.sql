@@ -156,9 +156,6 @@ begin
     end if;
 end $$;
 
--- inboxes describes every inbox, or those that the role looks after: what it takes on
--- disk, how many messages it holds back, when the first of them is handed over in any
--- case, and how many gaps it knows of.
 create or replace function inboxes() returns table (consumer text, keep interval, bytes bigint, held bigint, held_bytes bigint, next_gap timestamptz, gaps bigint, segment_bytes bigint[], current_segment int)
 language plpgsql volatile set search_path from current as $$
 declare
@@ -174,9 +171,8 @@ begin
     end loop;
 end $$;
 
--- grant_inbox_operator lets a role look after one inbox: its sizes, what it holds, with
--- payloads, and its gaps; release and discard what is held, and do its maintenance. The
--- names of other inboxes it sees. Error: 42P01.
+comment on function inboxes is 'Describes every inbox, or those that the role looks after: what it takes on disk, how many messages it holds back, when the first of them is handed over in any case, and how many gaps it knows of.';
+
 create or replace function grant_inbox_operator(consumer text, role name) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -187,3 +183,5 @@ begin
     execute format('grant execute on function inboxes(), _inbox_name(int, text) to %I', role);
     perform _grant_own('_inbox.' || i.id, '{status,list_held,list_gaps,let_go,discard,maintain}', role);
 end $$;
+
+comment on function grant_inbox_operator is 'Lets a role look after one inbox: its sizes, what it holds, with payloads, and its gaps; release and discard what is held, and do its maintenance. The names of other inboxes it sees. Error: 42P01.';

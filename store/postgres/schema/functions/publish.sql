@@ -72,10 +72,6 @@ begin
     execute format('alter table %s enable always trigger zz_validate', _q(name));
 end $$;
 
--- publish_bytes writes one message within the caller's transaction; a plain INSERT
--- into the outbox does the same and is faster. Errors: 42P01 for an unknown
--- outbox, 23514 for a field over its limit, 22023 for a payload that is null, 22021 for text with a NUL or invalid
--- UTF-8.
 create or replace function publish_bytes(outbox text, payload bytea, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
 language plpgsql set search_path from current as $$
@@ -88,17 +84,23 @@ begin
     using id, key, coalesce(topic, ''), headers, payload;
 end $$;
 
--- publish does the same for text and JSON, as UTF-8. What takes a payload takes these, and bytes by another name:
--- drivers that send parameters without types, and literals, mean text, where an overload for bytea would either not
--- be chosen or read the text as bytea's, in which a backslash begins an escape.
+comment on function publish_bytes is 'Writes one message within the caller''s transaction; a plain INSERT into the outbox does the same and is faster. Errors: 42P01 for an unknown outbox, 23514 for a field over its limit, 22023 for a payload that is null, 22021 for text with a NUL or invalid UTF-8.';
+
+-- What takes a payload takes text and JSON, and bytes by another name: drivers that send parameters without types, and
+-- literals, mean text, where an overload for bytea would either not be chosen or read the text as bytea's, in which a
+-- backslash begins an escape.
 create or replace function publish(outbox text, payload text, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
 language sql set search_path from current as $$
     select publish_bytes(outbox, convert_to(payload, 'UTF8'), key, topic, headers, id)
 $$;
 
+comment on function publish(text, text, text, text, jsonb, text) is 'Writes one message of text, as UTF-8, within the caller''s transaction; else as publish_bytes.';
+
 create or replace function publish(outbox text, payload jsonb, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
 language sql set search_path from current as $$
     select publish_bytes(outbox, convert_to(payload::text, 'UTF8'), key, topic, headers, id)
 $$;
+
+comment on function publish(text, jsonb, text, text, jsonb, text) is 'Writes one message of JSON, as UTF-8, within the caller''s transaction; else as publish_bytes.';

@@ -18,8 +18,6 @@ begin
     return own;
 end $fn$;
 
--- enqueue_bytes writes one job and returns its id; of a duplicate (dedup_key), the first one's. Errors: 42P01 for an
--- unknown queue, 23514 for what is over a limit, 22023 for a payload that is null.
 create or replace function enqueue_bytes(queue text, payload bytea, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
 language plpgsql volatile as $fn$
@@ -31,7 +29,8 @@ begin
     return made;
 end $fn$;
 
--- enqueue_many_bytes writes a job for each payload, in their order, and returns the ids. An array that is null stands for the default.
+comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key), the first one''s. Errors: 42P01 for an unknown queue, 23514 for what is over a limit, 22023 for a payload that is null.';
+
 create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
 language plpgsql volatile as $fn$
@@ -40,7 +39,8 @@ begin
                    using payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers;
 end $fn$;
 
--- The same for text and JSON, as UTF-8; see publish.
+comment on function enqueue_many_bytes is 'Writes a job for each payload, in their order, and returns the ids. An array that is null stands for the default.';
+
 create or replace function enqueue(queue text, payload text, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
 language plpgsql volatile as $fn$
@@ -48,12 +48,16 @@ begin
     return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers);
 end $fn$;
 
+comment on function enqueue(text, text, text, text, int, timestamptz, text, jsonb) is 'Writes one job whose payload is text, as UTF-8, and returns its id; else as enqueue_bytes.';
+
 create or replace function enqueue(queue text, payload jsonb, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
 language plpgsql volatile as $fn$
 begin
     return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers);
 end $fn$;
+
+comment on function enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb) is 'Writes one job whose payload is JSON, as UTF-8, and returns its id; else as enqueue_bytes.';
 
 create or replace function enqueue_many(queue text, payloads text[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
@@ -63,8 +67,8 @@ begin
                                                 keys, group_keys, priorities, not_befores, dedup_keys, headers);
 end $fn$;
 
--- deduplicated tells whether the nth job of this transaction's last enqueue was not written, because there was one
--- with its dedup_key. Null if that enqueue had no dedup_key, or was in another transaction.
+comment on function enqueue_many is 'Writes a job for each text, as UTF-8, in their order, and returns the ids; else as enqueue_many_bytes.';
+
 create or replace function deduplicated(n bigint default 1) returns boolean
 language sql volatile as $fn$
     select told.it operator(pg_catalog.=) 't'
@@ -73,7 +77,8 @@ language sql volatile as $fn$
      where told.it operator(pg_catalog.<>) ''
 $fn$;
 
--- dequeue takes up to n jobs of a group: they are gone when the caller's transaction commits, and back when it rolls back.
+comment on function deduplicated is 'Tells whether the nth job of this transaction''s last enqueue was not written, because there was one with its dedup_key. Null if that enqueue had no dedup_key, or was in another transaction.';
+
 create or replace function dequeue(queue text, n int default 1, group_key text default '') returns setof job
 language plpgsql volatile as $fn$
 declare
@@ -86,30 +91,32 @@ begin
     end if;
 end $fn$;
 
--- claim leases up to n jobs of a group. Who does not ack, extend, release or retry them in time loses them: they run again.
+comment on function dequeue is 'Takes up to n jobs of a group: they are gone when the caller''s transaction commits, and back when it rolls back.';
+
 create or replace function claim(queue text, n int default 1, lease interval default '30 s', group_key text default '', worker text default '') returns setof leased_job
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4)') using n, lease, coalesce(group_key, ''), worker;
 end $fn$;
 
--- ack_claim ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns
--- those of the leases that were still held, as rows with nothing but a lease. Leases of what it claims may share a row: an
--- ack of one waits for the end of a transaction that acks another.
+comment on function claim is 'Leases up to n jobs of a group. A worker that does not ack, extend, release or retry them in time loses them: they run again.';
+
 create or replace function ack_claim(queue text, leases bigint[], n int default 1, lease interval default '30 s', group_key text default '', worker text default '') returns setof leased_job
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, coalesce(group_key, ''), worker, leases;
 end $fn$;
 
--- ack_many removes jobs that are done, and returns the leases that were still held.
+comment on function ack_claim is 'Ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns those of the leases that were still held, as rows with nothing but a lease. Leases of what it claims may share a row: an ack of one waits for the end of a transaction that acks another.';
+
 create or replace function ack_many(queue text, leases bigint[]) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'ack'), '($1)') using leases;
 end $fn$;
 
--- ack removes a job that is done. Error: PS001 if its lease is lost.
+comment on function ack_many is 'Removes jobs that are done, and returns the leases that were still held.';
+
 create or replace function ack(queue text, lease bigint) returns void
 language plpgsql volatile as $fn$
 declare
@@ -121,6 +128,8 @@ begin
     end if;
 end $fn$;
 
+comment on function ack is 'Removes a job that is done. Error: PS001 if its lease is lost.';
+
 -- _settle_on does what else a worker may do with leases, and returns those that were held.
 create or replace function _settle_on(queue text, what text, leases bigint[], by interval default null, error text default null) returns table (lease bigint, until timestamptz)
 language plpgsql volatile as $fn$
@@ -128,35 +137,40 @@ begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'settle'), '($1, $2, $3, $4)') using what, leases, by, error;
 end $fn$;
 
--- extend_many makes leases end by from now, and returns those that were still held.
 create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
 language sql volatile as $fn$ select e.lease from {schema}._settle_on(queue, 'extend', leases, by) e $fn$;
 
--- extend makes a lease end by from now, and returns when that is. Error: PS001.
+comment on function extend_many is 'Makes leases end by from now, and returns those that were still held.';
+
 create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
 language sql volatile as $fn$ select coalesce((select e.until from {schema}._settle_on(queue, 'extend', array[lease], by) e), {schema}._lost(lease)) $fn$;
 
--- report says of a job that runs how far it is, or what came of it, until the next report. With the job, a queue that keeps jobs that are done
--- keeps that. Up to 64 KiB as text. Error: PS001.
+comment on function extend is 'Makes a lease end by from now, and returns when that is. Error: PS001.';
+
 create or replace function report(queue text, lease bigint, report jsonb) returns void
 language sql volatile as $fn$ select coalesce((select r.until from {schema}._settle_on(queue, 'report', array[lease], null, report::pg_catalog.text) r), {schema}._lost(lease)) $fn$;
 
--- release_many gives jobs back, to run again after a while: no attempt is spent. It returns the leases that were still held.
+comment on function report is 'Says of a job that runs how far it is, or what came of it, until the next report. A queue that keeps jobs that are done keeps that, too. Up to 64 KiB as text. Error: PS001.';
+
 create or replace function release_many(queue text, leases bigint[], after interval default null) returns setof bigint
 language sql volatile as $fn$ select r.lease from {schema}._settle_on(queue, 'release', leases, after) r $fn$;
 
--- release gives a job back, to run again after a while: no attempt is spent. Error: PS001.
+comment on function release_many is 'Gives jobs back, to run again after a while: no attempt is spent. Returns the leases that were still held.';
+
 create or replace function release(queue text, lease bigint, after interval default null) returns void
 language sql volatile as $fn$ select coalesce((select r.until from {schema}._settle_on(queue, 'release', array[lease], after) r), {schema}._lost(lease)) $fn$;
 
--- retry has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt,
--- and it is a dead letter now. Error: PS001.
+comment on function release is 'Gives a job back, to run again after a while: no attempt is spent. Error: PS001.';
+
 create or replace function retry(queue text, lease bigint, after interval default null, error text default '') returns boolean
 language sql volatile as $fn$ select s.until is not null from {schema}._settle_on(queue, 'retry', array[lease], after, error) s $fn$;
 
--- dead_letter makes a job a dead letter. Error: PS001.
+comment on function retry is 'Has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt, and it is a dead letter now. Error: PS001.';
+
 create or replace function dead_letter(queue text, lease bigint, error text default '') returns void
 language sql volatile as $fn$ select s.lease from {schema}._settle_on(queue, 'dead_letter', array[lease], null, error) s $fn$;
+
+comment on function dead_letter is 'Makes a job a dead letter. Error: PS001.';
 
 -- _operate_on calls what a queue's operators may do.
 create or replace function _operate_on(queue text, what text, ids bigint[] default null, after text default null) returns jsonb
@@ -168,40 +182,46 @@ begin
     return counted;
 end $fn$;
 
--- cancel removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.
 create or replace function cancel(queue text, ids bigint[]) returns int
 language sql volatile as $fn$ select {schema}._operate_on(queue, 'cancel', ids)::pg_catalog.int4 $fn$;
 
--- pause_queue has nobody be given jobs of a queue.
+comment on function cancel is 'Removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.';
+
 create or replace function pause_queue(name text) returns void
 language sql volatile as $fn$ select {schema}._operate_on(name, 'pause') $fn$;
 
--- resume_queue ends that.
+comment on function pause_queue is 'Pauses a queue: claims and dequeues return no job until resume_queue.';
+
 create or replace function resume_queue(name text) returns void
 language sql volatile as $fn$ select {schema}._operate_on(name, 'resume') $fn$;
 
--- retry_dead_jobs has dead letters run again, with all attempts before them, and returns how many.
+comment on function resume_queue is 'Ends the pause of a queue.';
+
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
 language sql volatile as $fn$ select {schema}._operate_on(queue, 'retry', ids)::pg_catalog.int4 $fn$;
 
--- discard_dead_jobs removes dead letters, and returns how many.
+comment on function retry_dead_jobs is 'Has dead letters run again, with all attempts before them, and returns how many.';
+
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
 language sql volatile as $fn$ select {schema}._operate_on(queue, 'discard', ids)::pg_catalog.int4 $fn$;
 
--- queue_status counts a queue's jobs.
+comment on function discard_dead_jobs is 'Removes dead letters, and returns how many.';
+
 create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
 language sql volatile as $fn$
     select (c.n)[0]::bigint, (c.n)[1]::bigint, (c.n)[2]::bigint, (c.n)[3]::bigint, (c.n)[4]::bigint, (c.n)[5]::bigint operator(pg_catalog.*) interval '1 microsecond' from {schema}._operate_on(queue, 'count') c(n)
 $fn$;
 
--- ready_groups lists the groups that have jobs to be taken, among some, or after one by name.
+comment on function queue_status is 'Counts a queue''s jobs by where they are, and says how old the oldest ready one is.';
+
 create or replace function ready_groups(queue text, group_keys text[] default null, behind text default '', most int default 100) returns setof text
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'ready'), '($1, $2, $3)') using group_keys, behind, most;
 end $fn$;
 
--- queue_groups counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.
+comment on function ready_groups is 'Lists the groups that have jobs to be taken, among some, or after one by name.';
+
 create or replace function queue_groups(queue text, after text default '', most int default 1000)
 returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
 language sql volatile as $fn$
@@ -210,7 +230,8 @@ language sql volatile as $fn$
         as g(group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
 $fn$;
 
--- done_jobs lists what is kept of jobs that are done, the latest first: up to most, behind the position of one.
+comment on function queue_groups is 'Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.';
+
 create or replace function done_jobs(queue text, most int default 100, before text default null)
 returns table (id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
 language sql volatile as $fn$
@@ -219,8 +240,11 @@ language sql volatile as $fn$
         as d(id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
 $fn$;
 
--- maintain_queue does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.
+comment on function done_jobs is 'Lists what is kept of jobs that are done, the latest first: up to most, behind the position of one.';
+
 create or replace function maintain_queue(name text) returns void
 language sql volatile as $fn$ select {schema}._settle_on(name, 'maintain', null) $fn$;
+
+comment on function maintain_queue is 'Does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.';
 
 $ddl$, '{schema}', quote_ident(current_schema())), '{prefix}', quote_literal(quote_ident(current_schema()) || '.')); end $do$;

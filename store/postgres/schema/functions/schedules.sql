@@ -109,9 +109,6 @@ begin
     using errcode = '22023', hint = 'look at the day and the month';
 end $$;
 
--- schedule_bytes makes or changes a periodic job: one is enqueued at every time
--- that cron describes, unless dedup_key makes it a duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or
--- a time that never comes, 23514 for a value over its limit.
 create or replace function schedule_bytes(queue text, name text, cron text, payload bytea, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
 language plpgsql set search_path from current as $$
@@ -133,12 +130,15 @@ begin
     return first;
 end $$;
 
--- schedule does the same for text and JSON, as UTF-8; see publish.
+comment on function schedule_bytes is 'Makes or changes a periodic job: one is enqueued at every time that cron describes, unless dedup_key makes it a duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or a time that never comes, 23514 for a value over its limit.';
+
 create or replace function schedule(queue text, name text, cron text, payload text, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
 language sql set search_path from current as $$
     select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key)
 $$;
+
+comment on function schedule(text, text, text, text, text, text, int, jsonb, text) is 'Makes or changes a periodic job whose payload is text, as UTF-8; else as schedule_bytes.';
 
 create or replace function schedule(queue text, name text, cron text, payload jsonb, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
@@ -146,7 +146,8 @@ language sql set search_path from current as $$
     select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key)
 $$;
 
--- unschedule ends a periodic job. Errors: 42P01, 42704 if there is none of the name.
+comment on function schedule(text, text, text, jsonb, text, text, int, jsonb, text) is 'Makes or changes a periodic job whose payload is JSON, as UTF-8; else as schedule_bytes.';
+
 create or replace function unschedule(queue text, name text) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -158,3 +159,5 @@ begin
         using errcode = '42704', hint = 'list them with: penstock schedule list ' || quote_literal(queue);
     end if;
 end $$;
+
+comment on function unschedule is 'Ends a periodic job. Errors: 42P01, 42704 if there is none of the name.';

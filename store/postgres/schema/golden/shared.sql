@@ -582,9 +582,9 @@ begin
     execute format('alter table %s enable always trigger zz_validate', _q(name));
 end $function$;
 
--- publish_bytes writes one message within the caller's transaction; a plain INSERT into the outbox does the same and is faster.
--- Errors: 42P01 for an unknown outbox, 23514 for a field over its limit, 22023 for a payload that is null, 22021 for text with a
--- NUL or invalid UTF-8.
+-- Writes one message within the caller's transaction; a plain INSERT into the outbox does the same and is faster. Errors: 42P01
+-- for an unknown outbox, 23514 for a field over its limit, 22023 for a payload that is null, 22021 for text with a NUL or invalid
+-- UTF-8.
 CREATE OR REPLACE FUNCTION penstock.publish_bytes(outbox text, payload bytea, key text DEFAULT NULL::text, topic text DEFAULT ''::text, headers jsonb DEFAULT NULL::jsonb, id text DEFAULT NULL::text)
  RETURNS void
  LANGUAGE plpgsql
@@ -599,9 +599,7 @@ begin
     using id, key, coalesce(topic, ''), headers, payload;
 end $function$;
 
--- publish does the same for text and JSON, as UTF-8. What takes a payload takes these, and bytes by another name: drivers that
--- send parameters without types, and literals, mean text, where an overload for bytea would either not be chosen or read the text
--- as bytea's, in which a backslash begins an escape.
+-- Writes one message of JSON, as UTF-8, within the caller's transaction; else as publish_bytes.
 CREATE OR REPLACE FUNCTION penstock.publish(outbox text, payload jsonb, key text DEFAULT NULL::text, topic text DEFAULT ''::text, headers jsonb DEFAULT NULL::jsonb, id text DEFAULT NULL::text)
  RETURNS void
  LANGUAGE sql
@@ -610,9 +608,7 @@ AS $function$
     select publish_bytes(outbox, convert_to(payload::text, 'UTF8'), key, topic, headers, id)
 $function$;
 
--- publish does the same for text and JSON, as UTF-8. What takes a payload takes these, and bytes by another name: drivers that
--- send parameters without types, and literals, mean text, where an overload for bytea would either not be chosen or read the text
--- as bytea's, in which a backslash begins an escape.
+-- Writes one message of text, as UTF-8, within the caller's transaction; else as publish_bytes.
 CREATE OR REPLACE FUNCTION penstock.publish(outbox text, payload text, key text DEFAULT NULL::text, topic text DEFAULT ''::text, headers jsonb DEFAULT NULL::jsonb, id text DEFAULT NULL::text)
  RETURNS void
  LANGUAGE sql
@@ -645,8 +641,8 @@ begin
 end $function$;
 -- everybody may execute it
 
--- create_outbox makes an outbox: a ring of segments behind one table. Errors: 42P07 (duplicate_table) if it exists, 23514 for a
--- name that cannot be used.
+-- Makes an outbox: a ring of segments behind one table. Errors: 42P07 (duplicate_table) if it exists, 23514 for a name that
+-- cannot be used.
 CREATE OR REPLACE FUNCTION penstock.create_outbox(name text, segments integer DEFAULT 8, segment_bytes bigint DEFAULT 134217728)
  RETURNS void
  LANGUAGE plpgsql
@@ -726,8 +722,7 @@ begin
     execute format('alter sequence %s owner to %I', _q('_' || outbox || '.slot'), owner);
 end $function$;
 
--- drop_outbox removes an outbox with its messages, subscriptions and dead letters. Error: 42P01 (undefined_table) if there is
--- none.
+-- Removes an outbox with its messages, subscriptions and dead letters. Error: 42P01 (undefined_table) if there is none.
 CREATE OR REPLACE FUNCTION penstock.drop_outbox(name text)
  RETURNS void
  LANGUAGE plpgsql
@@ -742,8 +737,8 @@ begin
     execute format('drop sequence %s, %s', _q('_' || name || '.seq'), _q('_' || name || '.slot'));
 end $function$;
 
--- drop_subscription removes a subscription with its cursor and dead letters; what only it had not settled can then be reclaimed.
--- Error: 42704 (undefined_object).
+-- Removes a subscription with its cursor and dead letters; what only it had not settled can then be reclaimed. Error: 42704
+-- (undefined_object).
 CREATE OR REPLACE FUNCTION penstock.drop_subscription(outbox text, name text)
  RETURNS void
  LANGUAGE plpgsql
@@ -756,8 +751,8 @@ begin
     end if;
 end $function$;
 
--- set_retention says how long, or how many bytes of, what every subscription has settled stays in an outbox; null does not keep
--- anything. Errors: 42P01, 22023.
+-- Says how long, or how many bytes of, what every subscription has settled stays in an outbox; null keeps nothing. Errors: 42P01,
+-- 22023.
 CREATE OR REPLACE FUNCTION penstock.set_retention(outbox text, age interval, bytes bigint)
  RETURNS void
  LANGUAGE plpgsql
@@ -775,8 +770,8 @@ begin
     end if;
 end $function$;
 
--- grant_producer lets a role publish to one outbox and do nothing else: it can insert the columns that belong to it, but neither
--- read nor choose xid or seq.
+-- Lets a role publish to one outbox and do nothing else: it can insert the columns that belong to it, but neither read nor choose
+-- xid or seq.
 CREATE OR REPLACE FUNCTION penstock.grant_producer(outbox text, role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -791,8 +786,8 @@ begin
                     publish(text, jsonb, text, text, jsonb, text) to %I', role);
 end $function$;
 
--- grant_relay lets a role run subscriptions of every outbox, now and later: read messages, move cursors, reclaim what is settled.
--- It can neither publish nor change a message.
+-- Lets a role run subscriptions of every outbox, now and later: read messages, move cursors, reclaim what is settled. It can
+-- neither publish nor change a message.
 CREATE OR REPLACE FUNCTION penstock.grant_relay(role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -1189,7 +1184,7 @@ AS $function$
        and not exists (select from _adopt_row h where h.subscription = of_subscription and h.parked_key = l.parked_key and h.held)
 $function$;
 
--- grant_adopt lets a role, which may use the adopted tables already, run subscriptions over them. Runs as the schema's owner.
+-- Lets a role, which may use the adopted tables already, run subscriptions over them.
 CREATE OR REPLACE FUNCTION penstock.grant_adopt(role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -1203,8 +1198,8 @@ begin
     execute format('grant execute on function _adopt_fence(bigint, bigint), _adopt_lock(bigint), _adopt_release(bigint, text[]) to %I', role);
 end $function$;
 
--- create_queue makes a queue. Errors: 42P07 (duplicate_table) if the name is taken, 23514 for a name that cannot be used, 22023
--- for an ordering that is not fifo or lifo.
+-- Makes a queue: a ring of segments behind one table, registers, and functions of its own. Errors: 42P07 (duplicate_table) if the
+-- name is taken, 23514 for a name that cannot be used, 22023 for an ordering other than fifo and lifo.
 CREATE OR REPLACE FUNCTION penstock.create_queue(name text, ordering text DEFAULT 'fifo'::text, segments integer DEFAULT 3, segment_bytes bigint DEFAULT 67108864)
  RETURNS void
  LANGUAGE plpgsql
@@ -1293,8 +1288,8 @@ begin
 end $function$;
 -- everybody may execute it
 
--- enqueue_bytes writes one job and returns its id; of a duplicate (dedup_key), the first one's. Errors: 42P01 for an unknown
--- queue, 23514 for what is over a limit, 22023 for a payload that is null.
+-- Writes one job and returns its id; of a duplicate (dedup_key), the first one's. Errors: 42P01 for an unknown queue, 23514 for
+-- what is over a limit, 22023 for a payload that is null.
 CREATE OR REPLACE FUNCTION penstock.enqueue_bytes(queue text, payload bytea, key text DEFAULT NULL::text, group_key text DEFAULT ''::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -1308,8 +1303,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- enqueue_many_bytes writes a job for each payload, in their order, and returns the ids. An array that is null stands for the
--- default.
+-- Writes a job for each payload, in their order, and returns the ids. An array that is null stands for the default.
 CREATE OR REPLACE FUNCTION penstock.enqueue_many_bytes(queue text, payloads bytea[], keys text[] DEFAULT NULL::text[], group_keys text[] DEFAULT NULL::text[], priorities integer[] DEFAULT NULL::integer[], not_befores timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], dedup_keys text[] DEFAULT NULL::text[], headers jsonb[] DEFAULT NULL::jsonb[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -1320,7 +1314,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- The same for text and JSON, as UTF-8; see publish.
+-- Writes one job whose payload is JSON, as UTF-8, and returns its id; else as enqueue_bytes.
 CREATE OR REPLACE FUNCTION penstock.enqueue(queue text, payload jsonb, key text DEFAULT NULL::text, group_key text DEFAULT ''::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -1330,7 +1324,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- The same for text and JSON, as UTF-8; see publish.
+-- Writes one job whose payload is text, as UTF-8, and returns its id; else as enqueue_bytes.
 CREATE OR REPLACE FUNCTION penstock.enqueue(queue text, payload text, key text DEFAULT NULL::text, group_key text DEFAULT ''::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -1340,6 +1334,7 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Writes a job for each text, as UTF-8, in their order, and returns the ids; else as enqueue_many_bytes.
 CREATE OR REPLACE FUNCTION penstock.enqueue_many(queue text, payloads text[], keys text[] DEFAULT NULL::text[], group_keys text[] DEFAULT NULL::text[], priorities integer[] DEFAULT NULL::integer[], not_befores timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], dedup_keys text[] DEFAULT NULL::text[], headers jsonb[] DEFAULT NULL::jsonb[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -1350,8 +1345,8 @@ begin
 end $function$;
 -- everybody may execute it
 
--- deduplicated tells whether the nth job of this transaction's last enqueue was not written, because there was one with its
--- dedup_key. Null if that enqueue had no dedup_key, or was in another transaction.
+-- Tells whether the nth job of this transaction's last enqueue was not written, because there was one with its dedup_key. Null if
+-- that enqueue had no dedup_key, or was in another transaction.
 CREATE OR REPLACE FUNCTION penstock.deduplicated(n bigint DEFAULT 1)
  RETURNS boolean
  LANGUAGE sql
@@ -1363,7 +1358,7 @@ AS $function$
 $function$;
 -- everybody may execute it
 
--- dequeue takes up to n jobs of a group: they are gone when the caller's transaction commits, and back when it rolls back.
+-- Takes up to n jobs of a group: they are gone when the caller's transaction commits, and back when it rolls back.
 CREATE OR REPLACE FUNCTION penstock.dequeue(queue text, n integer DEFAULT 1, group_key text DEFAULT ''::text)
  RETURNS SETOF penstock.job
  LANGUAGE plpgsql
@@ -1379,7 +1374,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- claim leases up to n jobs of a group. Who does not ack, extend, release or retry them in time loses them: they run again.
+-- Leases up to n jobs of a group. A worker that does not ack, extend, release or retry them in time loses them: they run again.
 CREATE OR REPLACE FUNCTION penstock.claim(queue text, n integer DEFAULT 1, lease interval DEFAULT '00:00:30'::interval, group_key text DEFAULT ''::text, worker text DEFAULT ''::text)
  RETURNS SETOF penstock.leased_job
  LANGUAGE plpgsql
@@ -1389,9 +1384,9 @@ begin
 end $function$;
 -- everybody may execute it
 
--- ack_claim ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns those
--- of the leases that were still held, as rows with nothing but a lease. Leases of what it claims may share a row: an ack of one
--- waits for the end of a transaction that acks another.
+-- Ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns those of the
+-- leases that were still held, as rows with nothing but a lease. Leases of what it claims may share a row: an ack of one waits
+-- for the end of a transaction that acks another.
 CREATE OR REPLACE FUNCTION penstock.ack_claim(queue text, leases bigint[], n integer DEFAULT 1, lease interval DEFAULT '00:00:30'::interval, group_key text DEFAULT ''::text, worker text DEFAULT ''::text)
  RETURNS SETOF penstock.leased_job
  LANGUAGE plpgsql
@@ -1401,7 +1396,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- ack_many removes jobs that are done, and returns the leases that were still held.
+-- Removes jobs that are done, and returns the leases that were still held.
 CREATE OR REPLACE FUNCTION penstock.ack_many(queue text, leases bigint[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -1411,7 +1406,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- ack removes a job that is done. Error: PS001 if its lease is lost.
+-- Removes a job that is done. Error: PS001 if its lease is lost.
 CREATE OR REPLACE FUNCTION penstock.ack(queue text, lease bigint)
  RETURNS void
  LANGUAGE plpgsql
@@ -1436,51 +1431,51 @@ begin
 end $function$;
 -- everybody may execute it
 
--- extend_many makes leases end by from now, and returns those that were still held.
+-- Makes leases end by from now, and returns those that were still held.
 CREATE OR REPLACE FUNCTION penstock.extend_many(queue text, leases bigint[], by interval)
  RETURNS SETOF bigint
  LANGUAGE sql
 AS $function$ select e.lease from penstock._settle_on(queue, 'extend', leases, by) e $function$;
 -- everybody may execute it
 
--- extend makes a lease end by from now, and returns when that is. Error: PS001.
+-- Makes a lease end by from now, and returns when that is. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.extend(queue text, lease bigint, by interval)
  RETURNS timestamp with time zone
  LANGUAGE sql
 AS $function$ select coalesce((select e.until from penstock._settle_on(queue, 'extend', array[lease], by) e), penstock._lost(lease)) $function$;
 -- everybody may execute it
 
--- report says of a job that runs how far it is, or what came of it, until the next report. With the job, a queue that keeps jobs
--- that are done keeps that. Up to 64 KiB as text. Error: PS001.
+-- Says of a job that runs how far it is, or what came of it, until the next report. A queue that keeps jobs that are done keeps
+-- that, too. Up to 64 KiB as text. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.report(queue text, lease bigint, report jsonb)
  RETURNS void
  LANGUAGE sql
 AS $function$ select coalesce((select r.until from penstock._settle_on(queue, 'report', array[lease], null, report::pg_catalog.text) r), penstock._lost(lease)) $function$;
 -- everybody may execute it
 
--- release_many gives jobs back, to run again after a while: no attempt is spent. It returns the leases that were still held.
+-- Gives jobs back, to run again after a while: no attempt is spent. Returns the leases that were still held.
 CREATE OR REPLACE FUNCTION penstock.release_many(queue text, leases bigint[], after interval DEFAULT NULL::interval)
  RETURNS SETOF bigint
  LANGUAGE sql
 AS $function$ select r.lease from penstock._settle_on(queue, 'release', leases, after) r $function$;
 -- everybody may execute it
 
--- release gives a job back, to run again after a while: no attempt is spent. Error: PS001.
+-- Gives a job back, to run again after a while: no attempt is spent. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.release(queue text, lease bigint, after interval DEFAULT NULL::interval)
  RETURNS void
  LANGUAGE sql
 AS $function$ select coalesce((select r.until from penstock._settle_on(queue, 'release', array[lease], after) r), penstock._lost(lease)) $function$;
 -- everybody may execute it
 
--- retry has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt, and it
--- is a dead letter now. Error: PS001.
+-- Has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt, and it is a
+-- dead letter now. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.retry(queue text, lease bigint, after interval DEFAULT NULL::interval, error text DEFAULT ''::text)
  RETURNS boolean
  LANGUAGE sql
 AS $function$ select s.until is not null from penstock._settle_on(queue, 'retry', array[lease], after, error) s $function$;
 -- everybody may execute it
 
--- dead_letter makes a job a dead letter. Error: PS001.
+-- Makes a job a dead letter. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.dead_letter(queue text, lease bigint, error text DEFAULT ''::text)
  RETURNS void
  LANGUAGE sql
@@ -1500,42 +1495,42 @@ begin
 end $function$;
 -- everybody may execute it
 
--- cancel removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.
+-- Removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.
 CREATE OR REPLACE FUNCTION penstock.cancel(queue text, ids bigint[])
  RETURNS integer
  LANGUAGE sql
 AS $function$ select penstock._operate_on(queue, 'cancel', ids)::pg_catalog.int4 $function$;
 -- everybody may execute it
 
--- pause_queue has nobody be given jobs of a queue.
+-- Pauses a queue: claims and dequeues return no job until resume_queue.
 CREATE OR REPLACE FUNCTION penstock.pause_queue(name text)
  RETURNS void
  LANGUAGE sql
 AS $function$ select penstock._operate_on(name, 'pause') $function$;
 -- everybody may execute it
 
--- resume_queue ends that.
+-- Ends the pause of a queue.
 CREATE OR REPLACE FUNCTION penstock.resume_queue(name text)
  RETURNS void
  LANGUAGE sql
 AS $function$ select penstock._operate_on(name, 'resume') $function$;
 -- everybody may execute it
 
--- retry_dead_jobs has dead letters run again, with all attempts before them, and returns how many.
+-- Has dead letters run again, with all attempts before them, and returns how many.
 CREATE OR REPLACE FUNCTION penstock.retry_dead_jobs(queue text, ids bigint[])
  RETURNS integer
  LANGUAGE sql
 AS $function$ select penstock._operate_on(queue, 'retry', ids)::pg_catalog.int4 $function$;
 -- everybody may execute it
 
--- discard_dead_jobs removes dead letters, and returns how many.
+-- Removes dead letters, and returns how many.
 CREATE OR REPLACE FUNCTION penstock.discard_dead_jobs(queue text, ids bigint[])
  RETURNS integer
  LANGUAGE sql
 AS $function$ select penstock._operate_on(queue, 'discard', ids)::pg_catalog.int4 $function$;
 -- everybody may execute it
 
--- queue_status counts a queue's jobs.
+-- Counts a queue's jobs by where they are, and says how old the oldest ready one is.
 CREATE OR REPLACE FUNCTION penstock.queue_status(queue text)
  RETURNS TABLE(ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
  LANGUAGE sql
@@ -1544,7 +1539,7 @@ AS $function$
 $function$;
 -- everybody may execute it
 
--- ready_groups lists the groups that have jobs to be taken, among some, or after one by name.
+-- Lists the groups that have jobs to be taken, among some, or after one by name.
 CREATE OR REPLACE FUNCTION penstock.ready_groups(queue text, group_keys text[] DEFAULT NULL::text[], behind text DEFAULT ''::text, most integer DEFAULT 100)
  RETURNS SETOF text
  LANGUAGE plpgsql
@@ -1554,7 +1549,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- queue_groups counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.
+-- Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.
 CREATE OR REPLACE FUNCTION penstock.queue_groups(queue text, after text DEFAULT ''::text, most integer DEFAULT 1000)
  RETURNS TABLE(group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
  LANGUAGE sql
@@ -1565,7 +1560,7 @@ AS $function$
 $function$;
 -- everybody may execute it
 
--- done_jobs lists what is kept of jobs that are done, the latest first: up to most, behind the position of one.
+-- Lists what is kept of jobs that are done, the latest first: up to most, behind the position of one.
 CREATE OR REPLACE FUNCTION penstock.done_jobs(queue text, most integer DEFAULT 100, before text DEFAULT NULL::text)
  RETURNS TABLE(id bigint, key text, group_key text, priority smallint, attempt integer, created_at timestamp with time zone, claimed_at timestamp with time zone, finished_at timestamp with time zone, worker text, failures jsonb, report jsonb, "position" text)
  LANGUAGE sql
@@ -1576,7 +1571,7 @@ AS $function$
 $function$;
 -- everybody may execute it
 
--- maintain_queue does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.
+-- Does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.
 CREATE OR REPLACE FUNCTION penstock.maintain_queue(name text)
  RETURNS void
  LANGUAGE sql
@@ -3326,8 +3321,8 @@ begin
     end if;
 end $function$;
 
--- advance_queue is for tests: a queue believes that so much time has passed. What waits until then is due, leases that end until
--- then have ended, and schedules run. The server's clock and dedup windows stay. Only the owner of the schema may. Error: 42P01.
+-- For tests: a queue believes that so much time has passed. What waits until then is due, leases that end until then have ended,
+-- and schedules run. The server's clock and dedup windows stay. Only the owner of the schema may call it. Error: 42P01.
 CREATE OR REPLACE FUNCTION penstock.advance_queue(name text, by interval)
  RETURNS void
  LANGUAGE plpgsql
@@ -3468,9 +3463,8 @@ begin
     using errcode = '22023', hint = 'look at the day and the month';
 end $function$;
 
--- schedule_bytes makes or changes a periodic job: one is enqueued at every time that cron describes, unless dedup_key makes it a
--- duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or a time that never comes, 23514 for a value over its
--- limit.
+-- Makes or changes a periodic job: one is enqueued at every time that cron describes, unless dedup_key makes it a duplicate.
+-- Errors: 42P01, 22023 for a cron text that makes no sense or a time that never comes, 23514 for a value over its limit.
 CREATE OR REPLACE FUNCTION penstock.schedule_bytes(queue text, name text, cron text, payload bytea, key text DEFAULT NULL::text, group_key text DEFAULT ''::text, priority integer DEFAULT 0, headers jsonb DEFAULT NULL::jsonb, dedup_key text DEFAULT NULL::text)
  RETURNS timestamp with time zone
  LANGUAGE plpgsql
@@ -3494,7 +3488,7 @@ begin
     return first;
 end $function$;
 
--- schedule does the same for text and JSON, as UTF-8; see publish.
+-- Makes or changes a periodic job whose payload is JSON, as UTF-8; else as schedule_bytes.
 CREATE OR REPLACE FUNCTION penstock.schedule(queue text, name text, cron text, payload jsonb, key text DEFAULT NULL::text, group_key text DEFAULT ''::text, priority integer DEFAULT 0, headers jsonb DEFAULT NULL::jsonb, dedup_key text DEFAULT NULL::text)
  RETURNS timestamp with time zone
  LANGUAGE sql
@@ -3503,7 +3497,7 @@ AS $function$
     select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key)
 $function$;
 
--- schedule does the same for text and JSON, as UTF-8; see publish.
+-- Makes or changes a periodic job whose payload is text, as UTF-8; else as schedule_bytes.
 CREATE OR REPLACE FUNCTION penstock.schedule(queue text, name text, cron text, payload text, key text DEFAULT NULL::text, group_key text DEFAULT ''::text, priority integer DEFAULT 0, headers jsonb DEFAULT NULL::jsonb, dedup_key text DEFAULT NULL::text)
  RETURNS timestamp with time zone
  LANGUAGE sql
@@ -3512,7 +3506,7 @@ AS $function$
     select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key)
 $function$;
 
--- unschedule ends a periodic job. Errors: 42P01, 42704 if there is none of the name.
+-- Ends a periodic job. Errors: 42P01, 42704 if there is none of the name.
 CREATE OR REPLACE FUNCTION penstock.unschedule(queue text, name text)
  RETURNS void
  LANGUAGE plpgsql
@@ -4777,7 +4771,7 @@ begin
     return q;
 end $function$;
 
--- set_queue changes settings; null leaves one as it is, and max_running 0 lifts the limit. keep_done is for how long jobs that
+-- Changes settings of a queue; null leaves one as it is, and max_running 0 lifts the limit. keep_done is for how long jobs that
 -- are done are kept, as far as they take no more than keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.
 CREATE OR REPLACE FUNCTION penstock.set_queue(name text, max_attempts integer DEFAULT NULL::integer, max_running integer DEFAULT NULL::integer, dedup_window interval DEFAULT NULL::interval, keep_done interval DEFAULT NULL::interval, keep_done_bytes bigint DEFAULT NULL::bigint)
  RETURNS void
@@ -4818,7 +4812,7 @@ begin
     end if;
 end $function$;
 
--- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01.
+-- Removes a queue with its jobs, dead letters and schedules. Error: 42P01.
 CREATE OR REPLACE FUNCTION penstock.drop_queue(name text)
  RETURNS void
  LANGUAGE plpgsql
@@ -4857,8 +4851,7 @@ begin
     end loop;
 end $function$;
 
--- grant_enqueuer lets a role write jobs to one queue and do nothing else, by enqueue or by a plain INSERT of the columns that
--- belong to it.
+-- Lets a role write jobs to one queue and do nothing else, by enqueue or by a plain INSERT of the columns that belong to it.
 CREATE OR REPLACE FUNCTION penstock.grant_enqueuer(queue text, role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -4874,8 +4867,7 @@ begin
     perform _grant_own(q.name, '{enqueue,enqueue_many,flags}', role);
 end $function$;
 
--- grant_worker lets a role run the jobs of one queue, and do its maintenance. It can neither enqueue nor read what it has not
--- claimed.
+-- Lets a role run the jobs of one queue, and do its maintenance. It can neither enqueue nor read what it has not claimed.
 CREATE OR REPLACE FUNCTION penstock.grant_worker(queue text, role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -4890,9 +4882,9 @@ begin
     perform _grant_own(q.name, '{take,claim,ack,settle,ready}', role);
 end $function$;
 
--- grant_operator lets a role look after one queue: its status and its dead letters, with their payloads; pause and resume it,
--- cancel jobs, retry and discard dead letters. It can neither enqueue nor run jobs, nor change settings. The names and settings
--- of other queues it sees.
+-- Lets a role look after one queue: its status and its dead letters, with their payloads; pause and resume it, cancel jobs, retry
+-- and discard dead letters. It can neither enqueue nor run jobs, nor change settings. The names and settings of other queues it
+-- sees.
 CREATE OR REPLACE FUNCTION penstock.grant_operator(queue text, role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -5649,8 +5641,8 @@ begin
     end if;
 end $function$;
 
--- inboxes describes every inbox, or those that the role looks after: what it takes on disk, how many messages it holds back, when
--- the first of them is handed over in any case, and how many gaps it knows of.
+-- Describes every inbox, or those that the role looks after: what it takes on disk, how many messages it holds back, when the
+-- first of them is handed over in any case, and how many gaps it knows of.
 CREATE OR REPLACE FUNCTION penstock.inboxes()
  RETURNS TABLE(consumer text, keep interval, bytes bigint, held bigint, held_bytes bigint, next_gap timestamp with time zone, gaps bigint, segment_bytes bigint[], current_segment integer)
  LANGUAGE plpgsql
@@ -5669,8 +5661,8 @@ begin
     end loop;
 end $function$;
 
--- grant_inbox_operator lets a role look after one inbox: its sizes, what it holds, with payloads, and its gaps; release and
--- discard what is held, and do its maintenance. The names of other inboxes it sees. Error: 42P01.
+-- Lets a role look after one inbox: its sizes, what it holds, with payloads, and its gaps; release and discard what is held, and
+-- do its maintenance. The names of other inboxes it sees. Error: 42P01.
 CREATE OR REPLACE FUNCTION penstock.grant_inbox_operator(consumer text, role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -5702,8 +5694,8 @@ begin
     return found_inbox;
 end $function$;
 
--- create_inbox makes an inbox for a consumer. Ids are known for at least keep after the transaction that received them, and for
--- up to half as long again. Errors: 42P07 (duplicate_table) if there is one, 22023, 23514.
+-- Makes an inbox for a consumer. Ids are known for at least keep after the transaction that received them, and for up to half as
+-- long again. Errors: 42P07 (duplicate_table) if there is one, 22023, 23514.
 CREATE OR REPLACE FUNCTION penstock.create_inbox(consumer text, keep interval DEFAULT '7 days'::interval)
  RETURNS void
  LANGUAGE plpgsql
@@ -5766,7 +5758,7 @@ begin
     perform _dispatch_inboxes();
 end $function$;
 
--- set_inbox changes how long ids are known; a longer time holds for what comes after it. Errors: 42P01, 22023.
+-- Changes how long ids are known; a longer time holds for what comes after it. Errors: 42P01, 22023.
 CREATE OR REPLACE FUNCTION penstock.set_inbox(consumer text, keep interval)
  RETURNS void
  LANGUAGE plpgsql
@@ -5779,7 +5771,7 @@ begin
     update _inbox x set keep = set_inbox.keep where x.id = i.id;
 end $function$;
 
--- drop_inbox removes an inbox, with what it holds. Error: 42P01.
+-- Removes an inbox, with what it holds. Error: 42P01.
 CREATE OR REPLACE FUNCTION penstock.drop_inbox(consumer text)
  RETURNS void
  LANGUAGE plpgsql
@@ -5803,7 +5795,7 @@ begin
     perform _dispatch_inboxes();
 end $function$;
 
--- grant_consumer lets a role use one inbox and nothing else. Error: 42P01.
+-- Lets a role use one inbox and do nothing else. Error: 42P01.
 CREATE OR REPLACE FUNCTION penstock.grant_consumer(consumer text, role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -5887,22 +5879,31 @@ AS $function$
 declare
     public_functions constant text[] := array[
         'inbox(consumer text, message_id text) returns boolean', 'return {first}(message_id)',
+        'Notes that a consumer receives a message, and says whether it is the first time. Its transaction commits the note with what it does. Errors: 42P01, 22023, 23514.',
         'inbox_many(consumer text, message_ids text[]) returns setof text', 'return query select * from {first_of}(message_ids)',
+        'Notes several messages as inbox does, and returns the ids of those that are received for the first time, in their order.',
         'inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
         'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
+        'Receives a message of a key and returns what may be processed now, in order: nothing if it came before, or came early and is held back for up to wait; else this message, and what was held for it. Errors: 42P01, 22023, 23514, 25001.',
         'inbox_due(consumer text, n int default 10, passing_over text[] default ''{}'') returns setof inboxed', 'return query select * from {due}(n, passing_over)',
+        'Hands over what has waited long enough: of up to n keys, the message that is held and those behind it, the first one with gap and the id that is missing.',
         'maintain_inbox(consumer text) returns void', 'perform {maintain}(true)',
+        'Does at once what calls do now and then: the inbox forgets ids that are out of its window, and gives their space back.',
         'inbox_held(consumer text, key text default null, previous_id text default null, message_id text default null, n int default 100) returns setof held_message',
         'return query select * from {list_held}(key, previous_id, message_id, n)',
+        'Lists up to n messages that are held back, those that are due first. The payload comes with it where one message is asked for by its id.',
         'inbox_gaps(consumer text, n int default 100) returns setof inbox_gap', 'return query select * from {list_gaps}(n)',
+        'Lists up to n messages that were waited for in vain or discarded, the latest first.',
         'inbox_release(consumer text, key text default null, previous_id text default null, message_id text default null) returns bigint',
         'return {let_go}(key, previous_id, message_id)',
-        'inbox_discard(consumer text, message_ids text[]) returns setof text', 'return query select * from {discard}(message_ids)'];
+        'Makes messages that are held back due now, of a key, of a predecessor, of an id, or all, and returns how many. The next inbox_due hands them over.',
+        'inbox_discard(consumer text, message_ids text[]) returns setof text', 'return query select * from {discard}(message_ids)',
+        'Discards messages that are held back, as if they had never come, and returns their ids. What waits for them is due now.'];
     branches text;
     word     text;
     names    text[];
 begin
-    for i in 1 .. cardinality(public_functions) by 2 loop
+    for i in 1 .. cardinality(public_functions) by 3 loop
         word := substring(public_functions[i + 1] from $re$\{(\w+)\}$re$);
         select coalesce(string_agg(format(E'\n    when %L then %s;', x.consumer,
                                           replace(public_functions[i + 1], '{' || word || '}', _inbox_name(x.id, word))), '' order by x.id), '')
@@ -5916,11 +5917,13 @@ begin
         using errcode = '42P01', hint = %L || coalesce(quote_literal(consumer), 'NAME') || ')';
     end case;
 end $body$, branches, format('its owner creates it with: select %I.create_inbox(', current_schema())));
+        execute format('comment on function %I is %L', split_part(public_functions[i], '(', 1), public_functions[i + 2]);
         names := names || split_part(public_functions[i], '(', 1);
     end loop;
     perform _keep_hashes(array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and p.proname = any (names)));
 end $function$;
 
+-- Receives a message whose payload is JSON, as UTF-8; else as inbox_in_order_bytes.
 CREATE OR REPLACE FUNCTION penstock.inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload jsonb, wait interval DEFAULT '00:00:30'::interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
@@ -5930,6 +5933,7 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Receives a message whose payload is text, as UTF-8; else as inbox_in_order_bytes.
 CREATE OR REPLACE FUNCTION penstock.inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload text, wait interval DEFAULT '00:00:30'::interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
@@ -6217,8 +6221,8 @@ AS $function$
     select replace(replace(name, e'\x01', e'\x011'), '{', e'\x010')
 $function$;
 
--- check_client tells a client, which was written for a version of the schema, whether they fit, and returns the version that the
--- schema has: that of the newest numbered file. Error: PS002.
+-- Tells a client, which was written for a version of the schema, whether they fit, and returns the version that the schema has:
+-- that of the newest numbered file. Error: PS002.
 CREATE OR REPLACE FUNCTION penstock.check_client(written_for bigint)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -6508,6 +6512,8 @@ end $fn$;
 
 $$ $function$;
 
+-- Notes that a consumer receives a message, and says whether it is the first time. Its transaction commits the note with what it
+-- does. Errors: 42P01, 22023, 23514.
 CREATE OR REPLACE FUNCTION penstock.inbox(consumer text, message_id text)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -6523,6 +6529,7 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Discards messages that are held back, as if they had never come, and returns their ids. What waits for them is due now.
 CREATE OR REPLACE FUNCTION penstock.inbox_discard(consumer text, message_ids text[])
  RETURNS SETOF text
  LANGUAGE plpgsql
@@ -6538,6 +6545,8 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Hands over what has waited long enough: of up to n keys, the message that is held and those behind it, the first one with gap
+-- and the id that is missing.
 CREATE OR REPLACE FUNCTION penstock.inbox_due(consumer text, n integer DEFAULT 10, passing_over text[] DEFAULT '{}'::text[])
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
@@ -6553,6 +6562,7 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Lists up to n messages that were waited for in vain or discarded, the latest first.
 CREATE OR REPLACE FUNCTION penstock.inbox_gaps(consumer text, n integer DEFAULT 100)
  RETURNS SETOF penstock.inbox_gap
  LANGUAGE plpgsql
@@ -6568,6 +6578,8 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Lists up to n messages that are held back, those that are due first. The payload comes with it where one message is asked for
+-- by its id.
 CREATE OR REPLACE FUNCTION penstock.inbox_held(consumer text, key text DEFAULT NULL::text, previous_id text DEFAULT NULL::text, message_id text DEFAULT NULL::text, n integer DEFAULT 100)
  RETURNS SETOF penstock.held_message
  LANGUAGE plpgsql
@@ -6583,6 +6595,8 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Receives a message of a key and returns what may be processed now, in order: nothing if it came before, or came early and is
+-- held back for up to wait; else this message, and what was held for it. Errors: 42P01, 22023, 23514, 25001.
 CREATE OR REPLACE FUNCTION penstock.inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval DEFAULT '00:00:30'::interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
@@ -6598,6 +6612,7 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Notes several messages as inbox does, and returns the ids of those that are received for the first time, in their order.
 CREATE OR REPLACE FUNCTION penstock.inbox_many(consumer text, message_ids text[])
  RETURNS SETOF text
  LANGUAGE plpgsql
@@ -6613,6 +6628,8 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Makes messages that are held back due now, of a key, of a predecessor, of an id, or all, and returns how many. The next
+-- inbox_due hands them over.
 CREATE OR REPLACE FUNCTION penstock.inbox_release(consumer text, key text DEFAULT NULL::text, previous_id text DEFAULT NULL::text, message_id text DEFAULT NULL::text)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -6628,6 +6645,7 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- Does at once what calls do now and then: the inbox forgets ids that are out of its window, and gives their space back.
 CREATE OR REPLACE FUNCTION penstock.maintain_inbox(consumer text)
  RETURNS void
  LANGUAGE plpgsql
