@@ -7,8 +7,8 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	presets "github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/terminal"
-	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // adopted is what a subscription of a configuration adopts.
@@ -24,7 +24,7 @@ func adopted(t *testing.T, subscription string) *config.Adopt {
 
 // What is printed for copying is what the preset means.
 func TestPresetsCanBeCopied(t *testing.T) {
-	for _, name := range adopt.PresetNames() {
+	for _, name := range presets.PresetNames() {
 		var printed strings.Builder
 		for line := range strings.Lines(must(t, "adopt", "presets", name)) {
 			printed.WriteString("    " + line)
@@ -37,7 +37,7 @@ func TestPresetsCanBeCopied(t *testing.T) {
 		Preset string
 		Adopt  map[string]any
 	}
-	if err := json.Unmarshal([]byte(must(t, "adopt", "presets", "--json")), &all); err != nil || len(all) != len(adopt.PresetNames()) || all[1].Preset != "dotnet" || all[1].Adopt["delivered"] != "mark" {
+	if err := json.Unmarshal([]byte(must(t, "adopt", "presets", "--json")), &all); err != nil || len(all) != len(presets.PresetNames()) || all[1].Preset != "dotnet" || all[1].Adopt["delivered"] != "mark" {
 		t.Errorf("%+v, %v", all, err)
 	}
 	invoke(t, "adopt", "presets", "java").wants(t, terminal.ExitUsage, `"java" is no preset: there are debezium, dotnet`)

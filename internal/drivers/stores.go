@@ -13,11 +13,12 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/adopt"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
 // stores is the same list as sinks for databases.
-var stores = []descriptor.Store{postgres.Driver, sqlite.Driver, portable.Driver, mysql.Driver}
+var stores = []descriptor.Store{adopt.Driver(postgres.Driver), sqlite.Driver, portable.Driver, mysql.Driver}
 
 // OpenStore opens the database that url names: postgres://… or sqlite:FILE. The
 // schema is for PostgreSQL; empty means penstock. What the store warns of goes to the

@@ -7,7 +7,6 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/pg"
-	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // Driver is this store for config's list.
@@ -21,17 +20,4 @@ var Driver = descriptor.Store{
 		return store, nil
 	},
 	Place: pg.Place,
-	Adopt: func(ctx context.Context, url, schema, subscription string, c adopt.Config, log *slog.Logger) (descriptor.Adopted, error) {
-		table, err := adopt.Open(ctx, adopt.Options{URL: url, Schema: schema, Subscription: subscription, Config: c, Log: log})
-		if err != nil {
-			return nil, err // not a nil *Table in a non-nil interface
-		}
-		return table, nil
-	},
-	Adoptions: func(ctx context.Context, url, schema string) ([]descriptor.Remembered, error) {
-		return adopt.Subscriptions(ctx, adopt.Options{URL: url, Schema: schema})
-	},
-	DropAdoption: func(ctx context.Context, url, schema, subscription string) error {
-		return adopt.DropSubscription(ctx, adopt.Options{URL: url, Schema: schema, Subscription: subscription})
-	},
 }

@@ -44,7 +44,7 @@ const lab = "lab"
 var helpers = []string{self, "internal/*", "internal/test"}
 
 // wiring is everything that parts are put together from.
-var wiring = []string{self, ".", "admin", "driver", "internal/*", "internal/drivers", "relay", "work", "writer", "metrics", "trace", "store/*", "sink/*"}
+var wiring = []string{self, ".", "admin", "driver", "internal/*", "internal/drivers", "relay", "work", "writer", "metrics", "trace", "store/*", "store/postgres/adopt", "sink/*"}
 
 // rooms in the order in which they are tried; a folder that is in none has to be given one.
 var rooms = []row{
@@ -58,7 +58,8 @@ var rooms = []row{
 	{room: "trace", may: []string{self, ".", "admin", "driver", "relay", "work"}, tests: with(helpers, "store/*")},
 	{room: "metrics", may: []string{".", "admin", "driver", "relay", "work", "internal/*"}, tests: with(helpers, "store/*", "sink/*")},
 
-	{room: "store/postgres/adopt", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/*")},
+	// The reader of adopted tables on PostgreSQL, which programs with store/postgres are not built with.
+	{room: "store/postgres/adopt", named: true, may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/*")},
 	{room: "store/*", may: []string{self, ".", "admin", "driver", "work", "internal/*"}, tests: helpers},
 
 	{room: "sink/format", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "sink/*")},
@@ -67,7 +68,7 @@ var rooms = []row{
 
 	// What tests stand on: suites, models, servers, certificates.
 	{room: "internal/test", named: true, may: []string{self, ".", "admin", "driver", "work", "internal/*", "store/postgres", "store/sqlite"}, tests: with(helpers, "sink/discard")},
-	{room: "internal/drivers", named: true, may: []string{".", "admin", "driver", "internal/*", "internal/natsserver", "store/*", "sink/*"}, tests: helpers},
+	{room: "internal/drivers", named: true, may: []string{".", "admin", "driver", "internal/*", "internal/natsserver", "store/*", "store/postgres/adopt", "sink/*"}, tests: helpers},
 	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
 	// A whole NATS server, which programs with sink/nats are not built with.
 	{room: "internal/natsserver", named: true, may: []string{".", "admin", "driver", "internal/*", "sink/nats"}, tests: helpers},
@@ -309,6 +310,7 @@ func TestObjection(t *testing.T) {
 		{"store/postgres", false, "internal/test/postgrestest", false},
 		{"store/postgres/adopt", true, "internal/test/postgrestest", true},
 		{"store/postgres/adopt", false, "store/postgres", false},
+		{"store/postgres", false, "store/postgres/adopt", false},
 		{"lab/chaos", false, "internal/test/testserver", true},
 		{"work", false, ".", true},
 		{"work", false, "store/sqlite", false},

@@ -7,14 +7,14 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/drivers"
-	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // Adopt describes an existing table that a subscription reads in the place of an
 // outbox: a mapping, or the name of a preset alone.
 type Adopt struct {
-	adopt.Config `yaml:",inline"`
+	adopted.Config `yaml:",inline"`
 }
 
 func (a *Adopt) decodeNode(d *decoder, n ast.Node, path string) {
@@ -37,7 +37,7 @@ func (d *decoder) adopted(path string, s *Subscription) {
 	if err := s.Adopt.Validate(); err != nil {
 		if _, shorthand := d.values[at]; shorthand {
 			// The preset is all that the file says.
-			d.fail(d.near(at), at, problem{"is no table that is known", "write one of " + drivers.OneOf(adopt.PresetNames()) + ", or map the columns below it"})
+			d.fail(d.near(at), at, problem{"is no table that is known", "write one of " + drivers.OneOf(adopted.PresetNames()) + ", or map the columns below it"})
 			return
 		}
 		d.invalid(at, err)
@@ -67,9 +67,9 @@ func (d *decoder) sharedTables(c *Config) {
 	}
 }
 
-func conflict(a, b *adopt.Config) string {
-	for _, c := range []*adopt.Config{a, b} {
-		if c.Delivered == adopt.Delete || c.Delivered == adopt.Archive {
+func conflict(a, b *adopted.Config) string {
+	for _, c := range []*adopted.Config{a, b} {
+		if c.Delivered == adopted.Delete || c.Delivered == adopted.Archive {
 			return "one of the two takes delivered rows away"
 		}
 	}

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/webhook"
-	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // The example must work as it is.
@@ -203,7 +203,7 @@ func typeName(path string, v reflect.Value) string {
 		return "text, json"
 	case Output:
 		return "inherit, discard"
-	case adopt.Delivered:
+	case adopted.Delivered:
 		return "delete, mark, status, archive"
 	case Start:
 		return "beginning, now"
@@ -213,9 +213,9 @@ func typeName(path string, v reflect.Value) string {
 		return "number, unlimited"
 	case Age:
 		return "duration, unlimited"
-	case adopt.Value:
+	case adopted.Value:
 		return "value"
-	case []adopt.Value:
+	case []adopted.Value:
 		return "list of values"
 	case []string:
 		return "list of texts"

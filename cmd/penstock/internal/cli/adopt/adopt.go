@@ -11,8 +11,8 @@ import (
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/terminal"
-	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 func Command(a *cli.App) *cobra.Command {
@@ -46,12 +46,12 @@ another copies the mapping that comes closest, and changes it.`,
   penstock adopt presets --json | jq -r '.[].preset'`,
 		Args: terminal.Args(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			presets := adopt.Presets()
+			presets := adopted.Presets()
 			if len(args) > 0 {
-				presets = slices.DeleteFunc(presets, func(p adopt.Preset) bool { return p.Name != args[0] })
+				presets = slices.DeleteFunc(presets, func(p adopted.Preset) bool { return p.Name != args[0] })
 			}
 			if len(presets) == 0 {
-				return terminal.Usage(fmt.Errorf("%q is no preset: there are %s", args[0], strings.Join(adopt.PresetNames(), ", ")))
+				return terminal.Usage(fmt.Errorf("%q is no preset: there are %s", args[0], strings.Join(adopted.PresetNames(), ", ")))
 			}
 			return showPresets(a, presets, asJSON)
 		},
@@ -67,7 +67,7 @@ type presetJSON struct {
 	Adopt  config.Adopt `json:"adopt"`
 }
 
-func showPresets(a *cli.App, presets []adopt.Preset, asJSON bool) error {
+func showPresets(a *cli.App, presets []adopted.Preset, asJSON bool) error {
 	told := make([]presetJSON, len(presets))
 	for i, p := range presets {
 		p.Config.SetDefaults()

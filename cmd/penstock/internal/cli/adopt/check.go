@@ -15,11 +15,11 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/check"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
-	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // checkFlags are those of adopt check.
@@ -83,7 +83,7 @@ is, so that a deployment can insist on a clean table.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.subscription, "subscription", "", "whose table, of the configuration file (default: all that are adopted there)")
-	flags.StringVar(&f.preset, "preset", "", "what the table is like: "+strings.Join(adopt.PresetNames(), ", "))
+	flags.StringVar(&f.preset, "preset", "", "what the table is like: "+strings.Join(adopted.PresetNames(), ", "))
 	flags.StringVar(&f.table, "table", "", "table or schema.table, with --preset (default: the preset's)")
 	flags.Var(&f.timeout, "timeout", "bounds each look at the database (default 5s)")
 	flags.BoolVar(&f.fix, "fix", false, "create the indexes that are missing; asks before each")
@@ -95,17 +95,17 @@ is, so that a deployment can insist on a clean table.`,
 }
 
 // tablesToCheck are those that the flags mean.
-func tablesToCheck(a *cli.App, f *checkFlags) ([]adopt.Config, error) {
+func tablesToCheck(a *cli.App, f *checkFlags) ([]adopted.Config, error) {
 	if f.preset != "" || f.table != "" {
 		switch {
 		case f.subscription != "":
 			return nil, terminal.Usage(errors.New("--subscription is given beside --preset or --table: it is for a configuration file, which says what the table is like"))
 		case f.preset == "":
-			return nil, terminal.Usage(fmt.Errorf("--table is given without --preset: say what its columns are like, with one of %s, or map them in a configuration file", strings.Join(adopt.PresetNames(), ", ")))
+			return nil, terminal.Usage(fmt.Errorf("--table is given without --preset: say what its columns are like, with one of %s, or map them in a configuration file", strings.Join(adopted.PresetNames(), ", ")))
 		}
-		c := adopt.Config{Preset: f.preset, Table: f.table}
+		c := adopted.Config{Preset: f.preset, Table: f.table}
 		c.SetDefaults()
-		return []adopt.Config{c}, terminal.Usage(c.Validate())
+		return []adopted.Config{c}, terminal.Usage(c.Validate())
 	}
 	cfg, err := a.LoadConfig()
 	if err != nil {
@@ -114,7 +114,7 @@ func tablesToCheck(a *cli.App, f *checkFlags) ([]adopt.Config, error) {
 	if cfg == nil {
 		return nil, terminal.Misuse(errors.New("no table is given: pass --preset and --table, or --config penstock.yaml"))
 	}
-	var tables []adopt.Config
+	var tables []adopted.Config
 	var names []string
 	for _, s := range cfg.Subscriptions {
 		if s.Adopt == nil {
@@ -168,7 +168,7 @@ type checkedJSON struct {
 	After map[string]int `json:"after,omitempty"`
 }
 
-func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopt.Config, f *checkFlags) error {
+func checkTables(ctx context.Context, a *cli.App, conn *pgx.Conn, tables []adopted.Config, f *checkFlags) error {
 	var unclean []string
 	for i, table := range tables {
 		report, err := check.Run(ctx, conn, table, check.Options{Timeout: time.Duration(f.timeout)})
@@ -215,7 +215,7 @@ func counts(r *check.Report) map[string]int {
 }
 
 // fixTable creates what is missing, and looks again if it has created anything.
-func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopt.Config, checked *checkedJSON, f *checkFlags) error {
+func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopted.Config, checked *checkedJSON, f *checkFlags) error {
 	p := &sharedProgress{progress: terminal.NewProgress(a.Stderr, f.progress)}
 	var refused error // to answer
 	fixed, err := check.Fix(ctx, conn, checked.Report, check.FixOptions{

@@ -14,11 +14,11 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
-	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // Flags name a table that is adopted without a configuration file, as the flags
@@ -26,14 +26,14 @@ import (
 type Flags struct{ Preset, Table string }
 
 func (f *Flags) Add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.Preset, "adopt", "", "the subscription is of an adopted table of this kind, without a configuration file: "+strings.Join(adopt.PresetNames(), ", "))
+	flags.StringVar(&f.Preset, "adopt", "", "the subscription is of an adopted table of this kind, without a configuration file: "+strings.Join(adopted.PresetNames(), ", "))
 	flags.StringVar(&f.Table, "table", "", "with --adopt: its table (default: named like the subscription)")
 }
 
 // Subscription is a subscription over an adopted table.
 type Subscription struct {
 	Name   string
-	Config adopt.Config
+	Config adopted.Config
 	flags  string // that say so on a command line; empty if a file does
 }
 
@@ -58,8 +58,8 @@ func (f *Flags) Named(name string) (*Subscription, error) {
 }
 
 // Described is the table that flags describe.
-func Described(preset, table string, workers int) (adopt.Config, error) {
-	c := adopt.Config{Preset: preset, Table: table, Workers: workers}
+func Described(preset, table string, workers int) (adopted.Config, error) {
+	c := adopted.Config{Preset: preset, Table: table, Workers: workers}
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
 		return c, terminal.Usage(fmt.Errorf("--adopt: %w", err))

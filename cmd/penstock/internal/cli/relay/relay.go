@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/cmd/penstock/internal/run"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/terminal"
-	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 type relayFlags struct {
@@ -107,7 +107,7 @@ confirmation yet is left to the next relay, exit code 130.`,
 
 func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.outbox, "outbox", "", "outbox to relay")
-	flags.StringVar(&f.adopt, "adopt", "", "instead of an outbox, a table that exists already, of this kind: "+strings.Join(adopt.PresetNames(), ", "))
+	flags.StringVar(&f.adopt, "adopt", "", "instead of an outbox, a table that exists already, of this kind: "+strings.Join(adopted.PresetNames(), ", "))
 	flags.StringVar(&f.table, "table", "", "with --adopt: table or schema.table (default the kind's)")
 	flags.IntVar(&f.workers, "workers", 1, "with --adopt: so many claim rows side by side, in no order; 1 keeps the order")
 	flags.StringVar(&f.subscription, "subscription", "", "name of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
