@@ -144,7 +144,7 @@ func (m *reader) verdicts(b driver.Batch) []driver.Verdict {
 	verdicts := make([]driver.Verdict, len(b.Messages))
 	refused := map[string]bool{}
 	for i, msg := range b.Messages {
-		if b.KeyOrder[i] == driver.BehindParked || refused[msg.Key] {
+		if keyOrder(b, i) == driver.BehindParked || refused[msg.Key] {
 			verdicts[i], refused[msg.Key] = behind, true
 			m.parks(msg.Key)
 			continue
@@ -166,9 +166,13 @@ func (m *reader) verdicts(b driver.Batch) []driver.Verdict {
 
 // parks tells batches of it that were fetched before something of the key was parked.
 func (m *reader) parks(key string) {
-	for _, later := range m.open {
+	for i := range m.open {
+		later := &m.open[i]
 		for j := range later.Messages {
 			if later.Messages[j].Key == key {
+				if later.KeyOrder == nil {
+					later.KeyOrder = make([]driver.KeyOrder, len(later.Messages))
+				}
 				later.KeyOrder[j] = driver.BehindParked
 			}
 		}

@@ -57,7 +57,7 @@ func parkedInOrder(f *fixture) {
 	}
 	f.insert("a5")
 	b = f.fetch(src)
-	if b.KeyOrder[0] != driver.InOrder {
+	if keyOrder(b, 0) != driver.InOrder {
 		f.Errorf("nothing of the key is parked any more, and a5 comes %v", b.KeyOrder)
 	}
 	f.settle(src, b)
@@ -79,7 +79,7 @@ func parkedSurvives(f *fixture) {
 	f.insert("k3")
 	b = f.fetch(src)
 	f.want(b, "k3")
-	if b.KeyOrder[0] != driver.BehindParked {
+	if keyOrder(b, 0) != driver.BehindParked {
 		f.Errorf("in the order of keys came %v", b.KeyOrder)
 	}
 	keys, err := table.ParkedKeys(f.Context(), 10)

@@ -88,31 +88,6 @@ func (f *fixture) schemaName() (name string) {
 	return name
 }
 
-func TestTwoSubscriptionsDoNotShareRows(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	f.Exec("alter table shop add column mailed_at timestamptz")
-	f.subscribe(f.openAs("one", keyedConfig()))
-	same, own, taking := keyedConfig(), keyedConfig(), keyedConfig()
-	own.Columns.ProcessedAt = "mailed_at"
-	own.Columns.Error, own.Columns.Attempts = "", ""
-	taking.Delivered = adopt.Delete
-	for name, c := range map[string]adopt.Config{"same": same, "taking": taking} {
-		_, err := f.openAs("two", c).Subscribe(f.Ctx, driver.Subscribe{Holder: "test"})
-		var bad *penstock.FieldError
-		if !errors.As(err, &bad) || bad.Field != "delivered" || !strings.Contains(err.Error(), `"one"`) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	two := f.openAs("two", own)
-	f.insert("", "for both")
-	f.want(f.fetch(f.subscribe(two)), "for both")
-
-	f.Must(f.openAs("one", keyedConfig()).Drop(f.Ctx))
-	f.subscribe(f.openAs("three", same))
-}
-
 func TestNotMigrated(t *testing.T) {
 	f := &fixture{postgrestest.On(t, testserver.Database(t, testserver.PostgresURL(t)))}
 	table := f.open(keyedConfig())

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,57 +27,6 @@ var (
 	behind = driver.Verdict{Outcome: driver.Parked}
 )
 
-func TestParkedLineComesBackInOrder(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	for _, row := range []string{"a1", "b1", "a2", "a3"} {
-		f.insert(row[:1], row)
-	}
-	table := f.open(keyedConfig())
-	src := f.subscribe(table)
-	b := f.fetch(src)
-	f.want(b, "a1", "b1", "a2", "a3")
-	f.settle(src, b, parked(1, time.Hour), ok, behind, behind)
-	if n := f.Number("select count(*) from shop where processed_at is null and attempts = 1 and failure = left('refused, and this is a long story of why', 40)"); n != 1 {
-		t.Errorf("%d rows carry the error", n)
-	}
-	f.insert("a", "a4")
-	f.insert("b", "b2")
-	b = f.fetch(src)
-	f.want(b, "a4", "b2")
-	if !slices.Equal(b.KeyOrder, []driver.KeyOrder{driver.BehindParked, driver.InOrder}) {
-		t.Errorf("in the order of keys came %v", b.KeyOrder)
-	}
-	f.settle(src, b, behind, ok)
-	if n, err := table.RetryParked(f.Ctx); err != nil || n != 1 {
-		t.Errorf("%d keys are to be tried now, %v", n, err)
-	}
-	b = f.fetch(src)
-	f.want(b, "a1") // alone, since it has been refused
-	if m := b.Messages[0]; m.Attempt != 2 || m.FailedSince.IsZero() || b.KeyOrder != nil {
-		t.Errorf("got %+v %v", m, b.KeyOrder)
-	}
-	f.settle(src, b)
-	b = f.fetch(src)
-	f.want(b, "a2", "a3", "a4")
-	f.settle(src, b, ok, parked(1, 0), behind)
-	b = f.fetch(src)
-	f.want(b, "a3")
-	f.settle(src, b)
-	b = f.fetch(src)
-	f.want(b, "a4")
-	f.settle(src, b)
-	f.insert("a", "a5")
-	if b = f.fetch(src); b.KeyOrder != nil {
-		t.Errorf("nothing of the key is parked any more, and a5 comes %v", b.KeyOrder)
-	}
-	f.settle(src, b)
-	if n := f.Number("select count(*) from shop where processed_at is null or failure is not null"); n != 0 {
-		t.Errorf("%d rows are pending or carry an error", n)
-	}
-}
-
 // TestOnlyTheFirstOfALineIsDue: what is parked later, with a time of its own, waits for what
 // is before it all the same.
 func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
@@ -100,46 +48,6 @@ func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 		f.want(b, want)
 		f.settle(src, b)
 	}
-}
-
-func TestParkedSurvivesTakeover(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	for i := range 3 {
-		f.insert("k", fmt.Sprint(i))
-	}
-	table := f.open(keyedConfig())
-	src := f.subscribe(table)
-	b := f.fetch(src)
-	began := time.Now()
-	f.settle(src, b, parked(1, time.Hour), behind, behind)
-	f.Must(src.Close(f.Ctx))
-	src = f.subscribe(table)
-	f.insert("k", "3")
-	b = f.fetch(src)
-	f.want(b, "3")
-	if b.KeyOrder[0] != driver.BehindParked {
-		t.Errorf("in the order of keys came %v", b.KeyOrder)
-	}
-	keys, err := table.ParkedKeys(f.Ctx, 10)
-	f.Must(err)
-	if len(keys) != 1 || keys[0].Key != "k" || keys[0].Messages != 3 || keys[0].Attempt != 1 || keys[0].Held || keys[0].Err == "" || keys[0].Retry.Before(began.Add(time.Hour-time.Second)) {
-		t.Errorf("parked keys %+v", keys)
-	}
-	status, err := table.Status(f.Ctx)
-	f.Must(err)
-	if status.Parked != 3 || status.ParkedKeys != 1 || status.Backlog != 1 || status.Holder != "test" || status.Epoch != 2 {
-		t.Errorf("status %+v", status)
-	}
-	for key, want := range map[string]int{"other": 0, "k": 1} {
-		n, err := table.RetryParked(f.Ctx, key)
-		f.Must(err)
-		if n != want {
-			t.Errorf("%d rows of key %q are to be tried at once, want %d", n, key, want)
-		}
-	}
-	f.want(f.fetch(src), "0") // the first alone, in an hour unless it was asked for
 }
 
 func TestDeadLetters(t *testing.T) {
@@ -221,23 +129,6 @@ func TestVanishedRowLetsItsLineGoOn(t *testing.T) {
 			f.settle(src, b)
 			return slices.Equal(got, []string{"a2"}) && f.Number("select count(*) from penstock._adopt_row") == 0
 		})
-	}
-}
-
-func TestRowThatIsNoMessageIsDead(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	f.Exec("insert into shop (key, payload) values (repeat('k', 2000), 'long'), ('k', 'good')")
-	table := f.open(keyedConfig())
-	src := f.subscribe(table)
-	b := f.fetch(src)
-	f.want(b, "good")
-	f.settle(src, b)
-	found, err := table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})
-	f.Must(err)
-	if len(found) != 1 || string(found[0].Message.Payload) != "long" || !strings.Contains(found[0].Err(), "key is 2000 bytes") {
-		t.Errorf("found %+v", found)
 	}
 }
 

@@ -45,22 +45,6 @@ func TestBytesSurvive(t *testing.T) {
 	}
 }
 
-func TestRolledBackIsNeverDelivered(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	src := f.subscribe(f.open(keyedConfig()))
-	tx, err := f.Connect().Begin(f.Ctx)
-	f.Must(err)
-	_, err = tx.Exec(f.Ctx, "insert into shop (payload) values ('never')")
-	f.Must(err)
-	f.insert("", "a")
-	f.want(f.fetch(src), "a")
-	f.Must(tx.Rollback(f.Ctx))
-	f.insert("", "b")
-	f.want(f.fetch(src), "b")
-}
-
 // TestWhatWasInFlightGoesBeforeWhatSawIt: a row gets its place, others are read past it, it
 // commits, and a writer that has seen it adds the next of the key.
 func TestWhatWasInFlightGoesBeforeWhatSawIt(t *testing.T) {
@@ -239,23 +223,6 @@ func TestEachRowComesOnce(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestTiesAreBrokenById(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(messageTable)
-	f.Exec("insert into outbox (ts, message) select now(), n from generate_series(1, 50) n")
-	src := f.subscribe(f.open(adopt.Config{Preset: "message", Batch: 7}))
-	var got []string
-	for len(got) < 50 {
-		got = append(got, payloads(f.fetch(src))...)
-	}
-	for i, p := range got {
-		if p != fmt.Sprint(i+1) {
-			t.Fatalf("got %q", got)
-		}
 	}
 }
 
