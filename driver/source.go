@@ -24,15 +24,13 @@ type Source interface {
 	// ErrClosed.
 	Fetch(ctx context.Context, limit Limit) (Batch, error)
 
-	// Settle makes verdicts durable: on return nothing that has one comes again,
-	// from this Source or the next. Batches are given in the order of their numbers.
-	// Most are whole and lead: the cursor moves past those that have all their
-	// verdicts, up to the first message that is Undecided. Behind that, with a sink
-	// that is slow, there may be parts of batches: they are kept with the cursor. All
-	// of one call takes effect together, in one transaction. ErrFenced if the lease
-	// was lost; then nothing was changed. After another error it may or may not have
-	// taken effect: call it again, what is settled already is passed over.
-	Settle(ctx context.Context, settled ...Settled) error
+	// Settle makes durable what is new, all of one call together: on return no message
+	// of it comes again, from this Source or the next. Batches come in order of their
+	// numbers. ErrFenced if the lease was lost; then nothing was changed. After another
+	// error the call may have taken effect or not: it is made again, with the same
+	// attempt and the same news, before any other, and takes effect once. A later call
+	// has a higher attempt. A batch from before a Rewound one is passed over.
+	Settle(ctx context.Context, attempt uint64, news ...Settled) error
 
 	// Renew extends the lease, ErrFenced if it was lost. The relay calls it
 	// about three times per lease time.
@@ -88,6 +86,8 @@ type Batch struct {
 	// Places has one entry per message where Seq alone does not say which of two messages of a key is
 	// first: the one of the lower place is, and of one place the one of the lower Seq. Nil: Seq says it.
 	Places []int64
+	// Source is what the Source needs to know of the batch when it is settled.
+	Source any
 }
 
 // Place tells where a message of the batch is among those of its key.
@@ -119,11 +119,17 @@ const (
 	OutOfOrder
 )
 
-// Settled is the outcome of one batch, or of the part of it that is known.
+// Settled is what is new of one batch. Each message is in it once, with its verdict;
+// those of a key come in their order.
 type Settled struct {
 	Batch Batch
-	// Verdicts has one entry per message; nil means that all were delivered.
+	// Verdicts has one entry per message, Undecided where nothing is new; nil means
+	// that all were delivered.
 	Verdicts []Verdict
+	// Open: a message of this batch or of one before it has no verdict yet, so the
+	// cursor cannot pass. Once none is without, the batch is settled a last time and
+	// not Open, if with nothing new.
+	Open bool
 }
 
 // Verdict is what became of a message.
@@ -159,10 +165,10 @@ const (
 	// dead the others follow. Later messages of the key are returned BehindParked
 	// until none is parked. One without a key, or OutOfOrder, is parked by itself.
 	Parked
-	// Undecided: the message has no verdict yet. It stays with the Source, for a
-	// later Settle of its batch; should the Source be closed before, it comes again.
-	// No message of its key is settled ahead of it as Parked, and what is Parked, or
-	// waits behind a dead letter that holds it, is settled with all that is behind it in its batch.
+	// Undecided: there is nothing new of the message. It has no verdict yet, and comes
+	// again should the Source be closed before, or an earlier Settle had it. What is
+	// Parked, or waits behind a dead letter that holds it, is settled with all that is
+	// behind it in its batch.
 	Undecided
 )
 

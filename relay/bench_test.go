@@ -81,7 +81,7 @@ func (s *loop) Fetch(_ context.Context, limit driver.Limit) (driver.Batch, error
 	return driver.Batch{Messages: s.messages[from : from+n], Number: s.number, More: s.got < s.total}, nil
 }
 
-func (s *loop) Settle(_ context.Context, settled ...driver.Settled) error {
+func (s *loop) Settle(_ context.Context, _ uint64, settled ...driver.Settled) error {
 	time.Sleep(2 * time.Millisecond) // about what a commit takes
 	n := 0
 	for _, t := range settled {

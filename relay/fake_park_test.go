@@ -127,8 +127,11 @@ func (l *outbox) settle(t driver.Settled, from *fakeBatch) error {
 		if t.Verdicts != nil {
 			v = t.Verdicts[i]
 		}
-		if v.Outcome == driver.Undecided || from.settled[i] {
+		if v.Outcome == driver.Undecided {
 			continue
+		}
+		if from.settled[i] {
+			return fmt.Errorf("message %d is settled twice", m.Seq)
 		}
 		from.settled[i] = true
 		order := driver.InOrder

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -130,6 +131,8 @@ type fakeSource struct {
 	batches map[uint64]fakeBatch // not settled
 	closed  bool
 	misuse  error
+	attempt uint64 // the last call of Settle that took effect
+	told    []driver.Settled
 
 	fromPark bool // the last Fetch asked the park first
 }
@@ -218,7 +221,7 @@ func (s *fakeSource) fetchStream(b *driver.Batch, limit driver.Limit, behind map
 	return fakeBatch{}
 }
 
-func (s *fakeSource) Settle(ctx context.Context, settled ...driver.Settled) error {
+func (s *fakeSource) Settle(ctx context.Context, attempt uint64, settled ...driver.Settled) error {
 	if s.log.settleWait != nil {
 		s.log.settleWait(ctx)
 	}
@@ -233,6 +236,12 @@ func (s *fakeSource) Settle(ctx context.Context, settled ...driver.Settled) erro
 	if err := fault(s.log.settleErr); err != nil {
 		return err
 	}
+	if attempt <= s.attempt {
+		if attempt < s.attempt || !reflect.DeepEqual(settled, s.told) {
+			s.misuse = fmt.Errorf("attempt %d after %d, or with other news", attempt, s.attempt)
+		}
+		return s.misuse // it took effect
+	}
 	last := uint64(0)
 	for _, t := range settled {
 		from, ok := s.batches[t.Batch.Number]
@@ -242,7 +251,7 @@ func (s *fakeSource) Settle(ctx context.Context, settled ...driver.Settled) erro
 		}
 		last = t.Batch.Number
 		if !ok {
-			continue // settled already, or fetched before a rewind
+			continue // nothing is new, or fetched before a rewind
 		}
 		if err := s.log.settle(t, &from); err != nil {
 			s.misuse = err
@@ -254,7 +263,13 @@ func (s *fakeSource) Settle(ctx context.Context, settled ...driver.Settled) erro
 		} else {
 			s.log.parts++
 		}
+		for number := range s.batches {
+			if number <= last && !t.Open {
+				s.misuse = fmt.Errorf("the cursor is to pass batch %d, and not all of %d is settled", last, number)
+			}
+		}
 	}
+	s.attempt, s.told = attempt, slices.Clone(settled)
 	s.log.settles = append(s.log.settles, time.Now())
 	return fault(s.log.settleLie)
 }

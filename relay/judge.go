@@ -77,9 +77,9 @@ func (s *session) finish(r *run) {
 
 // advance wakes the settler if more batches can be settled than before.
 func (s *session) advance() {
-	if s.window.advance() {
+	if s.ledger.Advance() {
 		notify(s.done)
-		if s.starved && s.window.pressing() {
+		if s.starved && s.ledger.Pressing() {
 			notify(s.hurry)
 		}
 	}
@@ -134,7 +134,7 @@ func (r *run) firstRefusal() error {
 func (s *session) giveBack() {
 	for _, e := range s.provisional {
 		e.tries, e.decided = 0, false
-		e.batch.decide(e.index, driver.Verdict{})
+		e.batch.Note(e.index, driver.Verdict{})
 	}
 	s.provisional = s.provisional[:0]
 }
@@ -144,8 +144,7 @@ func (s *session) finishLane(r *run, h hold, now time.Time) {
 	switch {
 	case r.errs == nil && len(r.retries) == 0:
 		for _, e := range r.entries[h.from:h.to] {
-			e.done = true
-			e.batch.left--
+			e.batch.Deliver(e.index)
 		}
 	case r.errs == nil:
 		for _, e := range r.entries[h.from:h.to] {
@@ -242,10 +241,7 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 		return
 	}
 	e.tries++
-	v := driver.Verdict{}
-	if b.verdicts != nil {
-		v.Failures = b.verdicts[e.index].Failures
-	}
+	v := driver.Verdict{Failures: b.Noted(e.index).Failures}
 	v.Failures = append(v.Failures, failure(m.Attempt+int(e.tries)-1, now, err))
 	since := m.FailedSince
 	if since.IsZero() {
@@ -259,7 +255,7 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 	}
 	switch d.action {
 	case again:
-		b.decide(e.index, v)
+		b.Note(e.index, v)
 		s.note(noteAgain, m, v, d.in)
 		s.wait(e, l, now.Add(d.in))
 		return
@@ -272,7 +268,7 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 		// Nothing shows that the sink accepts anything. The verdict waits a moment
 		// for the breaker to find out.
 		e.decided = true
-		b.decide(e.index, v)
+		b.Note(e.index, v)
 		s.wait(e, l, now.Add(min(s.cfg.RetryMin, longestWait)))
 		return
 	}
@@ -316,7 +312,7 @@ func (s *session) parkWaiting() {
 		l := s.lanes.wake(s.lanes.waiting[0].due)
 		switch e := l.head; {
 		case e.decided:
-			s.settle(l, e.batch.verdicts[e.index])
+			s.settle(l, e.batch.Noted(e.index))
 		case e.tries == 0:
 			s.lanes.pushReady(l)
 		default:

@@ -6,7 +6,16 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/inflight"
 )
+
+// batch is one of the ledger, with its messages in lanes.
+type batch = inflight.Batch[inLanes]
+
+type inLanes struct {
+	entries []entry // one per message
+	parking []*lane // that have a park point because of this batch
+}
 
 // entry is one fetched message that has no verdict yet. Entries are linked into
 // lanes; a batch's entries are one slice.
@@ -19,8 +28,6 @@ type entry struct {
 	skip    bool   // the filter does not choose it
 	decided bool   // it waits only for its verdict, which the batch has, to take effect
 	doubted bool   // a Send of it failed, and nothing shows whether that was its fault
-	done    bool   // it has its verdict
-	durable bool   // and the store has it too
 }
 
 // tried reports whether a Send of it has failed, in this session or before.
@@ -28,12 +35,7 @@ func (e *entry) tried() bool {
 	return e.doubted || e.tries > 0 || e.batch.Messages[e.index].Attempt > 1
 }
 
-func (e *entry) order() driver.KeyOrder {
-	if e.batch.KeyOrder == nil {
-		return driver.InOrder
-	}
-	return e.batch.KeyOrder[e.index]
-}
+func (e *entry) order() driver.KeyOrder { return e.batch.Order(e.index) }
 
 type laneState uint8
 

@@ -48,21 +48,15 @@ func (s *session) parkFrom(l *lane, from driver.Place, b *batch) {
 		s.lanes.parking++
 	}
 	l.parkPoints = append(l.parkPoints, parkPoint{from: from, batch: b})
-	b.parking = append(b.parking, l)
+	b.Of.parking = append(b.Of.parking, l)
 }
 
 // conclude gives a message its verdict, which is not delivered. Its lane is nil
 // if it has no key.
 func (s *session) conclude(e *entry, l *lane, v driver.Verdict) {
 	b := e.batch
-	b.decide(e.index, v)
-	s.settled(e)
-	switch v.Outcome {
-	case driver.Parked:
-		b.parked++
-	case driver.Dead:
-		b.dead++
-	}
+	b.Decide(e.index, v)
+	s.vouch(e)
 	if l != nil && l.key != "" && e.order() != driver.OutOfOrder {
 		s.parkFrom(l, b.Place(int(e.index)), b)
 	}
@@ -70,15 +64,12 @@ func (s *session) conclude(e *entry, l *lane, v driver.Verdict) {
 
 // deliver is conclude for a message that the sink confirmed, or need not get.
 func (s *session) deliver(e *entry) {
-	if e.batch.verdicts != nil {
-		e.batch.verdicts[e.index] = driver.Verdict{}
-	}
-	s.settled(e)
+	e.batch.Deliver(e.index)
+	s.vouch(e)
 }
 
-func (s *session) settled(e *entry) {
-	e.done = true
-	e.batch.left--
+// vouch: a message that has its verdict is not counted among those of which nothing shows who is to blame.
+func (s *session) vouch(e *entry) {
 	if e.tries > 0 {
 		if i := slices.Index(s.provisional, e); i >= 0 {
 			s.provisional = slices.Delete(s.provisional, i, i+1)
@@ -114,11 +105,7 @@ func (s *session) parkRest(l *lane) {
 
 // parked is the verdict of a message that is parked without another refusal.
 func (e *entry) parked() driver.Verdict {
-	v := driver.Verdict{Outcome: driver.Parked}
-	if e.batch.verdicts != nil {
-		v.Failures = e.batch.verdicts[e.index].Failures
-	}
-	return v
+	return driver.Verdict{Outcome: driver.Parked, Failures: e.batch.Noted(e.index).Failures}
 }
 
 // place is lanes.add for entries of which some may not have to be sent.
@@ -147,7 +134,7 @@ func (s *session) place(entries []entry, fetch uint64) {
 // try notes that the verdicts of a batch are passed to Settle, but for those of
 // some keys.
 func (s *session) try(b *batch, but map[string]bool) {
-	for _, l := range b.parking {
+	for _, l := range b.Of.parking {
 		for i := range l.parkPoints {
 			if m := &l.parkPoints[i]; m.batch == b && !but[l.key] {
 				m.tried = true
@@ -159,7 +146,7 @@ func (s *session) try(b *batch, but map[string]bool) {
 // linger is called when what was passed to Settle of a batch is durable, or is
 // forgotten: a Fetch that begins from now on tells all there is to know about its keys.
 func (s *session) linger(b *batch) {
-	b.parking = slices.DeleteFunc(b.parking, func(l *lane) bool {
+	b.Of.parking = slices.DeleteFunc(b.Of.parking, func(l *lane) bool {
 		for i := range l.parkPoints {
 			if m := &l.parkPoints[i]; m.batch == b && m.tried {
 				m.batch, m.clear = nil, s.fetches+1
@@ -193,9 +180,9 @@ func (s *session) clearParkPoints(fetch uint64) {
 // Settle was tried: that may have taken effect in the middle of the Fetch that
 // went back. If it takes effect later, the messages are in their lanes again.
 func (s *session) forgetParkPoints() {
-	for _, b := range s.window.batches {
+	for _, b := range s.ledger.Batches() {
 		s.linger(b)
-		for _, l := range b.parking {
+		for _, l := range b.Of.parking {
 			l.parkPoints = slices.DeleteFunc(l.parkPoints, func(m parkPoint) bool { return m.batch == b })
 			if len(l.parkPoints) == 0 {
 				s.lanes.parking--

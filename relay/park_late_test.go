@@ -29,12 +29,12 @@ func (s lateSource) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch
 	return b, err
 }
 
-func (s lateSource) Settle(ctx context.Context, settled ...driver.Settled) error {
+func (s lateSource) Settle(ctx context.Context, attempt uint64, settled ...driver.Settled) error {
 	settled = slices.Clone(settled)
 	for i := range settled {
 		settled[i].Batch.Messages = renumbered(settled[i].Batch.Messages, s.arrival)
 	}
-	return s.fakeSource.Settle(ctx, settled...)
+	return s.fakeSource.Settle(ctx, attempt, settled...)
 }
 
 func (s lateSource) arrival(seq int64) int64 { return int64(slices.Index(s.seqs, seq) + 1) }

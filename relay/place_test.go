@@ -31,12 +31,12 @@ func (s backwardsSource) Fetch(ctx context.Context, limit driver.Limit) (driver.
 	return b, err
 }
 
-func (s backwardsSource) Settle(ctx context.Context, settled ...driver.Settled) error {
+func (s backwardsSource) Settle(ctx context.Context, attempt uint64, settled ...driver.Settled) error {
 	settled = slices.Clone(settled)
 	for i := range settled {
 		settled[i].Batch.Messages = backwards(settled[i].Batch.Messages)
 	}
-	return s.Source.Settle(ctx, settled...)
+	return s.Source.Settle(ctx, attempt, settled...)
 }
 
 type backwardsSink struct{ *sink }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock/driver"
@@ -66,9 +67,9 @@ func (s *session) pollPause(silence time.Duration) time.Duration {
 func (s *session) waitForRoom(ctx context.Context) (driver.Limit, bool) {
 	for {
 		s.mu.Lock()
-		limit, ok := s.window.room()
+		limit, ok := s.ledger.Room()
 		s.starved = !ok
-		if s.starved && s.window.pressing() {
+		if s.starved && s.ledger.Pressing() {
 			notify(s.hurry)
 		}
 		if s.stuck() {
@@ -93,7 +94,7 @@ func (s *session) waitForRoom(ctx context.Context) (driver.Limit, bool) {
 // that senders begin with the first while the last are sorted.
 const enqueueChunk = 512
 
-// enqueue takes a fetched batch into the window and its messages into lanes. It
+// enqueue takes a fetched batch into the ledger and its messages into lanes. It
 // reports whether fetching goes on: during a drain, what was fetched last is
 // left to the next relay.
 func (s *session) enqueue(b driver.Batch) bool {
@@ -115,8 +116,9 @@ func (s *session) enqueue(b driver.Batch) bool {
 		return true
 	}
 	s.enqueuing = true
-	t := s.window.fill(b)
-	entries := t.entries // once all are in lanes, t may be settled and used again
+	t := s.ledger.Batch(b)
+	entries := slices.Grow(t.Of.entries[:0], len(b.Messages))[:len(b.Messages)] // once all are in lanes, t may be settled and used again
+	t.Of = inLanes{entries: entries}
 	s.mu.Unlock()
 
 	skipped := 0
@@ -124,20 +126,20 @@ func (s *session) enqueue(b driver.Batch) bool {
 		m := &b.Messages[i]
 		size := m.Size()
 		entries[i] = entry{batch: t, index: uint32(i), size: uint32(size)}
-		t.bytes += size
+		t.Bytes += size
 		if s.filter != nil && !s.filter.Match(m) {
 			entries[i].skip = true
 			skipped++
 		}
 	}
 
-	t.since = time.Now()
+	t.Since = time.Now()
 	for from := 0; from < len(entries); from += enqueueChunk {
 		to := min(from+enqueueChunk, len(entries))
 		s.mu.Lock()
 		if from == 0 {
-			s.window.push(t)
-			s.cfg.Observer.InFlight(s.window.messages)
+			s.ledger.Add(t)
+			s.cfg.Observer.InFlight(s.ledger.Messages())
 		}
 		if b.KeyOrder == nil && skipped == 0 && s.lanes.parking == 0 {
 			s.lanes.add(entries[from:to])
@@ -156,7 +158,7 @@ func (s *session) enqueue(b driver.Batch) bool {
 func (s *session) forget() {
 	s.generation++
 	s.forgetParkPoints()
-	s.window.forget()
+	s.ledger.Forget()
 	s.lanes.forget()
 	clear(s.provisional)
 	s.provisional = s.provisional[:0]

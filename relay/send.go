@@ -92,7 +92,7 @@ func (s *session) next(ctx context.Context, r *run) bool {
 // stuck reports whether the sink has nothing to do because the whole window waits
 // for a few messages that were refused.
 func (s *session) stuck() bool {
-	return s.starved && s.running == 0 && !s.enqueuing && s.window.done == 0 && len(s.lanes.waiting) > 0 &&
+	return s.starved && s.running == 0 && !s.enqueuing && !s.ledger.Ready() && len(s.lanes.waiting) > 0 &&
 		s.breaker.state == closed && len(s.provisional) == 0 && !s.lease.lapsed
 }
 
@@ -118,7 +118,7 @@ func (s *session) take(r *run) bool {
 func (s *session) wake(now time.Time) {
 	for l := s.lanes.wake(now); l != nil; l = s.lanes.wake(now) {
 		if l.head.decided {
-			s.settle(l, l.head.batch.verdicts[l.head.index])
+			s.settle(l, l.head.batch.Noted(l.head.index))
 		} else {
 			s.lanes.pushReady(l)
 		}

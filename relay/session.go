@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/inflight"
 )
 
 // sourceTimeout ends a call to the source that hangs, on a connection that was
@@ -34,7 +35,7 @@ type session struct {
 	cond sync.Cond // senders wait on it for something to send
 	// guarded by mu:
 	lanes      *lanes
-	window     window
+	ledger     inflight.Ledger[inLanes]
 	breaker    breaker
 	lease      lease
 	alarm      alarm
@@ -63,8 +64,8 @@ type session struct {
 	lapseUnsaid bool
 
 	// Notifications, with room for one.
-	freed    chan struct{} // the window got smaller
-	done     chan struct{} // window.done grew
+	freed    chan struct{} // the ledger got smaller
+	done     chan struct{} // more batches lead that have all their verdicts
 	hurry    chan struct{} // the cursor should be written now
 	renewNow chan struct{}
 
@@ -84,7 +85,7 @@ func newSession(cfg *Config, log *slog.Logger, source driver.Source, drain <-cha
 	s := &session{
 		cfg: cfg, log: log, source: source, drain: drain,
 		lanes:    newLanes(ok && ordered.KeepsOrder()),
-		window:   window{maxMessages: cfg.MaxInFlight, maxBytes: cfg.MaxInFlightBytes},
+		ledger:   inflight.Ledger[inLanes]{MaxMessages: cfg.MaxInFlight, MaxBytes: cfg.MaxInFlightBytes},
 		breaker:  newBreaker(cfg.RetryMin, cfg.RetryMax),
 		policy:   newRetryPolicy(cfg),
 		lease:    lease{length: cfg.Lease, lapsed: true},

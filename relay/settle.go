@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/inflight"
 )
 
 // settleTimeout ends a Settle that hangs; it is one small write.
@@ -73,7 +73,7 @@ func (s *session) waitForTurn(ctx context.Context, last time.Time) bool {
 func (s *session) pressing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.starved && s.window.pressing()
+	return s.starved && s.ledger.Pressing()
 }
 
 // slow reports whether a batch has been in the window for so long that the part of
@@ -81,16 +81,15 @@ func (s *session) pressing() bool {
 func (s *session) slow() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.window.done < len(s.window.batches) && time.Since(s.window.batches[s.window.done].since) > partsEvery/2
+	since := s.ledger.Oldest()
+	return !since.IsZero() && time.Since(since) > partsEvery/2
 }
 
 // settleWriter is the settle loop's own state.
 type settleWriter struct {
 	*session
-	last    time.Time // when the cursor was last written
-	retry   backoff
-	settled []driver.Settled // reused
-	of      []*batch         // those of them that are parts of batches; reused
+	last  time.Time // when the cursor was last written
+	retry backoff
 }
 
 // write settles every leading batch that has its verdicts, and with parts what has of
@@ -98,7 +97,7 @@ type settleWriter struct {
 // reports whether to go on.
 func (w *settleWriter) write(ctx context.Context, parts bool) bool {
 	for {
-		err := w.try(ctx, settleTimeout, parts)
+		_, err := w.try(ctx, settleTimeout, parts)
 		switch {
 		case err == nil:
 			w.retry.reset()
@@ -114,71 +113,65 @@ func (w *settleWriter) write(ctx context.Context, parts bool) bool {
 	}
 }
 
-// try makes one call of Settle with all leading batches that have their verdicts,
-// and parts of others.
-func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts bool) error {
+// try makes one call of Settle: one that was not answered, again, or the next. It reports
+// whether there was anything to settle.
+func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts bool) (some bool, err error) {
 	s := w.session
-	defer func() { clear(w.settled); clear(w.of) }()
 	s.mu.Lock()
-	generation, whole := s.generation, s.window.done
-	w.settled, w.of = w.settled[:0], w.of[:0]
-	for _, b := range s.window.batches[:whole] {
-		w.settled = append(w.settled, b.whole())
-		s.try(b, nil)
+	generation, but := s.generation, 0
+	if s.enqueuing {
+		but = 1
 	}
-	if parts {
-		var but map[string]bool
-		w.settled, w.of, but = s.window.parts(w.settled, w.of, s.enqueuing)
-		for _, b := range w.of {
-			s.try(b, but)
+	c, isNew := s.ledger.Settle(parts, but)
+	if isNew {
+		for i, b := range c.Of {
+			if c.News[i].Open {
+				s.try(b, c.Withheld)
+			} else {
+				s.try(b, nil)
+			}
 		}
 	}
 	s.mu.Unlock()
-	if len(w.settled) == 0 {
-		return nil
+	if len(c.News) == 0 {
+		return false, nil
 	}
 
 	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	began := time.Now()
-	if err := s.source.Settle(call, w.settled...); err != nil {
-		return err
+	if err := s.source.Settle(call, c.Attempt, c.News...); err != nil {
+		return true, err
 	}
 	w.last = time.Now()
 
-	var t tally
+	var t inflight.Tally
 	s.mu.Lock()
 	if generation == s.generation {
-		t = w.settledNow(whole)
+		t = s.settledNow(c.Of)
 	}
 	s.mu.Unlock()
-	if t.messages > 0 {
-		s.cfg.Observer.Settled(t.messages, w.last.Sub(began))
-		if t.parked > 0 {
-			s.cfg.Observer.Parked(t.parked)
+	if t.Messages > 0 {
+		s.cfg.Observer.Settled(t.Messages, w.last.Sub(began))
+		if t.Parked > 0 {
+			s.cfg.Observer.Parked(t.Parked)
 		}
-		if t.dead > 0 {
-			s.cfg.Observer.Dead(t.dead)
+		if t.Dead > 0 {
+			s.cfg.Observer.Dead(t.Dead)
 		}
 	}
-	return nil
+	return true, nil
 }
 
-// settledNow notes that what was passed to Settle is durable: so many whole batches,
-// and the parts.
-func (w *settleWriter) settledNow(whole int) (t tally) {
-	s := w.session
-	for i, b := range w.of {
-		t.add(b.keep(w.settled[whole+i].Verdicts))
+// settledNow notes that what was passed to Settle is durable.
+func (s *session) settledNow(of []*batch) inflight.Tally {
+	for _, b := range of {
 		s.linger(b)
 	}
-	for _, b := range s.window.batches[:whole] {
-		s.linger(b)
-	}
-	t.add(s.window.settled(whole))
-	s.stats.parked += t.parked
-	s.stats.dead += t.dead
-	s.cfg.Observer.InFlight(s.window.messages)
+	t := s.ledger.Settled()
+	s.stats.parked += t.Parked
+	s.stats.dead += t.Dead
+	s.cfg.Observer.InFlight(s.ledger.Messages())
 	notify(s.freed)
 	return t
 }
@@ -187,9 +180,12 @@ func (w *settleWriter) settledNow(whole int) (t tally) {
 // It tries for as long as the drain may take, and at least once.
 func (w *settleWriter) finish(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := w.try(ctx, lastSettleTimeout, true)
-		if err == nil || ctx.Err() != nil {
+		some, err := w.try(ctx, lastSettleTimeout, true)
+		if !some || ctx.Err() != nil {
 			return
+		}
+		if err == nil {
+			continue // it may have been an earlier call
 		}
 		if errors.Is(err, penstock.ErrFenced) {
 			w.log.Warn("the lease was lost before the last messages were settled; they will be delivered again", "err", err)

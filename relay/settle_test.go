@@ -5,9 +5,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 )
 
 func TestSettlesAreCoalesced(t *testing.T) {
@@ -156,43 +153,4 @@ func TestRewindDuringSettle(t *testing.T) {
 		finish(t, r, result, l, k)
 		checkOrder(t, l, k)
 	})
-}
-
-func TestWindow(t *testing.T) {
-	w := window{maxMessages: 8, maxBytes: 1000}
-	push := func(n int) *batch {
-		b := w.fill(driver.Batch{Messages: make([]penstock.Message, n)})
-		b.bytes = 100 * n
-		w.push(b)
-		return b
-	}
-	if limit, ok := w.room(); !ok || limit != (driver.Limit{Messages: 2, Bytes: 250}) {
-		t.Fatalf("an empty window: %v %v", limit, ok)
-	}
-	a, b, c := push(2), push(3), push(2)
-	if _, ok := w.room(); ok {
-		t.Error("room for a quarter with one message free")
-	}
-	b.left = 0
-	if w.advance() || w.pressing() {
-		t.Error("advanced past the first batch")
-	}
-	a.left = 0
-	if !w.advance() || w.done != 2 || w.doneMessages != 5 || !w.pressing() {
-		t.Errorf("done %d batches of %d messages, want 2 of 5", w.done, w.doneMessages)
-	}
-	if n := w.settled(2); n.messages != 5 || w.messages != 2 || w.bytes != 200 || w.done != 0 || w.doneBytes != 0 || w.batches[0] != c {
-		t.Errorf("after settling: %d, %+v", n, w)
-	}
-	if d := push(3); d != b || len(d.entries) != 3 || d.left != 3 {
-		t.Error("a settled batch of the right size is used again")
-	}
-	c.left = 0
-	w.forget()
-	if d := w.fill(driver.Batch{Messages: make([]penstock.Message, 2)}); d == c {
-		t.Error("a forgotten batch is used again while a Send may hold its entries")
-	}
-	if w.messages != 0 || w.bytes != 0 {
-		t.Error("forgotten messages still take room")
-	}
 }

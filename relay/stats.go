@@ -15,7 +15,7 @@ type stats struct {
 func (s *session) statsLoop(ctx context.Context) {
 	for sleep(ctx, nil, time.Minute) {
 		s.mu.Lock()
-		was, inFlight := s.stats, s.window.messages
+		was, inFlight := s.stats, s.ledger.Messages()
 		s.stats = stats{}
 		s.mu.Unlock()
 		if was != (stats{}) {

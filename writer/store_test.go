@@ -116,7 +116,7 @@ func delivered(t *testing.T, store driver.Store) map[string]int {
 		for _, m := range b.Messages {
 			got[m.ID]++
 		}
-		if err := src.Settle(t.Context(), driver.Settled{Batch: b}); err != nil {
+		if err := src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}); err != nil {
 			t.Fatal(err)
 		}
 	}

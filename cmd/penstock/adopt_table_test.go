@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -36,7 +37,7 @@ func settleRows(t *testing.T, database, subscription string, verdict func(pensto
 	for i := range batch.Messages {
 		settled.Verdicts = append(settled.Verdicts, verdict(batch.Messages[i]))
 	}
-	if err := source.Settle(t.Context(), settled); err != nil {
+	if err := storetest.Settle(t.Context(), source, settled); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -175,7 +175,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.finds(doctor.CheckRelay, doctor.Critical, "still/billing", "taken nothing for 1h: no route to host")
-			if err := errors.Join(source.(driver.SinkReporter).ReportSink(t.Context(), time.Time{}, ""), source.Settle(t.Context(), driver.Settled{Batch: batch})); err != nil {
+			if err := errors.Join(source.(driver.SinkReporter).ReportSink(t.Context(), time.Time{}, ""), source.Settle(t.Context(), batch.Number, driver.Settled{Batch: batch})); err != nil {
 				t.Fatal(err)
 			}
 			p.healthy(doctor.CheckRelay)

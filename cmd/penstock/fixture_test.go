@@ -20,6 +20,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/sqlitetest"
+	"github.com/penstock/penstock/internal/test/storetest"
 )
 
 // desk is a command line over a store that the test looks into.
@@ -148,7 +149,7 @@ func (d *desk) relay(outbox, subscription string, verdict func(penstock.Message)
 			seen = append(seen, batch.Messages[i])
 			settled.Verdicts = append(settled.Verdicts, verdict(batch.Messages[i]))
 		}
-		if err := source.Settle(ctx, settled); err != nil {
+		if err := storetest.Settle(ctx, source, settled); err != nil {
 			d.t.Fatal(err)
 		}
 	}

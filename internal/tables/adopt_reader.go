@@ -24,8 +24,8 @@ func (r *adoptedReader) Fetch(ctx context.Context, limit driver.Limit) (driver.B
 }
 
 // Settle implements driver.Source.
-func (r *adoptedReader) Settle(ctx context.Context, settled ...driver.Settled) error {
-	return r.AdoptedSource.Settle(ctx, settled...)
+func (r *adoptedReader) Settle(ctx context.Context, attempt uint64, settled ...driver.Settled) error {
+	return r.AdoptedSource.Settle(ctx, attempt, settled...)
 }
 
 // Close implements driver.Source.

@@ -97,5 +97,5 @@ func (r *Reader) refuse(ctx context.Context, p Page) error {
 	for i, f := range p.flights {
 		verdicts[i] = driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now().UTC(), Err: f.Unfit.Error()}}}
 	}
-	return r.Settle(ctx, driver.Settled{Batch: r.register(&p), Verdicts: verdicts})
+	return r.Settle(ctx, 0, driver.Settled{Batch: r.register(&p), Verdicts: verdicts})
 }

@@ -24,7 +24,7 @@ type Part struct {
 
 // Settle implements driver.Source. Each attempt has a number and leaves a row with it, in the transaction that settles:
 // after an error the row tells whether that has happened, and keeps it from happening later.
-func (r *Reader) Settle(ctx context.Context, settled ...driver.Settled) error {
+func (r *Reader) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
 	if err := r.Usable(ctx); err != nil || r.ID == 0 {
 		return err
 	}

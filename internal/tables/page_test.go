@@ -125,7 +125,9 @@ func TestAnErrorIsDoubted(t *testing.T) {
 	limit := driver.Limit{Messages: 10, Bytes: 1 << 20}
 	for what, call := range map[string]func(r *Reader, b driver.Batch) error{
 		"fetched": func(r *Reader, _ driver.Batch) error { _, err := r.Fetch(t.Context(), limit); return err },
-		"settled": func(r *Reader, b driver.Batch) error { return r.Settle(t.Context(), driver.Settled{Batch: b}) },
+		"settled": func(r *Reader, b driver.Batch) error {
+			return r.Settle(t.Context(), b.Number, driver.Settled{Batch: b})
+		},
 	} {
 		f := &failing{}
 		f.reader = NewReader(f, driver.Subscribe{})

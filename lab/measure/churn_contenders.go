@@ -194,7 +194,7 @@ func (c *churner) from(ctx context.Context, src driver.Source, batch int) {
 			if err != nil || len(b.Messages) == 0 {
 				return n, err
 			}
-			if err := src.Settle(ctx, driver.Settled{Batch: b}); err != nil {
+			if err := src.Settle(ctx, b.Number, driver.Settled{Batch: b}); err != nil {
 				return n, err
 			}
 			n += len(b.Messages)

@@ -141,7 +141,7 @@ func (e *mysqlEvents) settle(s *session, n int) error {
 		return errors.Join(err, fmt.Errorf("%d of %d messages came", len(b.Messages), n))
 	}
 	e.left[1] -= len(b.Messages)
-	return e.src.Settle(s.ctx, driver.Settled{Batch: b})
+	return e.src.Settle(s.ctx, b.Number, driver.Settled{Batch: b})
 }
 
 // deleteScattered deletes every other event behind the first n.

@@ -41,7 +41,7 @@ func adoptIsFlat(t *testing.T, m *testserver.MariaDB) {
 					b, err := src.Fetch(t.Context(), driver.Limit{Messages: 50, Bytes: 1 << 20})
 					r.must(err)
 					n += len(b.Messages)
-					r.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
+					r.must(src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 				}
 			}
 		}

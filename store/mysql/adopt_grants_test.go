@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -53,7 +54,7 @@ func TestAdoptGrants(t *testing.T) {
 			src, err := a.Subscribe(t.Context(), driver.Subscribe{Holder: "test"})
 			if grants != "" {
 				must(t, err)
-				err = src.Settle(t.Context(), driver.Settled{Batch: fetch(t, src, 10)})
+				err = storetest.Settle(t.Context(), src, driver.Settled{Batch: fetch(t, src, 10)})
 			}
 			var field *penstock.FieldError
 			var hinted *penstock.HintError
@@ -78,7 +79,7 @@ func TestAdoptGrants(t *testing.T) {
 		if len(b.Messages) != 3 {
 			t.Fatalf("fetched %+v", b.Messages)
 		}
-		must(t, src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, Failures: failed, RetryIn: time.Hour}, {Outcome: driver.Dead, Failures: failed}, {}}}))
+		must(t, storetest.Settle(t.Context(), src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, Failures: failed, RetryIn: time.Hour}, {Outcome: driver.Dead, Failures: failed}, {}}}))
 		var written string
 		must(t, root.QueryRow("select error from "+table+" where body = 'first'").Scan(&written))
 		if want := map[string]string{"utf8mb4": "Žluť 😀, re", "latin1": "?lu? ?, re"}[charsets[delivered]]; written != want {
@@ -88,7 +89,7 @@ func TestAdoptGrants(t *testing.T) {
 			t.Errorf("to be tried at once: %d, %v", n, err)
 		}
 		b = fetch(t, src, 10)
-		must(t, src.Renew(t.Context()), src.Settle(t.Context(), driver.Settled{Batch: b}))
+		must(t, src.Renew(t.Context()), src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 		if n, err := a.DiscardDeadLetters(t.Context(), admin.DeadLetterQuery{}); err != nil || n != 1 {
 			t.Errorf("discarded %d, %v", n, err)
 		}

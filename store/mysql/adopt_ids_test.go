@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -63,12 +64,12 @@ func TestAdoptLongIDs(t *testing.T) {
 					t.Fatal(err)
 				}
 				b := fetch(t, src, 10)
-				must(t, src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "refused"}}}}}))
+				must(t, storetest.Settle(t.Context(), src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "refused"}}}}}))
 				b = fetch(t, src, 10)
 				if fmt.Sprint(len(b.Messages)) != "1" || b.Messages[0].Attempt != 2 {
 					t.Fatalf("fetched %+v, want the second attempt", b.Messages)
 				}
-				must(t, src.Settle(t.Context(), driver.Settled{Batch: b}))
+				must(t, src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 				var left int
 				must(t, app.QueryRow("select count(*) from letters").Scan(&left), src.Close(t.Context()))
 				if left != 0 {

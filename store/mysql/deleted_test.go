@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -52,7 +53,7 @@ func deletedIsPassedOver(t *testing.T, m *testserver.MariaDB) {
 		{"a queue's Maintain", func() { r.must(q.Maintain(t.Context())) }},
 		{"Fetch and Settle", func() {
 			r.must(s.Publish(t.Context(), "orders", penstock.Message{Payload: []byte("m")}))
-			r.must(src.Settle(t.Context(), driver.Settled{Batch: fetch(t, src, 10)}))
+			r.must(storetest.Settle(t.Context(), src, driver.Settled{Batch: fetch(t, src, 10)}))
 		}},
 		{"Renew", func() { r.must(src.Renew(t.Context())) }},
 		{"an outbox's Maintain", func() { r.must(s.Maintain(t.Context(), "orders")) }},

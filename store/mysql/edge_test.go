@@ -89,7 +89,7 @@ func TestDropUnderLoad(t *testing.T) {
 				b, err := src.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 				if err == nil && len(b.Messages) > 0 {
 					begun()
-					err = src.Settle(ctx, driver.Settled{Batch: b})
+					err = src.Settle(ctx, b.Number, driver.Settled{Batch: b})
 				}
 				if err != nil {
 					if !errors.Is(err, penstock.ErrNoOutbox) {
@@ -301,7 +301,7 @@ func TestGrants(t *testing.T) {
 	src, err := relay.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "s", Lease: time.Minute})
 	must(t, err)
 	b := fetch(t, src, 10)
-	must(t, src.Renew(t.Context()), src.Settle(t.Context(), driver.Settled{Batch: b}), relay.Maintain(t.Context(), "orders"))
+	must(t, src.Renew(t.Context()), src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}), relay.Maintain(t.Context(), "orders"))
 	jobs, err := relay.Queue("jobs").Claim(t.Context(), driver.Claim{Jobs: 10, Lease: time.Minute})
 	must(t, err)
 	if len(b.Messages) != 3 || len(jobs) != 3 {

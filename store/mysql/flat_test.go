@@ -134,7 +134,7 @@ func outboxIsFlat(t *testing.T, m *testserver.MariaDB) {
 			r.must(s.Publish(t.Context(), "orders", make([]penstock.Message, batch)...))
 			for left := batch; left > 0; {
 				b := fetch(t, src, batch)
-				r.must(src.Settle(context.WithoutCancel(t.Context()), driver.Settled{Batch: b}))
+				r.must(src.Settle(context.WithoutCancel(t.Context()), b.Number, driver.Settled{Batch: b}))
 				left -= len(b.Messages)
 			}
 		}

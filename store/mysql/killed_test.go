@@ -143,7 +143,7 @@ func relayAll(ctx context.Context, s *mysql.Store, l *ledger) {
 				l.see(producer, number)
 			}
 			if len(b.Messages) > 0 {
-				err = src.Settle(ctx, driver.Settled{Batch: b})
+				err = src.Settle(ctx, b.Number, driver.Settled{Batch: b})
 			}
 		}
 		if src != nil {

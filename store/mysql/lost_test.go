@@ -32,7 +32,7 @@ func TestEpochThatComesAgain(t *testing.T) {
 		t.Fatalf("got %v, want a message", again.Messages)
 	}
 	_, fetched := before.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
-	for what, err := range map[string]error{"renewed": before.Renew(t.Context()), "settled": before.Settle(t.Context(), driver.Settled{Batch: b}), "fetched": fetched} {
+	for what, err := range map[string]error{"renewed": before.Renew(t.Context()), "settled": before.Settle(t.Context(), b.Number, driver.Settled{Batch: b}), "fetched": fetched} {
 		if !errors.Is(err, penstock.ErrFenced) {
 			t.Errorf("%s: %v, want ErrFenced", what, err)
 		}

@@ -29,7 +29,7 @@ func TestMaintainLooksFirst(t *testing.T) {
 				src, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})
 				must(t, err)
 				for b := fetch(t, src, 10); len(b.Messages) > 0; b = fetch(t, src, 10) {
-					must(t, src.Settle(t.Context(), driver.Settled{Batch: b}))
+					must(t, src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 				}
 				must(t, src.Close(t.Context()))
 			}

@@ -58,7 +58,7 @@ func TestNamesAreText(t *testing.T) {
 		if len(b.Messages) != 1 || b.Messages[0].Key != m.Key || b.Messages[0].Topic != m.Topic || b.Messages[0].Headers[name] != m.Headers[name] || string(b.Messages[0].Payload) != string(m.Payload) {
 			t.Fatalf("%q: fetched %+v", name, b.Messages)
 		}
-		if err := src.Settle(t.Context(), driver.Settled{Batch: b}); err != nil {
+		if err := src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}); err != nil {
 			t.Fatalf("%q: %v", name, err)
 		}
 		if _, err := s.Replay(t.Context(), admin.Replay{Outbox: name, Subscription: "s"}); err != nil {

@@ -224,7 +224,7 @@ func TestRoundTrips(t *testing.T) {
 	trips("Publish", 1, l.s.Publish(t.Context(), "shipped", penstock.Message{Key: "k"}))
 	b, err := src.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
 	trips("Fetch", 1, err)
-	trips("Settle", 1, src.Settle(t.Context(), driver.Settled{Batch: b}))
+	trips("Settle", 1, src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 	_, err = l.q.Enqueue(t.Context(), make([]penstock.NewJob, 3)...)
 	trips("Enqueue", 2, err)
 	jobs, err := l.q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})

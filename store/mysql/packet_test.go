@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
@@ -41,7 +42,7 @@ func TestSettleOfManyRefusals(t *testing.T) {
 				verdicts[i].Failures = []penstock.Failure{{At: time.Now(), Err: strings.Repeat(long, 3)}}
 			}
 		}
-		if err := src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: verdicts}); err != nil {
+		if err := storetest.Settle(t.Context(), src, driver.Settled{Batch: b, Verdicts: verdicts}); err != nil {
 			t.Fatal(err)
 		}
 		if outcome == driver.Dead {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -49,14 +50,14 @@ func TestNumbersThatFall(t *testing.T) {
 				verdicts[i] = driver.Verdict{Outcome: driver.Parked}
 			}
 			verdicts[0].Failures = []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}
-			must(t, src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: verdicts}))
+			must(t, storetest.Settle(t.Context(), src, driver.Settled{Batch: b, Verdicts: verdicts}))
 			var again []int64
 			for deadline := time.Now().Add(time.Minute); len(again) < 3 && time.Now().Before(deadline); {
 				b := fetch(t, src, 10) // of a key that has failed the first comes alone
 				for _, m := range b.Messages {
 					again = append(again, m.Seq)
 				}
-				must(t, src.Settle(t.Context(), driver.Settled{Batch: b}))
+				must(t, src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 			}
 			if !slices.Equal(again, want) {
 				t.Errorf("parked messages came as %d, want %d", again, want)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -66,7 +67,7 @@ func deletedIsPassedOver(t *testing.T, analyzed bool) {
 		}
 	}
 	settle := func(v ...driver.Verdict) {
-		f.must(src.Settle(t.Context(), driver.Settled{Batch: fetched, Verdicts: v}))
+		f.must(storetest.Settle(t.Context(), src, driver.Settled{Batch: fetched, Verdicts: v}))
 	}
 	refused := []penstock.Failure{{Attempt: 1, Err: "refused"}}
 	calls := []struct {

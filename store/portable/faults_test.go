@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -63,7 +64,7 @@ func TestFaults(t *testing.T) {
 					verdicts[i] = driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
 				}
 			}
-			if err := src.Settle(t.Context(), driver.Settled{Batch: open[0], Verdicts: verdicts}); err != nil {
+			if err := storetest.Settle(t.Context(), src, driver.Settled{Batch: open[0], Verdicts: verdicts}); err != nil {
 				failed++
 				break
 			}
@@ -101,7 +102,7 @@ func TestLateSettle(t *testing.T) {
 	}
 	settle := func(b driver.Batch) {
 		t.Helper()
-		f.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
+		f.must(src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 	}
 	for range 3 {
 		f.publish("m")
@@ -127,7 +128,7 @@ func TestLateSettle(t *testing.T) {
 		return pass
 	}
 	p.mu.Unlock()
-	if err := src.Settle(ctx, driver.Settled{Batch: first}); err == nil {
+	if err := src.Settle(ctx, first.Number, driver.Settled{Batch: first}); err == nil {
 		t.Fatal("a Settle that did not reach the server succeeded")
 	}
 	settle(second)
@@ -293,7 +294,7 @@ func TestRoundTrips(t *testing.T) {
 		}
 		if round == 0 {
 			fetch()
-			f.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
+			f.must(src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 			fetch()
 			continue
 		}
@@ -302,7 +303,7 @@ func TestRoundTrips(t *testing.T) {
 		if len(b.Messages) != 4 {
 			t.Fatalf("%d messages", len(b.Messages))
 		}
-		trips("Settle", 1, func() { f.must(src.Settle(t.Context(), driver.Settled{Batch: b})) })
+		trips("Settle", 1, func() { f.must(src.Settle(t.Context(), b.Number, driver.Settled{Batch: b})) })
 		trips("Fetch of nothing", 1, fetch)
 	}
 	f.must(f.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))

@@ -59,7 +59,7 @@ func (f *fixture) drain(src driver.Source) (got []string) {
 		for _, m := range b.Messages {
 			got = append(got, string(m.Payload))
 		}
-		f.must(src.Settle(f.Context(), driver.Settled{Batch: b}))
+		f.must(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
 	}
 }
 

@@ -43,7 +43,7 @@ func TestCountsWhatIsThere(t *testing.T) {
 		b, err := src.Fetch(t.Context(), plenty)
 		f.must(err)
 		exec(t, f.url, "delete from penstock_portable.outbox_orders where seq = $1", b.Messages[0].Seq)
-		if err := src.Settle(t.Context(), driver.Settled{Batch: b}); err == nil {
+		if err := src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}); err == nil {
 			t.Fatal("no answer, and no error")
 		}
 		count := func() int64 {
@@ -52,7 +52,7 @@ func TestCountsWhatIsThere(t *testing.T) {
 			return all[0].Subscriptions[0].Settled
 		}
 		before := count()
-		f.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
+		f.must(src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 		if after := count(); before != 2 || after != 2 {
 			t.Errorf("keeps: %v: %d settled, then %d, want 2", keeps, before, after)
 		}
@@ -84,7 +84,7 @@ func TestEpochThatComesAgain(t *testing.T) {
 		if again, err := after.Fetch(t.Context(), plenty); err != nil || len(again.Messages) != 1 {
 			t.Fatalf("got %v, %v, want a message", again.Messages, err)
 		}
-		for what, err := range map[string]error{"renewed": before.Renew(t.Context()), "settled": before.Settle(t.Context(), driver.Settled{Batch: b})} {
+		for what, err := range map[string]error{"renewed": before.Renew(t.Context()), "settled": before.Settle(t.Context(), b.Number, driver.Settled{Batch: b})} {
 			if !errors.Is(err, penstock.ErrFenced) {
 				t.Errorf("shared %v: %s: %v, want ErrFenced", shared, what, err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -128,7 +129,7 @@ func TestNothingIsCompiled(t *testing.T) {
 			o.publish("m")
 			b, err := src.Fetch(t.Context(), plenty)
 			o.must(err)
-			o.must(src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: verdict, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
+			o.must(storetest.Settle(t.Context(), src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: verdict, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
 		}
 		_, claimed, err := q.AckClaim(t.Context(), nil, driver.Claim{Jobs: 1, Lease: time.Hour})
 		o.must(err)
@@ -199,7 +200,7 @@ func (o *observed) turns(src driver.Source, q driver.Queue, n int) {
 			if len(b.Messages) != n {
 				o.Fatalf("fetched %d messages", len(b.Messages))
 			}
-			o.must(src.Settle(o.Context(), driver.Settled{Batch: b}))
+			o.must(src.Settle(o.Context(), b.Number, driver.Settled{Batch: b}))
 		})
 		for _, p := range plans {
 			p.Plan.walk(func(node planNode) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -60,10 +61,10 @@ func TestBucketThatWasLost(t *testing.T) {
 			return err
 		},
 		"settled": func(src driver.Source, b driver.Batch) error {
-			return src.Settle(t.Context(), driver.Settled{Batch: b})
+			return src.Settle(t.Context(), b.Number, driver.Settled{Batch: b})
 		},
 		"parked": func(src driver.Source, b driver.Batch) error {
-			return src.Settle(t.Context(), driver.Settled{Batch: b, Verdicts: []driver.Verdict{refused}})
+			return storetest.Settle(t.Context(), src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{refused}})
 		},
 	} {
 		f.publish("m")
@@ -166,7 +167,7 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 				}
 				got[m.ID] = true
 			}
-			f.must(src.Settle(t.Context(), driver.Settled{Batch: b}))
+			f.must(src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 		}
 		cut := func(src driver.Source) {
 			t.Helper()
@@ -264,7 +265,7 @@ func TestSharedByMany(t *testing.T) {
 	}
 	settle := func(r *reader) {
 		for ; len(r.open) > 0; r.open = r.open[1:] {
-			f.must(r.Settle(t.Context(), driver.Settled{Batch: r.open[0]}))
+			f.must(storetest.Settle(t.Context(), r, driver.Settled{Batch: r.open[0]}))
 			for _, m := range r.open[0].Messages {
 				settled[m.Key]++
 				delete(held, m.ID)
@@ -312,7 +313,7 @@ func TestSharedByMany(t *testing.T) {
 					t.Fatalf("Renew of one whose lease has ended: %v, want ErrFenced", err)
 				}
 				if len(r.open) > 0 {
-					if err := r.Settle(context.WithoutCancel(t.Context()), driver.Settled{Batch: r.open[0]}); !errors.Is(err, penstock.ErrFenced) {
+					if err := storetest.Settle(context.WithoutCancel(t.Context()), r, driver.Settled{Batch: r.open[0]}); !errors.Is(err, penstock.ErrFenced) {
 						t.Fatalf("Settle of one whose lease has ended: %v, want ErrFenced", err)
 					}
 				}

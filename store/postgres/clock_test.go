@@ -8,6 +8,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -141,7 +142,7 @@ func parkedWhenTheClockIsSet(t *testing.T, c *clocked) {
 		for i := range verdicts {
 			verdicts[i] = driver.Verdict{Outcome: driver.Parked, RetryIn: in, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}
 		}
-		c.Must(src.Settle(c.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+		c.Must(storetest.Settle(c.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 	}
 	next := func() (b driver.Batch) {
 		c.Eventually("there is a message", func() bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -103,7 +104,7 @@ func TestEncodings(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Fatalf("keys of messages are %q, want %q", got, c.want)
 			}
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+			f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 			parked, err := f.store.ParkedKeys(f.Ctx, "orders", "sub", 10)
 			f.Must(err)
 			letters, err := f.store.DeadLetters(f.Ctx, admin.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Key: c.want[0]})

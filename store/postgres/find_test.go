@@ -8,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -35,7 +36,7 @@ func TestFindSaysSettledOfNothingParkedOrDead(t *testing.T) {
 				verdicts[i] = driver.Verdict{Outcome: driver.Dead, Failures: failure}
 			}
 		}
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+		f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 		settled += len(b.Messages)
 	}
 	f.Exec(`insert into penstock._dead_letter (subscription, seq, topic, payload, created_at, attempt, failures)

@@ -76,7 +76,7 @@ func (f *fixture) drain(src driver.Source) (payloads []string) {
 		for _, m := range b.Messages {
 			payloads = append(payloads, string(m.Payload))
 		}
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 	}
 }
 

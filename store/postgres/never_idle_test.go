@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -59,7 +60,7 @@ func TestNeverIdleStaysFlat(t *testing.T) {
 					verdicts[i] = driver.Verdict{Outcome: driver.Parked, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
 				}
 			}
-			l.Must(src.Settle(l.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+			l.Must(storetest.Settle(l.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 		}
 		l.Exec("select count(*) from penstock.inbox_many('billing', array(select $1 || '-' || i from generate_series(1, 100) i))", fmt.Sprint(round))
 		inbox.receive(arrival("k", fmt.Sprint("held", round), fmt.Sprint("never", round)), 0)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -47,7 +48,7 @@ func TestAheadIsForgotten(t *testing.T) {
 					got = append(got, string(m.Payload))
 				}
 			}
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+			f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 		}
 		if round == 0 && ahead() == "{}" {
 			t.Fatal("nothing is ahead of the cursor")
@@ -111,7 +112,7 @@ func TestAheadOfARestoredCursor(t *testing.T) {
 					got = append(got, string(m.Payload))
 				}
 			}
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+			f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 		}
 		f.Must(src.Close(f.Ctx))
 		if tx != nil {

@@ -44,7 +44,7 @@ func TestPublishManyIsAsPublishFew(t *testing.T) {
 		for len(got) < 500 {
 			b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 1000, Bytes: 64 << 20})
 			f.Must(err)
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 			for _, m := range b.Messages {
 				got = append(got, penstock.Message{ID: m.ID, Key: m.Key, Topic: m.Topic, Headers: m.Headers, Payload: m.Payload})
 			}

@@ -32,7 +32,7 @@ func (f *fixture) drainIDs(src driver.Source) map[string]string {
 		for _, m := range b.Messages {
 			ids[string(m.Payload)] = m.ID
 		}
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 	}
 }
 
@@ -138,7 +138,7 @@ func TestFailoverThatLosesTransactions(t *testing.T) {
 			after[string(m.Payload)] = m.ID
 		}
 		if len(b.Messages) > 0 {
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 		}
 		return len(after) >= 100
 	})

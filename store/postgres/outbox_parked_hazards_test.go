@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -28,7 +29,7 @@ func (f *fixture) settleAll(src driver.Source, v driver.Verdict, batches ...driv
 		}
 		settled = append(settled, driver.Settled{Batch: b, Verdicts: verdicts})
 	}
-	f.Must(src.Settle(f.Ctx, settled...))
+	f.Must(storetest.Settle(f.Ctx, src, settled...))
 }
 
 func (f *fixture) replay() int64 {
@@ -105,7 +106,7 @@ func TestReplayThatEndsOnAPage(t *testing.T) {
 			batches = append(batches, b)
 		}
 	}
-	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: batches[0]}))
+	f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: batches[0]}))
 	for range 5 {
 		f.Exec("select penstock._rotate('orders', true)")
 		f.Must(f.store.Maintain(f.Ctx, "orders"))

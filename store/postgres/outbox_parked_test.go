@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -24,7 +25,7 @@ func (f *fixture) refuse(src driver.Source, b driver.Batch, in time.Duration) {
 		}
 		seen[m.Key] = true
 	}
-	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+	f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 }
 
 // fetchSome fetches until a batch has messages.
@@ -66,7 +67,7 @@ func TestParkedRingIsFlat(t *testing.T) {
 			for _, m := range b.Messages {
 				got[m.Key]++
 			}
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 			f.Must(f.store.Maintain(f.Ctx, "orders"))
 		}
 		if sum(got) != 500 {
@@ -108,7 +109,7 @@ func TestParkedRingKeepsWhatIsParked(t *testing.T) {
 		for n := 0; n < 100; {
 			b := f.fetchSome(src)
 			n += len(b.Messages)
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 		}
 		f.Must(f.store.Maintain(f.Ctx, "orders"))
 	}
@@ -158,7 +159,7 @@ func TestMoreLinesThanKnownByHeart(t *testing.T) {
 				verdicts[i].Outcome = driver.Parked
 			}
 		}
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+		f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 		f.Must(src.Close(f.Ctx))
 		src = f.subscribe()
 	}
@@ -222,7 +223,7 @@ func TestLateWriteOfALostSession(t *testing.T) {
 	f.Must(err)
 	settled := make(chan error, 1)
 	go func() {
-		settled <- src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{
+		settled <- storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{
 			Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}}})
 	}()
 	f.Eventually("the write waits", func() bool {

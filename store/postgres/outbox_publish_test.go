@@ -27,7 +27,7 @@ func TestPublishInEveryExecMode(t *testing.T) {
 			f.Must(postgres.NewOutbox("", "orders").Publish(f.Ctx, conn, msgs...))
 			b, err := src.Fetch(f.Ctx, plenty)
 			f.Must(err)
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 			var got []penstock.Message
 			for _, m := range b.Messages {
 				if m.Key == "" { // none, but with a derived id

@@ -31,7 +31,7 @@ func (f *fixture) drainPages(src driver.Source) map[string]int {
 		for _, m := range b.Messages {
 			seen[string(m.Payload)]++
 		}
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 	}
 }
 
@@ -119,7 +119,7 @@ func TestRestoredOutboxIsReadOnAfterAStop(t *testing.T) {
 			for _, m := range b.Messages {
 				seen[string(m.Payload)]++
 			}
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 		}
 		f.Must(src.Close(f.Ctx))
 	}

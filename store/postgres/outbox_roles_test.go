@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -120,7 +121,7 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 		f.Must(err)
 		b, err := src.Fetch(f.Ctx, plenty)
 		f.Must(err)
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{}, {Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
+		f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{}, {Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
 		n, err := store.RetryDeadLetters(f.Ctx, admin.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Seqs: []int64{b.Messages[1].Seq}})
 		f.Must(err)
 		if n != 1 {
@@ -128,13 +129,13 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 		}
 		b = f.fetchSome(src)
 		f.refuse(src, b, time.Microsecond)
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: f.fetchSome(src)}))
+		f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: f.fetchSome(src)}))
 		replayed, err := store.Replay(f.Ctx, admin.Replay{Outbox: outbox, Subscription: "sub"})
 		f.Must(err)
 		if b := f.fetchSome(src); len(b.Messages) != int(replayed) {
 			t.Errorf("%d messages replayed, want %d", len(b.Messages), replayed)
 		} else {
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 		}
 		f.Must(src.(driver.SinkReporter).ReportSink(f.Ctx, time.Now(), "no"))
 		f.Must(src.Close(f.Ctx))

@@ -12,7 +12,7 @@ import (
 )
 
 // Settle implements driver.Source.
-func (src *Source) Settle(ctx context.Context, settled ...driver.Settled) error {
+func (src *Source) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
 	if src.req.Ephemeral {
 		return src.settleEphemeral(ctx, settled)
 	}

@@ -66,7 +66,7 @@ func TestLateCommitAroundAPagedWindow(t *testing.T) {
 		for _, m := range b.Messages {
 			got = append(got, string(m.Payload))
 		}
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 		if page == 1 {
 			f.Must(tx.Commit(f.Ctx))
 		}
@@ -115,7 +115,7 @@ func TestXidsComeAgainAfterACrash(t *testing.T) {
 			got = append(got, string(m.Payload))
 		}
 		if len(b.Messages) > 0 {
-			f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 		}
 		return len(got) > 0 && got[len(got)-1] == "after 2"
 	})
@@ -183,7 +183,7 @@ func TestServerRestart(t *testing.T) {
 	b, err := src.Fetch(f.Ctx, plenty)
 	f.Must(err)
 	f.Must(server.Stop())
-	if err := src.Settle(f.Ctx, driver.Settled{Batch: b}); err == nil {
+	if err := src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}); err == nil {
 		t.Fatal("Settle succeeded without a server")
 	}
 	if _, err := src.Fetch(f.Ctx, plenty); err == nil {
@@ -197,7 +197,7 @@ func TestServerRestart(t *testing.T) {
 	if !b.Rewound || len(b.Messages) != 1 {
 		t.Fatalf("after the restart: rewound %v, %d messages; want the unsettled one again", b.Rewound, len(b.Messages))
 	}
-	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+	f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 	f.wantDrain(src)
 }
 
@@ -222,7 +222,7 @@ func TestBulkTransactionCommitsLate(t *testing.T) {
 			}
 			want++
 		}
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 	}
 	f.wantDrain(src)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -104,11 +105,11 @@ func TestSessionIsMovedToAnotherServerProcess(t *testing.T) {
 	refused("Renew", src.Renew(f.Ctx))
 	b := f.fetchSome(src) // on a new session
 	postgres.MoveWriter(src)
-	refused("Settle", src.Settle(f.Ctx, driver.Settled{Batch: b}))
+	refused("Settle", src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
 	b = f.fetchSome(src)
 	postgres.MoveWriter(src)
 	before := written()
-	refused("Settle of a refusal", src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: refusedOnce("no")}}}))
+	refused("Settle of a refusal", storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: refusedOnce("no")}}}))
 	if written() != before || f.Number("select count(*) from penstock._dead_letter") != 0 {
 		t.Error("something was written")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -56,7 +57,7 @@ func newNeighbours(t *testing.T) *neighbours {
 	f.Must(err)
 	b := f.fetchSome(src)
 	refused := []penstock.Failure{{Attempt: 1, Err: secret}}
-	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{
+	f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{
 		{}, {Outcome: driver.Dead, Failures: refused}, {Outcome: driver.Parked, Failures: refused, RetryIn: time.Hour}, {}}}))
 	f.Must(src.Close(f.Ctx))
 	_, err = f.store.Replay(f.Ctx, admin.Replay{Outbox: outbox, Subscription: "their own"})

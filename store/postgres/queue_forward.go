@@ -66,7 +66,7 @@ func (f forwarding) Move(ctx context.Context, batch driver.Batch) error {
 		if _, err := f.queue.write(ctx, tx, forward.Jobs(batch.Messages)); err != nil {
 			return err
 		}
-		return f.Settle(ctx, driver.Settled{Batch: batch})
+		return f.Settle(ctx, batch.Number, driver.Settled{Batch: batch})
 	})
 	if err != nil {
 		sess.kill()

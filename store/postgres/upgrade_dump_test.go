@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -88,7 +89,7 @@ func fillForUpgrade(f *fixture) {
 	f.Must(err)
 	b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 5, Bytes: 1 << 20})
 	f.Must(err)
-	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b})) // a part of the replay
+	f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b})) // a part of the replay
 	publish("behind", 2, "h")
 	publish("parked", 5, "p")
 	for parked := 0; parked < 7; {
@@ -104,7 +105,7 @@ func fillForUpgrade(f *fixture) {
 				verdicts[i] = driver.Verdict{Outcome: driver.Parked}
 			}
 		}
-		f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+		f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 	}
 	f.Must(src.Close(f.Ctx))
 	_, err = f.store.Replay(f.Ctx, admin.Replay{Outbox: "orders", Subscription: "sub", FromSeq: 1, ToSeq: 10})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -38,7 +39,7 @@ func TestDiskFull(t *testing.T) {
 	if len(got) != published {
 		t.Errorf("%d messages were published and %d delivered", published, len(got))
 	}
-	if err := src.Settle(ctx, batches...); err != nil {
+	if err := storetest.Settle(ctx, src, batches...); err != nil {
 		t.Errorf("Settle with a full disk: %v", err)
 	}
 	if err := s.Maintain(ctx, "orders"); err != nil {
@@ -65,7 +66,7 @@ func TestDiskFullWhileDeadLettering(t *testing.T) {
 	}
 	_, batches := fetchAll(t, src)
 	batches[0].Verdicts = []driver.Verdict{{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "refused"}}}}
-	if err := src.Settle(ctx, batches...); !errors.Is(err, sqlite.ErrFull) {
+	if err := storetest.Settle(ctx, src, batches...); !errors.Is(err, sqlite.ErrFull) {
 		t.Fatalf("Settle: %v", err)
 	}
 	if err := s.Maintain(ctx, "orders"); err != nil {
@@ -78,9 +79,15 @@ func TestDiskFullWhileDeadLettering(t *testing.T) {
 	if sub := status[0].Subscriptions[0]; sub.Backlog != 1 || sub.Settled != 0 || sub.DeadLetters != 0 {
 		t.Errorf("after the failed Settle: %+v", sub)
 	}
-	batches[0].Verdicts = nil
-	if err := src.Settle(ctx, batches...); err != nil {
-		t.Errorf("settling the same batch again: %v", err)
+	if err := src.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	src = subscribe(t, s, "billing")
+	if _, batches = fetchAll(t, src); len(batches) != 1 {
+		t.Fatalf("the next reader has %d batches, want the one again", len(batches))
+	}
+	if err := storetest.Settle(ctx, src, batches...); err != nil {
+		t.Errorf("settling it as delivered: %v", err)
 	}
 }
 

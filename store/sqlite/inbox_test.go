@@ -102,7 +102,7 @@ func TestPublishOnceForgetsAfterTheWindow(t *testing.T) {
 		must(t, s.PublishOnce(t.Context(), "billing", "again", penstock.Message{ID: "a"}))
 		b, err := src.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
 		must(t, err)
-		must(t, src.Settle(t.Context(), driver.Settled{Batch: b}))
+		must(t, src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}))
 		if seen += len(b.Messages); seen != want {
 			t.Errorf("%d messages, want %d", seen, want)
 		}

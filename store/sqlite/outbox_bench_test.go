@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -99,7 +100,7 @@ func BenchmarkFetchSettle(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		read += drain(b, s, driver.Subscribe{Outbox: "orders", Subscription: string(rune('a' + i))},
 			func(src driver.Source, batch driver.Batch) error {
-				return src.Settle(b.Context(), driver.Settled{Batch: batch})
+				return src.Settle(b.Context(), batch.Number, driver.Settled{Batch: batch})
 			})
 	}
 	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "msgs/s")
@@ -178,14 +179,14 @@ func BenchmarkParkAndDrain(b *testing.B) {
 							}
 						}
 					}
-					return src.Settle(b.Context(), st)
+					return storetest.Settle(b.Context(), src, st)
 				})
 				parked += time.Since(began)
 				app := openApp(b, path)
 				mustExec(b, app, `update penstock_parked_keys set due = 0`)
 				began = time.Now()
 				if n := drain(b, s, driver.Subscribe{Outbox: "orders", Subscription: "s"}, func(src driver.Source, batch driver.Batch) error {
-					return src.Settle(b.Context(), driver.Settled{Batch: batch})
+					return src.Settle(b.Context(), batch.Number, driver.Settled{Batch: batch})
 				}); n != benchBacklog {
 					b.Fatalf("%d came back", n)
 				}

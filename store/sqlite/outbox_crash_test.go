@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -26,7 +27,7 @@ func TestKilledWhilePublishing(t *testing.T) {
 		for _, m := range msgs {
 			delivered = append(delivered, string(m.Payload))
 		}
-		if err := src.Settle(ctx, batches...); err != nil {
+		if err := storetest.Settle(ctx, src, batches...); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Maintain(ctx, "orders"); err != nil {
@@ -116,7 +117,7 @@ func TestAbandonedReader(t *testing.T) {
 		}
 		batches = append(batches, b)
 	}
-	if err := dead.Settle(ctx, driver.Settled{Batch: batches[0]}, driver.Settled{Batch: batches[2]}); err != nil {
+	if err := storetest.Settle(ctx, dead, driver.Settled{Batch: batches[0]}, driver.Settled{Batch: batches[2]}); err != nil {
 		t.Fatal(err)
 	}
 	heir := subscribe(t, open(t, path), "billing")

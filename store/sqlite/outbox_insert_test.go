@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -126,7 +127,7 @@ func TestTable(t *testing.T) {
 		}
 		if got, batches := fetchAll(t, src); len(got) != 1 || string(got[0].Payload) != name {
 			t.Errorf("%q: got %v", name, got)
-		} else if err := src.Settle(ctx, driver.Settled{Batch: batches[0].Batch, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}); err != nil {
+		} else if err := storetest.Settle(ctx, src, driver.Settled{Batch: batches[0].Batch, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 		if err := s.Maintain(ctx, name); err != nil {

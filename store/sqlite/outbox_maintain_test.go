@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -26,7 +27,7 @@ func TestFileShrinks(t *testing.T) {
 	}
 	full := scan[int](t, app, `pragma page_count`)
 	_, batches := fetchAll(t, src)
-	if err := src.Settle(ctx, batches...); err != nil {
+	if err := storetest.Settle(ctx, src, batches...); err != nil {
 		t.Fatal(err)
 	}
 	const reserve = 4096 + 100
@@ -55,7 +56,7 @@ func TestSeqsNeverComeAgain(t *testing.T) {
 			t.Fatalf("after seq %d came %v", last, got)
 		}
 		last = got[2].Seq
-		if err := src.Settle(ctx, batches...); err != nil {
+		if err := storetest.Settle(ctx, src, batches...); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Maintain(ctx, "orders"); err != nil { // the table is empty now
@@ -122,7 +123,7 @@ func TestStatusOfALargeBacklog(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	if err := src.Settle(ctx, driver.Settled{Batch: b}); err != nil {
+	if err := src.Settle(ctx, b.Number, driver.Settled{Batch: b}); err != nil {
 		t.Fatal(err)
 	}
 	decays("now", 400, began) // 24,000 are 400 per second over a minute
@@ -168,7 +169,7 @@ func TestRetainedBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, batches := fetchAll(t, src)
-		if err := src.Settle(ctx, batches...); err != nil {
+		if err := storetest.Settle(ctx, src, batches...); err != nil {
 			t.Fatal(err)
 		}
 		if err := stores[i/3%2].Maintain(ctx, "orders"); err != nil {
@@ -196,7 +197,7 @@ func TestReclaimLooksAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, batches := fetchAll(t, src)
-			if err := src.Settle(t.Context(), batches...); err != nil {
+			if err := storetest.Settle(t.Context(), src, batches...); err != nil {
 				t.Fatal(err)
 			}
 			mustExec(t, app, `create trigger meanwhile after delete on penstock_outbox_orders when old.seq = 1 begin `+made+`; end`)

@@ -8,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -29,7 +30,7 @@ func TestDropLeavesNothing(t *testing.T) {
 		_, batches := fetchAll(t, src)
 		batches[0].Verdicts = []driver.Verdict{{Outcome: driver.Parked, Failures: refused, RetryIn: time.Hour},
 			{Outcome: driver.Dead, Failures: refused, Hold: true}, {Outcome: driver.Dead, Failures: refused}, {}}
-		if err := src.Settle(ctx, batches...); err != nil {
+		if err := storetest.Settle(ctx, src, batches...); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := s.Replay(ctx, admin.Replay{Outbox: "orders", Subscription: name, FromSeq: 4}); n != 1 || err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -40,7 +41,7 @@ func relayStubborn(ctx context.Context, s *sqlite.Store, deliver func(penstock.M
 				}
 			}
 		}
-		if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: verdicts}); err != nil {
+		if err := storetest.Settle(ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}); err != nil {
 			return err
 		}
 		if len(b.Messages) > 0 {

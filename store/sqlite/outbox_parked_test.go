@@ -8,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -51,12 +52,12 @@ func TestSettledTwiceAfterALostAnswer(t *testing.T) {
 		twice := func(st driver.Settled) {
 			t.Helper()
 			restore := sqlite.LoseAnswer(src)
-			if err := src.Settle(ctx, st); err != nil {
+			if err := storetest.Settle(ctx, src, st); err != nil {
 				t.Fatalf("step %d: %v", step, err)
 			}
 			want := state()
 			restore()
-			if err := src.Settle(ctx, st); err != nil {
+			if err := storetest.Settle(ctx, src, st); err != nil {
 				t.Fatalf("step %d, again: %v", step, err)
 			}
 			if got := state(); !slices.Equal(got, want) {
@@ -88,7 +89,7 @@ func TestOddKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	hold := slices.Repeat([]driver.Verdict{{Outcome: driver.Dead, Hold: true}}, len(odd))
-	if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: hold}); err != nil {
+	if err := storetest.Settle(ctx, src, driver.Settled{Batch: b, Verdicts: hold}); err != nil {
 		t.Fatal(err)
 	}
 	b, err = src.Fetch(ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})
@@ -106,7 +107,7 @@ func TestOddKeys(t *testing.T) {
 		}
 		park[i].Outcome = driver.Parked
 	}
-	if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: park}); err != nil {
+	if err := storetest.Settle(ctx, src, driver.Settled{Batch: b, Verdicts: park}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{3, len(odd) - 3} { // without a key, then those that were held
@@ -114,7 +115,7 @@ func TestOddKeys(t *testing.T) {
 		if len(got) != want {
 			t.Errorf("%d messages came back, want %d", len(got), want)
 		}
-		if err := src.Settle(ctx, batches...); err != nil {
+		if err := storetest.Settle(ctx, src, batches...); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.DiscardDeadLetters(ctx, admin.DeadLetterQuery{Outbox: "orders", Subscription: "billing"}); err != nil {
@@ -164,7 +165,7 @@ func TestDueLines(t *testing.T) {
 	}
 	settle := func(st driver.Settled) {
 		t.Helper()
-		if err := src.Settle(ctx, st); err != nil {
+		if err := storetest.Settle(ctx, src, st); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,7 +207,7 @@ func TestHoldOfAnEmptiedLine(t *testing.T) {
 		if err != nil || len(b.Messages) != 1 {
 			t.Fatal(b, err)
 		}
-		if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{v}}); err != nil {
+		if err := storetest.Settle(ctx, src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{v}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -23,7 +24,7 @@ func TestReplayOfWhatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, batches := fetchAll(t, src)
-	if err := src.Settle(ctx, batches...); err != nil {
+	if err := storetest.Settle(ctx, src, batches...); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := s.Replay(ctx, admin.Replay{Outbox: "orders", Subscription: "billing"}); n != 10 || err != nil {
@@ -44,7 +45,7 @@ func TestReplayOfWhatIsGone(t *testing.T) {
 		if n := scan[int](t, app, `select count(*) from penstock_replays`); n != want {
 			t.Errorf("step %d: there are %d replays, want %d", i, n, want)
 		}
-		if err := src.Settle(ctx, driver.Settled{Batch: b}); err != nil {
+		if err := src.Settle(ctx, b.Number, driver.Settled{Batch: b}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +69,7 @@ func TestReplayLeavesOutWhatIsParked(t *testing.T) {
 		t.Fatal(err)
 	}
 	park := driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour}
-	if err := src.Settle(ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{}, park, park, {}, {}}}); err != nil {
+	if err := storetest.Settle(ctx, src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{}, park, park, {}, {}}}); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := s.Replay(ctx, admin.Replay{Outbox: "orders", Subscription: "billing"}); n != 3 || err != nil {

@@ -90,7 +90,7 @@ type attempt struct {
 }
 
 // Settle implements driver.Source.
-func (s *source) Settle(ctx context.Context, settled ...driver.Settled) error {
+func (s *source) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
 	return s.settle(ctx, nil, settled...)
 }
 

@@ -339,7 +339,7 @@ func (w *walk) housekeeping() {
 	check(err)
 	batch, err := source.Fetch(ctx, driver.Limit{Messages: 1, Bytes: 1 << 10})
 	check(err)
-	check(source.Settle(ctx, driver.Settled{Batch: batch}))
+	check(source.Settle(ctx, batch.Number, driver.Settled{Batch: batch}))
 	check(source.Close(ctx))
 	eventually(w.t, "an empty outbox", func() bool {
 		check(store.Maintain(ctx, "orders"))

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/descriptor"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -180,7 +181,7 @@ func (f *fixture) fetchUpTo(src driver.Source, n int) (b driver.Batch) {
 
 func (f *fixture) settle(src driver.Source, b driver.Batch, verdicts ...driver.Verdict) {
 	f.Helper()
-	f.must(src.Settle(f.Context(), driver.Settled{Batch: b, Verdicts: verdicts}))
+	f.must(storetest.Settle(f.Context(), src, driver.Settled{Batch: b, Verdicts: verdicts}))
 }
 
 // keyOrder is how a message stands to others of its key; a batch without any has all in order.

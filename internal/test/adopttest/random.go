@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -133,7 +134,7 @@ func (m *reader) step() {
 		b := m.open[0]
 		m.open = m.open[1:]
 		verdicts := m.verdicts(b)
-		if err := m.src.Settle(ctx, driver.Settled{Batch: b, Verdicts: verdicts}); err != nil && !errors.Is(err, penstock.ErrFenced) {
+		if err := storetest.Settle(ctx, m.src, driver.Settled{Batch: b, Verdicts: verdicts}); err != nil && !errors.Is(err, penstock.ErrFenced) {
 			m.f.Fatal(err)
 		}
 	}

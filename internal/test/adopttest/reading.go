@@ -272,7 +272,7 @@ func next(f *fixture) {
 		return err == nil
 	})
 	f.want(f.fetch(second), "0", "1")
-	if err := first.Settle(f.Context(), driver.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
+	if err := first.Settle(f.Context(), a.Number, driver.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
 		f.Errorf("the first could settle: %v", err)
 	}
 	if err := first.Renew(f.Context()); !errors.Is(err, penstock.ErrFenced) {

@@ -51,7 +51,7 @@ var rooms = []row{
 	{room: ".", tests: with(helpers, "admin", "driver")},
 	{room: "admin", may: []string{"."}, tests: with(helpers, "store/sqlite")},
 	{room: "driver", may: []string{".", "admin"}, tests: helpers},
-	{room: "relay", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/sqlite")},
+	{room: "relay", may: []string{".", "admin", "driver", "internal/inflight"}, tests: with(helpers, "store/sqlite")},
 	{room: "work", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/sqlite")},
 
 	{room: "writer", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/*")},
@@ -72,6 +72,8 @@ var rooms = []row{
 	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
 	// A whole NATS server, which programs with sink/nats are not built with.
 	{room: "internal/natsserver", named: true, may: []string{".", "admin", "driver", "internal/*", "sink/nats"}, tests: helpers},
+	// The ledger, beside the relay. What a store remembers is not this.
+	{room: "internal/inflight", named: true, may: []string{".", "driver"}, tests: helpers},
 	{room: "internal/*", may: []string{".", "admin", "driver", "internal/*"}, tests: helpers},
 
 	// The program. Its own rooms, from what it serves and runs up to its verbs.

@@ -20,6 +20,7 @@ type collector struct {
 	// and not been able to say so.
 	doubtful map[uint64]bool
 	maybe    []penstock.Message // doubtful when the Source went back
+	last     uint64             // number of the last batch
 }
 
 // add takes a batch that Fetch returned.
@@ -31,7 +32,9 @@ func (c *collector) add(b driver.Batch) {
 			}
 		}
 		c.open = nil
+		forget(c.r.Source, c.last)
 	}
+	c.last = max(c.last, b.Number)
 	for _, m := range b.Messages {
 		if slices.ContainsFunc(flatten(c.open), func(o penstock.Message) bool { return o.ID == m.ID }) {
 			c.e.Errorf("%.40q came again from one Source, and the batch is not Rewound", m.Payload)

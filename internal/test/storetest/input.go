@@ -124,7 +124,7 @@ func subscribeLimits(e *env) {
 		b, err := src.Fetch(e.ctx, driver.Limit{Messages: 1, Bytes: 1})
 		e.must(err, "Fetch")
 		e.wantPayloads(b.Messages, "m")
-		e.must(src.Settle(e.ctx, delivered(b)...), "Settle")
+		e.must(src.Settle(e.ctx, b.Number, delivered(b)...), "Settle")
 		if good.Holder != "" {
 			if s := e.subscriptionStatus(good); s.Holder != holder || !s.LeaseUntil.After(time.Now().AddDate(200, 0, 0)) {
 				e.Errorf("the subscription's status is %+v", s)

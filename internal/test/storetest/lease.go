@@ -239,7 +239,7 @@ func contenders(e *env) {
 			if rnd.IntN(4) == 0 {
 				time.Sleep(time.Duration(rnd.Int64N(int64(2 * shortLease))))
 			}
-			err = src.Settle(e.ctx, driver.Settled{Batch: b})
+			err = src.Settle(e.ctx, b.Number, driver.Settled{Batch: b})
 			if errors.Is(err, penstock.ErrFenced) {
 				return nil
 			} else if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
@@ -83,7 +84,7 @@ func (f *fixture) fetch(src driver.Source) (b driver.Batch) {
 
 func (f *fixture) settle(src driver.Source, b driver.Batch, verdicts ...driver.Verdict) {
 	f.Helper()
-	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: b, Verdicts: verdicts}))
+	f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: b, Verdicts: verdicts}))
 }
 
 func payloads(b driver.Batch) (all []string) {

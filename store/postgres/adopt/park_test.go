@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
@@ -40,7 +41,7 @@ func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 	}
 	src := f.subscribe(f.open(c))
 	one, two, three := f.fetch(src), f.fetch(src), f.fetch(src)
-	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: one, Verdicts: []driver.Verdict{parked(1, 20*time.Millisecond)}},
+	f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: one, Verdicts: []driver.Verdict{parked(1, 20*time.Millisecond)}},
 		driver.Settled{Batch: two, Verdicts: []driver.Verdict{parked(1, 0)}}))
 	f.settle(src, three, parked(1, 0))
 	for _, want := range []string{"a1", "a2", "a3"} {

@@ -42,7 +42,7 @@ func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
 		return err == nil
 	})
 	f.want(f.fetch(second), "0", "1")
-	if err := first.Settle(f.Ctx, driver.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
+	if err := first.Settle(f.Ctx, a.Number, driver.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
 		t.Errorf("the first could settle: %v", err)
 	}
 	if err := first.Renew(f.Ctx); !errors.Is(err, penstock.ErrFenced) {

@@ -15,7 +15,7 @@ import (
 
 // Settle implements driver.Source: delivered rows are settled in one statement,
 // and in its transaction others are out of band.
-func (s *Source) Settle(ctx context.Context, settled ...driver.Settled) error {
+func (s *Source) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.isClosed() {

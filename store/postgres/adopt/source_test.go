@@ -149,7 +149,7 @@ func TestLockedRowDelaysNoLease(t *testing.T) {
 	_, err = tx.Exec(f.Ctx, "select from shop for update")
 	f.Must(err)
 	settled := make(chan error, 1)
-	go func() { settled <- src.Settle(f.Ctx, driver.Settled{Batch: b}) }()
+	go func() { settled <- src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}) }()
 	f.Eventually("settling waits for the lock", func() bool {
 		return f.Number("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 1
 	})

@@ -16,26 +16,42 @@ import (
 // Settle implements driver.Source. Each batch is a transaction; those of one call do
 // not take effect together. A claim holds its rows until it has every verdict: those that
 // come before are written when it ends, and claims are small enough for that to be soon.
-func (w *Worker) Settle(ctx context.Context, settled ...driver.Settled) error {
+func (w *Worker) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
 	if w.isClosed() {
 		return penstock.ErrClosed
 	}
 	errs := make([]error, len(settled))
 	var all sync.WaitGroup
 	for i, b := range settled {
-		undecided := slices.ContainsFunc(b.Verdicts, func(v driver.Verdict) bool { return v.Outcome == driver.Undecided })
 		w.mu.Lock()
 		p := w.pending[b.Batch.Number]
-		if p != nil && undecided {
-			p.known = b.Verdicts
+		if p != nil && p.note(b.Verdicts) {
+			known := p.known
+			all.Go(func() { errs[i] = w.settleClaim(ctx, p, known) })
 		}
 		w.mu.Unlock()
-		if p != nil && !undecided {
-			all.Go(func() { errs[i] = w.settleClaim(ctx, p, b.Verdicts) })
-		}
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// note keeps verdicts until the claim has them all, and reports whether it has.
+func (p *pending) note(verdicts []driver.Verdict) bool {
+	if verdicts == nil || len(verdicts) != len(p.rows) {
+		p.known = verdicts
+		return true
+	}
+	if p.known = slices.Clone(p.known); p.known == nil {
+		p.known = slices.Repeat([]driver.Verdict{{Outcome: driver.Undecided}}, len(p.rows))
+	}
+	left := false
+	for i, v := range verdicts {
+		if v.Outcome != driver.Undecided {
+			p.known[i] = v
+		}
+		left = left || p.known[i].Outcome == driver.Undecided
+	}
+	return !left
 }
 
 func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []driver.Verdict) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -189,7 +190,7 @@ func TestOldClaimsAreGivenUp(t *testing.T) {
 	f.Eventually("no transaction is open", func() bool {
 		return f.Number("select count(*) from pg_stat_activity where datname = current_database() and application_name = 'penstock' and xact_start is not null") == 0
 	})
-	f.Must(src.Settle(f.Ctx, driver.Settled{Batch: a}, driver.Settled{Batch: b})) // passed over
+	f.Must(storetest.Settle(f.Ctx, src, driver.Settled{Batch: a}, driver.Settled{Batch: b})) // passed over
 	if n := f.Number("select count(*) from shop where processed_at is not null"); n != 0 {
 		t.Fatalf("%d rows are settled", n)
 	}

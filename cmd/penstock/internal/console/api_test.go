@@ -20,6 +20,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/web"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
@@ -130,7 +131,7 @@ func fill(t *testing.T, s store) {
 		must(t, err)
 	}
 	failure := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no route for 17"}}
-	must(t, source.Settle(ctx, driver.Settled{Batch: batch, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: failure}, {Outcome: driver.Parked, Failures: failure, RetryIn: time.Hour}}}))
+	must(t, storetest.Settle(ctx, source, driver.Settled{Batch: batch, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: failure}, {Outcome: driver.Parked, Failures: failure, RetryIn: time.Hour}}}))
 	must(t, source.Close(ctx))
 	deadJobs(t, s, 30)
 	if _, keeps := s.(driver.HistoryStore); keeps {

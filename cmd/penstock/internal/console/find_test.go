@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -30,7 +31,7 @@ func TestFind(t *testing.T) {
 	for settled := 0; settled < 1; {
 		batch, err := source.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		must(t, err)
-		must(t, source.Settle(ctx, driver.Settled{Batch: batch, Verdicts: make([]driver.Verdict, len(batch.Messages))}))
+		must(t, storetest.Settle(ctx, source, driver.Settled{Batch: batch, Verdicts: make([]driver.Verdict, len(batch.Messages))}))
 		settled += len(batch.Messages)
 	}
 	publish(penstock.Message{Key: "bob", Topic: "t", Payload: []byte("behind the parked one")})

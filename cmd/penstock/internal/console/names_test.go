@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 )
 
 // Every link leads somewhere, whatever outboxes, subscriptions, queues, inboxes, keys, groups, topics and ids are called.
@@ -27,7 +28,7 @@ func TestLinksOfAwkwardNames(t *testing.T) {
 		b, err := source.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
 		must(t, err)
 		failure := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: name}}
-		must(t, source.Settle(ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: failure}, {Outcome: driver.Parked, Failures: failure, RetryIn: time.Hour}}}))
+		must(t, storetest.Settle(ctx, source, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: failure}, {Outcome: driver.Parked, Failures: failure, RetryIn: time.Hour}}}))
 		must(t, source.Close(ctx))
 		q := s.Queue(name + "q")
 		_, err = q.Enqueue(ctx, penstock.NewJob{Key: name, Group: name}, penstock.NewJob{Key: name + "2", Group: name})

@@ -79,7 +79,7 @@ func published(t *testing.T, store database, outbox string) (all []penstock.Mess
 			return all
 		}
 		all = append(all, b.Messages...)
-		if err := src.Settle(t.Context(), driver.Settled{Batch: b}); err != nil {
+		if err := src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}); err != nil {
 			t.Fatal(err)
 		}
 	}
