@@ -15,7 +15,7 @@ BUILD     := $(shell git describe --tags --always --dirty 2>/dev/null)
 GOBUILD   := CGO_ENABLED=0 go build -ldflags "-s -w -X main.version=$(BUILD)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients test-engine install-servers servers lint fmt fuzz bench chaos clean
+.PHONY: help build docs demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients test-engine install-servers servers lint fmt fuzz bench chaos clean
 
 help: ## list the targets
 	@echo 'make demo, make check and make test need nothing but Go; run as root on Debian, make test installs its servers.'
@@ -27,6 +27,9 @@ build: ## build bin/penstock, one static binary
 
 demo: build ## see it run: SQLite and an embedded NATS server in one process, nothing to install
 	bin/penstock demo
+
+docs: ## build the site of the documentation, bin/docs/index.html (needs Python and npm; fetches its tools once)
+	script/docs.sh
 
 check: ## build, lint, unit and model tests: no servers, a minute or two
 	script/check.sh
@@ -67,7 +70,7 @@ schema-dump: ## write the database of this version that later ones are to bring 
 schema-reference: ## write docs/reference/schema.md and store/postgres/schema/golden, what the database has
 	script/test.sh ./store/postgres -run '^Test(SchemaReference|Golden)$$' -count=1 -update
 
-cli-reference: ## write the verbs and flags of docs/reference/cli.md, what the commands have
+cli-reference: ## write docs/reference/commands, a page for each verb
 	PENSTOCK_CLI_REFERENCE=1 go test ./cmd/penstock -run '^TestCommandLineReference$$' -count=1
 
 test-clients: ## run the clients' own tests and the suites against them (PENSTOCK_CLIENTS="python java"), a JSON line for each

@@ -2,7 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,65 +16,106 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 )
 
-const (
-	commandLine    = "../../docs/reference/cli.md"
-	referenceBegin = "## Every verb and its flags\n\n" // to the end
-)
+const commandPages = "../../docs/reference/commands"
 
-// docs/reference/cli.md lists the verbs and their flags as the commands have them. PENSTOCK_CLI_REFERENCE=1 writes it anew.
+// docs/reference/commands has a page for each verb, with what its --help says, and no other.
+// PENSTOCK_CLI_REFERENCE=1 writes them anew.
 func TestCommandLineReference(t *testing.T) {
-	page, err := os.ReadFile(commandLine)
+	want := commandReference(rootCommand(&cli.App{}))
+	if os.Getenv("PENSTOCK_CLI_REFERENCE") != "" {
+		if err := os.RemoveAll(commandPages); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(commandPages, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range want {
+			if err := os.WriteFile(filepath.Join(commandPages, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return
+	}
+	files, err := os.ReadDir(commandPages)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, was, begun := strings.Cut(string(page), referenceBegin)
-	if !begun {
-		t.Fatalf("%s has no %q", commandLine, referenceBegin)
-	}
-	want := strings.TrimRight(verbsAndFlags(rootCommand(&cli.App{})), "\n") + "\n"
-	if os.Getenv("PENSTOCK_CLI_REFERENCE") != "" {
-		if err := os.WriteFile(commandLine, []byte(before+referenceBegin+want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	wanted, have := strings.Split(want, "\n"), strings.Split(was, "\n")
-	for i := range wanted {
-		if i >= len(have) || have[i] != wanted[i] {
-			t.Fatalf("%s is not what the commands say: run make cli-reference\nit lacks: %s", commandLine, wanted[i])
+	for _, f := range files {
+		if _, ok := want[f.Name()]; !ok {
+			t.Errorf("%s is the page of no verb: run make cli-reference", f.Name())
 		}
 	}
-	if len(have) > len(wanted) {
-		t.Fatalf("%s is not what the commands say: run make cli-reference\nit has too much: %s", commandLine, have[len(wanted)])
-	}
-}
-
-func verbsAndFlags(root *cobra.Command) string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "Those of every verb:\n\n%s", flagTable(root.PersistentFlags()))
-	for _, group := range root.Groups() {
-		fmt.Fprintf(&out, "### %s\n\n", strings.TrimSuffix(group.Title, ":"))
-		for _, verb := range root.Commands() {
-			if verb.GroupID == group.ID {
-				writeVerb(&out, verb)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		page, err := os.ReadFile(filepath.Join(commandPages, name))
+		if err != nil {
+			t.Errorf("%v: run make cli-reference", err)
+			continue
+		}
+		wanted, have := strings.Split(want[name], "\n"), strings.Split(string(page), "\n")
+		for i := range max(len(wanted), len(have)) {
+			if i >= len(have) || i >= len(wanted) || have[i] != wanted[i] {
+				t.Errorf("%s is not what the commands say from line %d on: run make cli-reference", name, i+1)
+				break
 			}
 		}
 	}
-	return out.String()
 }
 
-func writeVerb(out *strings.Builder, cmd *cobra.Command) {
-	switch cmd.Name() {
-	case "help", "completion": // Cobra's own
-		return
+// commandReference are the pages by the names of their files.
+func commandReference(root *cobra.Command) map[string]string {
+	pages := map[string]string{}
+	var index strings.Builder
+	fmt.Fprintf(&index, "# Commands, one by one\n\n`make cli-reference` writes these pages: each has what `--help` says.\n"+
+		"[The command line](../cli.md) has what all commands share: the database, the sinks, exit codes.\n\n## Flags of every command\n\n%s", flagTable(root.PersistentFlags()))
+	for _, group := range root.Groups() {
+		fmt.Fprintf(&index, "## %s\n\n| command | |\n| --- | --- |\n", strings.TrimSuffix(group.Title, ":"))
+		for _, verb := range root.Commands() {
+			if verb.GroupID != group.ID || verb.Name() == "help" || verb.Name() == "completion" { // Cobra's own
+				continue
+			}
+			fmt.Fprintf(&index, "| [`%s`](%s.md) | %s |\n", verb.Name(), verb.Name(), escape(verb.Short))
+			var page strings.Builder
+			writeVerb(&page, verb, "#")
+			pages[verb.Name()+".md"] = strings.TrimRight(page.String(), "\n") + "\n"
+		}
+		index.WriteString("\n")
+	}
+	pages["README.md"] = strings.TrimRight(index.String(), "\n") + "\n"
+	return pages
+}
+
+func writeVerb(out *strings.Builder, cmd *cobra.Command, heading string) {
+	fmt.Fprintf(out, "%s %s\n\n", heading, cmd.CommandPath())
+	if cmd.Long == "" {
+		fmt.Fprintf(out, "%s.\n\n", escape(cmd.Short))
 	}
 	if !cmd.HasSubCommands() {
-		fmt.Fprintf(out, "`%s`: %s\n\n%s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.Short, flagTable(cmd.LocalFlags()))
+		fmt.Fprintf(out, "```sh\n%s\n```\n\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+	}
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(cmd.Long), "\n\n") {
+		if indented.MatchString(paragraph) {
+			before, table, _ := strings.Cut("\n"+paragraph, "\n  ")
+			if before = strings.TrimSpace(before); before != "" {
+				fmt.Fprintf(out, "%s\n\n", escape(before))
+			}
+			fmt.Fprintf(out, "```text\n%s\n```\n\n", strings.ReplaceAll(table, "\n  ", "\n"))
+		} else if paragraph != "" {
+			fmt.Fprintf(out, "%s\n\n", escape(paragraph))
+		}
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(out, "```sh\n%s\n```\n\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
+	}
+	if !cmd.HasSubCommands() {
+		out.WriteString(flagTable(cmd.LocalNonPersistentFlags()))
 	}
 	for _, sub := range cmd.Commands() {
-		writeVerb(out, sub)
+		writeVerb(out, sub, heading+"#")
 	}
 }
+
+// indented are the lists and examples in a text of help, which are aligned by spaces.
+var indented = regexp.MustCompile(`(?m)^ `)
 
 func flagTable(flags *pflag.FlagSet) string {
 	var rows strings.Builder
@@ -86,10 +131,14 @@ func flagTable(flags *pflag.FlagSet) string {
 		if none := f.DefValue == "" || f.DefValue == "false" || f.DefValue == "[]" || f.DefValue == "0" || f.DefValue == "0s"; !none && !strings.Contains(usage, "(default") {
 			usage += " (default " + f.DefValue + ")"
 		}
-		fmt.Fprintf(&rows, "| `%s` | %s |\n", name, strings.NewReplacer("|", `\|`, "\n", " ", "<", `\<`).Replace(usage))
+		fmt.Fprintf(&rows, "| `%s` | %s |\n", name, escape(strings.ReplaceAll(usage, "\n", " ")))
 	})
 	if rows.Len() == 0 {
 		return ""
 	}
 	return "| flag | |\n| --- | --- |\n" + rows.String() + "\n"
+}
+
+func escape(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", `\<`, "*", `\*`, "_", `\_`, "#", `\#`, "[", `\[`).Replace(text)
 }

@@ -1,0 +1,145 @@
+package docstest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const errorPage = "docs/reference/errors.md"
+
+var (
+	raised       = regexp.MustCompile(`errcode *=>? *'([0-9A-Z]{5})'`)
+	exitConstant = regexp.MustCompile(`(?m)^\tExit\w+ += (\d+)$`)
+	firstCell    = regexp.MustCompile("(?m)^\\| `?([^|`]+?)`? +\\|")
+	logRow       = regexp.MustCompile("(?m)^\\| (?:WARN|ERROR) `([^`]+)`")
+)
+
+// The page of errors has each SQLSTATE that a function raises, each exit code, each error of the root package and no log line that the
+// program does not write.
+func TestErrorPage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, errorPage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	section := func(heading string) string {
+		_, after, ok := strings.Cut(page, "\n## "+heading+"\n")
+		if !ok {
+			t.Fatalf("%s has no %q", errorPage, heading)
+		}
+		body, _, _ := strings.Cut(after, "\n## ")
+		return body
+	}
+	listed := func(heading string) map[string]bool {
+		codes := map[string]bool{}
+		for _, m := range firstCell.FindAllStringSubmatch(section(heading), -1) {
+			codes[m[1]] = true
+		}
+		return codes
+	}
+
+	states := listed("SQLSTATE of Penstock's functions")
+	count := 0
+	everyFile(t, "store", ".sql", func(path, text string) {
+		for _, m := range raised.FindAllStringSubmatch(text, -1) {
+			count++
+			if !states[m[1]] {
+				t.Errorf("%s has no SQLSTATE %s, which %s raises", errorPage, m[1], path)
+			}
+		}
+	})
+	if count < 50 {
+		t.Errorf("only %d errors found in SQL", count)
+	}
+
+	exits := listed("Exit codes")
+	source, err := os.ReadFile(filepath.Join(root, "internal/terminal/exit.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants := exitConstant.FindAllStringSubmatch(string(source), -1)
+	if len(constants) < 7 {
+		t.Errorf("only %d exit codes found", len(constants))
+	}
+	for _, m := range constants {
+		if !exits[m[1]] {
+			t.Errorf("%s has no exit code %s", errorPage, m[1])
+		}
+	}
+
+	errors, err := os.ReadFile(filepath.Join(root, "errors.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllStringSubmatch(string(errors), -1) {
+		if !strings.Contains(page, "`"+m[1]+"`") {
+			t.Errorf("%s has no %s", errorPage, m[1])
+		}
+	}
+
+	texts := map[string]bool{}
+	for _, folder := range []string{"relay", "work", "writer", "store", "sink", "cmd", "internal"} {
+		everyFile(t, folder, ".go", func(path, text string) {
+			if strings.HasSuffix(path, "_test.go") {
+				return
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+					if s, err := strconv.Unquote(lit.Value); err == nil {
+						texts[s] = true
+					}
+				}
+				return true
+			})
+		})
+	}
+	lines := logRow.FindAllStringSubmatch(page, -1)
+	if len(lines) < 15 {
+		t.Errorf("only %d log lines found", len(lines))
+	}
+line:
+	for _, m := range lines {
+		for s := range texts {
+			if strings.HasPrefix(s, m[1]) {
+				continue line
+			}
+		}
+		t.Errorf("%s has the log line %q, which nothing writes", errorPage, m[1])
+	}
+}
+
+// everyFile reads those of a folder with an extension, but for the data of tests.
+func everyFile(t *testing.T, folder, extension string, read func(path, text string)) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(path) != extension {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err == nil {
+			read(path, string(text))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
