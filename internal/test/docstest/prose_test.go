@@ -1,0 +1,225 @@
+package docstest
+
+import (
+	"flag"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "lower the numbers in testdata/prose.txt")
+
+// habit is a way to write that readers stumble over.
+type habit struct {
+	name    string
+	pattern *regexp.Regexp
+	instead string
+	fine    *regexp.Regexp // matches that are plain English
+}
+
+// mostWords is how long a sentence may be.
+const mostWords = 30
+
+var habits = []habit{
+	{"whoever", regexp.MustCompile(`(?i)\b(whoever|whomever|whom)\b`), "name who does it", nil},
+	{"nobody", regexp.MustCompile(`(?i)\b(nobody|somebody|everybody)\b`), "no relay, an operator, every user", nil},
+	{"beside", regexp.MustCompile(`(?i)\bbeside\b`), "next to, with, compared with", nil},
+	{"in vain", regexp.MustCompile(`(?i)\bin vain\b`), "without success, never arrived", nil},
+	{"mend", regexp.MustCompile(`(?i)\bmend(s|ed|ing)?\b`), "fix, correct", nil},
+	{"of its own", regexp.MustCompile(`(?i)\bof (its|their|his|your|our) own\b`), "its own, separate", nil},
+	{"is no X", regexp.MustCompile(`(?i)(\w+ )?\b(is|are|was|were) no \w+`), "is not a, has no", regexp.MustCompile(`(?i)^there |no (longer|more|less|other|different|better|worse|later|earlier|faster|slower)$`)},
+	{"What as a noun", regexp.MustCompile(`^What (is|was|are|has|had|comes|came|waits|all|they|it|a|the|needs|follows|remains|somebody|an)\b[^?]*$`), "a noun: messages, rows, the result", nil},
+	{"what is settled", regexp.MustCompile(`(?i)\bwhat (is|was|has been|had been|were) (settled|delivered|parked|done|sent|taken|kept|there|left|given|published|written|confirmed|under)\b`), "a noun: delivered messages, kept rows", nil},
+	{"trailing too", regexp.MustCompile(`, too\b`), "also", nil},
+	{"for good", regexp.MustCompile(`(?i)\bfor good\b`), "permanently", nil},
+	{"Who as a subject", regexp.MustCompile(`^Who (is|has|does|gets|wants|can|takes|finds|not)\b[^?]*$`), "name who does it", nil},
+	{"wants", regexp.MustCompile(`(?i)\bwants\b`), "needs, requires", nil},
+	{"goes on", regexp.MustCompile(`(?i)\b(go|goes|went|gone) on\b`), "continue", nil},
+	{"so many", regexp.MustCompile(`(?i)\b(so many|so long|so much)\b( \w+)?`), "at most N, this many", regexp.MustCompile(`(?i) (as|that)$`)},
+	{"is to be", regexp.MustCompile(`(?i)\b(is|are) to be\b`), "must be, should be", nil},
+	{"has nothing done", regexp.MustCompile(`(?i)\bis said\b`), "see, is described", nil},
+}
+
+// The prose has no more of these habits, and no more sentences that are too long, than testdata/prose.txt allows: a file that is not in it,
+// none. Help texts are read on the pages of docs/reference/commands, and comments of packages that others import by package.
+// -update lowers the numbers, and raises none.
+func TestProse(t *testing.T) {
+	found := map[string][]string{}
+	for _, p := range pages(t) {
+		if strings.HasPrefix(p.path, "docs/decisions/") || strings.HasSuffix(p.path, "DESIGN.md") {
+			continue // notes of their time, and of those who change the code
+		}
+		for _, s := range sentences(p.lines) {
+			for _, problem := range problems(s.text) {
+				found[p.path] = append(found[p.path], fmt.Sprintf("%s:%d: %s", p.path, s.number, problem))
+			}
+		}
+	}
+	for _, folder := range imported(t) {
+		for _, s := range comments(t, folder) {
+			for _, problem := range problems(s.text) {
+				found[folder] = append(found[folder], problem)
+			}
+		}
+	}
+	const list = "testdata/prose.txt"
+	allowed := map[string]int{}
+	text, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.Lines(string(text)) {
+		number, name, ok := strings.Cut(strings.TrimSpace(l), " ")
+		n, err := strconv.Atoi(number)
+		if !ok || err != nil {
+			t.Fatalf("%s: %q", list, l)
+		}
+		allowed[name] = n
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if n := len(found[name]); n > allowed[name] {
+			t.Errorf("%s has %d, at most %d are allowed:\n%s", name, n, allowed[name], strings.Join(found[name], "\n"))
+		}
+	}
+	if *update && !t.Failed() {
+		var out strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(allowed)) {
+			if n := len(found[name]); n > 0 {
+				fmt.Fprintf(&out, "%d %s\n", n, name)
+			}
+		}
+		if err := os.WriteFile(list, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func problems(sentence string) (all []string) {
+	if n := len(strings.Fields(sentence)); n > mostWords {
+		all = append(all, fmt.Sprintf("%d words, want %d at most: %s", n, mostWords, sentence))
+	}
+	for _, h := range habits {
+		for _, m := range h.pattern.FindAllString(sentence, -1) {
+			if h.fine == nil || !h.fine.MatchString(m) {
+				all = append(all, fmt.Sprintf("%q (%s; write: %s): %s", m, h.name, h.instead, sentence))
+			}
+		}
+	}
+	return all
+}
+
+var (
+	inlineMarkup = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
+	inlineHTML   = regexp.MustCompile(`<[^>]+>`)
+	item         = regexp.MustCompile(`^\s*([-*+]|\d+\.)\s+(\[[ x]\]\s+)?`)
+	sentenceEnd  = regexp.MustCompile(`[.!?…]["')*]*(\s+|$)`)
+	ruled        = regexp.MustCompile(`^[|:\- ]+$`)
+)
+
+// sentences of paragraphs, list items and the cells of tables; headings are none.
+func sentences(lines []line) (all []line) {
+	var paragraph []string
+	begin, last := 0, 0
+	flush := func() {
+		all = append(all, split(begin, strings.Join(paragraph, " "))...)
+		paragraph = nil
+	}
+	for _, l := range lines {
+		text := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(l.text), ">"))
+		if l.number != last+1 {
+			flush() // a block of code stood between
+		}
+		last = l.number
+		switch {
+		case text == "" || strings.HasPrefix(text, "#"):
+			flush()
+		case strings.HasPrefix(text, "|"):
+			flush()
+			if ruled.MatchString(text) {
+				continue
+			}
+			for cell := range strings.SplitSeq(strings.ReplaceAll(inlineCode.ReplaceAllString(text, "CODE"), `\|`, "/"), "|") {
+				all = append(all, split(l.number, strings.TrimSpace(cell))...)
+			}
+		case item.MatchString(l.text):
+			flush()
+			begin = l.number
+			paragraph = append(paragraph, item.ReplaceAllString(l.text, ""))
+		default:
+			if paragraph == nil {
+				begin = l.number
+			}
+			paragraph = append(paragraph, text)
+		}
+	}
+	flush()
+	return all
+}
+
+func split(number int, text string) (all []line) {
+	text = inlineCode.ReplaceAllString(text, "CODE")
+	text = inlineHTML.ReplaceAllString(inlineMarkup.ReplaceAllString(text, "$1"), "")
+	text = strings.ReplaceAll(text, "*", "")
+	for text != "" {
+		end := len(text)
+		if at := sentenceEnd.FindStringIndex(text); at != nil {
+			end = at[1]
+		}
+		if s := strings.TrimSpace(text[:end]); s != "" {
+			all = append(all, line{number: number, text: s})
+		}
+		text = text[end:]
+	}
+	return all
+}
+
+// imported are the packages that programs of others import.
+func imported(t *testing.T) (folders []string) {
+	t.Helper()
+	folders = []string{"."}
+	for _, pattern := range []string{"admin", "driver", "relay", "work", "writer", "metrics", "trace", "trace/*", "store/*", "sink/*", "penstocktest"} {
+		matches, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range matches {
+			if sources, _ := filepath.Glob(filepath.Join(m, "*.go")); len(sources) > 0 {
+				name, _ := filepath.Rel(root, m)
+				folders = append(folders, filepath.ToSlash(name))
+			}
+		}
+	}
+	return folders
+}
+
+// comments are the sentences of the comments that go doc shows.
+func comments(t *testing.T, folder string) (all []line) {
+	t.Helper()
+	sources, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, source, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range documented(file) {
+			all = append(all, goSentences(path.Base(source), c)...)
+		}
+	}
+	return all
+}
