@@ -25,11 +25,11 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-const rootLong = `Penstock is a transactional outbox in your own database, and the relay that
-carries every committed message to a broker: once confirmed, and in order per
-key. It is job queues in that database, too, and the worker that runs them.
+const rootLong = `Penstock is a transactional outbox and a job queue in the database that you already
+have. Its relay delivers every committed message to a broker, at least once and in
+order per key. Its workers run the jobs.
 
-Try it without installing anything:
+Try it, with nothing else to install:
 
   penstock demo
 
@@ -46,13 +46,13 @@ Relay a table that an application fills already, as it is:
   penstock adopt check --preset dotnet          # what is wrong with it
   penstock relay --adopt dotnet --sink amqp://localhost/
 
-Have jobs done:
+Run jobs:
 
   penstock queue create mails
   penstock enqueue mails '{"to":"a@example.com"}'
   penstock work mails --exec cat                # a command of yours, once per job
 
-Have a consumer's messages take effect once, in order per key:
+Process each message of a consumer once, in order per key:
 
   penstock inbox create billing                 # penstock inbox --help tells how it is used
 

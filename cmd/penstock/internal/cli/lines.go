@@ -37,8 +37,8 @@ type LineFlags struct {
 func (f *LineFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.File, "file", "f", "", "file to read JSON lines from, - for stdin")
 	flags.IntVar(&f.Batch, "batch", 1000, "lines per transaction, 0 for all in one")
-	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
-	flags.BoolVar(&f.goOn, "continue-on-error", false, "put lines that are refused into a file and go on with the next")
+	flags.BoolVar(&f.progress, "progress", false, "show progress even if stderr is not a terminal")
+	flags.BoolVar(&f.goOn, "continue-on-error", false, "put refused lines into a file and continue with the next")
 	flags.StringVar(&f.rejects, "rejects", "", "that file (default that of --file with .rejects at its end)")
 }
 

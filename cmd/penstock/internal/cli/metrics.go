@@ -22,7 +22,7 @@ type MetricsFlags struct {
 func (f *MetricsFlags) Add(flags *pflag.FlagSet, listen string) {
 	f.flags = flags
 	flags.StringVar(&f.listen, "metrics-listen", listen, "serve metrics at this address, as in 127.0.0.1:9464, with /healthz and /readyz")
-	flags.IntVar(&f.groups, "metrics-groups", 0, "tell the jobs of so many groups of each queue, too, the first by name")
+	flags.IntVar(&f.groups, "metrics-groups", 0, "also export metrics of the first N groups of each queue, by name")
 }
 
 // Set puts what was given in place of what the file says.

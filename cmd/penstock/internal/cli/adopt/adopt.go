@@ -18,10 +18,10 @@ import (
 func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt",
-		Short: "Take over an outbox table that exists already",
+		Short: "Relay an outbox table that your application already has",
 		Long: `An outbox table that an application has made and fills can be relayed as it is, on
-PostgreSQL: its columns are mapped in the configuration, or a preset knows them.
-The table is never altered; what is to be remembered is in Penstock's own tables.
+PostgreSQL: its columns are mapped in the configuration, or a preset knows them. The
+table is never altered: Penstock keeps its notes in its own tables.
 
   penstock adopt presets                                   the tables that are known
   penstock adopt check --preset dotnet --table shop.outbox_messages
@@ -37,10 +37,10 @@ func presetsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "presets [NAME]",
 		Short: "Print the mappings of well-known tables, for copying",
-		Long: `Print the mappings of well-known tables as they can stand in a configuration file.
-Whose table is just like that writes the preset's name alone, as in adopt: dotnet;
-whose table differs a little gives the preset and what differs; and whose table is
-another copies the mapping that comes closest, and changes it.`,
+		Long: `Print the mappings of well-known tables as they can stand in a configuration file. If
+your table is just like that, write the preset's name alone, as in adopt: dotnet. If
+it differs a little, give the preset and the differences. Otherwise copy the closest
+mapping and change it.`,
 		Example: `  penstock adopt presets
   penstock adopt presets debezium
   penstock adopt presets --json | jq -r '.[].preset'`,

@@ -34,24 +34,24 @@ func checkCommand(a *cli.App) *cobra.Command {
 	f := checkFlags{leave: cli.Consent{Undone: "nothing was changed"}}
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say what makes an outbox table slow or unsafe, and what mends it",
-		Long: `Look at an outbox table that exists already, at its plans and at the server, and say
-what makes it slow or unsafe: with what that is seen from, and with the statements to
-run. It only reads, in short transactions with a time limit.
+		Short: "Check an existing outbox table and suggest fixes",
+		Long: `Check an outbox table that your application already has, its plans and the server.
+Print what makes it slow or unsafe, with the evidence and the statements to run. It
+only reads, in short transactions with a time limit.
 
 The table is that of --preset, --table or both, or those of the configuration file,
 or of the one subscription that --subscription names there.
 
-Among what it finds: no index that gives the waiting rows in order; contents that are
-too big for one that has them included; a read that steps over dead rows; an order
-column that is not the order of commits; triggers that run for each row; bloat,
-settings of autovacuum, and transactions, slots and standbys that hold back vacuum.
+It finds, for example: a missing index for the waiting rows in order, or contents that
+are too big for one that includes them. It finds reads that scan dead rows, an order
+column that is not the order of commits, triggers that run for each row, and bloat. It
+also checks autovacuum's settings, and transactions, slots and standbys that hold back
+vacuum.
 
---fix creates the indexes that are missing, concurrently, so that readers and writers
-go on meanwhile, and asks before each; nothing else is ever changed. Without a
-terminal to ask on it needs --yes. Indexes on a large table take their time; SIGINT
-ends it, and what it leaves half made, if a transaction is in the way of removing it,
-the next --fix replaces.
+--fix creates the missing indexes concurrently, so that readers and writers continue,
+and asks before each. It changes nothing else. Without a terminal it needs --yes.
+Indexes on a large table take their time; SIGINT ends it. If a transaction prevents
+removing a half made index, the next --fix replaces it.
 
 The exit code is 3 if anything is worse than a note, after --fix if something still
 is, so that a deployment can insist on a clean table.`,
@@ -90,7 +90,7 @@ is, so that a deployment can insist on a clean table.`,
 	flags.Var(&f.lockTimeout, "lock-timeout", "with --fix, how long to wait for transactions that are open (default 1m)")
 	flags.BoolVar(&f.leave.Yes, "yes", false, "with --fix: do not ask")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per table")
-	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
+	flags.BoolVar(&f.progress, "progress", false, "show progress even if stderr is not a terminal")
 	return cmd
 }
 

@@ -17,14 +17,15 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Serve a console for the browser, and an HTTP API",
-		Long: `Serve a console, until it is told to stop: what penstock status and doctor say, the ring
-and the subscriptions of each outbox, parked keys, queues with their groups and running
-jobs, dead letters by cause and with their contents, inboxes, and who holds back vacuum.
-There dead letters can be retried or discarded, all that match or one, queues paused, jobs
-canceled. The same is at /api/v1 for programs; /api/v1/openapi.json describes it.
+		Long: `Serve a console, until it is told to stop. It shows what penstock status and doctor
+print, and the segments and subscriptions of each outbox. It has parked keys, queues
+with their groups and running jobs, dead letters by cause and with their contents, and
+inboxes. There dead letters can be retried or discarded, all that match or one, queues
+paused, jobs canceled. The same is at /api/v1 for programs; /api/v1/openapi.json
+describes it.
 
-Whoever reaches 127.0.0.1 may do everything, unless a token is set; any other address
-needs one. The tokens are in the environment:
+Without a token, every user of this machine can do everything at 127.0.0.1. Any other
+address needs a token. The tokens are in the environment:
 
   PENSTOCK_CONSOLE_READ_TOKEN      lets in who may look
   PENSTOCK_CONSOLE_OPERATE_TOKEN   lets in who may act, too
@@ -38,11 +39,11 @@ each kind. Every statement is ended after --statement-timeout. Behind PgBouncer,
 has to be told to let that through (ignore_startup_parameters = statement_timeout), or
 with a URL that sets it, use --statement-timeout 0.
 
---database-url may be repeated: then the first page is a list of the databases, and each is
-below a path of its own, the name of the database or of its file, with its own API. So are
+--database-url may be repeated. Then the first page is a list of the databases. Each
+has its own path, the name of the database or of its file, and its own API. So are
 those of console: databases in the configuration file.
 
-A relay and a worker serve it, too, with --console-listen. The section console of the
+A relay and a worker also serve it, with --console-listen. The section console of the
 configuration file has the same settings.`,
 		Example: `  penstock console
   PENSTOCK_CONSOLE_OPERATE_TOKEN=$(openssl rand -hex 32) penstock console --listen 0.0.0.0:8484

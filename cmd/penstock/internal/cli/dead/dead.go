@@ -18,17 +18,17 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
 		Short: "Look at dead letters, send or run them again, or discard them",
-		Long: `A message becomes a dead letter when its attempts are used up, or when the sink
-refuses it for good; a job, when its attempts are used up, or when its worker
-refuses it for good. It is kept, with the reasons, until someone decides: retry
-sends or runs it again, resend does so under a new id, discard deletes it. Nothing else ever removes one.
+		Long: `A message or a job becomes a dead letter when its attempts are used up, or when the
+sink or the worker refuses it permanently. It is kept, with the reasons, until someone
+decides: retry sends or runs it again, resend does so under a new id, discard deletes
+it. Nothing else ever removes one.
 
 Where on_dead is hold, the later messages of the key wait for that decision too;
 list shows those as held.
 
   penstock dead list orders                    what there is, and why
   penstock dead show orders ID                 one of them, with its payload
-  penstock dead retry orders --key 42          the cause is mended: send again
+  penstock dead retry orders --key 42          the cause is fixed: send again
   penstock dead resend orders --id ID          send it again as a new message
   penstock dead discard orders --id ID         it will never be wanted
   penstock dead list thumbnails                the same verbs for a queue
@@ -63,13 +63,12 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.errorText, "error", "", "those whose last error contains this text")
 	flags.Var(&f.olderThan, "older-than", "those that died longer ago, such as 90s, 24h or 7d")
 	flags.Var(&f.newerThan, "newer-than", "those that died since then")
-	flags.IntVar(&f.limit, "limit", 0, "at most so many, the first by seq")
+	flags.IntVar(&f.limit, "limit", 0, "at most this many, the first by seq")
 	f.Flags.Add(flags)
 }
 
-const deadSelectorsHelp = `Which ones is said by --id, --key, --error, --older-than and --newer-than, of an
-outbox by --seq and --topic, of a queue by --group, too; what is given together
-must all hold.`
+const deadSelectorsHelp = `Select with --id, --key, --error, --older-than and --newer-than; of an outbox also
+with --seq and --topic, of a queue with --group. If several are given, all must match.`
 
 // check reads which flags were given. An empty text is an error rather than no
 // selector at all: it is how an unset variable of a script looks. To look

@@ -68,8 +68,8 @@ end it is a dead letter again, with its errors added to those it has.
 Of a queue, they become jobs again, with the same ids, at the end of the queue,
 and have one more attempt.
 
-Other messages of its key have gone on meanwhile and do not wait for it, unless
-the key is held: then they follow once it is delivered.
+Later messages of its key did not wait for it, unless the key is held: then they
+follow once it is delivered.
 
 ` + deadSelectorsHelp + `
 --all takes all of them, asks first, and needs --yes where there is no terminal
@@ -83,9 +83,9 @@ to ask on.`
 
 func discardCommand(a *cli.App) *cobra.Command {
 	cmd := actionCommand(a, discardDead)
-	cmd.Short = "Delete dead letters for good"
-	cmd.Long = `Delete dead letters for good: they are never delivered, or run. If the key of one is
-held, its later messages are sent then.
+	cmd.Short = "Delete dead letters permanently"
+	cmd.Long = `Delete dead letters permanently: they are never delivered, or run. If the key of one
+is held, its later messages are sent then.
 
 ` + deadSelectorsHelp + `
 --all takes all of them.
@@ -162,7 +162,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	flags.BoolVar(&f.all, "all", false, "all of them; asks first")
 	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
 	flags.BoolVar(&asJSON, "json", false, "how many, as one JSON line")
-	flags.BoolVar(&progress, "progress", false, "show progress though stderr is no terminal")
+	flags.BoolVar(&progress, "progress", false, "show progress even if stderr is not a terminal")
 	return cmd
 }
 

@@ -79,7 +79,7 @@ the payload: show has it.`,
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().BoolVar(&f.all, "all", false, "all of them, which is what it does anyway")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all of them, which is the default")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per dead letter, without payloads")
 	return cmd
 }

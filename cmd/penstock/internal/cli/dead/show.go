@@ -25,9 +25,8 @@ func showCommand(a *cli.App) *cobra.Command {
 		Long: `Show everything about one dead letter: headers, payload, and the latest errors
 with the times of the attempts.
 
-A payload that is no text is shown as base64. Long ones are cut off unless
---full is given; --json is never cut, and penstock publish and enqueue take its
-payload.`,
+A payload that is not text is shown as base64. Long ones are cut off unless --full is
+given; --json is never cut, and penstock publish and enqueue take its payload.`,
 		Example: `  penstock dead show orders 018f3c…
   penstock dead show thumbnails 4711
   penstock dead show orders --seq 4711 --subscription billing --full

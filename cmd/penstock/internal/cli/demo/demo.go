@@ -60,14 +60,14 @@ On PostgreSQL a message travels with its transaction's COMMIT (docs/guides/buffe
 What the rate was bounded by is told beside what the database takes of transactions
 that do nothing but commit, measured before the first for 0.3 s.
 
-By default all of it happens in this process, on SQLite and the embedded NATS
-server, in a temporary directory that is removed at the end (so its commits are
-not flushed to disk one by one; with --keep or sqlite:FILE they are).
---database-url (or PENSTOCK_DATABASE_URL, if it is set) and --sink run the same thing on real servers, with schemas,
-queues and streams of its own that are removed at the end, too, unless --keep is
-given. The database is PostgreSQL or SQLite.
+By default all of it happens in this process, on SQLite and the embedded NATS server,
+in a temporary directory that is removed at the end. So its commits are not flushed to
+disk one by one; with --keep or sqlite:FILE they are. --database-url (or
+PENSTOCK_DATABASE_URL, if it is set) and --sink run the same thing on real servers.
+Its schemas, queues and streams are removed at the end, unless --keep is given. The
+database is PostgreSQL or SQLite.
 
---console shows it in the browser while it goes on, 200 flights a second unless --rate
+--console shows it in the browser while it runs, 200 flights a second unless --rate
 says otherwise, and until Ctrl-C.
 
 --sink stdout and discard cannot be read back, so nothing is checked there.
@@ -90,7 +90,7 @@ Exit code 3 if anything was lost, phantom or out of order.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, stdout or discard")
 	flags.StringVar(&f.csv, "csv", "", "flights to use instead of the embedded ones, gzipped or plain, - for stdin")
-	flags.IntVar(&f.limit, "limit", 0, "use only so many flights")
+	flags.IntVar(&f.limit, "limit", 0, "use only this many flights")
 	flags.IntVar(&f.producers, "producers", 1, "concurrent writers; the flights of one aircraft stay with one of them")
 	flags.Float64Var(&f.rollback, "rollback", 0, "share of transactions that publish and then roll back, 0 to 1")
 	flags.Float64Var(&f.rate, "rate", 0, "transactions that begin each second, 0 for as many as can")
@@ -100,7 +100,7 @@ Exit code 3 if anything was lost, phantom or out of order.`,
 	flags.DurationVar(&f.patience, "patience", time.Minute, "how long to wait for deliveries when there are none")
 	flags.BoolVar(&f.keep, "keep", false, "leave tables, queues and files for you to look at")
 	flags.BoolVar(&f.asJSON, "json", false, "summary as one JSON line")
-	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
+	flags.BoolVar(&f.progress, "progress", false, "show progress even if stderr is not a terminal")
 	return cmd
 }
 

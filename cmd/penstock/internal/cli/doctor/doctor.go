@@ -36,9 +36,9 @@ func Command(a *cli.App) *cobra.Command {
 	f := flags{old: cli.Span(5 * time.Minute), measure: cli.Span(2 * time.Second)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is wrong, or soon will be, and what to do about it",
-		Long: `Look at everything that Penstock depends on, and say of each what was measured, how
-grave it is and what to do next:
+		Short: "Check database, relays, workers and sinks for problems",
+		Long: `Check everything that Penstock depends on. Print for each finding the measurement, the
+severity and the next step:
 
   the database     that it answers, its version, settings with consequences, free
                    connections, a pooler in between, its clock and ours, its disk
@@ -59,14 +59,14 @@ grave it is and what to do next:
   adopted tables   what penstock adopt check finds
   dead letters, and backlogs that grow: how fast, and when the disk is full at that rate
 
-It looks twice, --measure apart, for rates, and for what does not move. What is younger
-than --old is no finding, or a lesser one. It changes nothing. Of a file of SQLite it takes
-the lock for a moment, to see that it can.
+It looks twice, --measure apart, for rates, and for what does not move. Problems that
+are younger than --old are not reported, or are less severe. It changes nothing. Of a
+file of SQLite it takes the lock for a moment, to see that it can.
 
 Each finding is ok, a warning (it will cost something, or a person has to decide) or
-critical (messages or jobs do not arrive, may be lost, or soon will). The exit code is 0
-if nothing is critical, 3 if something is, and 4 if the database could not be looked at.
-What the role may not see is told as not-looked-at.
+critical (messages or jobs do not arrive, may be lost, or soon will). The exit code is
+0 if nothing is critical, 3 if something is, and 4 if the database could not be looked
+at. Checks that the role has no right to make are listed as not-looked-at.
 
 --json prints one line: findings, each with check, severity, about, found, why, next and
 measured. The names of checks do not change between versions.`,
@@ -76,7 +76,7 @@ measured. The names of checks do not change between versions.`,
 		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, &f) },
 	}
-	cmd.Flags().StringArrayVar(&f.sinks, "sink", nil, "see whether this sink can be reached, too; may be repeated")
+	cmd.Flags().StringArrayVar(&f.sinks, "sink", nil, "also check whether this sink can be reached; may be repeated")
 	cmd.Flags().Var(&f.old, "old", "from what age on a transaction, a message that waits or a job that runs is a finding")
 	cmd.Flags().Var(&f.measure, "measure", "how long to measure rates, and to wait for something to move")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "one JSON line with every finding")

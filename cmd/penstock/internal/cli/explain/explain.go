@@ -44,14 +44,14 @@ and say of each what it read:
   trips     round trips that a relay or worker makes for it
 
 Of a queue with groups it takes jobs of the first one that has any. To others it is as
-if a worker had taken jobs and its transaction had rolled back: for some
-milliseconds these jobs are not to be had, and a few may come after later ones. The
-role has to be able to run the relay or to work on the queue.
+if a worker had taken jobs and its transaction had rolled back. For some milliseconds
+these jobs cannot be claimed, and a few may come after later ones. The role has to be
+able to run the relay or to work on the queue.
 
-On YugabyteDB and CockroachDB (--profile portable) the storage's own figures stand
-below: requests to read, write and flush, rows scanned, and how many entries were
-sought and stepped over, deleted ones with them; what a release does not tell is 0.
-On SQLite there is a plan instead of figures.
+On YugabyteDB and CockroachDB (--profile portable) figures of the storage follow:
+requests to read, write and flush, rows scanned, and entries sought and skipped,
+including deleted ones. A figure that the release does not report is 0. On SQLite
+there is a plan instead of figures.
 
 The exit code is 3 if a statement reads far more than it returns.`,
 		Example: `  penstock explain orders

@@ -26,7 +26,7 @@ func releaseCommand(a *cli.App) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "release CONSUMER --key KEY|--previous ID|--id ID|--all",
-		Short: "Wait no longer for what is missing",
+		Short: "Stop waiting for missing messages: make held ones due",
 		Long: `Make held messages due: the consumer's next call of inbox_due hands them over, in
 order, as if they had waited long enough. It is told of the gap, as always. Use
 it when you know that the missing message does not come, or does not matter.
@@ -111,11 +111,11 @@ func discardCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard CONSUMER ID…",
 		Short: "Delete held messages, as if they had never come",
-		Long: `Delete messages that an inbox holds back, as if they had never come: for one that
-the consumer cannot process and that stands in the way of its key. It was
-acknowledged to the broker, so it does not come again by itself. What waits for
-it becomes due, past the gap; penstock inbox gaps shows it. A replay of the
-outbox brings it again: it is handed over then, late.
+		Long: `Delete messages that an inbox holds back, as if they had never come: for one that the
+consumer cannot process and that stands in the way of its key. It was acknowledged to
+the broker, so it does not come again by itself. Messages that wait for it become due,
+past the gap; penstock inbox gaps shows it. A replay of the outbox brings it again: it
+is handed over then, late.
 
 If one of the ids is not held, nothing is discarded. It asks first; without a
 terminal to ask on it needs --yes.`,

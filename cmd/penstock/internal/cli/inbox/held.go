@@ -49,8 +49,8 @@ Once the missing message comes, it is handed over with all that waits for it.
 Nothing needs to be done, unless you know that it will not come: penstock inbox
 release hands over what waits for it now, as if it had waited long enough.
 
-What is due and is not handed over: the consumer does not call inbox_due, or it
-fails when it processes the first of its line. Mend the consumer, or discard the
+If a message is due and not processed, the consumer does not call inbox_due, or it
+fails when it processes the first of its line. Fix the consumer, or discard the
 message: penstock inbox discard.`,
 		Example: `  penstock inbox held billing
   penstock inbox held billing --key 42
@@ -203,7 +203,7 @@ func gapsCommand(a *cli.App) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "gaps CONSUMER",
-		Short: "Show which messages an inbox has waited for in vain",
+		Short: "List messages that an inbox expected but never received",
 		Long: `Show the gaps in keys that an inbox has reported to its consumer, the latest
 first, as far back as it knows ids.
 
@@ -213,9 +213,9 @@ first, as far back as it knows ids.
   why       waited: it was waited for in vain; discarded: penstock inbox discard
   came      whether it has come after all: it was handed over then, late
 
-A message that did not come: the relay has made it a dead letter (penstock dead
-list), the broker has lost it or routed it elsewhere, or it came before the
-inbox was made.`,
+A message can be missing for several reasons. The relay has made it a dead letter
+(penstock dead list), the broker has lost it or routed it elsewhere, or it came before
+the inbox was made.`,
 		Example: `  penstock inbox gaps billing
   penstock inbox gaps billing --json | jq -r 'select(.came | not) | .missing'`,
 		Args: terminal.Exactly("CONSUMER"),

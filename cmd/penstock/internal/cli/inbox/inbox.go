@@ -22,10 +22,10 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inbox",
 		Short: "Create, watch and look after the inboxes of consumers",
-		Long: `An inbox is a consumer's memory, in its own database, of the messages it has
-received: asked in the transaction that does the work, it says whether a message
-is new, and it hands over the messages of a key in order. Applications use it,
-from SQL or Go; these verbs are for whoever looks after it.
+		Long: `An inbox records the ids of received messages in the consumer's database. In the
+transaction that does the work it says whether a message is new, and it returns the
+messages of a key in order. Applications use it from SQL or Go. These commands are for
+operators.
 
   penstock inbox create billing
   penstock inbox grant billing billing_app --consume
@@ -80,8 +80,8 @@ func createCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create CONSUMER",
 		Short: "Create an inbox for a consumer",
-		Long: `Create an inbox. CONSUMER names what consumes, as its application will: any text of
-1 to 48 bytes. Consumers that need the same messages each have one of their own.
+		Long: `Create an inbox. CONSUMER names what consumes, as its application will: any text of 1
+to 48 bytes. Consumers that need the same messages each have a separate inbox.
 
 ` + keepHelp,
 		Example: `  penstock inbox create billing

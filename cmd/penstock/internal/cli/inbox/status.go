@@ -29,7 +29,7 @@ func statusCommand(a *cli.App) *cobra.Command {
   gaps      messages that were waited for in vain, within the last window or so:
             see penstock inbox gaps
 
-What needs a person stands below.`,
+Problems that need an operator follow below.`,
 		Example: `  penstock inbox status
   penstock inbox status billing --json | jq .held`,
 		Args: terminal.Args(cobra.MaximumNArgs(1)),

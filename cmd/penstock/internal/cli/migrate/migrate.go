@@ -34,19 +34,19 @@ func Command(a *cli.App) *cobra.Command {
 		Long: `Create Penstock's tables in the database, or bring them up to date.
 
 Safe to run twice and from two places at once, so it can be a step of every
-deployment. On PostgreSQL everything lives in one schema ("penstock", or the
-one of --schema); on SQLite in tables whose names begin with penstock_, beside
-the application's own.
+deployment. On PostgreSQL everything lives in one schema ("penstock", or the one of
+--schema); on SQLite in tables whose names begin with penstock_, next to the
+application's own.
 
 On PostgreSQL the role needs CREATE on the database the first time, and must own
 the schema from then on.
 
 --json tells the version of the tables before and after, 0 for none.
 
---check changes nothing and says what this program would change: tables of another
-version, and on PostgreSQL functions, those of each queue and inbox, too, that were
-made by another version of penstock or that somebody has changed or dropped since. The
-exit code is 3 if there is anything. relay and work look at their start, and warn.
+--check changes nothing and says what this program would change. That is tables of
+another version, and on PostgreSQL functions of another version, or that were changed
+or dropped by hand. Functions of single queues and inboxes are included. The exit code
+is 3 if there is anything. relay and work check at their start, and warn.
 
 --sql changes nothing and needs no database: it prints what would be run on
 PostgreSQL, for psql -f, Flyway, Liquibase, Alembic or goose. It is one statement

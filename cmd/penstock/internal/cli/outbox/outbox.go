@@ -117,9 +117,9 @@ func dropCommand(a *cli.App) *cobra.Command {
 		}, nil
 	})
 	cmd.Short = "Drop an outbox with everything in it"
-	cmd.Long = `Drop an outbox with its messages, subscriptions and dead letters. What has not
-been delivered is gone, so it tells how much that is and asks for the outbox's name; without
-a terminal to ask on it refuses unless --yes is given.`
+	cmd.Long = `Drop an outbox with its messages, subscriptions and dead letters. Undelivered messages
+are lost, so it says how many there are and asks for the outbox's name. Without a
+terminal it refuses unless --yes is given.`
 	cmd.Example = `  penstock outbox drop orders
   penstock outbox drop orders --yes`
 	return cmd

@@ -37,11 +37,11 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "parked OUTBOX|SUBSCRIPTION",
-		Short: "Show the keys whose messages wait for another attempt, or have them tried now",
-		Long: `Show what is parked. A message that the sink keeps refusing is parked with
-those of its key that come after it, so that other keys go on; it is tried again
-from time to time, and once it is delivered, or a dead letter, the others follow
-in order. A message without a key waits alone.
+		Short: "List keys that are waiting for a retry, or retry them now",
+		Long: `Show parked messages. A message that the sink keeps refusing is parked with the later
+messages of its key, so that other keys continue. It is retried from time to time.
+Once it is delivered, or a dead letter, the others follow in order. A message without
+a key waits alone.
 
 Each line is one key, those due soonest first:
 
@@ -54,8 +54,8 @@ Each line is one key, those due soonest first:
               discards it: penstock dead list
 
 Nothing needs to be done about a parked key, unless it is held. Once the cause is
-mended, --retry has the keys tried within about a second instead of when they are
-due; it tells how many, and their attempts count on.`,
+fixed, --retry retries the keys within about a second instead of when they are due. It
+says how many there were. Earlier attempts still count.`,
 		Example: `  penstock parked orders
   penstock parked orders --retry                     # the cause is mended: try all now
   penstock parked orders --retry --key customer-7
@@ -88,7 +88,7 @@ due; it tells how many, and their attempts count on.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&subscription, "subscription", "", "whose (default: every subscription of the outbox)")
-	flags.IntVar(&limit, "limit", 100, "at most so many keys of each subscription")
+	flags.IntVar(&limit, "limit", 100, "at most this many keys of each subscription")
 	flags.BoolVar(&retry, "retry", false, "have them tried now, instead of listing them; not those that are held")
 	flags.StringArrayVar(&keys, "key", nil, "with --retry: those of this key; may be repeated")
 	flags.BoolVar(&asJSON, "json", false, "one JSON line per key; with --retry how many, per subscription")

@@ -56,15 +56,15 @@ published and nothing after it is read; the error names the line, and from
 where on to repeat. --batch 0 makes all of the input one transaction, which is
 held in memory.
 
-With --continue-on-error a bad line, or one that the database refuses, costs no
-other: it is written to the file of --rejects as it came, the reasons to stderr,
+With --continue-on-error a bad line, or one that the database refuses, does not stop
+the others. It is written unchanged to the file of --rejects and the reason to stderr,
 and the exit code is 2.
 
-With --once INBOX an import that was broken off can be repeated as it was, from
-the start: lines that were published are passed over. The inbox (penstock inbox
-create) notes the ids in the transaction that publishes, for as long as it keeps
-them. A line without an id gets one, made of the file's name, the outbox and all
-lines up to it; so the file may grow at its end and must not change before.
+With --once INBOX an import that was broken off can be repeated as it was, from the
+start: lines that were published are passed over. The inbox (penstock inbox create)
+notes the ids in the transaction that publishes, for as long as it keeps them. A line
+without an id gets one, made of the file's name, the outbox and all lines up to it. So
+the file may grow at its end and must not change before.
 
 Applications do not need this verb: they insert into the outbox in their own
 transaction. It is for trying things, and for scripts.`,

@@ -32,11 +32,11 @@ func ReplayCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay OUTBOX --from TIME|SEQ",
 		Short: "Deliver again what a subscription has delivered before",
-		Long: `Have one subscription deliver again what it has settled and the outbox still
-has. Other subscriptions do not notice. What is still to be delivered comes
-anyway, dead letters are retried with penstock dead retry.
+		Long: `Have one subscription deliver again what it has settled and the outbox still has.
+Other subscriptions do not notice. Undelivered messages come anyway, and dead letters
+are retried with penstock dead retry.
 
-An outbox keeps what is settled only as long as its retention says: see penstock
+An outbox keeps delivered messages only as long as its retention says: see penstock
 outbox set. Until the replay is through, nothing of its range is reclaimed.
 
 Consumers see the same messages with the same ids again: those that deduplicate
@@ -51,8 +51,8 @@ terminal to ask on it needs --yes.
   -2h                     two hours ago (also s, m and d)
   beginning               with --from: the oldest that the outbox still has
 
-A time means when the message was written, by the database's clock; --to excludes
-its moment. Without --to the range ends with what is settled now.
+A time means when the message was written, by the database's clock; --to excludes its
+moment. Without --to the range ends with the last delivered message.
 
 It returns at once; the subscription's relay does the work, and penstock status
 shows that it replays until it is done. A range of which another replay has

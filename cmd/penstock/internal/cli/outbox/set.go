@@ -31,7 +31,7 @@ type retentionFlags struct {
 }
 
 func (f *retentionFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.ageText, "retain-age", "", "keep settled messages for so long, such as 24h or 7d; off for not at all")
+	flags.StringVar(&f.ageText, "retain-age", "", "keep delivered messages for this time, such as 24h or 7d; off for not at all")
 	flags.StringVar(&f.bytesText, "retain-bytes", "", "keep settled messages up to this size, such as 1GiB; off for not at all")
 }
 
@@ -91,9 +91,9 @@ settled, so that penstock replay can deliver it again and penstock tail shows it
 By default nothing is kept. A flag that is not given leaves its limit as it is;
 0 or off turns it off.
 
-With both limits a message goes as soon as one of them lets it. Storage is freed
-in whole pieces, so messages may stay longer. What a subscription has not settled
-is kept in any case.`,
+With both limits a message goes as soon as one of them lets it. Storage is freed in
+whole pieces, so messages may stay longer. Messages that a subscription has not
+delivered are always kept.`,
 		Example: `  penstock outbox set orders --retain-age 24h
   penstock outbox set orders --retain-age 7d --retain-bytes 10GiB
   penstock outbox set orders --retain-bytes off`,

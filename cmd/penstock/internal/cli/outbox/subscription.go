@@ -20,10 +20,10 @@ func SubscriptionCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscription",
 		Short: "Drop subscriptions that are no longer wanted",
-		Long: `A subscription is one reader of an outbox, with its cursor, its parked messages
-and its dead letters. A relay makes it when it first runs under its name, and
-penstock status shows those there are. One that nobody runs any more holds back
-the outbox's storage, so drop it.`,
+		Long: `A subscription is one reader of an outbox, with its cursor, its parked messages and
+its dead letters. A relay makes it when it first runs under its name, and penstock
+status shows those there are. One that no relay runs any more keeps the outbox's
+storage, so drop it.`,
 	}
 	return terminal.Group(cmd, subscriptionDropCommand(a))
 }
@@ -43,18 +43,17 @@ func subscriptionDropCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop [OUTBOX] NAME",
 		Short: "Drop a subscription with all that waits in it",
-		Long: `Drop a subscription with its cursor, its parked messages and its dead letters.
-Other subscriptions of the outbox keep theirs. What only this one had not
-delivered can be reclaimed from then on, so it tells how much that is and asks
-first; without a terminal to ask on it refuses unless --yes is given.
+		Long: `Drop a subscription with its cursor, its parked messages and its dead letters. Other
+subscriptions of the outbox keep theirs. Messages that only this one had not delivered
+can then be removed, so it says how many those are and asks first. Without a terminal
+it refuses unless --yes is given.
 
-Stop its relay and take it out of the configuration before: a relay that still
-runs would make the subscription anew, and a new one begins at the oldest
-message that is kept.
+Stop its relay and remove it from the configuration first. A relay that still runs
+would create the subscription again, and a new one begins at the oldest message that
+is kept.
 
-Of an adopted table there is NAME alone, whether or not a configuration still
-names it. Its rows stay as they are: what is not marked as delivered waits for
-whoever reads the table next.`,
+Of an adopted table there is NAME alone, whether or not a configuration still names
+it. Its rows stay as they are: undelivered ones wait for the next reader of the table.`,
 		Example: `  penstock subscription drop orders billing
   penstock subscription drop orders billing --yes
   penstock subscription drop mails --config penstock.yaml`,

@@ -34,13 +34,13 @@ func TailCommand(a *cli.App) *cobra.Command {
 	var f tailFlags
 	cmd := &cobra.Command{
 		Use:   "tail OUTBOX",
-		Short: "Print an outbox's messages without disturbing anybody",
+		Short: "Print messages of an outbox (read-only)",
 		Long: `Print the messages that an outbox still holds and, with --follow, those that
 are committed from then on.
 
-tail reads along: it has no cursor and takes no lease, so relays do not notice
-it. What every subscription has settled may be reclaimed at any time, so tail
-shows what is left, which on a quiet outbox may be much or nothing.
+tail reads along: it has no cursor and takes no lease, so relays do not notice it.
+Messages that every subscription has delivered may be removed at any time. So tail
+shows the rest, which on a quiet outbox may be much or nothing.
 
 --topic, --header and --key choose among them. A topic is words between dots, *
 stands for one of them and > for all that follow; of several topics one must
@@ -87,11 +87,11 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.from, "from", "beginning", "beginning or now")
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what is committed later, until interrupted")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with messages that are committed later, until interrupted")
 	f.Add(flags, "print")
 	flags.StringVarP(&f.key, "key", "k", "", "print only messages of this key")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per message")
-	flags.IntVarP(&f.limit, "limit", "n", 0, "stop after so many messages")
+	flags.IntVarP(&f.limit, "limit", "n", 0, "stop after this many messages")
 	return cmd
 }
 

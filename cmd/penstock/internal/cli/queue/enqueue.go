@@ -82,14 +82,14 @@ and nothing after it is read; the error names the line, and from where on to
 repeat. --batch 0 makes all of the input one transaction, which is held in
 memory.
 
-With --continue-on-error a bad line, or one that the database refuses, costs no
-other: it is written to the file of --rejects as it came, the reasons to stderr,
+With --continue-on-error a bad line, or one that the database refuses, does not stop
+the others. It is written unchanged to the file of --rejects and the reason to stderr,
 and the exit code is 2.
 
-With --once an import that was broken off can be repeated as it was, from the
-start, within the queue's window (penstock queue set --dedup-window): a line
-without a dedup_key gets one, made of the file's name, the queue and all lines up
-to it; so the file may grow at its end and must not change before.
+With --once an import that was interrupted can be repeated from the start, within the
+queue's window (penstock queue set --dedup-window). A line without a dedup_key gets
+one, made of the file's name, the queue and all lines up to it. So the file may grow
+at its end and must not change before.
 
 Applications do not need this verb: they insert into the queue in their own
 transaction. It is for trying things, and for scripts.`,
@@ -130,7 +130,7 @@ transaction. It is for trying things, and for scripts.`,
 
 func (f *enqueueFlags) add(flags *pflag.FlagSet) {
 	f.jobFlags.add(flags)
-	flags.Var(&f.delay, "delay", "run it in so long, such as 90s, 24h or 7d")
+	flags.Var(&f.delay, "delay", "run it after this time, such as 90s, 24h or 7d")
 	flags.StringVar(&f.notBefore, "not-before", "", `run it then or later: 2026-11-22T08:00:00Z, or "2026-11-22 08:00" in local time`)
 	f.LineFlags.Add(flags)
 	flags.BoolVar(&f.once, "once", false, "pass over lines that were enqueued before, within the queue's window")

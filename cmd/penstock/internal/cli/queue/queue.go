@@ -21,8 +21,8 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
 		Short: "Create, set up, pause, list and drop job queues",
-		Long: `A queue is a table of jobs in your own database: whoever inserts into it does so
-in the transaction of the business, and workers run each job until it is done.
+		Long: `A queue is a table of jobs in your own database. Applications insert jobs in their own
+transactions, and workers run each job until it is done.
 
   penstock queue create thumbnails
   penstock enqueue thumbnails '{"photo":17}'

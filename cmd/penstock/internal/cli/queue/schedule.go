@@ -42,18 +42,18 @@ func scheduleSetCommand(a *cli.App) *cobra.Command {
 		Long: `Make a periodic job, or change the one of that name as a whole. The payload is
 PAYLOAD, with - all of stdin, and empty without either.
 
---cron has five fields, in UTC: minute, hour, day of month, month, day of week,
-each with *, lists (1,15), ranges (1-5) and steps (*/10); or it is @hourly,
-@daily, @weekly, @monthly or @yearly. A time zone goes before it, as in
+--cron has five fields, in UTC: minute, hour, day of month, month, day of week. Each
+takes *, lists (1,15), ranges (1-5) and steps (*/10). It can also be @hourly, @daily,
+@weekly, @monthly or @yearly. A time zone goes before it, as in
 'TZ=Europe/Berlin 30 4 * * *'; a time of day comes once where clocks change.
 
 Workers of the queue, which look about twice a second, enqueue the jobs: without
 one nothing happens.
 
-With --dedup-key no job is enqueued while the queue's window lasts since the last
-one with it, which may be one that an application has enqueued: give a digest
-that somebody asked for just now the key of the hourly one, and it is not sent
-twice. penstock queue set --dedup-window says how long the window is.`,
+With --dedup-key no job is enqueued if the queue had one with that key within its
+window, also one that an application has enqueued. For example, give a digest that a
+user asks for the key of the hourly one, and it is not sent twice. penstock queue set
+--dedup-window says how long the window is.`,
 		Example: `  penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
   penstock schedule set mails digest --cron @hourly --key digest --priority 5
   penstock schedule set mails digest --cron @hourly --dedup-key digest
@@ -142,7 +142,7 @@ func scheduleDropCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "drop QUEUE NAME",
 		Short:   "Drop a periodic job",
-		Long:    `Drop a periodic job. What it has enqueued stays: penstock job cancel removes that.`,
+		Long:    `Drop a periodic job. Jobs that it has enqueued stay: penstock job cancel removes them.`,
 		Example: `  penstock schedule drop reports nightly`,
 		Args:    terminal.Exactly("QUEUE", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

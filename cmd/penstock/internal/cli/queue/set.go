@@ -31,7 +31,7 @@ func (f *queueFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.maxAttempts, "max-attempts", 25, "how often a job is tried before it is a dead letter")
 	flags.StringVar(&f.maxRunning, "max-running", "", "how many jobs may run at a time, in all processes together, or unlimited (the default)")
 	flags.Var(&f.dedupWindow, "dedup-window", "how long a deduplication key counts, such as 10m or 1d (default 1h)")
-	flags.StringVar(&f.keepDone, "keep-done", "", "keep jobs that are done for so long, such as 24h or 7d; off, the default, for not at all (PostgreSQL)")
+	flags.StringVar(&f.keepDone, "keep-done", "", "keep finished jobs for this time, such as 24h or 7d; off, the default, for not at all (PostgreSQL)")
 	flags.StringVar(&f.keepBytes, "keep-done-bytes", "", "and no more of them than take this size, such as 512MiB (default 1GiB)")
 }
 
@@ -93,8 +93,8 @@ func setCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Set a queue's limits",
-		Long: `Set a queue's limits. A flag that is not given leaves its limit as it is. They
-hold for jobs that are in the queue already, too.
+		Long: `Set a queue's limits. A flag that is not given leaves its limit as it is. They also
+hold for jobs that are in the queue already.
 
   --max-attempts  a job that fails so often is a dead letter: see penstock dead
   --max-running   so many jobs are claimed at a time, however many workers there
@@ -139,7 +139,7 @@ func pauseCommand(a *cli.App, pause bool) *cobra.Command {
   penstock queue resume mails --json`,
 	}
 	if pause {
-		cmd.Use, cmd.Short = "pause NAME", "Let no job of a queue begin"
+		cmd.Use, cmd.Short = "pause NAME", "Pause a queue (running jobs finish)"
 		cmd.Long = `Let no job of a queue begin until penstock queue resume. Jobs are enqueued
 meanwhile, and those that run are done: status shows when none is left.`
 		cmd.Example = `  penstock queue pause mails

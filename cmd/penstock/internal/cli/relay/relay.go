@@ -37,8 +37,8 @@ func Command(a *cli.App) *cobra.Command {
 	var f relayFlags
 	cmd := &cobra.Command{
 		Use:   "relay",
-		Short: "Carry committed messages to a broker",
-		Long: `Carry committed messages to a broker, until it is told to stop.
+		Short: "Deliver committed messages to a broker",
+		Long: `Deliver committed messages to a broker, until it is told to stop.
 
 Without --outbox it runs every subscription of the configuration file, or the
 one that --subscription names. With --outbox and --sink it needs no file.
@@ -51,39 +51,39 @@ key arrive one after another; different keys do not wait for each other. After a
 crash, messages that were confirmed and not yet noted are sent again with the
 same id.
 
---topic and --header choose what the subscription delivers; the rest is passed
-over for good. A topic is words between dots, * stands for one of them and > for
-the rest, as in order.* or order.>; of several patterns one must match. Every
---header must match; * stands for any value.
+--topic and --header choose what the subscription delivers; the rest is skipped
+permanently. A topic is words between dots, * stands for one of them and > for the
+rest, as in order.* or order.>; of several patterns one must match. Every --header
+must match; * stands for any value.
 
 --format cloudevents makes CloudEvents 1.0 of the messages, with their attributes in
 headers, or in JSON with 'cloudevents?mode=structured'; debezium gives them the
 headers of Debezium's EventRouter. Its parameters are the settings of the format.
 
---previous adds to each message with a key the id of the one before it, by which an
-inbox puts messages in order for consumers that run side by side (docs/guides/inbox.md).
+--previous adds to each message with a key the id of the one before it. By that an
+inbox puts messages in order for consumers that run in parallel
+(docs/guides/inbox.md).
 
---sink queue:NAME makes a job of each message in a queue of the same database, in
-one transaction with what the subscription has got to.
+--sink queue:NAME makes a job of each message in a queue of the same database, in one
+transaction with the cursor of the subscription.
 
-A message that the sink refuses is tried again after growing pauses. It and those
-of its key behind it are parked meanwhile (penstock parked), other keys go on.
-After --max-attempts, after --max-age since it was first refused, or at once if
-no attempt can help, it becomes a dead letter (penstock dead), and its key goes
-on or, with --on-dead hold, waits until someone decides. A database or a broker
-that is down is waited for, the log says so, and no attempt is spent.
+A message that the sink refuses is retried after growing pauses. Meanwhile it and the
+later messages of its key are parked (penstock parked), and other keys continue. It
+becomes a dead letter (penstock dead) after --max-attempts, after --max-age since it
+was first refused, or at once if no attempt can help. Its key then continues or, with
+--on-dead hold, waits until someone decides. A database or a broker that is down is
+waited for, the log says so, and no attempt is spent.
 
-Any number of relays may run the same subscriptions, on any machines: one holds
-the lease of each, the others stand by. A standby takes over at once when the
-holder ends in order, and when its lease has ended (--lease, 15 s) if it
-crashed. A holder that lost its lease, because it was paused or cut off, can no
-longer settle anything; what it had not settled is sent by the new one, with the
-same ids. penstock status shows who holds what and since when; its epoch counts
-the takeovers.
+Any number of relays may run the same subscriptions, on any machines: one holds the
+lease of each, the others are on standby. A standby takes over at once when the holder
+ends in order, and when its lease has ended (--lease, 15 s) if it crashed. A holder
+that lost its lease, because it was paused or cut off, can no longer record results.
+The new one sends the unrecorded messages, with the same ids. penstock status shows
+who holds what and since when; its epoch counts the takeovers.
 
-SIGTERM or SIGINT drains: nothing more is sent, what is being sent may end, what
-was confirmed is noted, the lease is given back, exit code 0. A second one hurries: what has no
-confirmation yet is left to the next relay, exit code 130.`,
+SIGTERM or SIGINT drains: it sends nothing more, waits for running sends, records the
+confirmed messages and releases the lease, exit code 0. A second one stops it at once:
+the next relay sends the unconfirmed messages, exit code 130.`,
 		Example: `  penstock relay --outbox orders --sink amqp://guest:guest@localhost/
   penstock relay --outbox orders --sink 'nats://localhost:4222?subject=shop.{topic}'
   penstock relay --outbox orders --sink stdout
@@ -109,7 +109,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.outbox, "outbox", "", "outbox to relay")
 	flags.StringVar(&f.adopt, "adopt", "", "instead of an outbox, a table that exists already, of this kind: "+strings.Join(adopted.PresetNames(), ", "))
 	flags.StringVar(&f.table, "table", "", "with --adopt: table or schema.table (default the kind's)")
-	flags.IntVar(&f.workers, "workers", 1, "with --adopt: so many claim rows side by side, in no order; 1 keeps the order")
+	flags.IntVar(&f.workers, "workers", 1, "with --adopt: how many workers claim rows in parallel, without order; 1 keeps the order")
 	flags.StringVar(&f.subscription, "subscription", "", "name of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
 	flags.StringVar(&f.sink, "sink", "", "amqp://…, nats://…, embedded, kafka://…, https://…, queue:NAME, stdout or discard")
 	flags.StringVar(&f.from, "from", "beginning", "where a new subscription begins: beginning or now")

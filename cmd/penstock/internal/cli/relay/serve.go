@@ -22,8 +22,8 @@ func ServeCommand(a *cli.App) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Take messages over HTTP",
-		Long: `Take messages over HTTP, until it is told to stop: for services whose database is
+		Short: "Accept messages over HTTP",
+		Long: `Accept messages over HTTP, until it is told to stop: for services whose database is
 elsewhere, and languages without a client (docs/guides/ingest.md).
 
   POST /outboxes/NAME/messages
@@ -40,11 +40,11 @@ with Retry-After while there is no room, 503 when the database does not answer.
 With an inbox (penstock inbox create) a message whose id was published before is
 passed over, so that a request without an answer can be repeated.
 
-Without a token only this machine is served. Tokens, one for each outbox, are in
-the configuration file, under serve; a relay that has it takes messages, too. The
+Without a token only this machine is served. Tokens, one for each outbox, are in the
+configuration file, under serve; a relay with that section also accepts messages. The
 variable PENSTOCK_SERVE_TOKEN has one for the only --outbox.
 
-SIGTERM or SIGINT drains: what is under way is answered, exit code 0. A second one
+SIGTERM or SIGINT drains: running requests are answered, exit code 0. A second one
 cuts it off, exit code 130.`,
 		Example: `  penstock serve --listen 127.0.0.1:8080
   penstock serve --listen 127.0.0.1:8080 --outbox orders --inbox ingest

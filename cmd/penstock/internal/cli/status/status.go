@@ -59,7 +59,7 @@ Of a queue:
   dead      dead letters: kept until someone decides, see penstock dead
   order     with --wide: fifo, the oldest job of a priority first, or lifo, the newest
 
-With --groups the same of each of its groups that has any, in a table of its own. Of a
+With --groups the same of each of its groups that has any, in a separate table. Of a
 group's ready and waiting jobs up to 1,000 are counted on PostgreSQL: 1,000+ says that
 there are more.
 
@@ -72,9 +72,9 @@ Of a subscription over an adopted table, which the configuration file describes,
 
 Of a consumer's inbox: penstock inbox status explains it, and shows one alone.
 
-What needs a person, or explains a figure, stands below. A backlog that grows
-while a holder is shown means that the sink does not keep up or is down: the
-relay's log tells which. No holder means that no relay runs.
+Problems that need an operator, and explanations, follow below. A backlog that grows
+while a holder is shown means that the sink does not keep up or is down: the relay's
+log tells which. No holder means that no relay runs.
 
 The tables are at most 80 columns wide: long names are cut. --wide shows names in full and
 every column. --json has every field.`,
@@ -118,7 +118,7 @@ every column. --json has every field.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line, times in nanoseconds")
 	cmd.Flags().BoolVar(&wide, "wide", false, "every column, and names in full, however wide that is")
 	cmd.Flags().BoolVar(&exact, "exact", false, "count everything, which reads it: about a second for some millions")
-	cmd.Flags().BoolVar(&groups, "groups", false, "of queues, their groups, too")
+	cmd.Flags().BoolVar(&groups, "groups", false, "also the groups of queues")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
 	adopting.Add(cmd.Flags())
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "how often, with --watch")

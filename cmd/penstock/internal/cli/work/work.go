@@ -37,8 +37,8 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "work [QUEUE --exec COMMAND|--http URL]",
 		Short: "Run a command, or send a request, for each job of a queue",
-		Long: `Run a command for each job of a queue, until it is told to stop. /bin/sh runs
-COMMAND, with the payload on its stdin and these variables beside our own:
+		Long: `Run a command for each job of a queue, until it is told to stop. /bin/sh runs COMMAND,
+with the payload on its stdin and these variables in addition to our own:
 
   PENSTOCK_JOB_QUEUE, _ID, _KEY, _GROUP   what the job is
   PENSTOCK_JOB_ATTEMPT                    1 the first time
@@ -58,18 +58,18 @@ Its exit code decides what becomes of the job:
 The last lines that it wrote to stderr are kept as the error, up to 2 KiB:
 penstock dead shows them. Its output goes to ours, unless --output is discard.
 
-What the command writes to the file PENSTOCK_JOB_REPORT, up to 64 KiB of JSON or
-text, is the job's report: how far it is, read every second, or what came of it,
-read at its end. The console shows that of running jobs, and penstock queue done
-that of jobs that are done, if the queue keeps them (queue set --keep-done).
+The command can write a report of the job, up to 64 KiB of JSON or text, to the file
+PENSTOCK_JOB_REPORT. It is read every second for progress, and at the end for the
+result. The console shows that of running jobs, and penstock queue done that of jobs
+that are done, if the queue keeps them (queue set --keep-done).
 
-With --http each job is a POST of its payload to URL, with its headers, its id in
-webhook-id, and, signed with the secrets in PENSTOCK_HTTP_SECRETS, the Standard
-Webhooks headers: an HMAC of id, time and body. The answer decides: 2xx ends the
-job; 408, 425, 429 and 5xx have it tried again, after Retry-After if there is one;
-any other makes it a dead letter. While the endpoint cannot be reached, jobs
-rest and spend no attempt. Options stand behind a #, as in --sink: addresses that
-are not public need #allow_private=true.
+With --http each job is a POST of its payload to URL, with its headers and its id in
+webhook-id. With secrets in PENSTOCK_HTTP_SECRETS it is signed with the Standard
+Webhooks headers: an HMAC of id, time and body. The answer decides: 2xx ends the job;
+408, 425, 429 and 5xx have it tried again, after Retry-After if there is one; any
+other makes it a dead letter. While the endpoint cannot be reached, jobs rest and
+spend no attempt. Options stand behind a #, as in --sink: addresses that are not
+public need #allow_private=true.
 
 A job is leased for --lease, and the lease is extended while the command runs, so
 that the jobs of a worker that died run elsewhere when it ends. The command is
@@ -86,8 +86,8 @@ exit code 0. With --drain-timeout those that run longer are killed. A second
 signal kills them at once, exit code 130. Either way their jobs run again, without
 waiting for the lease to end.
 
-Without QUEUE the workers of the configuration file run, of as many queues as it
-lists (docs/reference/configuration.md); penstock relay runs them beside its subscriptions.`,
+Without QUEUE the workers of the configuration file run, of as many queues as it lists
+(docs/reference/configuration.md); penstock relay runs them next to its subscriptions.`,
 		Example: `  penstock work thumbnails --exec './make-thumbnail'
   penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
   penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
