@@ -214,7 +214,7 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 	}
 	for _, r := range l.ranges {
 		from, upto := r.After.UnixMicro()+1, min(r.UpTo.UnixMicro(), l.now.UnixMicro())
-		n := 0
+		n, free := 0, false
 		var left []int64
 		var last int64
 		for _, p := range found[r.Priority] {
@@ -224,14 +224,18 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 			}
 			n++
 			last = ts
-			if p.Job.Lease == 0 && !(p.Waits && l.heads && g.pass(p.Job.Key)) {
+			if p.Job.Lease == 0 && !p.Waits { // a claim may have it: what lies between it and those behind it no claim needs to know
+				n, free = window, true
+				break
+			}
+			if p.Job.Lease == 0 && !(l.heads && g.pass(p.Job.Key)) {
 				left = append(left, ts)
 			}
 		}
 		if r.Priority > end.Priority {
 			continue
 		}
-		if r.Priority == end.Priority {
+		if r.Priority == end.Priority && !free {
 			n, last = window, end.After.UnixMicro()
 		}
 		if n == window { // there may be more of them, of the last one's microsecond, too
