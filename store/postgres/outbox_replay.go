@@ -230,18 +230,14 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (count int64, err er
 			return err
 		}
 		args[1] = last
-		// Two at once take turns; from here on it is short.
-		var underWay bool
-		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, $2)", leaseLock, int32(id)); err != nil {
-			return err
-		}
-		if err := tx.QueryRow(ctx, "select exists (select from "+s.table("_replay")+` r, `+s.table(r.Outbox)+` e where r.subscription = $1 and r.pos < $2 and r.to_seq >= $3 and r.created_from < $5::timestamptz and r.created_to > $4::timestamptz
-				and e.seq > greatest(r.pos, $3 - 1) and e.seq <= least(r.to_seq, $2) and e.created_at >= greatest(r.created_from, $4::timestamptz) and e.created_at < least(r.created_to, $5::timestamptz))`,
-			id, last, r.FromSeq, from, before).Scan(&underWay); err != nil {
-			return err
-		}
-		if underWay {
-			return penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay a range beside it; penstock status shows when it is done")
+		newest := int64(0)
+		for alone := false; !alone; {
+			if newest, err = s.besides(ctx, tx, r, id, newest, args); err != nil {
+				return err
+			}
+			if alone, err = s.newestReplay(ctx, tx, id, newest); err != nil {
+				return err
+			}
 		}
 		_, err = tx.Exec(ctx, "insert into "+s.table("_replay")+` (pos, to_seq, created_from, created_to, done, upto, upto_pos, low, besides, others, subscription, outbox, system)
 			values ($1, $2, $3::timestamptz, $4::timestamptz, $5::pg_snapshot, $6::pg_snapshot, $7, $8, $9::int8multirange, $10::int8multirange, $11, $12, $13)`, append(args, id, r.Outbox, c.system)...)
@@ -251,6 +247,34 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (count int64, err er
 		return 0, noSubscription(r.Outbox, r.Subscription)
 	}
 	return count, s.explain(err)
+}
+
+// besides looks for messages of a range in replays after one, and returns the newest that it has looked at. It may read all of a range, and locks nobody out.
+func (s *Store) besides(ctx context.Context, tx pgx.Tx, r admin.Replay, id, after int64, args []any) (newest int64, err error) {
+	var underWay bool
+	err = tx.QueryRow(ctx, "select coalesce(max(r.id), $1), coalesce(bool_or(r.pos < $4 and r.to_seq >= $3 and r.created_from < $6::timestamptz and r.created_to > $5::timestamptz and exists (select from "+s.table(r.Outbox)+` e
+			where e.seq > greatest(r.pos, $3 - 1) and e.seq <= least(r.to_seq, $4) and e.created_at >= greatest(r.created_from, $5::timestamptz) and e.created_at < least(r.created_to, $6::timestamptz))), false)
+			from `+s.table("_replay")+" r where r.subscription = $2 and r.id > $1", after, id, r.FromSeq, args[1], args[2], args[3]).Scan(&newest, &underWay)
+	if underWay {
+		err = penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay a range beside it; penstock status shows when it is done")
+	}
+	return newest, err
+}
+
+// newestReplay says whether a replay is a subscription's newest; then nobody else requests one until tx has ended. Else the lock, which the cursor's
+// writes need, is given back.
+func (s *Store) newestReplay(ctx context.Context, tx pgx.Tx, id, replay int64) (yes bool, err error) {
+	held, err := tx.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	if _, err = held.Exec(ctx, "select pg_advisory_xact_lock($1, $2)", leaseLock, int32(id)); err == nil {
+		err = held.QueryRow(ctx, "select not exists (select from "+s.table("_replay")+" where subscription = $1 and id > $2)", id, replay).Scan(&yes)
+	}
+	if yes && err == nil {
+		return true, held.Commit(ctx)
+	}
+	return false, errors.Join(err, held.Rollback(context.WithoutCancel(ctx)))
 }
 
 // settledOf is the cursor of a subscription, and the parked messages and dead letters that it
