@@ -5,44 +5,44 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 )
 
 // A claim does maintenance when it commits. What it has leased lasts as long as it was asked for from then on, though the maintenance
-// had to wait, here for who has dead letters locked.
+// had to wait, here for who has dead letters locked. So do leases of a claim behind another one in its transaction.
 func TestLeaseBeginsAfterMaintenance(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	f.Must(f.store.SetQueue(f.Ctx, "jobs", penstock.QueueSettings{MaxAttempts: new(1)}))
-	f.enqueue(texts("dies", "is claimed")...)
+	f.enqueue(texts("dies", "is claimed", "is claimed, too")...)
 	f.Exec("select penstock.claim('jobs', 1, '1 h')")
 	f.Exec("update penstock._lease set lease_until = now() - interval '1 s'")
 	f.Exec(`select setval('penstock."_jobs.maintained"', 0)`)
 	holder := f.begin(f.Connect())
 	_, err := holder.Exec(f.Ctx, "lock table penstock._dead_job in exclusive mode")
 	f.Must(err)
-	claimed := make(chan []penstock.Job)
-	go func() {
-		jobs, err := f.queue.Claim(f.Ctx, driver.Claim{Jobs: 1, Lease: time.Hour})
-		if err != nil {
-			t.Error(err)
-		}
-		claimed <- jobs
-	}()
+	type claim struct {
+		lease int64
+		until time.Time
+	}
+	claimer, claims := f.begin(f.Connect()), make([]claim, 2)
+	for i := range claims {
+		f.Must(claimer.QueryRow(f.Ctx, "select lease, lease_until from penstock.claim('jobs', 1, '1 h')").Scan(&claims[i].lease, &claims[i].until))
+	}
+	committed := make(chan error)
+	go func() { committed <- claimer.Commit(f.Ctx) }()
 	f.Eventually("the claim waits", func() bool {
 		return f.Number("select count(*) from pg_locks where relation = 'penstock._dead_job'::regclass and not granted") == 1
 	})
 	var waited time.Duration
 	f.Must(holder.QueryRow(f.Ctx, "with s as materialized (select clock_timestamp() as began, pg_sleep(0.2)) select clock_timestamp() - s.began from s").Scan(&waited))
 	f.Must(holder.Commit(f.Ctx))
-	jobs := <-claimed
-	if got := payloads(jobs); len(got) != 1 || got[0] != "is claimed" {
-		t.Fatalf("claimed %q", got)
-	}
-	var until time.Time
-	f.Must(f.Conn.QueryRow(f.Ctx, "select lease_until from penstock._lease where lease = $1", jobs[0].Lease).Scan(&until))
-	if want := jobs[0].LeaseUntil.Add(waited); until.Before(want) {
-		t.Errorf("the lease lasts until %s, want %s at least, as maintenance waited for %s", until, want, waited)
+	f.Must(<-committed)
+	for i, c := range claims {
+		var until time.Time
+		f.Must(f.Conn.QueryRow(f.Ctx, "select lease_until from penstock._lease where lease = $1", c.lease).Scan(&until))
+		if want := c.until.Add(waited); until.Before(want) {
+			t.Errorf("lease %d lasts until %s, want %s at least, as maintenance waited for %s", i, until, want, waited)
+		}
 	}
 	f.wantText("1", "select count(*)::text from penstock._dead_job")
 }

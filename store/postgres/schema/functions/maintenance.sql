@@ -262,14 +262,17 @@ end $$;
 -- ends now is told by the client's statement, and by there being no function around it but
 -- one that commits.
 --
--- What a claim has leased lasts longer by what maintenance took, be it because it waited for a lock. The claim has said lease_until before.
+-- What a claim has leased lasts longer by what maintenance took, be it because it waited for a lock, or that of an earlier statement of its transaction did.
+-- The claim has said lease_until before.
 -- Leases that end in the same microsecond it takes for the claim's.
 create or replace function _maintain_at_commit() returns trigger
 language plpgsql volatile security definer set search_path from current as $$
 declare
     around text;
-    began  constant timestamptz := clock_timestamp();
+    now    constant float8 := extract(epoch from clock_timestamp());
+    began  constant timestamptz := to_timestamp(coalesce(nullif(current_setting('penstock.maintaining', true), '')::float8, now)); -- in this transaction
 begin
+    perform set_config('penstock.maintaining', extract(epoch from began)::text, true);
     get diagnostics around = pg_context;
     around := split_part(around, e'\n', 2);
     if exists (select from _queue q where q.id = new.queue) and (around = '' or around like '%COMMIT')

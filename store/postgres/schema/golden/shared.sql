@@ -3250,8 +3250,8 @@ end $function$;
 -- place: it never moves, and _maintenance has no index. Deferred triggers run at PREPARE TRANSACTION, too, and where constraints
 -- are set immediate; what it locks would stay locked for as long as the transaction goes on. Whether it ends now is told by the
 -- client's statement, and by there being no function around it but one that commits. What a claim has leased lasts longer by what
--- maintenance took, be it because it waited for a lock. The claim has said lease_until before. Leases that end in the same
--- microsecond it takes for the claim's.
+-- maintenance took, be it because it waited for a lock, or that of an earlier statement of its transaction did. The claim has
+-- said lease_until before. Leases that end in the same microsecond it takes for the claim's.
 CREATE OR REPLACE FUNCTION penstock._maintain_at_commit()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -3260,8 +3260,10 @@ CREATE OR REPLACE FUNCTION penstock._maintain_at_commit()
 AS $function$
 declare
     around text;
-    began  constant timestamptz := clock_timestamp();
+    now    constant float8 := extract(epoch from clock_timestamp());
+    began  constant timestamptz := to_timestamp(coalesce(nullif(current_setting('penstock.maintaining', true), '')::float8, now)); -- in this transaction
 begin
+    perform set_config('penstock.maintaining', extract(epoch from began)::text, true);
     get diagnostics around = pg_context;
     around := split_part(around, e'\n', 2);
     if exists (select from _queue q where q.id = new.queue) and (around = '' or around like '%COMMIT')
