@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/testseed"
 )
 
 var maintainCases = []testCase{
@@ -13,16 +16,34 @@ var maintainCases = []testCase{
 
 // Maintenance reads what is due. Next to so many jobs of each kind, of which nothing is, it reads a few entries for each of its steps.
 func maintainBounded(e *env) {
-	const many, most = 100, 50
-	claimed := func(end func(j penstock.Job)) {
-		e.enqueue(make([]penstock.NewJob, many)...)
-		for _, j := range e.claim(many) {
-			end(j)
+	const most = 50
+	many := 100
+	if testseed.Long() {
+		many = 100_000
+	}
+	claimed := func(n int, lease time.Duration, end func(jobs []penstock.Job)) {
+		for done := 0; done < n; {
+			e.enqueue(make([]penstock.NewJob, min(1000, n-done))...)
+			jobs := e.claimAs(driver.Claim{Jobs: 1000, Lease: lease})
+			end(jobs)
+			done += len(jobs)
 		}
 	}
-	claimed(func(j penstock.Job) { e.retry(j, 24*time.Hour, "not now") })
-	claimed(func(j penstock.Job) { e.must(e.q.DeadLetter(e.ctx, j.Lease, "never"), "DeadLetter") })
-	claimed(func(penstock.Job) {}) // they run
+	claimed(100, longLease, func(jobs []penstock.Job) {
+		for _, j := range jobs {
+			e.retry(j, 24*time.Hour, "not now")
+		}
+	})
+	if r, ok := e.q.(driver.Releaser); ok {
+		claimed(many, longLease, func(jobs []penstock.Job) {
+			_, err := r.Release(e.ctx, 24*time.Hour, leases(jobs)...)
+			e.must(err, "Release")
+		})
+	}
+	e.set(penstock.QueueSettings{MaxAttempts: new(1)})
+	claimed(many, time.Millisecond, func([]penstock.Job) {}) // they die
+	e.eventually("all are dead letters", func() bool { return len(e.deadJobs(admin.DeadJobQuery{Limit: many})) == many })
+	claimed(many, longLease, func([]penstock.Job) {}) // they run
 	kinds := []func(j *penstock.NewJob, i int){
 		func(j *penstock.NewJob, i int) { j.NotBefore = time.Now().Add(24 * time.Hour) },
 		func(j *penstock.NewJob, i int) {
@@ -35,11 +56,14 @@ func maintainBounded(e *env) {
 		func(j *penstock.NewJob, i int) { j.Priority = i%32 - 16 },
 	}
 	for _, kind := range kinds {
-		batch := make([]penstock.NewJob, many)
-		for i := range batch {
-			kind(&batch[i], i)
+		for done := 0; done < many; {
+			batch := make([]penstock.NewJob, min(1000, many-done))
+			for i := range batch {
+				kind(&batch[i], done+i)
+			}
+			e.enqueue(batch...)
+			done += len(batch)
 		}
-		e.enqueue(batch...)
 	}
 	e.claim(1)
 	e.maintain() // what is done once, or now and then
