@@ -40,7 +40,7 @@ var goldenParts = []struct{ name, says, relations, functions string }{
 var goldenOrder = struct{ own, files []string }{
 	strings.Fields("enqueue enqueue_many flags dequeue scan take take_rows skip_map claim take_keyed busy ack settle ready operate"),
 	strings.Fields(`publish outbox manage_outboxes reclaim cursor parked adopt
-		create_queue queue_by_name enqueue jobs queue take lease settle_leases keys maintenance schedules queue_ring pairs dumps history queue_groups operate_jobs manage_queues
+		create_queue queue_by_name enqueue jobs queue take lease settle_leases keys maintenance schedules queue_ring pairs dumps history queue_groups operate_jobs manage_queues views
 		inbox inbox_ids inbox_order inbox_maintenance operate_inboxes manage_inboxes define_inboxes
 		own_functions doors queue_text clients hashes`),
 }
@@ -106,7 +106,7 @@ type golden struct {
 func (g *golden) write(says, relations, functions string) string {
 	g.out.Reset()
 	fmt.Fprintf(&g.out, "-- %s As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.\n", says)
-	for _, part := range []string{goldenTypes, goldenTables, goldenSequences} {
+	for _, part := range []string{goldenTypes, goldenTables, goldenSequences, goldenViews} {
 		for _, text := range g.column(strings.ReplaceAll(part, "{which}", relations)) {
 			g.out.WriteString("\n" + text + "\n")
 		}
@@ -208,6 +208,12 @@ const goldenTables = `
 	  from pg_class c left join pg_inherits i on i.inhrelid = c.oid
 	 where c.relnamespace = 'penstock'::regnamespace and c.relkind in ('r', 'p') and {which}
 	 order by coalesce(i.inhparent::regclass::text, c.oid::regclass::text), c.relispartition, length(c.relname), c.relname`
+
+// goldenViews are those with their columns' comments.
+const goldenViews = `
+	select format(E'create view %s as\n%s', c.oid::regclass, pg_get_viewdef(c.oid)) || coalesce((select string_agg(format(E'\ncomment on column %s.%I is %L;', c.oid::regclass, a.attname, col_description(c.oid, a.attnum)), '' order by a.attnum)
+			from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and col_description(c.oid, a.attnum) <> ''), '')
+	  from pg_class c where c.relnamespace = 'penstock'::regnamespace and c.relkind = 'v' and {which} order by c.relname`
 
 // goldenSequences are those that no column's identity has, with what they hold, as registers and counters do from the beginning on.
 const goldenSequences = `

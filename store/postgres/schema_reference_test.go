@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -126,6 +127,8 @@ comes from the ` + "`grant_`" + ` functions below.`)
 
 For the role that owns the schema, and for whom it grants them to.`)
 	r.functions("not starts_with(p.proname, '_') and p.proname <> 'dequeue_QUEUE' and not " + public)
+	r.say("## Views\n\nFor the owner of the schema, who looks into what Penstock has noted. docs/internals says what it means.")
+	r.columnsOf("c.relkind = 'v'", "view")
 	r.say("## Types that they return")
 	r.columnsOf("c.relkind = 'c'", "type")
 	r.say(`## Your outboxes, queues and inboxes
@@ -197,14 +200,15 @@ func (r *reference) functions(which string) {
 func (r *reference) columnsOf(which, kind string) {
 	for _, name := range r.column(`select c.relname from pg_class c where c.relnamespace = 'penstock'::regnamespace and (` + which + `) order by c.relname`) {
 		r.say("\n### " + name + "\n")
-		if said := r.said[kind+" "+name]; said != "" {
+		if said := cmp.Or(r.text("select coalesce(obj_description('penstock."+pgx.Identifier{name}.Sanitize()+"'::regclass, 'pg_class'), '')"), r.said[kind+" "+name]); said != "" {
 			r.say(said + "\n")
 		}
 		r.say("| column | type | |\n| --- | --- | --- |")
-		for _, c := range r.column(`select format('%s|%s', a.attname, format_type(a.atttypid, a.atttypmod) || case when a.attnotnull then ', not null' else '' end)
+		for _, c := range r.column(`select format('%s|%s|%s', a.attname, format_type(a.atttypid, a.atttypmod) || case when a.attnotnull then ', not null' else '' end, col_description(a.attrelid, a.attnum))
 			from pg_attribute a where a.attrelid = 'penstock.` + pgx.Identifier{name}.Sanitize() + `'::regclass and a.attnum > 0 and not a.attisdropped order by a.attnum`) {
-			column, typ, _ := strings.Cut(c, "|")
-			r.say(fmt.Sprintf("| `%s` | %s | %s |", column, typ, strings.ReplaceAll(r.said["column "+name+"."+column], "|", `\|`)))
+			column, rest, _ := strings.Cut(c, "|")
+			typ, says, _ := strings.Cut(rest, "|")
+			r.say(fmt.Sprintf("| `%s` | %s | %s |", column, typ, strings.ReplaceAll(cmp.Or(says, r.said["column "+name+"."+column]), "|", `\|`)))
 		}
 	}
 	r.say("")

@@ -18,7 +18,6 @@ declare
     last   constant bigint := pg_sequence_last_value(done);
     upto   constant timestamptz := clock_timestamp(); -- a variable, because a volatile function is no bound of an index scan
     now_ms constant bigint := date_part('epoch'::text, upto) * '1000';
-    flags  constant bigint := pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass);
     since  constant timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last::float8 / '1000') - interval '2 s' else '-infinity' end;
     s      _schedule;
     more   boolean := false;
@@ -33,7 +32,7 @@ begin
         perform _refresh(q);
     end if;
     perform setval(done, now_ms);
-    if (q.paused or q.max_running is not null) <> (flags & 25769803776 <> 0) and current_setting('transaction_isolation') = 'read committed' then -- {watched}
+    if (q.paused or q.max_running is not null) <> (_queue_flags(q.name)).watched and current_setting('transaction_isolation') = 'read committed' then
         perform _watch(queue, true);
     end if;
 
@@ -223,7 +222,7 @@ create or replace function _maintain_storage(q _queue) returns void
 language plpgsql volatile set search_path from current as $$
 declare
     idle  constant bigint := _idle_for(q.name);
-    here  constant int := pg_sequence_last_value(_q(format('_%s.ring', q.name))::regclass) % 1024;
+    here  constant int := (_ring_position(q.name)).slot;
     known _segment;
     began timestamptz;
     one   tid := '(0,0)';
@@ -309,7 +308,7 @@ end $$;
 create or replace function _watch(queue int, lowering boolean default false) returns void
 language plpgsql volatile set search_path from current as $$
 declare
-    watched constant bigint := 25769803776;
+    watched constant bigint := 25769803776; -- see _queue_flags
     q       _queue;
     flags   regclass;
 begin

@@ -73,7 +73,7 @@ language sql volatile set search_path from current as $$
     select s.oid::regclass
       from _queue q cross join _segments(q.name) s left join _segment g on g.queue = q.id and g.slot = s.slot
      where q.name = _used_segment.queue and s.oid <> all (done) and pg_relation_size(s.oid) > 0
-     order by s.slot = pg_sequence_last_value(_q(format('_%s.ring', q.name))::regclass) % 1024, g.turn nulls first limit 1
+     order by s.slot = (_ring_position(q.name)).slot, g.turn nulls first limit 1
 $$;
 
 -- _cancel removes jobs wherever they are. Running ones lose their lease. A job has an
@@ -86,8 +86,7 @@ language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
     name       constant text := (select q.name from _queue q where q.id = queue);
-    flags      constant bigint := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass);
-    priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
+    priorities constant smallint[] := (_queue_flags(name)).priorities;
     group_keys       text[];
     keys       text[] := '{}'; -- one for each job, null without a key
     more       text[];
@@ -167,7 +166,7 @@ language plpgsql stable set search_path from current set jit = off as $$
 declare
     name  constant text := (select q.name from _queue q where q.id = queue);
     ring  constant regclass := _q(name)::regclass;
-    keyed constant boolean := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass) & 4294967296 <> 0; -- {keyed}
+    keyed constant boolean := (_queue_flags(name)).keyed;
     used  regclass[];
     jobs  text;
     first timestamptz;

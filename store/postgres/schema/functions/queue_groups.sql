@@ -101,8 +101,7 @@ returns table (group_key text, ready bigint, running bigint, delayed bigint, wai
 language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     name       constant text := (select q.name from _queue q where q.id = queue);
-    flags      constant bigint := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass);
-    priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
+    priorities constant smallint[] := (_queue_flags(name)).priorities;
     in_ring    text[];
     jobs       text;
     written    text;

@@ -262,7 +262,7 @@ begin
         return;
     end if;
     idle := _idle_for(queue);
-    current := pg_sequence_last_value(ring) % 1024;
+    current := (_ring_position(queue)).slot;
     bytes := pg_table_size(_q(format('_%s.%s', queue, current)));
     fresh := not exists (select from _segment x where x.queue = q.id and x.slot = current and x.retired is null);
     -- A segment that has something and no row: its rotation was rolled back, or it is that of

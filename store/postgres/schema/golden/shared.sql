@@ -501,6 +501,112 @@ create sequence penstock._scheduled_slot minvalue 0 maxvalue 3; -- holds 0
 create sequence penstock._skip_map_n;
 create sequence penstock._skip_map_slot minvalue 0 maxvalue 1; -- holds 0
 
+create view penstock.outbox_internals as
+ SELECT o.name AS outbox,
+    (pg_sequence_last_value((penstock._q((('_'::text || o.name) || '.slot'::text)))::regclass))::integer AS written_to,
+    ARRAY( SELECT pg_total_relation_size((g.oid)::regclass) AS pg_total_relation_size
+           FROM penstock._segments(o.name) g(slot, oid)
+          ORDER BY g.slot) AS segment_bytes,
+    pg_sequence_last_value((penstock._q((('_'::text || o.name) || '.seq'::text)))::regclass) AS last_seq,
+    s.name AS subscription,
+    h.holder,
+    h.epoch,
+    h.since AS held_since,
+    h.lease_until,
+    h.at AS written_at,
+    h.settled,
+    pg_snapshot_xmin(h.done) AS settled_below_xid,
+    pg_snapshot_xmax(h.done) AS none_settled_from_xid,
+    ( SELECT count(*) AS count
+           FROM pg_snapshot_xip(h.done) pg_snapshot_xip(pg_snapshot_xip)) AS in_flight,
+    h.low,
+    (h.upto IS NOT NULL) AS paging,
+    h.pos,
+    h.ahead
+   FROM ((penstock._outbox o
+     LEFT JOIN penstock._subscription s ON ((s.outbox = o.name)))
+     LEFT JOIN LATERAL penstock._head(s.id) h(subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled, system, slot, holder, done, upto, timeline, ahead) ON (true));
+comment on column penstock.outbox_internals.written_to is 'slot of the segment that new messages go to';
+comment on column penstock.outbox_internals.segment_bytes is 'size of each segment with indexes and TOAST, by slot';
+comment on column penstock.outbox_internals.last_seq is 'last number that a message was given';
+comment on column penstock.outbox_internals.holder is 'who had the lease last';
+comment on column penstock.outbox_internals.epoch is 'grows when the lease changes hands';
+comment on column penstock.outbox_internals.held_since is 'since when the holder has had the lease';
+comment on column penstock.outbox_internals.lease_until is 'when the lease ends, unless the holder extends it';
+comment on column penstock.outbox_internals.written_at is 'when the cursor was written last';
+comment on column penstock.outbox_internals.settled is 'how many messages were settled since the subscription was created';
+comment on column penstock.outbox_internals.settled_below_xid is 'messages of transactions below this xid are settled';
+comment on column penstock.outbox_internals.none_settled_from_xid is 'messages of transactions from this xid on are not settled; they have a seq above low';
+comment on column penstock.outbox_internals.in_flight is 'how many transactions between the two had not ended: their messages are found by xid when they commit';
+comment on column penstock.outbox_internals.low is 'messages of transactions from none_settled_from_xid on have a seq above this';
+comment on column penstock.outbox_internals.paging is 'a backlog is read page by page';
+comment on column penstock.outbox_internals.pos is 'of a backlog, messages up to this seq are settled';
+comment on column penstock.outbox_internals.ahead is 'what is settled behind messages that are not, by seq';
+
+create view penstock.queue_internals as
+ SELECT q.name AS queue,
+        CASE
+            WHEN q.lifo THEN 'lifo'::text
+            ELSE 'fifo'::text
+        END AS ordering,
+    r.turn,
+    r.slot AS written_to,
+    ARRAY( SELECT s.slot
+           FROM penstock._segment s
+          WHERE ((s.queue = q.id) AND (s.retired IS NULL))
+          ORDER BY s.turn) AS listed,
+    ARRAY( SELECT s.slot
+           FROM penstock._segment s
+          WHERE ((s.queue = q.id) AND (s.retired IS NOT NULL))
+          ORDER BY s.turn) AS retired,
+    ARRAY( SELECT pg_total_relation_size((g.oid)::regclass) AS pg_total_relation_size
+           FROM penstock._segments(q.name) g(slot, oid)
+          ORDER BY g.slot) AS segment_bytes,
+    ARRAY( SELECT format('segment %s: %s'::text, s.slot, s.trouble) AS format
+           FROM penstock._segment s
+          WHERE ((s.queue = q.id) AND (s.trouble IS NOT NULL))) AS trouble,
+    f.priorities,
+    f.keyed,
+    f.watched,
+    penstock._register(q.name, 'seq'::text) AS last_seq,
+    p.mode AS fast_path,
+    p.slot AS fast_path_slot,
+    p.at AS fast_path_at,
+    penstock._register(q.name, 'next'::text) AS "position",
+        CASE
+            WHEN q.lifo THEN penstock._register(q.name, 'top'::text)
+            ELSE NULL::bigint
+        END AS top,
+        CASE
+            WHEN (penstock._register(q.name, 'maintained'::text) > 0) THEN to_timestamp((((penstock._register(q.name, 'maintained'::text))::numeric / 1000.0))::double precision)
+            ELSE NULL::timestamp with time zone
+        END AS maintained_at,
+    e.since AS nothing_enqueued_since,
+    e.bound_waits AS skip_map_waits
+   FROM penstock._queue q,
+    LATERAL penstock._ring_position(q.name) r(turn, slot),
+    LATERAL penstock._queue_flags(q.name) f(priorities, keyed, watched),
+    LATERAL penstock._fast_path_mode(q.name) p(at, mode, slot),
+    LATERAL penstock._seen_end(q.name) e(since, bound_waits);
+comment on column penstock.queue_internals.turn is 'grows whenever another segment is written to, or one leaves the list';
+comment on column penstock.queue_internals.written_to is 'slot of the segment that new jobs go to';
+comment on column penstock.queue_internals.listed is 'slots of the segments that jobs are taken from, in order';
+comment on column penstock.queue_internals.retired is 'slots of those that are off the list and wait for their TRUNCATE; all others are empty';
+comment on column penstock.queue_internals.segment_bytes is 'size of each segment with indexes and TOAST, by slot';
+comment on column penstock.queue_internals.trouble is 'why the maintenance of a segment failed last';
+comment on column penstock.queue_internals.priorities is 'jobs of these priorities may be there';
+comment on column penstock.queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait';
+comment on column penstock.queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run';
+comment on column penstock.queue_internals.last_seq is 'last number that a job was given';
+comment on column penstock.queue_internals.fast_path is 'how jobs are found: at the position, which each call moves on; as the first that is free from there on; few jobs wait, and nothing is moved; or by the skip map';
+comment on column penstock.queue_internals.fast_path_slot is 'in which segment the position is';
+comment on column penstock.queue_internals.fast_path_at is 'until 25 ms after this the fast path holds; a call writes it anew then';
+comment on column penstock.queue_internals."position" is 'the last number that a call has drawn';
+comment on column penstock.queue_internals.top is 'of a LIFO queue: how far the sequence had come when nothing was above the position';
+comment on column penstock.queue_internals.maintained_at is 'when the maintenance of the queue ended last; it is due 250 ms later';
+comment on column penstock.queue_internals.nothing_enqueued_since is 'since when the sequence has not moved, as maintenance saw it';
+comment on column penstock.queue_internals.skip_map_waits is 'the next maintenance brings the bound of a skip map up to date';
+
 -- _refuse_headers raises what is wrong with the headers of a message or a job. Escapes only make JSON longer than what it stands
 -- for, so short text needs no adding up.
 CREATE OR REPLACE FUNCTION penstock._refuse_headers(headers jsonb)
@@ -2993,7 +3099,6 @@ declare
     last   constant bigint := pg_sequence_last_value(done);
     upto   constant timestamptz := clock_timestamp(); -- a variable, because a volatile function is no bound of an index scan
     now_ms constant bigint := date_part('epoch'::text, upto) * '1000';
-    flags  constant bigint := pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass);
     since  constant timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last::float8 / '1000') - interval '2 s' else '-infinity' end;
     s      _schedule;
     more   boolean := false;
@@ -3008,7 +3113,7 @@ begin
         perform _refresh(q);
     end if;
     perform setval(done, now_ms);
-    if (q.paused or q.max_running is not null) <> (flags & 25769803776 <> 0) and current_setting('transaction_isolation') = 'read committed' then -- {watched}
+    if (q.paused or q.max_running is not null) <> (_queue_flags(q.name)).watched and current_setting('transaction_isolation') = 'read committed' then
         perform _watch(queue, true);
     end if;
 
@@ -3215,7 +3320,7 @@ CREATE OR REPLACE FUNCTION penstock._maintain_storage(q penstock._queue)
 AS $function$
 declare
     idle  constant bigint := _idle_for(q.name);
-    here  constant int := pg_sequence_last_value(_q(format('_%s.ring', q.name))::regclass) % 1024;
+    here  constant int := (_ring_position(q.name)).slot;
     known _segment;
     began timestamptz;
     one   tid := '(0,0)';
@@ -3307,7 +3412,7 @@ CREATE OR REPLACE FUNCTION penstock._watch(queue integer, lowering boolean DEFAU
  SET search_path TO 'penstock', 'pg_temp'
 AS $function$
 declare
-    watched constant bigint := 25769803776;
+    watched constant bigint := 25769803776; -- see _queue_flags
     q       _queue;
     flags   regclass;
 begin
@@ -3819,7 +3924,7 @@ begin
         return;
     end if;
     idle := _idle_for(queue);
-    current := pg_sequence_last_value(ring) % 1024;
+    current := (_ring_position(queue)).slot;
     bytes := pg_table_size(_q(format('_%s.%s', queue, current)));
     fresh := not exists (select from _segment x where x.queue = q.id and x.slot = current and x.retired is null);
     -- A segment that has something and no row: its rotation was rolled back, or it is that of
@@ -4387,8 +4492,7 @@ CREATE OR REPLACE FUNCTION penstock._count_groups(queue integer, after text, mos
 AS $function$
 declare
     name       constant text := (select q.name from _queue q where q.id = queue);
-    flags      constant bigint := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass);
-    priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
+    priorities constant smallint[] := (_queue_flags(name)).priorities;
     in_ring    text[];
     jobs       text;
     written    text;
@@ -4554,7 +4658,7 @@ AS $function$
     select s.oid::regclass
       from _queue q cross join _segments(q.name) s left join _segment g on g.queue = q.id and g.slot = s.slot
      where q.name = _used_segment.queue and s.oid <> all (done) and pg_relation_size(s.oid) > 0
-     order by s.slot = pg_sequence_last_value(_q(format('_%s.ring', q.name))::regclass) % 1024, g.turn nulls first limit 1
+     order by s.slot = (_ring_position(q.name)).slot, g.turn nulls first limit 1
 $function$;
 
 -- _cancel removes jobs wherever they are. Running ones lose their lease. A job has an id of its own, with an index, if it came
@@ -4574,8 +4678,7 @@ CREATE OR REPLACE FUNCTION penstock._cancel(queue integer, ids bigint[])
 AS $function$
 declare
     name       constant text := (select q.name from _queue q where q.id = queue);
-    flags      constant bigint := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass);
-    priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
+    priorities constant smallint[] := (_queue_flags(name)).priorities;
     group_keys       text[];
     keys       text[] := '{}'; -- one for each job, null without a key
     more       text[];
@@ -4669,7 +4772,7 @@ AS $function$
 declare
     name  constant text := (select q.name from _queue q where q.id = queue);
     ring  constant regclass := _q(name)::regclass;
-    keyed constant boolean := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass) & 4294967296 <> 0; -- {keyed}
+    keyed constant boolean := (_queue_flags(name)).keyed;
     used  regclass[];
     jobs  text;
     first timestamptz;
@@ -4901,6 +5004,61 @@ begin
     execute format('grant execute on function _segments(text) to %I', role);
     perform _grant_own(q.name, '{operate}', role);
 end $function$;
+
+-- _register is what one of a queue's registers holds.
+CREATE OR REPLACE FUNCTION penstock._register(queue text, name text)
+ RETURNS bigint
+ LANGUAGE sql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+    select pg_sequence_last_value(_q(format('_%s.%s', queue, name))::regclass)
+$function$;
+
+-- _ring_position is where jobs of a queue are written to: the segment's slot, and the turn, which grows with each change of what
+-- is listed. The register holds turn * 1024 + slot.
+CREATE OR REPLACE FUNCTION penstock._ring_position(queue text, OUT turn bigint, OUT slot integer)
+ RETURNS record
+ LANGUAGE sql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+    select ring / 1024, (ring % 1024)::int from _register(queue, 'ring') ring
+$function$;
+
+-- _queue_flags says what a call that takes jobs has to look at. priorities: jobs of these may be there (bit 16 + p of the
+-- register). keyed: jobs with keys may be there (bit 32). watched: the queue's row says that it is paused or limits what runs
+-- (bits 33 and 34).
+CREATE OR REPLACE FUNCTION penstock._queue_flags(queue text, OUT priorities smallint[], OUT keyed boolean, OUT watched boolean)
+ RETURNS record
+ LANGUAGE sql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+    select array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0), flags & 4294967296 <> 0, flags & 25769803776 <> 0
+      from _register(queue, 'flags') flags
+$function$;
+
+-- _fast_path_mode is what the register fast_path says: a time in units of 25 ms * 4096 + the mode * 1024 + the segment's slot.
+-- Once the time has moved on a call goes by the skip map and writes the register anew.
+CREATE OR REPLACE FUNCTION penstock._fast_path_mode(queue text, OUT at timestamp with time zone, OUT mode text, OUT slot integer)
+ RETURNS record
+ LANGUAGE sql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+    select case when path > 0 then to_timestamp(path / 4096 / 40.0) end,
+           case when path = 0 then 'by the skip map' else (array['at the position', 'the first that is free', 'few jobs wait'])[path / 1024 % 4 + 1] end,
+           case when path > 0 then (path % 1024)::int end
+      from _register(queue, 'fast_path') path
+$function$;
+
+-- _seen_end says since when the sequence of a queue has stood where it did when maintenance looked last, in tenths of a second
+-- (from bit 28 on; the 27 bits below are the sequence's end), and whether there are skip maps whose bound waits for maintenance
+-- (bit 0).
+CREATE OR REPLACE FUNCTION penstock._seen_end(queue text, OUT since timestamp with time zone, OUT bound_waits boolean)
+ RETURNS record
+ LANGUAGE sql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+    select case when seen >> 28 > 0 then to_timestamp((seen >> 28) / 10.0) end, seen & 1 <> 0 from _register(queue, 'seen') seen
+$function$;
 
 -- _refuse_inboxed raises what is wrong with a message, as a consumer is to read it.
 CREATE OR REPLACE FUNCTION penstock._refuse_inboxed(message_id text, previous_id text, key text, headers jsonb, payload bytea)
