@@ -59,7 +59,7 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	as("queue", "list").wants(t, terminal.ExitDatabase, "penstock queue grant QUEUE ROLE --operate")
 	as("status", "mails").wants(t, terminal.ExitDatabase, // there is a queue of that name
 		`nothing that this role may see is called "mails", and queues it may not read: the owner of the schema can grant it: penstock queue grant mails ROLE --operate`)
-	as("dead", "list", "mails").wants(t, terminal.ExitDatabase, "permission denied for function _mails.operate (SQLSTATE 42501): the owner of the schema can grant it: penstock queue grant mails ROLE --operate")
+	as("dead", "list", "mails").wants(t, terminal.ExitDatabase, "permission denied for function _mails.count (SQLSTATE 42501): the owner of the schema can grant it: penstock queue grant mails ROLE --operate")
 	as("relay", "--outbox", "orders", "--sink", "queue:missing", "--log-level", "error").wants(t, terminal.ExitFailure, `queue "missing": no such queue: penstock queue list`)
 	o = as("status", "orders")
 	clitest.Same(t, "of what it asked for all is shown", o.stderr, "")

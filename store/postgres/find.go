@@ -134,7 +134,7 @@ func (k *kept) fill(f *admin.Found, w admin.Whereabouts) {
 
 // FindJobs looks for jobs of a queue.
 func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, err error) {
-	if err := s.mayCall(ctx, f.In, "operate", "'count'"); err != nil {
+	if err := s.mayCall(ctx, f.In, "count", "null"); err != nil {
 		return nil, err
 	}
 	var id pgtype.Int8

@@ -54,8 +54,8 @@ func granted(by string) string { return "the owner of the schema can grant it: "
 // rightTo names the right to each function, or sequence, that a queue has of its own.
 var rightTo = map[string]string{
 	"enqueue": "enqueue", "enqueue_many": "enqueue", "flags": "enqueue", "seq": "enqueue",
-	"take": "work", "claim": "work", "ack": "work", "settle": "work", "ready": "work",
-	"operate": "operate",
+	"take": "work", "claim": "work", "ack": "work", "ready": "work", "extend": "work", "report": "work", "release": "work", "fail": "work", "maintain": "work",
+	"pause": "operate", "cancel": "operate", "retry_dead": "operate", "discard_dead": "operate", "count": "operate", "count_groups": "operate", "done_jobs": "operate",
 }
 
 // consumes are the functions of an inbox that a consumer calls; its operators call the others.

@@ -38,7 +38,7 @@ var goldenParts = []struct{ name, says, relations, functions string }{
 // goldenOrder is the order of functions: of a queue's own that of a job's life, of all others that of the files of schema/functions,
 // which is that of a message's life, a job's, and an inbox's.
 var goldenOrder = struct{ own, files []string }{
-	strings.Fields("enqueue enqueue_many flags dequeue scan take take_rows skip_map claim take_keyed busy ack settle ready operate"),
+	strings.Fields("enqueue enqueue_many flags dequeue scan take take_rows skip_map claim take_keyed busy ack extend report release fail ready maintain pause cancel retry_dead discard_dead count count_groups done_jobs"),
 	strings.Fields(`publish outbox manage_outboxes reclaim cursor parked adopt
 		create_queue queue_by_name enqueue jobs queue take lease settle_leases keys maintenance schedules queue_ring pairs dumps history queue_groups operate_jobs manage_queues views
 		inbox inbox_ids inbox_order inbox_maintenance operate_inboxes manage_inboxes define_inboxes
@@ -89,6 +89,9 @@ func functionOrder(t *testing.T) map[string]int {
 		}
 		for line := range strings.Lines(string(text)) {
 			if m := made.FindStringSubmatch(line); m != nil {
+				if strings.HasPrefix(m[2], "{") && strings.Contains(name, "inbox") {
+					m[2] = "inbox " + m[2]
+				}
 				add(m[2])
 			}
 		}
@@ -138,6 +141,9 @@ func (g *golden) functionsOf(which string) (all []goldenFunction) {
 		name := r.Name
 		if m := partOf.FindStringSubmatch(name); m != nil {
 			name = "{" + m[1] + strings.TrimSuffix(m[2], "_") + "}"
+			if strings.HasPrefix(r.Name, "__inbox") {
+				name = "inbox " + name
+			}
 		}
 		fn := goldenFunction{name: name, definition: r.Definition + ";\n"}
 		if said := cmp.Or(r.Comment, g.said["function "+name]); said != "" {

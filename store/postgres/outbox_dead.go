@@ -223,7 +223,7 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 			return nil, err
 		}
 		of, name = "select d.seq as id from {schema}._dead_letter d where d.subscription = $1 and not d.retry", id
-	} else if err := s.mayCall(ctx, in, "operate", "'count'"); err != nil {
+	} else if err := s.mayCall(ctx, in, "count", "null"); err != nil {
 		return nil, err
 	}
 	rows, err := s.pool.Query(ctx, fillIn("select id from ({action}) d where id > $2 order by id limit $3", s.schema, of, ""), name, after, most)

@@ -53,7 +53,7 @@ func fillIn(sql, schema, action, lock string) string {
 // DeadJobs implements driver.QueueStore.
 func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error) {
 	// Row-level security would show somebody else's queue as one without dead letters.
-	if err := s.mayCall(ctx, q.Queue, "operate", "'count'"); err != nil {
+	if err := s.mayCall(ctx, q.Queue, "count", "null"); err != nil {
 		return nil, err
 	}
 	sql, args := s.deadJobs(q, strings.ReplaceAll(listDeadJobs, "{bytes}", strconv.Itoa(q.Bytes)))
@@ -95,7 +95,7 @@ func withUnread(failures []penstock.Failure, attempt int, err error) []penstock.
 
 // DeadJobCauses counts the dead letters that q describes by their last errors, the most frequent first.
 func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadCause, error) {
-	if err := s.mayCall(ctx, q.Queue, "operate", "'count'"); err != nil {
+	if err := s.mayCall(ctx, q.Queue, "count", "null"); err != nil {
 		return nil, err
 	}
 	sql, args := s.deadJobs(q, countCauses)

@@ -28,7 +28,7 @@ func (s *Store) DoneJobs(ctx context.Context, q admin.DoneJobQuery) (jobs []admi
 		return nil, "", err
 	}
 	var text []byte
-	err = s.pool.QueryRow(ctx, "select "+s.table("_operate_on")+"($1, 'done', $2, $3)", q.Queue, append([]int64{int64(q.Limit)}, q.IDs...), orNull(q.After)).Scan(&text)
+	err = s.pool.QueryRow(ctx, "select "+s.table("_done_of")+"($1, $2, $3, nullif($4::bigint[], '{}'))", q.Queue, q.Limit, orNull(q.After), q.IDs).Scan(&text)
 	if err != nil {
 		return nil, "", s.queueError(ctx, q.Queue, err)
 	}

@@ -207,7 +207,7 @@ func TestStoreOfAnOperator(t *testing.T) {
 		"select penstock.enqueue('jobs', 'x')", "select penstock.claim('jobs')", "select penstock.dequeue('jobs')",
 		"select penstock.ack_many('jobs', '{1}')", "select penstock.set_queue('jobs', 3)", "select penstock.drop_queue('jobs')",
 		"select penstock.schedule('jobs', 's', '@daily', 'x')",
-		`select * from penstock."_jobs.claim"(1, '1 s', '', '')`, `select * from penstock."_jobs.ack"('{1}')`, `select penstock."_jobs.settle"('dead_letter', '{1}')`,
+		`select * from penstock."_jobs.claim"(1, '1 s', '', '')`, `select * from penstock."_jobs.ack"('{1}')`, `select penstock."_jobs.fail"(1, null, '', true)`,
 		"select penstock.pause_queue('secret')", "select penstock.resume_queue('secret')", "select penstock.cancel('secret', '{1}')",
 		"select penstock.retry_dead_jobs('secret', '{2}')", "select penstock.discard_dead_jobs('secret', '{2}')", "select penstock.queue_status('secret')", "select penstock.queue_groups('secret')",
 		"select penstock.grant_operator('secret', current_user)")

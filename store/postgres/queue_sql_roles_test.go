@@ -107,7 +107,8 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select penstock.grant_worker('secret', current_user)",
 		"select penstock.retry_dead_jobs('q', '{1}')",
 		"select * from penstock._lease",
-		`select penstock."_q.operate"('cancel', '{1}')`,
+		`select penstock."_q.cancel"('{1}')`,
+		`select penstock."_q.pause"(true)`,
 		`select penstock."_secret.take"(1, '')`,
 		`select setval('penstock."_q.maintained"', 1)`,
 		"select penstock._maintain_ring('q')",
@@ -141,6 +142,6 @@ func TestGrantsOfAQueueReachNoOther(t *testing.T) {
 			t.Fatalf("%s: only %q found", grant, calls)
 		}
 		f.wantMay(asRole, nil, calls)
-		f.wantMay(asRole, nil, []string{`select penstock."_secret.flags"(1)`, `select penstock."_secret.settle"('maintain', null)`, `select setval('penstock."_secret.flags"', 1)`})
+		f.wantMay(asRole, nil, []string{`select penstock."_secret.flags"(1)`, `select penstock."_secret.maintain"()`, `select setval('penstock."_secret.flags"', 1)`})
 	}
 }

@@ -141,12 +141,8 @@ func (s *Store) countJobs(ctx context.Context, q querier, queues []admin.QueueSt
 	for i := range queues {
 		names[i] = queues[i].Queue
 	}
-	var upTo []int64
-	if most > 0 {
-		upTo = []int64{int64(most)}
-	}
-	rows, err := q.Query(ctx, "select c.n[0]::bigint, c.n[1]::bigint, c.n[2]::bigint, c.n[3]::bigint, c.n[4]::bigint, c.n[5]::bigint, coalesce(c.n[6]::int, 0) = 1 "+
-		"from unnest($1::text[]) with ordinality n(name, i) cross join lateral "+s.table("_operate_on")+"(n.name, 'count', $2) c(n) order by n.i", names, upTo)
+	rows, err := q.Query(ctx, "select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6], coalesce(c.n[7], 0) = 1 "+
+		"from unnest($1::text[]) with ordinality n(name, i) cross join lateral "+s.table("_count_of")+"(n.name, nullif($2, 0)) c(n) order by n.i", names, most)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ begin
     perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0), pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
     if not exists (select from pg_policy p where p.polrelid = '_dead_job'::regclass and p.polname = 'operator') then
         create policy operator on _dead_job for select using (queue in (
-            select q.id from _queue q where has_function_privilege(to_regproc(_q(format('_%s.operate', q.name))), 'execute')));
+            select q.id from _queue q where has_function_privilege(to_regproc(_q(format('_%s.cancel', q.name))), 'execute')));
     end if;
     if not exists (select from pg_trigger t where t.tgrelid = '_maintenance'::regclass and t.tgname = 'maintenance') then
         create constraint trigger maintenance after insert on _maintenance deferrable initially deferred
@@ -37,7 +37,7 @@ declare
         dequeue, deduplicated, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack_claim, ack, ack_many, extend, extend_many, release, release_many, retry, dead_letter, cancel, maintain_queue,
         pause_queue, resume_queue, retry_dead_jobs, discard_dead_jobs, queue_status, queue_groups, ready_groups, report, done_jobs,
         check_client, inbox, inbox_many, inbox_in_order, inbox_in_order_bytes, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox,
-        _q, _queue_function, _operate_on, _settle_on, _read_committed, _refuse_headers, _refuse_job, _validate_message, _lost, _check_functions}'; -- these only look, or call what the caller may
+        _q, _queue_function, _count_of, _done_of, _read_committed, _refuse_headers, _refuse_job, _validate_message, _lost, _check_functions}'; -- these only look, or call what the caller may
     made regprocedure;
 begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());

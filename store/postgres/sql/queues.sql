@@ -11,5 +11,5 @@ select q.name, q.lifo, q.paused, q.max_attempts, coalesce(q.max_running, 0), (ex
                                    else ((select count(*) from pg_index i where i.indrelid = s.oid) + 1) * current_setting('block_size')::int end, 0) order by s.slot) as bytes
       from (select substring(c.relname from '\.([0-9]+)$')::int as slot, c.oid from pg_inherits i join pg_class c on c.oid = i.inhrelid
              where i.inhparent = to_regclass({schema}._q(q.name))) s) s
- where s.slots is not null and ($1::text[] is null or q.name = any($1)) and has_function_privilege(to_regproc({schema}._q(format('_%s.operate', q.name))), 'execute')
+ where s.slots is not null and ($1::text[] is null or q.name = any($1)) and has_function_privilege(to_regproc({schema}._q(format('_%s.cancel', q.name))), 'execute')
  order by q.name collate "C"

@@ -1,23 +1,73 @@
 -- A right to a queue is a right to a function, as PostgreSQL checks it (docs/decisions/0011). What a role may be
 -- granted and is not made for each queue has a door there: a function of the queue's own, which runs as the
--- schema's owner and calls what takes a queue, which nobody else may.
+-- schema's owner and calls what takes a queue, which no role else may. Those of workers are PL/pgSQL, whose plan a session keeps.
 create or replace function _door_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
-create or replace function {settle}(what text, leases bigint[], by interval default null, error text default null) returns table (lease bigint, until timestamptz)
+-- {extend} makes leases end by from now, and returns those that were still held, with their new end.
+create or replace function {extend}(leases bigint[], by interval) returns table (lease bigint, until timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    if what = 'maintain' then
-        perform {schema}._maintain({id}, true);
-    else
-        return query select * from {schema}._settle({id}, what, leases, by, error);
-    end if;
+    return query select * from {schema}._extend({id}, leases, by);
 end $fn$;
 
-create or replace function {operate}(what text, ids bigint[] default null, after text default null) returns jsonb
+-- {report} notes what a job says of itself, and returns when its lease ends, null if that is lost.
+create or replace function {report}(lease bigint, report jsonb) returns timestamptz
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    return {schema}._operate({id}, what, ids, after);
+    return {schema}._report({id}, lease, report);
 end $fn$;
+
+-- {release} gives jobs back, to run again after a while, and returns the leases that were still held.
+create or replace function {release}(leases bigint[], after interval) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    return query select {schema}._release({id}, leases, after);
+end $fn$;
+
+-- {fail} ends an attempt that failed, see _fail.
+create or replace function {fail}(lease bigint, after interval, error text, final boolean) returns timestamptz
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    return {schema}._fail({id}, lease, after, error, final);
+end $fn$;
+
+-- {maintain} does the maintenance of the queue at once, see _maintain.
+create or replace function {maintain}() returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    perform {schema}._maintain({id}, true);
+end $fn$;
+
+-- {pause} pauses the queue, or ends that.
+create or replace function {pause}(paused boolean) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._pause({id}, paused) $fn$;
+
+-- {cancel} removes jobs wherever they are, see _cancel. A role that may call it looks after the queue: the policy of _dead_job asks for that.
+create or replace function {cancel}(ids bigint[]) returns int
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._cancel({id}, ids) $fn$;
+
+-- {retry_dead} has dead letters run again, and returns how many.
+create or replace function {retry_dead}(ids bigint[]) returns bigint
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._retry_dead_jobs({id}, ids) $fn$;
+
+-- {discard_dead} removes dead letters, and returns how many.
+create or replace function {discard_dead}(ids bigint[]) returns bigint
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._discard_dead_jobs({id}, ids) $fn$;
+
+-- {count} counts jobs by where they are, see _count.
+create or replace function {count}(most int) returns bigint[]
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._count({id}, most) $fn$;
+
+-- {count_groups} counts the jobs of each group, see _count_groups: of what is leased, is to come later or is dead 10,000 each.
+create or replace function {count_groups}(after text, most int)
+returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+    select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest, g.more or g.cut from {schema}._count_groups({id}, after, most, 10000) g order by g.group_key
+$fn$;
+
+-- {done_jobs} lists what is kept of jobs that are done, see _done_jobs.
+create or replace function {done_jobs}(most int, before text, ids bigint[]) returns jsonb
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._done_jobs({id}, most, before, ids) $fn$;
 
 $$ $text$;

@@ -16,6 +16,8 @@ begin
     end if;
 end $$;
 
+-- _dump_is_coming says whether a dump may be about to read the segment, see _step_back_for_dumps. It looks at the sessions as they
+-- are now, and locks nothing.
 create or replace function _dump_is_coming(segment regclass) returns boolean
 language plpgsql volatile set search_path from current as $$
 begin

@@ -32,6 +32,8 @@ begin
     perform {schema}._write_flags({flags}, wanted & ({keyed} * 2 - 1));
 end $fn$;
 
+-- {enqueue_many} writes a job for each payload and returns their ids in order. Without delays and dedup keys that is one INSERT. With these it goes
+-- job by job: all keys are locked first, in one order; a delayed job goes to _scheduled; of a duplicate the first one's id is returned.
 create or replace function {enqueue_many}(payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare

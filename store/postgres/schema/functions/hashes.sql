@@ -29,6 +29,7 @@ language sql stable set search_path from current as $$
     select array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and _is_of(p.proname::text, queue))
 $$;
 
+-- _is_of says whether a function, by its name, belongs to a queue or to none; without a queue all do.
 create or replace function _is_of(name text, queue text) returns boolean
 language sql immutable as $$
     select queue is null or strpos(name, '.') = 0 and not starts_with(name, 'dequeue_') or split_part(name, '(', 1) = 'dequeue_' || queue

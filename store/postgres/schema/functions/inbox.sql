@@ -34,6 +34,7 @@ begin
     end if;
 end $$;
 
+-- _check_keep raises an error for a time that an inbox cannot keep ids.
 create or replace function _check_keep(keep interval) returns void
 language plpgsql set search_path from current as $$
 begin

@@ -70,6 +70,7 @@ language sql volatile as $fn$
                       and l.database = (select d.oid from pg_database d where d.datname = current_database()))
 $fn$;
 
+-- {is_empty} says whether a slot's tables take no space. It looks at sizes and opens none of them.
 create or replace function {is_empty}(slot int) returns boolean
 language plpgsql volatile as $fn$
 begin
@@ -79,6 +80,7 @@ begin
     end loop;
 end $fn$;
 
+-- {empty} truncates a slot's tables, if it has their locks within 20 ms. They are out of the window, so all that is in them may go.
 create or replace function {empty}(slot int) returns void
 language plpgsql volatile set lock_timeout = '20ms' as $fn$
 begin

@@ -41,6 +41,7 @@ begin
     end if;
 end $$;
 
+-- _lost raises the error for a lease that is not there any more. It returns a time so that it fits into an expression.
 create or replace function _lost(lease bigint) returns timestamptz
 language plpgsql volatile set search_path from current as $$
 begin

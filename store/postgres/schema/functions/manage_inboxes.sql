@@ -1,5 +1,6 @@
 -- What owners do to inboxes: create, set up, drop, and say who may do what.
 
+-- _inbox_of returns the inbox of a consumer, or raises 42P01.
 create or replace function _inbox_of(consumer text) returns _inbox
 language plpgsql stable set search_path from current as $$
 declare

@@ -111,7 +111,7 @@ begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.maintained', q.name)), role);
     execute format('grant execute on function %s() to %I', _q('dequeue_' || q.name), role);
-    perform _grant_own(q.name, '{take,claim,ack,settle,ready}', role);
+    perform _grant_own(q.name, '{take,claim,ack,ready,extend,report,release,fail,maintain}', role);
 end $$;
 
 comment on function grant_worker is 'Lets a role run the jobs of one queue, and do its maintenance. It can neither enqueue nor read what it has not claimed.';
@@ -125,7 +125,7 @@ begin
     execute format('grant select on table _migration, _queue, _dead_job to %I', role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.ring', q.name)), role);
     execute format('grant execute on function _segments(text) to %I', role);
-    perform _grant_own(q.name, '{operate}', role);
+    perform _grant_own(q.name, '{pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}', role);
 end $$;
 
 comment on function grant_operator is 'Lets a role look after one queue: its status and its dead letters, with their payloads; pause and resume it, cancel jobs, retry and discard dead letters. It can neither enqueue nor run jobs, nor change settings. The names and settings of other queues it sees.';

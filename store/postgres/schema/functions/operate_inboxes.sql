@@ -148,6 +148,7 @@ end $fn$;
 
 $$ $text$;
 
+-- _check_rows raises an error for a number of rows that is too large or too small.
 create or replace function _check_rows(n int) returns void
 language plpgsql set search_path from current as $$
 begin

@@ -1,37 +1,35 @@
 -- What a queue's operators do: cancel jobs, pause, deal with dead letters, and look.
--- _operate does one of what is below and returns what it counted.
-create or replace function _operate(queue int, what text, ids bigint[], after text) returns jsonb
+
+-- _pause says in the queue's row that no job is given to anybody, or ends that. It locks the row until the transaction ends.
+create or replace function _pause(queue int, paused boolean) returns void
+language plpgsql volatile set search_path from current as $$
+begin
+    update _queue q set paused = _pause.paused where q.id = queue;
+    perform _watch(queue);
+end $$;
+
+-- _discard_dead_jobs removes dead letters, and returns how many.
+create or replace function _discard_dead_jobs(queue int, ids bigint[]) returns bigint
 language plpgsql volatile set search_path from current as $$
 declare
-    c    record;
     many bigint;
 begin
-    case what
-    when 'pause', 'resume' then
-        update _queue q set paused = what = 'pause' where q.id = queue;
-        perform _watch(queue);
-        return null;
-    when 'retry' then
-        return to_jsonb(_retry_dead_jobs(queue, ids));
-    when 'discard' then
-        delete from _dead_job d where d.queue = _operate.queue and d.id = any (ids);
-        get diagnostics many = row_count;
-        return to_jsonb(many);
-    when 'cancel' then
-        return to_jsonb(_cancel(queue, ids));
-    when 'count' then
-        if ids is null then
-            select * into c from _count_jobs(queue);
-            return jsonb_build_array(c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest);
-        end if;
-        return to_jsonb(_count_some(queue, ids[1]::int));
-    when 'count_groups' then
-        return jsonb_agg(to_jsonb(g) || jsonb_build_object('more', g.more or g.cut) order by g.group_key) from _count_groups(queue, after, ids[1]::int, 10000) g;
-    when 'done' then
-        return _done_jobs(queue, ids[1]::int, after, nullif(ids[2:], '{}'));
-    else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard, cancel, count, count_groups or done';
-    end case;
+    delete from _dead_job d where d.queue = _discard_dead_jobs.queue and d.id = any (ids);
+    get diagnostics many = row_count;
+    return many;
+end $$;
+
+-- _count is what _count_jobs counts, as an array; if most is given, what _count_some does, which reads less.
+create or replace function _count(queue int, most int) returns bigint[]
+language plpgsql volatile set search_path from current as $$
+declare
+    c record;
+begin
+    if most is not null then
+        return _count_some(queue, most);
+    end if;
+    select * into c from _count_jobs(queue);
+    return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest];
 end $$;
 
 -- _retry_dead_jobs has dead letters run again. One that the queue refuses, written by hand, say, stays what it is, and
@@ -125,6 +123,7 @@ begin
     return cardinality(keys);
 end $$;
 
+-- _cancel_in removes jobs of a segment by reading all of it, and returns their keys, null for one without a key.
 create or replace function _cancel_in(segment regclass, ids bigint[]) returns text[]
 language plpgsql volatile set search_path from current set enable_seqscan = on as $$
 declare

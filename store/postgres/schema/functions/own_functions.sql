@@ -4,7 +4,7 @@
 -- of the rest a role may be granted. All else is there once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{skip_map,busy,ready,take,take_rows,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,settle,operate}'::text[]
+    select '{skip_map,busy,ready,take,take_rows,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,extend,report,release,fail,maintain,pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
 $$;
 
 -- _define makes a queue's functions, or makes them anew.
@@ -32,6 +32,7 @@ language sql stable set search_path from current as $$
        and p.proname >= ('_' || queue || '.')::name and p.proname < ('_' || queue || '/')::name -- by the index
 $$;
 
+-- _functions_of_queue are a queue's own functions, dequeue_NAME among them.
 create or replace function _functions_of_queue(queue text) returns oid[]
 language sql stable set search_path from current as $$
     select array_remove(array(select p.oid from _own_functions(queue) p) || to_regprocedure(_q('dequeue_' || queue) || '()')::oid, null)

@@ -130,86 +130,153 @@ end $fn$;
 
 comment on function ack is 'Removes a job that is done. Error: PS001 if its lease is lost.';
 
--- _settle_on does what else a worker may do with leases, and returns those that were held.
-create or replace function _settle_on(queue text, what text, leases bigint[], by interval default null, error text default null) returns table (lease bigint, until timestamptz)
+create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'settle'), '($1, $2, $3, $4)') using what, leases, by, error;
+    return query execute pg_catalog.concat('select lease from ', {schema}._queue_function(queue, 'extend'), '($1, $2)') using leases, by;
 end $fn$;
-
-create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
-language sql volatile as $fn$ select e.lease from {schema}._settle_on(queue, 'extend', leases, by) e $fn$;
 
 comment on function extend_many is 'Makes leases end by from now, and returns those that were still held.';
 
 create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
-language sql volatile as $fn$ select coalesce((select e.until from {schema}._settle_on(queue, 'extend', array[lease], by) e), {schema}._lost(lease)) $fn$;
+language plpgsql volatile as $fn$
+declare
+    until timestamptz;
+begin
+    execute pg_catalog.concat('select until from ', {schema}._queue_function(queue, 'extend'), '(array[$1], $2)') into until using lease, by;
+    if until is null then
+        perform {schema}._lost(lease);
+    end if;
+    return until;
+end $fn$;
 
 comment on function extend is 'Makes a lease end by from now, and returns when that is. Error: PS001.';
 
 create or replace function report(queue text, lease bigint, report jsonb) returns void
-language sql volatile as $fn$ select coalesce((select r.until from {schema}._settle_on(queue, 'report', array[lease], null, report::pg_catalog.text) r), {schema}._lost(lease)) $fn$;
+language plpgsql volatile as $fn$
+declare
+    until timestamptz;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'report'), '($1, $2)') into until using lease, report;
+    if until is null then
+        perform {schema}._lost(lease);
+    end if;
+end $fn$;
 
 comment on function report is 'Says of a job that runs how far it is, or what came of it, until the next report. A queue that keeps jobs that are done keeps that, too. Up to 64 KiB as text. Error: PS001.';
 
 create or replace function release_many(queue text, leases bigint[], after interval default null) returns setof bigint
-language sql volatile as $fn$ select r.lease from {schema}._settle_on(queue, 'release', leases, after) r $fn$;
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'release'), '($1, $2)') using leases, after;
+end $fn$;
 
 comment on function release_many is 'Gives jobs back, to run again after a while: no attempt is spent. Returns the leases that were still held.';
 
 create or replace function release(queue text, lease bigint, after interval default null) returns void
-language sql volatile as $fn$ select coalesce((select r.until from {schema}._settle_on(queue, 'release', array[lease], after) r), {schema}._lost(lease)) $fn$;
+language plpgsql volatile as $fn$
+declare
+    held bigint;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'release'), '(array[$1], $2)') into held using lease, after;
+    if held is null then
+        perform {schema}._lost(lease);
+    end if;
+end $fn$;
 
 comment on function release is 'Gives a job back, to run again after a while: no attempt is spent. Error: PS001.';
 
 create or replace function retry(queue text, lease bigint, after interval default null, error text default '') returns boolean
-language sql volatile as $fn$ select s.until is not null from {schema}._settle_on(queue, 'retry', array[lease], after, error) s $fn$;
+language plpgsql volatile as $fn$
+declare
+    due timestamptz;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'fail'), '($1, $2, $3, false)') into due using lease, after, error;
+    return due is not null;
+end $fn$;
 
 comment on function retry is 'Has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt, and it is a dead letter now. Error: PS001.';
 
 create or replace function dead_letter(queue text, lease bigint, error text default '') returns void
-language sql volatile as $fn$ select s.lease from {schema}._settle_on(queue, 'dead_letter', array[lease], null, error) s $fn$;
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'fail'), '($1, null, $2, true)') using lease, error;
+end $fn$;
 
 comment on function dead_letter is 'Makes a job a dead letter. Error: PS001.';
 
--- _operate_on calls what a queue's operators may do.
-create or replace function _operate_on(queue text, what text, ids bigint[] default null, after text default null) returns jsonb
+-- _count_of is what the function count of a queue returns, for clients that ask of several.
+create or replace function _count_of(queue text, most int) returns bigint[]
 language plpgsql volatile as $fn$
 declare
-    counted jsonb;
+    counted bigint[];
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'operate'), '($1, $2, $3)') into counted using what, ids, after;
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'count'), '($1)') into counted using most;
     return counted;
 end $fn$;
 
+-- _done_of is what the function done_jobs of a queue returns: a page of jobs, and where the next one begins.
+create or replace function _done_of(queue text, most int, before text, ids bigint[]) returns jsonb
+language plpgsql volatile as $fn$
+declare
+    done jsonb;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'done_jobs'), '($1, $2, $3)') into done using most, before, ids;
+    return done;
+end $fn$;
+
 create or replace function cancel(queue text, ids bigint[]) returns int
-language sql volatile as $fn$ select {schema}._operate_on(queue, 'cancel', ids)::pg_catalog.int4 $fn$;
+language plpgsql volatile as $fn$
+declare
+    many int;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'cancel'), '($1)') into many using ids;
+    return many;
+end $fn$;
 
 comment on function cancel is 'Removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.';
 
 create or replace function pause_queue(name text) returns void
-language sql volatile as $fn$ select {schema}._operate_on(name, 'pause') $fn$;
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'pause'), '(true)');
+end $fn$;
 
 comment on function pause_queue is 'Pauses a queue: claims and dequeues return no job until resume_queue.';
 
 create or replace function resume_queue(name text) returns void
-language sql volatile as $fn$ select {schema}._operate_on(name, 'resume') $fn$;
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'pause'), '(false)');
+end $fn$;
 
 comment on function resume_queue is 'Ends the pause of a queue.';
 
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
-language sql volatile as $fn$ select {schema}._operate_on(queue, 'retry', ids)::pg_catalog.int4 $fn$;
+language plpgsql volatile as $fn$
+declare
+    many int;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'retry_dead'), '($1)') into many using ids;
+    return many;
+end $fn$;
 
 comment on function retry_dead_jobs is 'Has dead letters run again, with all attempts before them, and returns how many.';
 
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
-language sql volatile as $fn$ select {schema}._operate_on(queue, 'discard', ids)::pg_catalog.int4 $fn$;
+language plpgsql volatile as $fn$
+declare
+    many int;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'discard_dead'), '($1)') into many using ids;
+    return many;
+end $fn$;
 
 comment on function discard_dead_jobs is 'Removes dead letters, and returns how many.';
 
 create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
 language sql volatile as $fn$
-    select (c.n)[0]::bigint, (c.n)[1]::bigint, (c.n)[2]::bigint, (c.n)[3]::bigint, (c.n)[4]::bigint, (c.n)[5]::bigint operator(pg_catalog.*) interval '1 microsecond' from {schema}._operate_on(queue, 'count') c(n)
+    select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6] operator(pg_catalog.*) interval '1 microsecond' from {schema}._count_of(queue, null) c(n)
 $fn$;
 
 comment on function queue_status is 'Counts a queue''s jobs by where they are, and says how old the oldest ready one is.';
@@ -224,11 +291,11 @@ comment on function ready_groups is 'Lists the groups that have jobs to be taken
 
 create or replace function queue_groups(queue text, after text default '', most int default 1000)
 returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
-language sql volatile as $fn$
-    select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval '1 microsecond', g.more
-      from pg_catalog.jsonb_to_recordset({schema}._operate_on(queue, 'count_groups', array[most::pg_catalog.int8], after))
-        as g(group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
-$fn$;
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval ''1 microsecond'', g.more from ',
+                                           {schema}._queue_function(queue, 'count_groups'), '($1, $2) g') using after, most;
+end $fn$;
 
 comment on function queue_groups is 'Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.';
 
@@ -236,14 +303,17 @@ create or replace function done_jobs(queue text, most int default 100, before te
 returns table (id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
 language sql volatile as $fn$
     select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.claimed_at, d.finished_at, d.worker, d.failures, d.report, d."position"
-      from pg_catalog.jsonb_to_recordset({schema}._operate_on(queue, 'done', array[most::pg_catalog.int8], before) operator(pg_catalog.->) 'jobs')
+      from pg_catalog.jsonb_to_recordset({schema}._done_of(queue, most, before, null) operator(pg_catalog.->) 'jobs')
         as d(id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
 $fn$;
 
 comment on function done_jobs is 'Lists what is kept of jobs that are done, the latest first: up to most, behind the position of one.';
 
 create or replace function maintain_queue(name text) returns void
-language sql volatile as $fn$ select {schema}._settle_on(name, 'maintain', null) $fn$;
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'maintain'), '()');
+end $fn$;
 
 comment on function maintain_queue is 'Does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.';
 

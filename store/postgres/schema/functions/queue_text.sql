@@ -163,6 +163,7 @@ begin
     return replace(replace(body, e'\x010', '{'), e'\x011', e'\x01'); -- as _hidden has hidden it
 end $$;
 
+-- _hidden hides braces of a name from _fill.
 create or replace function _hidden(name text) returns text
 language sql immutable set search_path from current as $$
     select replace(replace(name, e'\x01', e'\x011'), '{', e'\x010')

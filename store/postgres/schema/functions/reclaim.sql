@@ -1,5 +1,6 @@
 -- The ring of an outbox: which segment is written to, and which can be emptied.
 
+-- _segments are the partitions of an outbox or a queue, by slot.
 create or replace function _segments(outbox text) returns table (slot int, oid oid)
 language sql stable set search_path from current as $$
     select substring(c.relname from $re$\.([0-9]+)\Z$re$)::int, c.oid
@@ -133,6 +134,7 @@ begin
        and (o.retain_bytes is null or older or o.retain_bytes >= (select sum(pg_total_relation_size(s.oid)) from _segments(outbox) s));
 end $$;
 
+-- _needed says whether a segment holds what a subscription has not settled, or what is retained.
 create or replace function _needed(outbox text, segment regclass) returns boolean
 language sql volatile set search_path from current
 return _unsettled_by_any(outbox, segment) or _retained(outbox, segment);

@@ -1,78 +1,93 @@
 -- What becomes of leases beside an ack: extended, reported on, given back, failed.
 
--- _settle does what else a worker may do with leases: extend them, release, retry and dead-letter their jobs. It returns those that
--- were held, and until when; for a job that failed, when it is due, null if it is dead. As {ack} does it looks again
--- where the ring has turned meanwhile.
-create or replace function _settle(queue int, what text, leases bigint[], by interval, error text) returns table (lease bigint, until timestamptz)
+-- _extend makes leases end by from now, and returns those that were held. The row of a claim of several ends later as a whole if all that is left
+-- of it is named.
+create or replace function _extend(queue int, leases bigint[], by interval) returns table (lease bigint, until timestamptz)
+language plpgsql volatile set search_path from current as $$
+begin
+    if (by > interval '0' and by <= interval '1000 years') is not true then
+        raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
+        using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
+    end if;
+    return query select * from _change_leases(queue, leases, by, null,
+        'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text',
+        case when (select bool_or(l & 1 = 1) from unnest(leases) l) then $sql$
+            with m as materialized (
+                select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a where a & 1 = 1 group by 1 order by 1),
+            o as materialized ( -- others are parted, which locks them in between
+                select l.lease, l.done | m.places as named
+                  from m cross join lateral (select * from _lease_%1$s l where l.lease = m.lease and l.queue + 0 = $2 and l.jobs is not null for update) l),
+            u as (
+                update _lease_%1$s l set lease_until = clock_timestamp() + $3
+                 where l.lease = any (array(select o.lease from o where o.named = ~repeat('0', 256)::bit(256)))
+                returning l.*)
+            select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$ end);
+end $$;
+
+-- _report notes what a job that runs says of itself, and returns when its lease ends, null if it is lost.
+create or replace function _report(queue int, lease bigint, report jsonb) returns timestamptz
+language plpgsql volatile set search_path from current as $$
+begin
+    if octet_length(report::text) > 65536 then
+        raise exception 'the report has % bytes, the limit is 65536', octet_length(report::text) using errcode = '23514', hint = 'store it elsewhere and report a reference';
+    end if;
+    return (select c.until from _change_leases(queue, array[lease], null, report,
+        'update _lease_%s l set report = $4 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text') c);
+end $$;
+
+-- _release gives jobs back as if they had not been claimed: the attempt does not count. By its id a job keeps its place among those
+-- of its key. It returns the leases that were held.
+create or replace function _release(queue int, leases bigint[], after interval) returns setof bigint
+language plpgsql volatile set search_path from current as $$
+begin
+    perform _refuse_pause(after);
+    return query select c.lease from _change_leases(queue, leases, after, null, format($sql$
+        with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
+        back as (
+            insert into %s attempt, id, created_at, priority, group_key, key, headers, payload, failures)
+            select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
+        select d.lease, d.lease_until, d.key from d$sql$,
+        case when after > interval '0' then '_scheduled (due, queue,' else (select replace(_q(q.name), '%', '%%') from _queue q where q.id = queue) || ' (' end,
+        -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
+        case when after > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end)) c;
+end $$;
+
+-- _refuse_pause raises an error for a time that is too long to wait.
+create or replace function _refuse_pause(after interval) returns void
+language plpgsql volatile set search_path from current as $$
+begin
+    if after > interval '1000 years' then
+        raise exception 'the job is to be tried again after %, expected at most 1000 years', after
+        using errcode = '22023', hint = 'dead-letter the job if it is not to run again';
+    end if;
+end $$;
+
+-- _change_leases does one thing with the leases that are held, segment by segment, and returns them with their end. In its statements %s is a
+-- segment's number: of_one is for rows of one job, of_all for rows of several of which all that is left is named. Other rows of several are parted
+-- before of_one. A statement returns the lease, its end, and a key whose next job may be ready then. Rows are locked in {ack}'s
+-- order, and as it does this looks again where the ring has turned meanwhile.
+create or replace function _change_leases(queue int, leases bigint[], by interval, report jsonb, of_one text, of_all text default null) returns table (lease bigint, until timestamptz)
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
-    statement text;
-    held      bigint[] := '{}';
-    keys      text[] := '{}';
-    k         text;
-    whole     text;
-    turn      bigint;
-    leaf      int;
+    held bigint[] := '{}';
+    keys text[] := '{}';
+    k    text;
+    turn bigint;
+    leaf int;
 begin
-    if what <> 'extend' and by > interval '1000 years' then
-        raise exception 'the job is to be tried again after %, expected at most 1000 years', by
-        using errcode = '22023', hint = 'dead-letter the job if it is not to run again';
-    end if;
-    case what
-    when 'extend' then
-        if (by > interval '0' and by <= interval '1000 years') is not true then
-            raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
-            using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
-        end if;
-        statement := 'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text';
-        if (select bool_or(l & 1 = 1) from unnest(leases) l) then -- of a claim of several, all that are left
-            whole := $sql$
-                with m as materialized (
-                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a where a & 1 = 1 group by 1 order by 1),
-                o as materialized ( -- others are parted, which locks them in between
-                    select l.lease, l.done | m.places as named
-                      from m cross join lateral (select * from _lease_%1$s l where l.lease = m.lease and l.queue + 0 = $2 and l.jobs is not null for update) l),
-                u as (
-                    update _lease_%1$s l set lease_until = clock_timestamp() + $3
-                     where l.lease = any (array(select o.lease from o where o.named = ~repeat('0', 256)::bit(256)))
-                    returning l.*)
-                select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$;
-        end if;
-    when 'report' then
-        if octet_length(error) > 65536 then
-            raise exception 'the report has % bytes, the limit is 65536', octet_length(error) using errcode = '23514', hint = 'store it elsewhere and report a reference';
-        end if;
-        statement := 'update _lease_%s l set report = $4::jsonb where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text';
-    when 'release' then -- as if they had not been claimed: the attempt does not count. By its id a job keeps its place among those of its key
-        statement := format($sql$
-            with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
-            back as (
-                insert into %s attempt, id, created_at, priority, group_key, key, headers, payload, failures)
-                select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
-            select d.lease, d.lease_until, d.key from d$sql$,
-            case when by > interval '0' then '_scheduled (due, queue,' else '%s (' end,
-            -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
-            case when by > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end);
-    when 'retry', 'dead_letter' then
-        perform _part(queue, leases);
-        return query select l, _fail(queue, l, by, error, what = 'dead_letter') from unnest(leases) l;
-        return;
-    else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend, report, release, retry or dead_letter';
-    end case;
     loop
         turn := pg_sequence_last_value('_lease_slot');
         foreach leaf in array _listed('_lease_slot') loop
-            if whole is not null then
-                for lease, until in execute format(whole, leaf) using leases, queue, by loop
+            if of_all is not null then
+                for lease, until in execute format(of_all, leaf) using leases, queue, by loop
                     held := held || lease;
                     return next;
                 end loop;
             end if;
             -- What is in this segment only: whoever holds several leases locks them in {ack}'s order. What is parted goes to the last one listed.
             perform _part(queue, array(select unnest(leases) except select unnest(held)), leaf);
-            for lease, until, k in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by, error loop
+            for lease, until, k in execute format(of_one, leaf) using leases, queue, by, report loop
                 held := held || lease;
                 keys := keys || k;
                 return next;
@@ -130,6 +145,7 @@ declare
     leaf int;
     due  timestamptz;
 begin
+    perform _refuse_pause(after), _part(queue, array[lease]);
     loop
         turn := pg_sequence_last_value('_lease_slot');
         foreach leaf in array _listed('_lease_slot') loop

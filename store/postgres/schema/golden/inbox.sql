@@ -713,6 +713,7 @@ AS $function$
                       and l.database = (select d.oid from pg_database d where d.datname = current_database()))
 $function$;
 
+-- is_empty says whether a slot's tables take no space. It looks at sizes and opens none of them.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.is_empty"(slot integer)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -732,6 +733,7 @@ begin
     end loop;
 end $function$;
 
+-- empty truncates a slot's tables, if it has their locks within 20 ms. They are out of the window, so all that is in them may go.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.empty"(slot integer)
  RETURNS void
  LANGUAGE plpgsql

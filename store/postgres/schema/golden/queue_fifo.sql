@@ -65,6 +65,9 @@ begin
     return (select e.id from penstock."_mails.enqueue_many"(array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) e(id));
 end $function$;
 
+-- enqueue_many writes a job for each payload and returns their ids in order. Without delays and dedup keys that is one INSERT.
+-- With these it goes job by job: all keys are locked first, in one order; a delayed job goes to _scheduled; of a duplicate the
+-- first one's id is returned.
 CREATE OR REPLACE FUNCTION penstock."_mails.enqueue_many"(payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -1884,18 +1887,48 @@ end if;
     end if;
 end $function$;
 
-CREATE OR REPLACE FUNCTION penstock."_mails.settle"(what text, leases bigint[], by interval DEFAULT NULL::interval, error text DEFAULT NULL::text)
+-- extend makes leases end by from now, and returns those that were still held, with their new end.
+CREATE OR REPLACE FUNCTION penstock."_mails.extend"(leases bigint[], by interval)
  RETURNS TABLE(lease bigint, until timestamp with time zone)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 begin
-    if what = 'maintain' then
-        perform penstock._maintain(1, true);
-    else
-        return query select * from penstock._settle(1, what, leases, by, error);
-    end if;
+    return query select * from penstock._extend(1, leases, by);
+end $function$;
+
+-- report notes what a job says of itself, and returns when its lease ends, null if that is lost.
+CREATE OR REPLACE FUNCTION penstock."_mails.report"(lease bigint, report jsonb)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+    return penstock._report(1, lease, report);
+end $function$;
+
+-- release gives jobs back, to run again after a while, and returns the leases that were still held.
+CREATE OR REPLACE FUNCTION penstock."_mails.release"(leases bigint[], after interval)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+    return query select penstock._release(1, leases, after);
+end $function$;
+
+-- fail ends an attempt that failed, see _fail.
+CREATE OR REPLACE FUNCTION penstock."_mails.fail"(lease bigint, after interval, error text, final boolean)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+begin
+    return penstock._fail(1, lease, after, error, final);
 end $function$;
 
 -- ready lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all: in the order of their
@@ -2061,12 +2094,72 @@ end if;
     return query select unnest(found);
 end $function$;
 
-CREATE OR REPLACE FUNCTION penstock."_mails.operate"(what text, ids bigint[] DEFAULT NULL::bigint[], after text DEFAULT NULL::text)
- RETURNS jsonb
+-- maintain does the maintenance of the queue at once, see _maintain.
+CREATE OR REPLACE FUNCTION penstock."_mails.maintain"()
+ RETURNS void
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 begin
-    return penstock._operate(1, what, ids, after);
+    perform penstock._maintain(1, true);
 end $function$;
+
+-- pause pauses the queue, or ends that.
+CREATE OR REPLACE FUNCTION penstock."_mails.pause"(paused boolean)
+ RETURNS void
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._pause(1, paused) $function$;
+
+-- cancel removes jobs wherever they are, see _cancel. A role that may call it looks after the queue: the policy of _dead_job asks
+-- for that.
+CREATE OR REPLACE FUNCTION penstock."_mails.cancel"(ids bigint[])
+ RETURNS integer
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._cancel(1, ids) $function$;
+
+-- retry_dead has dead letters run again, and returns how many.
+CREATE OR REPLACE FUNCTION penstock."_mails.retry_dead"(ids bigint[])
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._retry_dead_jobs(1, ids) $function$;
+
+-- discard_dead removes dead letters, and returns how many.
+CREATE OR REPLACE FUNCTION penstock."_mails.discard_dead"(ids bigint[])
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._discard_dead_jobs(1, ids) $function$;
+
+-- count counts jobs by where they are, see _count.
+CREATE OR REPLACE FUNCTION penstock."_mails.count"(most integer)
+ RETURNS bigint[]
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._count(1, most) $function$;
+
+-- count_groups counts the jobs of each group, see _count_groups: of what is leased, is to come later or is dead 10,000 each.
+CREATE OR REPLACE FUNCTION penstock."_mails.count_groups"(after text, most integer)
+ RETURNS TABLE(group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest, g.more or g.cut from penstock._count_groups(1, after, most, 10000) g order by g.group_key
+$function$;
+
+-- done_jobs lists what is kept of jobs that are done, see _done_jobs.
+CREATE OR REPLACE FUNCTION penstock."_mails.done_jobs"(most integer, before text, ids bigint[])
+ RETURNS jsonb
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$ select penstock._done_jobs(1, most, before, ids) $function$;

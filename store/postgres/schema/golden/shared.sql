@@ -163,7 +163,7 @@ create table penstock._dead_job (
 alter table penstock._dead_job enable row level security;
 create policy operator on penstock._dead_job for select using ((queue IN ( SELECT q.id
    FROM penstock._queue q
-  WHERE has_function_privilege((to_regproc(penstock._q(format('_%s.operate'::text, q.name))))::oid, 'execute'::text))));
+  WHERE has_function_privilege((to_regproc(penstock._q(format('_%s.cancel'::text, q.name))))::oid, 'execute'::text))));
 
 create table penstock._dead_letter (
     subscription bigint not null,
@@ -916,6 +916,7 @@ begin
     end loop;
 end $function$;
 
+-- _grant_relay_on grants what grant_relay does of one outbox.
 CREATE OR REPLACE FUNCTION penstock._grant_relay_on(outbox text, role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -926,6 +927,7 @@ begin
     execute format('grant select on sequence %s, %s to %I', _q('_' || outbox || '.seq'), _q('_' || outbox || '.slot'), role);
 end $function$;
 
+-- _segments are the partitions of an outbox or a queue, by slot.
 CREATE OR REPLACE FUNCTION penstock._segments(outbox text)
  RETURNS TABLE(slot integer, oid oid)
  LANGUAGE sql
@@ -1075,6 +1077,7 @@ begin
        and (o.retain_bytes is null or older or o.retain_bytes >= (select sum(pg_total_relation_size(s.oid)) from _segments(outbox) s));
 end $function$;
 
+-- _needed says whether a segment holds what a subscription has not settled, or what is retained.
 CREATE OR REPLACE FUNCTION penstock._needed(outbox text, segment regclass)
  RETURNS boolean
  LANGUAGE sql
@@ -1527,113 +1530,180 @@ begin
 end $function$;
 -- everybody may execute it
 
--- _settle_on does what else a worker may do with leases, and returns those that were held.
-CREATE OR REPLACE FUNCTION penstock._settle_on(queue text, what text, leases bigint[], by interval DEFAULT NULL::interval, error text DEFAULT NULL::text)
- RETURNS TABLE(lease bigint, until timestamp with time zone)
- LANGUAGE plpgsql
-AS $function$
-begin
-    return query execute pg_catalog.concat('select * from ', penstock._queue_function(queue, 'settle'), '($1, $2, $3, $4)') using what, leases, by, error;
-end $function$;
--- everybody may execute it
-
 -- Makes leases end by from now, and returns those that were still held.
 CREATE OR REPLACE FUNCTION penstock.extend_many(queue text, leases bigint[], by interval)
  RETURNS SETOF bigint
- LANGUAGE sql
-AS $function$ select e.lease from penstock._settle_on(queue, 'extend', leases, by) e $function$;
+ LANGUAGE plpgsql
+AS $function$
+begin
+    return query execute pg_catalog.concat('select lease from ', penstock._queue_function(queue, 'extend'), '($1, $2)') using leases, by;
+end $function$;
 -- everybody may execute it
 
 -- Makes a lease end by from now, and returns when that is. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.extend(queue text, lease bigint, by interval)
  RETURNS timestamp with time zone
- LANGUAGE sql
-AS $function$ select coalesce((select e.until from penstock._settle_on(queue, 'extend', array[lease], by) e), penstock._lost(lease)) $function$;
+ LANGUAGE plpgsql
+AS $function$
+declare
+    until timestamptz;
+begin
+    execute pg_catalog.concat('select until from ', penstock._queue_function(queue, 'extend'), '(array[$1], $2)') into until using lease, by;
+    if until is null then
+        perform penstock._lost(lease);
+    end if;
+    return until;
+end $function$;
 -- everybody may execute it
 
 -- Says of a job that runs how far it is, or what came of it, until the next report. A queue that keeps jobs that are done keeps
 -- that, too. Up to 64 KiB as text. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.report(queue text, lease bigint, report jsonb)
  RETURNS void
- LANGUAGE sql
-AS $function$ select coalesce((select r.until from penstock._settle_on(queue, 'report', array[lease], null, report::pg_catalog.text) r), penstock._lost(lease)) $function$;
+ LANGUAGE plpgsql
+AS $function$
+declare
+    until timestamptz;
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'report'), '($1, $2)') into until using lease, report;
+    if until is null then
+        perform penstock._lost(lease);
+    end if;
+end $function$;
 -- everybody may execute it
 
 -- Gives jobs back, to run again after a while: no attempt is spent. Returns the leases that were still held.
 CREATE OR REPLACE FUNCTION penstock.release_many(queue text, leases bigint[], after interval DEFAULT NULL::interval)
  RETURNS SETOF bigint
- LANGUAGE sql
-AS $function$ select r.lease from penstock._settle_on(queue, 'release', leases, after) r $function$;
+ LANGUAGE plpgsql
+AS $function$
+begin
+    return query execute pg_catalog.concat('select ', penstock._queue_function(queue, 'release'), '($1, $2)') using leases, after;
+end $function$;
 -- everybody may execute it
 
 -- Gives a job back, to run again after a while: no attempt is spent. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.release(queue text, lease bigint, after interval DEFAULT NULL::interval)
  RETURNS void
- LANGUAGE sql
-AS $function$ select coalesce((select r.until from penstock._settle_on(queue, 'release', array[lease], after) r), penstock._lost(lease)) $function$;
+ LANGUAGE plpgsql
+AS $function$
+declare
+    held bigint;
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'release'), '(array[$1], $2)') into held using lease, after;
+    if held is null then
+        perform penstock._lost(lease);
+    end if;
+end $function$;
 -- everybody may execute it
 
 -- Has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt, and it is a
 -- dead letter now. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.retry(queue text, lease bigint, after interval DEFAULT NULL::interval, error text DEFAULT ''::text)
  RETURNS boolean
- LANGUAGE sql
-AS $function$ select s.until is not null from penstock._settle_on(queue, 'retry', array[lease], after, error) s $function$;
+ LANGUAGE plpgsql
+AS $function$
+declare
+    due timestamptz;
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'fail'), '($1, $2, $3, false)') into due using lease, after, error;
+    return due is not null;
+end $function$;
 -- everybody may execute it
 
 -- Makes a job a dead letter. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.dead_letter(queue text, lease bigint, error text DEFAULT ''::text)
  RETURNS void
- LANGUAGE sql
-AS $function$ select s.lease from penstock._settle_on(queue, 'dead_letter', array[lease], null, error) s $function$;
+ LANGUAGE plpgsql
+AS $function$
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'fail'), '($1, null, $2, true)') using lease, error;
+end $function$;
 -- everybody may execute it
 
--- _operate_on calls what a queue's operators may do.
-CREATE OR REPLACE FUNCTION penstock._operate_on(queue text, what text, ids bigint[] DEFAULT NULL::bigint[], after text DEFAULT NULL::text)
+-- _count_of is what the function count of a queue returns, for clients that ask of several.
+CREATE OR REPLACE FUNCTION penstock._count_of(queue text, most integer)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+AS $function$
+declare
+    counted bigint[];
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'count'), '($1)') into counted using most;
+    return counted;
+end $function$;
+-- everybody may execute it
+
+-- _done_of is what the function done_jobs of a queue returns: a page of jobs, and where the next one begins.
+CREATE OR REPLACE FUNCTION penstock._done_of(queue text, most integer, before text, ids bigint[])
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
 declare
-    counted jsonb;
+    done jsonb;
 begin
-    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'operate'), '($1, $2, $3)') into counted using what, ids, after;
-    return counted;
+    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'done_jobs'), '($1, $2, $3)') into done using most, before, ids;
+    return done;
 end $function$;
 -- everybody may execute it
 
 -- Removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.
 CREATE OR REPLACE FUNCTION penstock.cancel(queue text, ids bigint[])
  RETURNS integer
- LANGUAGE sql
-AS $function$ select penstock._operate_on(queue, 'cancel', ids)::pg_catalog.int4 $function$;
+ LANGUAGE plpgsql
+AS $function$
+declare
+    many int;
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'cancel'), '($1)') into many using ids;
+    return many;
+end $function$;
 -- everybody may execute it
 
 -- Pauses a queue: claims and dequeues return no job until resume_queue.
 CREATE OR REPLACE FUNCTION penstock.pause_queue(name text)
  RETURNS void
- LANGUAGE sql
-AS $function$ select penstock._operate_on(name, 'pause') $function$;
+ LANGUAGE plpgsql
+AS $function$
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(name, 'pause'), '(true)');
+end $function$;
 -- everybody may execute it
 
 -- Ends the pause of a queue.
 CREATE OR REPLACE FUNCTION penstock.resume_queue(name text)
  RETURNS void
- LANGUAGE sql
-AS $function$ select penstock._operate_on(name, 'resume') $function$;
+ LANGUAGE plpgsql
+AS $function$
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(name, 'pause'), '(false)');
+end $function$;
 -- everybody may execute it
 
 -- Has dead letters run again, with all attempts before them, and returns how many.
 CREATE OR REPLACE FUNCTION penstock.retry_dead_jobs(queue text, ids bigint[])
  RETURNS integer
- LANGUAGE sql
-AS $function$ select penstock._operate_on(queue, 'retry', ids)::pg_catalog.int4 $function$;
+ LANGUAGE plpgsql
+AS $function$
+declare
+    many int;
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'retry_dead'), '($1)') into many using ids;
+    return many;
+end $function$;
 -- everybody may execute it
 
 -- Removes dead letters, and returns how many.
 CREATE OR REPLACE FUNCTION penstock.discard_dead_jobs(queue text, ids bigint[])
  RETURNS integer
- LANGUAGE sql
-AS $function$ select penstock._operate_on(queue, 'discard', ids)::pg_catalog.int4 $function$;
+ LANGUAGE plpgsql
+AS $function$
+declare
+    many int;
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(queue, 'discard_dead'), '($1)') into many using ids;
+    return many;
+end $function$;
 -- everybody may execute it
 
 -- Counts a queue's jobs by where they are, and says how old the oldest ready one is.
@@ -1641,7 +1711,7 @@ CREATE OR REPLACE FUNCTION penstock.queue_status(queue text)
  RETURNS TABLE(ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
  LANGUAGE sql
 AS $function$
-    select (c.n)[0]::bigint, (c.n)[1]::bigint, (c.n)[2]::bigint, (c.n)[3]::bigint, (c.n)[4]::bigint, (c.n)[5]::bigint operator(pg_catalog.*) interval '1 microsecond' from penstock._operate_on(queue, 'count') c(n)
+    select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6] operator(pg_catalog.*) interval '1 microsecond' from penstock._count_of(queue, null) c(n)
 $function$;
 -- everybody may execute it
 
@@ -1658,12 +1728,12 @@ end $function$;
 -- Counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.
 CREATE OR REPLACE FUNCTION penstock.queue_groups(queue text, after text DEFAULT ''::text, most integer DEFAULT 1000)
  RETURNS TABLE(group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
-    select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval '1 microsecond', g.more
-      from pg_catalog.jsonb_to_recordset(penstock._operate_on(queue, 'count_groups', array[most::pg_catalog.int8], after))
-        as g(group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
-$function$;
+begin
+    return query execute pg_catalog.concat('select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval ''1 microsecond'', g.more from ',
+                                           penstock._queue_function(queue, 'count_groups'), '($1, $2) g') using after, most;
+end $function$;
 -- everybody may execute it
 
 -- Lists what is kept of jobs that are done, the latest first: up to most, behind the position of one.
@@ -1672,7 +1742,7 @@ CREATE OR REPLACE FUNCTION penstock.done_jobs(queue text, most integer DEFAULT 1
  LANGUAGE sql
 AS $function$
     select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.claimed_at, d.finished_at, d.worker, d.failures, d.report, d."position"
-      from pg_catalog.jsonb_to_recordset(penstock._operate_on(queue, 'done', array[most::pg_catalog.int8], before) operator(pg_catalog.->) 'jobs')
+      from pg_catalog.jsonb_to_recordset(penstock._done_of(queue, most, before, null) operator(pg_catalog.->) 'jobs')
         as d(id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
 $function$;
 -- everybody may execute it
@@ -1680,8 +1750,11 @@ $function$;
 -- Does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.
 CREATE OR REPLACE FUNCTION penstock.maintain_queue(name text)
  RETURNS void
- LANGUAGE sql
-AS $function$ select penstock._settle_on(name, 'maintain', null) $function$;
+ LANGUAGE plpgsql
+AS $function$
+begin
+    execute pg_catalog.concat('select ', penstock._queue_function(name, 'maintain'), '()');
+end $function$;
 -- everybody may execute it
 
 -- _enqueue_functions is the text of what enqueues.
@@ -1716,6 +1789,8 @@ begin
     perform {schema}._write_flags({flags}, wanted & ({keyed} * 2 - 1));
 end $fn$;
 
+-- {enqueue_many} writes a job for each payload and returns their ids in order. Without delays and dedup keys that is one INSERT. With these it goes
+-- job by job: all keys are locked first, in one order; a delayed job goes to _scheduled; of a duplicate the first one's id is returned.
 create or replace function {enqueue_many}(payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
@@ -1850,6 +1925,7 @@ begin
 end $function$;
 -- everybody may execute it
 
+-- _lost raises the error for a lease that is not there any more. It returns a time so that it fits into an expression.
 CREATE OR REPLACE FUNCTION penstock._lost(lease bigint)
  RETURNS timestamp with time zone
  LANGUAGE plpgsql
@@ -2596,10 +2672,85 @@ begin
     end if;
 end $function$;
 
--- _settle does what else a worker may do with leases: extend them, release, retry and dead-letter their jobs. It returns those
--- that were held, and until when; for a job that failed, when it is due, null if it is dead. As ack does it looks again where the
--- ring has turned meanwhile.
-CREATE OR REPLACE FUNCTION penstock._settle(queue integer, what text, leases bigint[], by interval, error text)
+-- _extend makes leases end by from now, and returns those that were held. The row of a claim of several ends later as a whole if
+-- all that is left of it is named.
+CREATE OR REPLACE FUNCTION penstock._extend(queue integer, leases bigint[], by interval)
+ RETURNS TABLE(lease bigint, until timestamp with time zone)
+ LANGUAGE plpgsql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+begin
+    if (by > interval '0' and by <= interval '1000 years') is not true then
+        raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
+        using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
+    end if;
+    return query select * from _change_leases(queue, leases, by, null,
+        'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text',
+        case when (select bool_or(l & 1 = 1) from unnest(leases) l) then $sql$
+            with m as materialized (
+                select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a where a & 1 = 1 group by 1 order by 1),
+            o as materialized ( -- others are parted, which locks them in between
+                select l.lease, l.done | m.places as named
+                  from m cross join lateral (select * from _lease_%1$s l where l.lease = m.lease and l.queue + 0 = $2 and l.jobs is not null for update) l),
+            u as (
+                update _lease_%1$s l set lease_until = clock_timestamp() + $3
+                 where l.lease = any (array(select o.lease from o where o.named = ~repeat('0', 256)::bit(256)))
+                returning l.*)
+            select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$ end);
+end $function$;
+
+-- _report notes what a job that runs says of itself, and returns when its lease ends, null if it is lost.
+CREATE OR REPLACE FUNCTION penstock._report(queue integer, lease bigint, report jsonb)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+begin
+    if octet_length(report::text) > 65536 then
+        raise exception 'the report has % bytes, the limit is 65536', octet_length(report::text) using errcode = '23514', hint = 'store it elsewhere and report a reference';
+    end if;
+    return (select c.until from _change_leases(queue, array[lease], null, report,
+        'update _lease_%s l set report = $4 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text') c);
+end $function$;
+
+-- _release gives jobs back as if they had not been claimed: the attempt does not count. By its id a job keeps its place among
+-- those of its key. It returns the leases that were held.
+CREATE OR REPLACE FUNCTION penstock._release(queue integer, leases bigint[], after interval)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+begin
+    perform _refuse_pause(after);
+    return query select c.lease from _change_leases(queue, leases, after, null, format($sql$
+        with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
+        back as (
+            insert into %s attempt, id, created_at, priority, group_key, key, headers, payload, failures)
+            select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
+        select d.lease, d.lease_until, d.key from d$sql$,
+        case when after > interval '0' then '_scheduled (due, queue,' else (select replace(_q(q.name), '%', '%%') from _queue q where q.id = queue) || ' (' end,
+        -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
+        case when after > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end)) c;
+end $function$;
+
+-- _refuse_pause raises an error for a time that is too long to wait.
+CREATE OR REPLACE FUNCTION penstock._refuse_pause(after interval)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+begin
+    if after > interval '1000 years' then
+        raise exception 'the job is to be tried again after %, expected at most 1000 years', after
+        using errcode = '22023', hint = 'dead-letter the job if it is not to run again';
+    end if;
+end $function$;
+
+-- _change_leases does one thing with the leases that are held, segment by segment, and returns them with their end. In its
+-- statements %s is a segment's number: of_one is for rows of one job, of_all for rows of several of which all that is left is
+-- named. Other rows of several are parted before of_one. A statement returns the lease, its end, and a key whose next job may be
+-- ready then. Rows are locked in ack's order, and as it does this looks again where the ring has turned meanwhile.
+CREATE OR REPLACE FUNCTION penstock._change_leases(queue integer, leases bigint[], by interval, report jsonb, of_one text, of_all text DEFAULT NULL::text)
  RETURNS TABLE(lease bigint, until timestamp with time zone)
  LANGUAGE plpgsql
  SET search_path TO 'penstock', 'pg_temp'
@@ -2609,72 +2760,24 @@ CREATE OR REPLACE FUNCTION penstock._settle(queue integer, what text, leases big
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-    statement text;
-    held      bigint[] := '{}';
-    keys      text[] := '{}';
-    k         text;
-    whole     text;
-    turn      bigint;
-    leaf      int;
+    held bigint[] := '{}';
+    keys text[] := '{}';
+    k    text;
+    turn bigint;
+    leaf int;
 begin
-    if what <> 'extend' and by > interval '1000 years' then
-        raise exception 'the job is to be tried again after %, expected at most 1000 years', by
-        using errcode = '22023', hint = 'dead-letter the job if it is not to run again';
-    end if;
-    case what
-    when 'extend' then
-        if (by > interval '0' and by <= interval '1000 years') is not true then
-            raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
-            using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
-        end if;
-        statement := 'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text';
-        if (select bool_or(l & 1 = 1) from unnest(leases) l) then -- of a claim of several, all that are left
-            whole := $sql$
-                with m as materialized (
-                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a where a & 1 = 1 group by 1 order by 1),
-                o as materialized ( -- others are parted, which locks them in between
-                    select l.lease, l.done | m.places as named
-                      from m cross join lateral (select * from _lease_%1$s l where l.lease = m.lease and l.queue + 0 = $2 and l.jobs is not null for update) l),
-                u as (
-                    update _lease_%1$s l set lease_until = clock_timestamp() + $3
-                     where l.lease = any (array(select o.lease from o where o.named = ~repeat('0', 256)::bit(256)))
-                    returning l.*)
-                select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$;
-        end if;
-    when 'report' then
-        if octet_length(error) > 65536 then
-            raise exception 'the report has % bytes, the limit is 65536', octet_length(error) using errcode = '23514', hint = 'store it elsewhere and report a reference';
-        end if;
-        statement := 'update _lease_%s l set report = $4::jsonb where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text';
-    when 'release' then -- as if they had not been claimed: the attempt does not count. By its id a job keeps its place among those of its key
-        statement := format($sql$
-            with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
-            back as (
-                insert into %s attempt, id, created_at, priority, group_key, key, headers, payload, failures)
-                select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
-            select d.lease, d.lease_until, d.key from d$sql$,
-            case when by > interval '0' then '_scheduled (due, queue,' else '%s (' end,
-            -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
-            case when by > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end);
-    when 'retry', 'dead_letter' then
-        perform _part(queue, leases);
-        return query select l, _fail(queue, l, by, error, what = 'dead_letter') from unnest(leases) l;
-        return;
-    else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend, report, release, retry or dead_letter';
-    end case;
     loop
         turn := pg_sequence_last_value('_lease_slot');
         foreach leaf in array _listed('_lease_slot') loop
-            if whole is not null then
-                for lease, until in execute format(whole, leaf) using leases, queue, by loop
+            if of_all is not null then
+                for lease, until in execute format(of_all, leaf) using leases, queue, by loop
                     held := held || lease;
                     return next;
                 end loop;
             end if;
             -- What is in this segment only: whoever holds several leases locks them in {ack}'s order. What is parted goes to the last one listed.
             perform _part(queue, array(select unnest(leases) except select unnest(held)), leaf);
-            for lease, until, k in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by, error loop
+            for lease, until, k in execute format(of_one, leaf) using leases, queue, by, report loop
                 held := held || lease;
                 keys := keys || k;
                 return next;
@@ -2744,6 +2847,7 @@ declare
     leaf int;
     due  timestamptz;
 begin
+    perform _refuse_pause(after), _part(queue, array[lease]);
     loop
         turn := pg_sequence_last_value('_lease_slot');
         foreach leaf in array _listed('_lease_slot') loop
@@ -4198,6 +4302,8 @@ begin
     end if;
 end $function$;
 
+-- _dump_is_coming says whether a dump may be about to read the segment, see _step_back_for_dumps. It looks at the sessions as
+-- they are now, and locks nothing.
 CREATE OR REPLACE FUNCTION penstock._dump_is_coming(segment regclass)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -4574,43 +4680,45 @@ begin
       using queue, in_ring, after, most, priorities, upto;
 end $function$;
 
--- What a queue's operators do: cancel jobs, pause, deal with dead letters, and look. _operate does one of what is below and
--- returns what it counted.
-CREATE OR REPLACE FUNCTION penstock._operate(queue integer, what text, ids bigint[], after text)
- RETURNS jsonb
+-- _pause says in the queue's row that no job is given to anybody, or ends that. It locks the row until the transaction ends.
+CREATE OR REPLACE FUNCTION penstock._pause(queue integer, paused boolean)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+begin
+    update _queue q set paused = _pause.paused where q.id = queue;
+    perform _watch(queue);
+end $function$;
+
+-- _discard_dead_jobs removes dead letters, and returns how many.
+CREATE OR REPLACE FUNCTION penstock._discard_dead_jobs(queue integer, ids bigint[])
+ RETURNS bigint
  LANGUAGE plpgsql
  SET search_path TO 'penstock', 'pg_temp'
 AS $function$
 declare
-    c    record;
     many bigint;
 begin
-    case what
-    when 'pause', 'resume' then
-        update _queue q set paused = what = 'pause' where q.id = queue;
-        perform _watch(queue);
-        return null;
-    when 'retry' then
-        return to_jsonb(_retry_dead_jobs(queue, ids));
-    when 'discard' then
-        delete from _dead_job d where d.queue = _operate.queue and d.id = any (ids);
-        get diagnostics many = row_count;
-        return to_jsonb(many);
-    when 'cancel' then
-        return to_jsonb(_cancel(queue, ids));
-    when 'count' then
-        if ids is null then
-            select * into c from _count_jobs(queue);
-            return jsonb_build_array(c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest);
-        end if;
-        return to_jsonb(_count_some(queue, ids[1]::int));
-    when 'count_groups' then
-        return jsonb_agg(to_jsonb(g) || jsonb_build_object('more', g.more or g.cut) order by g.group_key) from _count_groups(queue, after, ids[1]::int, 10000) g;
-    when 'done' then
-        return _done_jobs(queue, ids[1]::int, after, nullif(ids[2:], '{}'));
-    else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard, cancel, count, count_groups or done';
-    end case;
+    delete from _dead_job d where d.queue = _discard_dead_jobs.queue and d.id = any (ids);
+    get diagnostics many = row_count;
+    return many;
+end $function$;
+
+-- _count is what _count_jobs counts, as an array; if most is given, what _count_some does, which reads less.
+CREATE OR REPLACE FUNCTION penstock._count(queue integer, most integer)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ SET search_path TO 'penstock', 'pg_temp'
+AS $function$
+declare
+    c record;
+begin
+    if most is not null then
+        return _count_some(queue, most);
+    end if;
+    select * into c from _count_jobs(queue);
+    return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest];
 end $function$;
 
 -- _retry_dead_jobs has dead letters run again. One that the queue refuses, written by hand, say, stays what it is, and the others
@@ -4717,6 +4825,7 @@ begin
     return cardinality(keys);
 end $function$;
 
+-- _cancel_in removes jobs of a segment by reading all of it, and returns their keys, null for one without a key.
 CREATE OR REPLACE FUNCTION penstock._cancel_in(segment regclass, ids bigint[])
  RETURNS text[]
  LANGUAGE plpgsql
@@ -4984,7 +5093,7 @@ begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.maintained', q.name)), role);
     execute format('grant execute on function %s() to %I', _q('dequeue_' || q.name), role);
-    perform _grant_own(q.name, '{take,claim,ack,settle,ready}', role);
+    perform _grant_own(q.name, '{take,claim,ack,ready,extend,report,release,fail,maintain}', role);
 end $function$;
 
 -- Lets a role look after one queue: its status and its dead letters, with their payloads; pause and resume it, cancel jobs, retry
@@ -5002,7 +5111,7 @@ begin
     execute format('grant select on table _migration, _queue, _dead_job to %I', role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.ring', q.name)), role);
     execute format('grant execute on function _segments(text) to %I', role);
-    perform _grant_own(q.name, '{operate}', role);
+    perform _grant_own(q.name, '{pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}', role);
 end $function$;
 
 -- _register is what one of a queue's registers holds.
@@ -5086,6 +5195,7 @@ begin
     end if;
 end $function$;
 
+-- _check_keep raises an error for a time that an inbox cannot keep ids.
 CREATE OR REPLACE FUNCTION penstock._check_keep(keep interval)
  RETURNS void
  LANGUAGE plpgsql
@@ -5562,6 +5672,7 @@ language sql volatile as $fn$
                       and l.database = (select d.oid from pg_database d where d.datname = current_database()))
 $fn$;
 
+-- {is_empty} says whether a slot's tables take no space. It looks at sizes and opens none of them.
 create or replace function {is_empty}(slot int) returns boolean
 language plpgsql volatile as $fn$
 begin
@@ -5571,6 +5682,7 @@ begin
     end loop;
 end $fn$;
 
+-- {empty} truncates a slot's tables, if it has their locks within 20 ms. They are out of the window, so all that is in them may go.
 create or replace function {empty}(slot int) returns void
 language plpgsql volatile set lock_timeout = '20ms' as $fn$
 begin
@@ -5790,6 +5902,7 @@ end $fn$;
 
 $$ $function$;
 
+-- _check_rows raises an error for a number of rows that is too large or too small.
 CREATE OR REPLACE FUNCTION penstock._check_rows(n integer)
  RETURNS void
  LANGUAGE plpgsql
@@ -5837,6 +5950,7 @@ begin
     perform _grant_own('_inbox.' || i.id, '{status,list_held,list_gaps,let_go,discard,maintain}', role);
 end $function$;
 
+-- _inbox_of returns the inbox of a consumer, or raises 42P01.
 CREATE OR REPLACE FUNCTION penstock._inbox_of(consumer text)
  RETURNS penstock._inbox
  LANGUAGE plpgsql
@@ -6111,7 +6225,7 @@ CREATE OR REPLACE FUNCTION penstock._generated()
  IMMUTABLE
  SET search_path TO 'penstock', 'pg_temp'
 AS $function$
-    select '{skip_map,busy,ready,take,take_rows,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,settle,operate}'::text[]
+    select '{skip_map,busy,ready,take,take_rows,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,extend,report,release,fail,maintain,pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
 $function$;
 
 -- _define makes a queue's functions, or makes them anew.
@@ -6146,6 +6260,7 @@ AS $function$
        and p.proname >= ('_' || queue || '.')::name and p.proname < ('_' || queue || '/')::name -- by the index
 $function$;
 
+-- _functions_of_queue are a queue's own functions, dequeue_NAME among them.
 CREATE OR REPLACE FUNCTION penstock._functions_of_queue(queue text)
  RETURNS oid[]
  LANGUAGE sql
@@ -6171,7 +6286,7 @@ end $function$;
 
 -- A right to a queue is a right to a function, as PostgreSQL checks it (docs/decisions/0011). What a role may be granted and is
 -- not made for each queue has a door there: a function of the queue's own, which runs as the schema's owner and calls what takes
--- a queue, which nobody else may.
+-- a queue, which no role else may. Those of workers are PL/pgSQL, whose plan a session keeps.
 CREATE OR REPLACE FUNCTION penstock._door_functions()
  RETURNS text
  LANGUAGE sql
@@ -6179,21 +6294,71 @@ CREATE OR REPLACE FUNCTION penstock._door_functions()
  SET search_path TO 'penstock', 'pg_temp'
 AS $function$ select $$
 
-create or replace function {settle}(what text, leases bigint[], by interval default null, error text default null) returns table (lease bigint, until timestamptz)
+-- {extend} makes leases end by from now, and returns those that were still held, with their new end.
+create or replace function {extend}(leases bigint[], by interval) returns table (lease bigint, until timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    if what = 'maintain' then
-        perform {schema}._maintain({id}, true);
-    else
-        return query select * from {schema}._settle({id}, what, leases, by, error);
-    end if;
+    return query select * from {schema}._extend({id}, leases, by);
 end $fn$;
 
-create or replace function {operate}(what text, ids bigint[] default null, after text default null) returns jsonb
+-- {report} notes what a job says of itself, and returns when its lease ends, null if that is lost.
+create or replace function {report}(lease bigint, report jsonb) returns timestamptz
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    return {schema}._operate({id}, what, ids, after);
+    return {schema}._report({id}, lease, report);
 end $fn$;
+
+-- {release} gives jobs back, to run again after a while, and returns the leases that were still held.
+create or replace function {release}(leases bigint[], after interval) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    return query select {schema}._release({id}, leases, after);
+end $fn$;
+
+-- {fail} ends an attempt that failed, see _fail.
+create or replace function {fail}(lease bigint, after interval, error text, final boolean) returns timestamptz
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    return {schema}._fail({id}, lease, after, error, final);
+end $fn$;
+
+-- {maintain} does the maintenance of the queue at once, see _maintain.
+create or replace function {maintain}() returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    perform {schema}._maintain({id}, true);
+end $fn$;
+
+-- {pause} pauses the queue, or ends that.
+create or replace function {pause}(paused boolean) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._pause({id}, paused) $fn$;
+
+-- {cancel} removes jobs wherever they are, see _cancel. A role that may call it looks after the queue: the policy of _dead_job asks for that.
+create or replace function {cancel}(ids bigint[]) returns int
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._cancel({id}, ids) $fn$;
+
+-- {retry_dead} has dead letters run again, and returns how many.
+create or replace function {retry_dead}(ids bigint[]) returns bigint
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._retry_dead_jobs({id}, ids) $fn$;
+
+-- {discard_dead} removes dead letters, and returns how many.
+create or replace function {discard_dead}(ids bigint[]) returns bigint
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._discard_dead_jobs({id}, ids) $fn$;
+
+-- {count} counts jobs by where they are, see _count.
+create or replace function {count}(most int) returns bigint[]
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._count({id}, most) $fn$;
+
+-- {count_groups} counts the jobs of each group, see _count_groups: of what is leased, is to come later or is dead 10,000 each.
+create or replace function {count_groups}(after text, most int)
+returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+    select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest, g.more or g.cut from {schema}._count_groups({id}, after, most, 10000) g order by g.group_key
+$fn$;
+
+-- {done_jobs} lists what is kept of jobs that are done, see _done_jobs.
+create or replace function {done_jobs}(most int, before text, ids bigint[]) returns jsonb
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._done_jobs({id}, most, before, ids) $fn$;
 
 $$ $function$;
 
@@ -6372,6 +6537,7 @@ begin
     return replace(replace(body, e'\x010', '{'), e'\x011', e'\x01'); -- as _hidden has hidden it
 end $function$;
 
+-- _hidden hides braces of a name from _fill.
 CREATE OR REPLACE FUNCTION penstock._hidden(name text)
  RETURNS text
  LANGUAGE sql
@@ -6446,6 +6612,7 @@ AS $function$
     select array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and _is_of(p.proname::text, queue))
 $function$;
 
+-- _is_of says whether a function, by its name, belongs to a queue or to none; without a queue all do.
 CREATE OR REPLACE FUNCTION penstock._is_of(name text, queue text)
  RETURNS boolean
  LANGUAGE sql
