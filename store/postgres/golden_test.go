@@ -70,6 +70,23 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// What queue_fifo.sql shows of one queue holds for all: the functions of two differ by their names and numbers only.
+func TestQueuesDifferByNameOnly(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec("select setval(pg_get_serial_sequence('penstock._queue', 'id'), 7000000)") // else a number of the text is taken for it
+	f.Exec("select penstock.create_queue('mails'), penstock.create_queue('news'), penstock.create_queue('stack', 'lifo'), penstock.create_queue('heap', 'lifo')")
+	for _, pair := range [][2]string{{"mails", "news"}, {"stack", "heap"}} {
+		f.wantText("25 {}", `
+			with plain as (
+				select p.proname, regexp_replace(replace(p.prosrc, $2, $1), q.id::text, 'ID', 'g') as text, q.name = $1 as first
+				  from pg_proc p join penstock._queue q on p.proname ~ format('^(_|dequeue_)%s([.]|$)', q.name)
+				 where p.pronamespace = 'penstock'::regnamespace and q.name in ($1, $2))
+			select concat_ws(' ', count(*), coalesce(array_agg(a.proname) filter (where b.text is distinct from a.text), '{}'))
+			  from plain a left join plain b on not b.first and b.proname = replace(a.proname, $1, $2) where a.first`, pair[0], pair[1])
+	}
+}
+
 // functionOrder is the place of each function's name by goldenOrder.
 func functionOrder(t *testing.T) map[string]int {
 	t.Helper()
