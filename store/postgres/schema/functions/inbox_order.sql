@@ -109,12 +109,12 @@ begin
                     {each: select coalesce(g.next, one.message_id) into instead from {gaps} g where g.id = one.message_id;}
                 end loop;
                 if instead <> one.message_id and cardinality(parts) > 1 then
-                    parts := parts[:at - 1] || parts[at + 1:];
+                    parts := parts[1:at - 1] || parts[at + 1:];
                 elsif instead is not null then
                     parts[at] := instead;
                 end if;
             elsif parts is null or previous = '' or at = cardinality(parts) then
-                parts := parts[:cardinality(parts) - 1] || one.message_id;
+                parts := parts[1:cardinality(parts) - 1] || one.message_id;
             elsif one.gap then
                 head := regexp_match(parts[cardinality(parts)], made);
                 this := regexp_match(one.message_id, made);
@@ -145,7 +145,7 @@ begin
     end loop;
     if parts is distinct from was then
         for t in ring / 2 .. ring / 2 loop
-            {each: insert into {heads} (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[:cardinality(parts) - 1], '{}'));}
+            {each: insert into {heads} (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[1:cardinality(parts) - 1], '{}'));}
         end loop;
     end if;
 end $fn$;

@@ -433,12 +433,12 @@ begin
         end case;
                 end loop;
                 if instead <> one.message_id and cardinality(parts) > 1 then
-                    parts := parts[:at - 1] || parts[at + 1:];
+                    parts := parts[1:at - 1] || parts[at + 1:];
                 elsif instead is not null then
                     parts[at] := instead;
                 end if;
             elsif parts is null or previous = '' or at = cardinality(parts) then
-                parts := parts[:cardinality(parts) - 1] || one.message_id;
+                parts := parts[1:cardinality(parts) - 1] || one.message_id;
             elsif one.gap then
                 head := regexp_match(parts[cardinality(parts)], made);
                 this := regexp_match(one.message_id, made);
@@ -478,10 +478,10 @@ begin
     if parts is distinct from was then
         for t in ring / 2 .. ring / 2 loop
             case t % 4
-        when 0 then insert into penstock."__inbox.1.heads.0" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[:cardinality(parts) - 1], '{}'));
-        when 1 then insert into penstock."__inbox.1.heads.1" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[:cardinality(parts) - 1], '{}'));
-        when 2 then insert into penstock."__inbox.1.heads.2" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[:cardinality(parts) - 1], '{}'));
-        when 3 then insert into penstock."__inbox.1.heads.3" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[:cardinality(parts) - 1], '{}'));
+        when 0 then insert into penstock."__inbox.1.heads.0" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[1:cardinality(parts) - 1], '{}'));
+        when 1 then insert into penstock."__inbox.1.heads.1" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[1:cardinality(parts) - 1], '{}'));
+        when 2 then insert into penstock."__inbox.1.heads.2" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[1:cardinality(parts) - 1], '{}'));
+        when 3 then insert into penstock."__inbox.1.heads.3" (key, id, behind) values (in_key, parts[cardinality(parts)], nullif(parts[1:cardinality(parts) - 1], '{}'));
         end case;
         end loop;
     end if;
