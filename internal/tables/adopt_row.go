@@ -93,9 +93,11 @@ func (p *Page) unfit() (taken Page) {
 
 // refuse makes them dead letters, which say why.
 func (r *Reader) refuse(ctx context.Context, p Page) error {
-	verdicts := make([]driver.Verdict, len(p.msgs))
+	parts := make([]*Part, len(p.msgs))
 	for i, f := range p.flights {
-		verdicts[i] = driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now().UTC(), Err: f.Unfit.Error()}}}
+		parts[i] = &Part{Msg: &p.msgs[i], Flight: f, Verdict: driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now().UTC(), Err: f.Unfit.Error()}}}}
 	}
-	return r.Settle(ctx, 0, driver.Settled{Batch: r.register(&p), Verdicts: verdicts})
+	r.settling.Lock()
+	defer r.settling.Unlock()
+	return r.write(ctx, r.newRow(), parts)
 }

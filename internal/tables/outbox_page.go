@@ -3,7 +3,6 @@ package tables
 import (
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -157,16 +156,12 @@ func (r *Reader) register(p *Page) driver.Batch {
 	defer r.mu.Unlock()
 	r.number++
 	for i, f := range p.flights {
-		f.batch = r.number
 		r.inFlight[p.msgs[i].Seq] = f
 		if f.InOrder {
 			r.parkedKeys[p.msgs[i].Key]++
 		}
 	}
-	if r.ID != 0 {
-		r.open[r.number] = &openBatch{msgs: p.msgs, left: len(p.msgs)}
-	}
-	return driver.Batch{Messages: slices.Clone(p.msgs), KeyOrder: p.keyOrder, Places: p.places, Number: r.number, More: p.full}
+	return driver.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Places: p.places, Number: r.number, More: p.full, Source: p.flights}
 }
 
 // read fills a page from whoever's turn it is and has something.

@@ -22,16 +22,14 @@ type Reading interface {
 	Retries() *retry.Counter
 	// ReadPage fills p from where it says, and sets what else has something.
 	ReadPage(ctx context.Context, p *Page) error
-	// Write settles parts in one transaction, with the row of the Reader's Attempt, by which it is known to have happened.
+	// Write settles parts in one transaction, with the row of the Reader's Attempt. If that is there, it has happened.
 	Write(ctx context.Context, parts []*Part) error
-	// Happened asks for that row. If it is not there another is written that keeps the attempt from happening later.
-	Happened(ctx context.Context) (bool, error)
 	// Leave gives the lease back.
 	Leave(ctx context.Context) error
 }
 
-// Reader is one reader of a subscription. What it has in flight is its own knowledge: whoever comes next begins
-// with what has no entry.
+// Reader is one reader of a subscription. How far it has read is its own knowledge, and with it what it must not return
+// again yet: whoever comes next begins with what has no entry.
 type Reader struct {
 	on    Reading
 	Req   driver.Subscribe
@@ -52,15 +50,16 @@ type Reader struct {
 	perBucket int
 
 	settling sync.Mutex // one Settle at a time
-	Attempt  int64      // number of the next one; its row in progress says that it happened, or will not
-	unsure   []*Part    // what was settled by the last attempt, if that has happened
+	Attempt  int64      // number of its row in progress, which says that it has happened
+	rows     int64      // numbers that were given out
+	call     uint64     // the attempt of the last Settle
+	callRow  int64      // its number
 
 	mu         sync.Mutex
 	inFlight   map[int64]*Flight // by seq; of an ephemeral reader what it has returned since Low
 	parkedKeys map[string]int    // in flight
 	number     uint64            // of the last batch
-	open       map[uint64]*openBatch
-	ended      error // why there is nothing more to come
+	ended      error             // why there is nothing more to come
 	closed     bool
 }
 
@@ -72,18 +71,11 @@ type Flight struct {
 	InOrder bool   // of a parked key
 	RowID   string // in an adopted table
 	Unfit   error  // why the row is no message
-	batch   uint64
-}
-
-// openBatch is what one Fetch returned, until it is settled.
-type openBatch struct {
-	msgs []penstock.Message
-	left int
 }
 
 // NewReader has nothing in flight.
 func NewReader(on Reading, req driver.Subscribe) *Reader {
-	return &Reader{on: on, Req: req, swept: time.Now(), inFlight: map[int64]*Flight{}, parkedKeys: map[string]int{}, open: map[uint64]*openBatch{}}
+	return &Reader{on: on, Req: req, swept: time.Now(), inFlight: map[int64]*Flight{}, parkedKeys: map[string]int{}}
 }
 
 // Passes has an ephemeral reader not return a message.

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pg"
-	"github.com/penstock/penstock/internal/retry"
 )
 
 // Part is a message of a batch with its verdict.
@@ -18,110 +17,74 @@ type Part struct {
 	Msg *penstock.Message
 	*Flight
 	driver.Verdict
-	batch *openBatch
-	no    uint64
 }
 
-// Settle implements driver.Source. Each attempt has a number and leaves a row with it, in the transaction that settles:
-// after an error the row tells whether that has happened, and keeps it from happening later.
-func (r *Reader) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
+// Settle implements driver.Source. Each call leaves a row with its number, in the transaction that settles: made again, it finds that
+// and does nothing more.
+func (r *Reader) Settle(ctx context.Context, attempt uint64, news ...driver.Settled) error {
 	if err := r.Usable(ctx); err != nil || r.ID == 0 {
+		return err
+	}
+	parts, err := r.parts(news)
+	if err != nil || len(parts) == 0 {
 		return err
 	}
 	r.settling.Lock()
 	defer r.settling.Unlock()
-	return r.on.Explain(r.on.Retries().Do(ctx, func() error {
-		if err := r.resolve(ctx); err != nil {
-			return err
-		}
-		parts, err := r.parts(settled)
-		if err != nil || len(parts) == 0 {
-			return err
-		}
-		r.unsure = parts
-		err = r.orGone(r.on.Write(ctx, parts))
-		if err != nil {
-			r.doubts.Store(true)
-		}
-		switch {
-		case err == nil:
-			r.confirm()
-		case retry.Of(err) != retry.None:
-			r.unsure = nil // nothing was changed
-		}
-		return err
-	}))
+	if attempt == r.call {
+		r.on.Retries().Looked()
+	} else {
+		r.call, r.callRow = attempt, r.newRow()
+	}
+	return r.write(ctx, r.callRow, parts)
 }
 
-// resolve finds out what became of an attempt that ended with an error. The server may be about to do it still: so an
-// attempt that has not happened is given up, by a row that keeps its statements from doing anything, and the next has
-// another number.
-func (r *Reader) resolve(ctx context.Context) error {
-	if r.unsure == nil {
-		return nil
-	}
-	r.on.Retries().Looked()
-	happened, err := r.on.Happened(ctx)
-	switch {
-	case err != nil:
-		return r.orGone(err)
-	case happened:
-		r.confirm()
-	default:
-		r.unsure = nil
-		r.Attempt++
-	}
-	return nil
+// newRow is the number of another row in progress.
+func (r *Reader) newRow() int64 {
+	r.rows++
+	return r.rows
 }
 
-// GivenUp, in the place of how many were settled, says that the attempt will not happen.
-const GivenUp = -1
-
-// confirm notes that the last attempt has happened.
-func (r *Reader) confirm() {
+// write settles parts, with a row in progress. They are not in flight after that.
+func (r *Reader) write(ctx context.Context, row int64, parts []*Part) error {
+	r.Attempt = row
+	if err := r.on.Retries().Do(ctx, func() error { return r.orGone(r.on.Write(ctx, parts)) }); err != nil {
+		r.doubts.Store(true)
+		return r.on.Explain(err)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.unsure {
+	for _, p := range parts {
+		if r.inFlight[p.Msg.Seq] != p.Flight {
+			continue // refused in Fetch
+		}
 		delete(r.inFlight, p.Msg.Seq)
 		if p.InOrder {
 			if r.parkedKeys[p.Msg.Key]--; r.parkedKeys[p.Msg.Key] == 0 {
 				delete(r.parkedKeys, p.Msg.Key)
 			}
 		}
-		if p.batch.left--; p.batch.left == 0 {
-			delete(r.open, p.no)
-		}
 	}
-	r.unsure = nil
-	r.Attempt++
+	return nil
 }
 
-// parts are the messages that have a verdict and had none before.
-func (r *Reader) parts(settled []driver.Settled) (parts []*Part, err error) {
+// parts are the messages that have a verdict. Of one that a server lost which was replaced, another message may have the number.
+func (r *Reader) parts(news []driver.Settled) (parts []*Part, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	seen := map[int64]bool{}
-	for _, st := range settled {
-		no := st.Batch.Number
-		b := r.open[no]
-		switch {
-		case no > r.number:
-			return nil, fmt.Errorf("batch %d of subscription %q was not returned by Fetch", no, r.Req.Subscription)
-		case b == nil:
-			continue // it is settled: asked again, after an answer that did not arrive
-		case st.Verdicts != nil && len(st.Verdicts) != len(b.msgs):
-			return nil, fmt.Errorf("batch %d has %d messages and %d verdicts: give one for each, or nil", no, len(b.msgs), len(st.Verdicts))
+	for _, st := range news {
+		flights, _ := st.Batch.Source.([]*Flight)
+		if n := len(st.Batch.Messages); len(flights) != n || st.Verdicts != nil && len(st.Verdicts) != n {
+			return nil, fmt.Errorf("batch %d of subscription %q has %d messages and %d verdicts: settle what Fetch returned, with one for each, or nil", st.Batch.Number, r.Req.Subscription, n, len(st.Verdicts))
 		}
-		for i := range b.msgs {
-			p := &Part{batch: b, no: no, Msg: &b.msgs[i], Flight: r.inFlight[b.msgs[i].Seq]}
+		for i, f := range flights {
+			p := &Part{Msg: &st.Batch.Messages[i], Flight: f}
 			if st.Verdicts != nil {
 				p.Verdict = st.Verdicts[i]
 			}
-			if p.Flight == nil || p.Flight.batch != no || p.Outcome == driver.Undecided || seen[p.Msg.Seq] {
-				continue
+			if p.Outcome != driver.Undecided && r.inFlight[p.Msg.Seq] == f {
+				parts = append(parts, p)
 			}
-			seen[p.Msg.Seq] = true
-			parts = append(parts, p)
 		}
 	}
 	return parts, nil
@@ -223,6 +186,9 @@ func last(t time.Time) time.Time {
 func (w *Writes) judge(p *Part, before *Entry) error {
 	h := pg.History{}
 	e := &Entry{Seq: p.Msg.Seq, Bucket: p.Bucket, TS: last(p.TS).UTC(), Key: p.Msg.Key, RowID: p.RowID}
+	if before != nil && p.From == FromLog {
+		return nil // by a call that was not answered
+	}
 	if before != nil {
 		w.Gone = append(w.Gone, e.Seq)
 		e.Hold, h.Attempt = before.Hold, before.Attempts

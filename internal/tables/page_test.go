@@ -96,8 +96,7 @@ func (f *failing) ReadPage(_ context.Context, p *Page) error {
 	return cmp.Or(f.fails, err)
 }
 
-func (f *failing) Write(context.Context, []*Part) error   { return f.fails }
-func (f *failing) Happened(context.Context) (bool, error) { return f.fails == nil, f.fails }
+func (f *failing) Write(context.Context, []*Part) error { return f.fails }
 
 // Messages of a page that was not had are looked for again: the mark stays before them.
 func TestAPageThatFailsMovesNothing(t *testing.T) {

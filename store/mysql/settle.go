@@ -20,20 +20,6 @@ func (s *source) Write(ctx context.Context, parts []*tables.Part) error {
 	return s.store.once(ctx, func(t *tx) error { return s.settleAll(ctx, t, parts) })
 }
 
-// Happened implements tables.Reading. The lock waits for an attempt that is under way; what comes after it sees how that has ended.
-func (s *source) Happened(ctx context.Context) (happened bool, err error) {
-	var there, mine bool
-	b := &batch{}
-	b.one(&there, s.sql("fence", nil), &mine)
-	b.add(s.sql("progress", words{"settled": tables.GivenUp}))
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&happened) },
-		s.sql("select settled <> {given_up} from {schema}.progress where subscription_id = {sub} and epoch = {epoch} and attempt = {attempt}", words{"given_up": tables.GivenUp}))
-	if err = s.store.send(ctx, b); err == nil && !there {
-		err = s.Fenced(ctx, s.DB())
-	}
-	return happened, err
-}
-
 // settlePlain settles what is new and was delivered, in one round trip.
 func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	b := &batch{}
@@ -91,9 +77,10 @@ func keysOf(parts []*tables.Part) tables.Args {
 	return tables.Args{"times": times, "seqs": seqs, "row_ids": ids}
 }
 
-// settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be.
+// settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be. The lock waits for
+// the same call, if that is under way still.
 func (s *source) settleAll(ctx context.Context, t *tx, parts []*tables.Part) error {
-	var isThere, mine bool
+	var isThere, mine, happened bool
 	var now time.Time
 	before, there := map[int64]*tables.Entry{}, map[int64]bool{}
 	seqs := make([]int64, len(parts))
@@ -103,6 +90,8 @@ func (s *source) settleAll(ctx context.Context, t *tx, parts []*tables.Part) err
 	of, args := s.placed(parts)
 	b := &batch{}
 	b.one(&isThere, s.sql("fence", nil), &mine)
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&happened) },
+		s.sql("select exists (select 1 from {schema}.progress where subscription_id = {sub} and epoch = {epoch} and attempt = {attempt})", nil))
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&now) }, "select utc_timestamp(6)")
 	b.read(func(rows *sql.Rows) error {
 		e := &tables.Entry{}
@@ -120,7 +109,7 @@ func (s *source) settleAll(ctx context.Context, t *tx, parts []*tables.Part) err
 	if err == nil && !mine {
 		return s.Fenced(ctx, onTx{t, s.store})
 	}
-	if err != nil {
+	if err != nil || happened {
 		return err
 	}
 	w, err := tables.Judge(now, parts, before, there)

@@ -59,8 +59,7 @@ create table if not exists {schema}.members (
   primary key (subscription_id, epoch)
 );
 
--- Each Settle leaves a row, by which it is known to have happened; with settled -1, that it was given up and
--- will not happen. Maintain adds up the old ones.
+-- Each Settle leaves a row, by which it is known to have happened if it is made again. Maintain adds up the old ones.
 create table if not exists {schema}.progress (
   subscription_id bigint not null,
   epoch bigint not null,

@@ -19,20 +19,6 @@ func (s *source) Write(ctx context.Context, parts []*tables.Part) error {
 	return s.store.begin(ctx, func(tx pgx.Tx) error { return s.settleAll(ctx, tx, parts) })
 }
 
-// Happened implements tables.Reading. The lock waits for an attempt that is under way; what comes after it sees how that has ended.
-func (s *source) Happened(ctx context.Context) (happened bool, err error) {
-	b := &pgx.Batch{}
-	var mine bool
-	b.Queue(s.fence(nil), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
-	b.Queue(s.sql("progress", nil), s.ID, s.Epoch, s.Attempt, tables.GivenUp)
-	b.Queue(s.store.sql("select settled <> $4 from {schema}.progress where subscription_id = $1 and epoch = $2 and attempt = $3", ""),
-		s.ID, s.Epoch, s.Attempt, tables.GivenUp).QueryRow(func(r pgx.Row) error { return r.Scan(&happened) })
-	if err = s.store.send(ctx, b); isNoRows(err) {
-		err = s.gone(ctx)
-	}
-	return happened, err
-}
-
 // settlePlain settles what is new and was delivered, in one round trip.
 func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	b := &pgx.Batch{}
@@ -76,9 +62,10 @@ func keysOf(parts []*tables.Part) tables.Args {
 	return tables.Args{"buckets": buckets, "times": times, "seqs": seqs, "row_ids": rowIDs}
 }
 
-// settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be.
+// settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be. The lock waits for
+// the same call, if that is under way still.
 func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*tables.Part) error {
-	var mine bool
+	var mine, happened bool
 	var now time.Time
 	before, there := map[int64]*tables.Entry{}, map[int64]bool{}
 	keys := keysOf(parts)
@@ -86,6 +73,8 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*tables.Part)
 	existing, args := s.settling("existing", keys)
 	b := &pgx.Batch{}
 	b.Queue(s.fence(buckets), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
+	b.Queue(s.store.sql("select exists (select from {schema}.progress where subscription_id = $1 and epoch = $2 and attempt = $3)", ""),
+		s.ID, s.Epoch, s.Attempt).QueryRow(func(r pgx.Row) error { return r.Scan(&happened) })
 	b.Queue("select clock_timestamp()").QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
 	b.Queue(s.store.sql("read_entries", ""), s.ID, known).Query(each(func(scan tables.Scan) error {
 		e := &tables.Entry{}
@@ -103,7 +92,7 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*tables.Part)
 	if isNoRows(err) || err == nil && !mine {
 		return s.gone(ctx)
 	}
-	if err != nil {
+	if err != nil || happened {
 		return err
 	}
 	w, err := tables.Judge(now, parts, before, there)

@@ -54,7 +54,7 @@ func (s *source) settling(name string, rows tables.Args) (text string, args []an
 	buckets, _ := rows["buckets"].([]int16)
 	lease = strings.NewReplacer("$1", "{sub}", "$2", "{epoch}", "{owned}", literal(buckets)).Replace(lease)
 	with := s.Box.Args(rows).With(tables.Args{"sub": s.ID, "epoch": s.Epoch, "attempt": s.Attempt, "holder": s.Req.Holder,
-		"allowed": tables.SQL("exists (select from " + lease + ") and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt} and p.settled >= 0)")})
+		"allowed": tables.SQL("exists (select from " + lease + ") and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt})")})
 	return s.store.rendered(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), with)
 }
 

@@ -3,4 +3,4 @@ delete from {table} t
  where {same_d}
    and exists (select from {lease})
    and exists (select from {schema}.subscriptions m where m.id = {sub} and not m.keeps_settled)
-   and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt} and p.settled >= 0)
+   and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt})

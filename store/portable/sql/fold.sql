@@ -1,4 +1,4 @@
-select attempt, epoch, greatest(settled, 0) from {schema}.progress
+select attempt, epoch, settled from {schema}.progress
  where subscription_id = {sub} and (epoch, attempt) > ({epoch}, {attempt}) and at < clock_timestamp() - interval '65 seconds'
  order by epoch, attempt
  limit 5000
