@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"slices"
 	"time"
 
 	"github.com/penstock/penstock/driver"
@@ -55,25 +54,6 @@ func HotQueueStatements(queue string) map[string]string {
 		all[name] = parameter.ReplaceAllString(onQueue(queue, text), "null")
 	}
 	return all
-}
-
-// LoseAnswer keeps what a source knows of its batches; restore makes it forget
-// what was settled since, as if the database's answer had not arrived.
-func LoseAnswer(src driver.Source) (restore func()) {
-	s := src.(*source)
-	open, ahead := slices.Clone(s.open), s.ahead
-	var states []openBatch
-	for _, b := range open {
-		states = append(states, *b)
-		states[len(states)-1].settled = slices.Clone(b.settled)
-	}
-	return func() {
-		for i, b := range open {
-			*b = states[i]
-		}
-		s.open, s.ahead = open, ahead
-		s.last.known = false
-	}
 }
 
 // RestartEvery changes how often the reading of due keys starts anew.

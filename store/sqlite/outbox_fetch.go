@@ -49,10 +49,7 @@ func (s *source) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
-	if s.subID != 0 {
-		s.open = append(s.open, p.batch(s.number))
-	}
-	return driver.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Number: s.number, More: more}, nil
+	return driver.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Number: s.number, More: more, Source: p.fetched()}, nil
 }
 
 // read fills a page from whoever's turn it is and has something.

@@ -98,9 +98,9 @@ func (p *page) readOn(after int64, settled seqset.Set, query func(after int64, l
 	}
 }
 
-// batch is what Settle needs to know about the page.
-func (p *page) batch(number uint64) *openBatch {
-	b := &openBatch{number: number, from: p.from, end: p.end, replay: p.replay, parked: p.parked, count: len(p.msgs), left: len(p.msgs), first: p.msgs[0].Seq}
+// fetched is what Settle needs to know about the page.
+func (p *page) fetched() *fetched {
+	b := &fetched{from: p.from, end: p.end, replay: p.replay, parked: p.parked, count: len(p.msgs), first: p.msgs[0].Seq}
 	for i := range p.msgs {
 		if p.msgs[i].Seq != b.first+int64(i) { // gaps, or other keys
 			b.seqs = make([]int64, len(p.msgs))

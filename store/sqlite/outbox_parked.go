@@ -17,7 +17,7 @@ type place struct {
 // inFlight is which parked keys were returned, and how far the reading of due ones has
 // come. Only Fetch touches it.
 type inFlight struct {
-	keys map[int64]bool
+	keys map[int64]int // of their messages
 	// Keys are read in order of (due, id), from here on: what is in flight is before
 	// it, and is not passed over at every Fetch. What becomes due is behind it,
 	// unless the transaction that said so committed after a Fetch that read later
@@ -39,7 +39,11 @@ func (s *source) takeBack() {
 	s.returned = nil
 	s.mu.Unlock()
 	for _, key := range returned {
-		delete(s.inFlight.keys, key)
+		if n := s.inFlight.keys[key]; n > 1 {
+			s.inFlight.keys[key] = n - 1
+		} else {
+			delete(s.inFlight.keys, key)
+		}
 	}
 }
 
@@ -64,11 +68,11 @@ func (s *source) readParked(ctx context.Context, p *page, at fetchable) error {
 		err = s.readRest(ctx, p, head)
 	}
 	if len(p.parked) > 0 && s.inFlight.keys == nil {
-		s.inFlight.keys = map[int64]bool{}
+		s.inFlight.keys = map[int64]int{}
 	}
 	if err == nil {
 		for _, at := range p.parked {
-			s.inFlight.keys[at.key] = true
+			s.inFlight.keys[at.key]++
 		}
 	}
 	return err
@@ -94,7 +98,7 @@ func (s *source) readHeads(ctx context.Context, p *page, now time.Time) (rests [
 		if err := rows.Scan(dest...); err != nil {
 			return nil, err
 		}
-		if s.inFlight.keys[at.key] {
+		if s.inFlight.keys[at.key] > 0 {
 			lastDue, lastKey = due, at.key
 			continue
 		}

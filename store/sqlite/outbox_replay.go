@@ -94,6 +94,7 @@ type replay struct {
 	covered    int64      // what was settled at the request: up to this seq,
 	besides    string     // and these
 	before     seqset.Set // what was settled again by a reader before
+	end        int64      // of the last batch that was read
 	unread     bool
 }
 
@@ -120,6 +121,7 @@ func (s *source) readReplay(ctx context.Context, p *page, at fetchable) error {
 		if r.before, err = readRanges(ahead, err); err != nil {
 			return err
 		}
+		r.end = r.next
 	}
 	next, err := p.readOn(r.next, r.before, func(after int64, limit int) (*sql.Rows, error) {
 		r.next = after
@@ -137,29 +139,28 @@ func (s *source) readReplay(ctx context.Context, p *page, at fetchable) error {
 		if !r.unread {
 			p.end = math.MaxInt64
 		}
+		r.end = p.end
 	} else {
 		s.mu.Lock()
-		s.spent = r.id // for Renew to end once what was read before is settled
+		s.spent = spent{r.id, r.end} // for Renew to end once what was read before is settled
 		s.mu.Unlock()
 	}
 	s.replay = r
 	return nil
 }
 
+// spent is a replay of which nothing was left to read behind a position.
+type spent struct{ id, end int64 }
+
 // endReplay ends a replay whose last messages were gone when they were to be
 // read, so that no batch has its end.
 func (s *source) endReplay(ctx context.Context, tx *sql.Tx) error {
 	s.mu.Lock()
-	id := s.spent
-	for _, b := range s.open {
-		if b.replay == id {
-			id = 0
-		}
-	}
+	over := s.spent
 	s.mu.Unlock()
-	if id == 0 {
+	if over.id == 0 {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, `delete from penstock_replays where id = ?`, id)
+	_, err := tx.ExecContext(ctx, `delete from penstock_replays where id = ? and position >= ?`, over.id, over.end)
 	return err
 }

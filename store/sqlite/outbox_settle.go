@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -15,9 +14,8 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// openBatch is a batch that Fetch returned and that is not behind the cursor yet.
-type openBatch struct {
-	number uint64
+// fetched is what Settle needs to know of a batch.
+type fetched struct {
 	from   origin
 	end    int64 // the position, in the log or the replay, once this batch and all before it are settled
 	replay int64
@@ -25,9 +23,6 @@ type openBatch struct {
 	count  int
 	first  int64   // seq of the first message; the rest follow without gaps,
 	seqs   []int64 // or this lists every one
-
-	settled []bool // of each message; nil until a part of them is
-	left    int    // those that are not
 }
 
 // failedVerdict is that of a message that was not delivered.
@@ -36,17 +31,19 @@ type failedVerdict struct {
 	driver.Verdict
 }
 
-func (b *openBatch) seq(i int) int64 {
+func (b *fetched) seq(i int) int64 {
 	if b.seqs != nil {
 		return b.seqs[i]
 	}
 	return b.first + int64(i)
 }
 
-// part is what one Settle says of a batch.
+// part is what is new of a batch.
 type part struct {
-	*openBatch
-	which  []int // messages; nil if it is all of them at once
+	*fetched
+	number uint64
+	open   bool
+	which  []int // messages; nil if it is all of them
 	failed []failedVerdict
 }
 
@@ -80,174 +77,90 @@ func (p *part) set() seqset.Set {
 	return seqset.Of(seqs)
 }
 
-// attempt is the last call of Settle that wrote something, and what is known once it
-// is settled.
-type attempt struct {
-	settles int64 // as it writes it
-	parts   []*part
-	ahead   seqset.Set
-	known   bool
-}
-
 // Settle implements driver.Source.
-func (s *source) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
-	return s.settle(ctx, nil, settled...)
+func (s *source) Settle(ctx context.Context, attempt uint64, news ...driver.Settled) error {
+	return s.settle(ctx, nil, attempt, news...)
 }
 
 // txWork is something to do in a transaction.
 type txWork func(ctx context.Context, tx *sql.Tx) error
 
 // settle is Settle with something else to do, if it is not nil, in the transaction in
-// which the cursor passes: not a second time for a batch that was settled by a call
-// whose answer was an error.
-func (s *source) settle(ctx context.Context, also txWork, settled ...driver.Settled) error {
+// which the cursor passes: not a second time for a call whose answer was an error.
+func (s *source) settle(ctx context.Context, also txWork, attempt uint64, news ...driver.Settled) error {
 	if err := s.usable(ctx); err != nil || s.subID == 0 {
 		return err
 	}
-	s.settling.Lock()
-	defer s.settling.Unlock()
-	err := s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return s.apply(ctx, tx, settled, time.Now(), also) })
-	if err != nil {
+	parts, err := s.parts(news)
+	if err != nil || len(parts) == 0 {
 		return err
 	}
-	s.learn(s.last)
+	if err := s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return s.apply(ctx, tx, int64(attempt), parts, time.Now(), also)
+	}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range parts {
+		if p.from == fromPark {
+			for _, i := range p.indexes() {
+				s.returned = append(s.returned, p.parked[i].key)
+			}
+		}
+	}
 	return nil
 }
 
-// learn notes what an attempt has settled.
-func (s *source) learn(a *attempt) {
-	if a == nil || a.known {
-		return
-	}
-	a.known = true
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ahead = a.ahead
-	for _, p := range a.parts {
-		p.left -= p.len()
-		if p.which != nil {
-			if p.settled == nil {
-				p.settled = make([]bool, p.count)
-			}
-			for _, i := range p.which {
-				p.settled[i] = true
-			}
+// parts sorts the news.
+func (s *source) parts(news []driver.Settled) (parts []*part, err error) {
+	for _, st := range news {
+		b, _ := st.Batch.Source.(*fetched)
+		if len(st.Batch.Messages) == 0 {
+			continue
 		}
-		s.returned = append(s.returned, p.returns()...)
-	}
-	for len(s.open) > 0 && s.open[0].left == 0 {
-		s.open = s.open[1:]
-	}
-}
-
-// returns lists the keys of a settled part of which nothing is in flight any more.
-func (p *part) returns() (keys []int64) {
-	if p.from != fromPark {
-		return nil
-	}
-	open := map[int64]bool{}
-	for i, at := range p.parked {
-		if p.left > 0 && !p.settled[i] {
-			open[at.key] = true
-		}
-	}
-	for _, i := range p.indexes() {
-		if key := p.parked[i].key; !open[key] && (len(keys) == 0 || keys[len(keys)-1] != key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// check finds what is settled now, with what was not delivered.
-func (s *source) check(settled []driver.Settled) ([]*part, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var parts []*part
-	for _, st := range settled {
-		number := st.Batch.Number
-		if number > s.number {
-			return nil, fmt.Errorf("batch %d of subscription %q was not returned by Fetch: settle what it returned", number, s.req.Subscription)
-		}
-		b := s.find(number)
-		if b == nil || b.left == 0 {
-			continue // asked again, after an answer that did not arrive; or it had no messages
+		if b == nil {
+			return nil, fmt.Errorf("batch %d of subscription %q was not returned by Fetch: settle what it returned", st.Batch.Number, s.req.Subscription)
 		}
 		if st.Verdicts != nil && len(st.Verdicts) != b.count {
-			return nil, fmt.Errorf("batch %d has %d messages and %d verdicts: give one for each, or nil", number, b.count, len(st.Verdicts))
+			return nil, fmt.Errorf("batch %d has %d messages and %d verdicts: give one for each, or nil", st.Batch.Number, b.count, len(st.Verdicts))
 		}
-		if p := b.part(st.Verdicts); p.len() > 0 {
+		p := &part{fetched: b, number: st.Batch.Number, open: st.Open}
+		if slices.ContainsFunc(st.Verdicts, func(v driver.Verdict) bool { return v.Outcome == driver.Undecided }) {
+			p.which = []int{}
+		}
+		for i, v := range st.Verdicts {
+			if v.Outcome == driver.Undecided {
+				continue
+			}
+			if p.which != nil {
+				p.which = append(p.which, i)
+			}
+			if v.Outcome != driver.Delivered {
+				v.Failures = slices.Clone(v.Failures)
+				p.failed = append(p.failed, failedVerdict{i, v})
+			}
+		}
+		if p.len() > 0 || !p.open {
 			parts = append(parts, p)
 		}
 	}
 	return parts, nil
 }
 
-// part is what verdicts say of messages that have none.
-func (b *openBatch) part(verdicts []driver.Verdict) *part {
-	p := &part{openBatch: b}
-	whole := b.settled == nil && !slices.ContainsFunc(verdicts, func(v driver.Verdict) bool { return v.Outcome == driver.Undecided })
-	if !whole {
-		p.which = []int{}
-	}
-	for i, v := range verdicts {
-		if v.Outcome == driver.Undecided || b.settled != nil && b.settled[i] {
-			continue
-		}
-		if !whole {
-			p.which = append(p.which, i)
-		}
-		if v.Outcome != driver.Delivered {
-			v.Failures = slices.Clone(v.Failures)
-			p.failed = append(p.failed, failedVerdict{i, v})
+// progress is how far the cursor of some batches moves, and what is settled ahead of it,
+// once the parts are settled.
+func progress(parts []*part, position int64, ahead seqset.Set, of func(*part) bool) (int64, seqset.Set) {
+	for _, p := range parts {
+		switch {
+		case !of(p):
+		case p.open:
+			ahead = ahead.Union(p.set())
+		default:
+			position = max(position, p.end)
 		}
 	}
-	if verdicts == nil && !whole {
-		for i, settled := range b.settled {
-			if !settled {
-				p.which = append(p.which, i)
-			}
-		}
-	}
-	return p
-}
-
-// find returns the open batch of that number; they are numbered in a row.
-func (s *source) find(number uint64) *openBatch {
-	if len(s.open) == 0 || number < s.open[0].number {
-		return nil
-	}
-	return s.open[number-s.open[0].number]
-}
-
-// progress is how far the cursor of some batches can move once the parts are settled:
-// over what is settled already, up to the first message that is not. ok is false if
-// there is no such batch.
-func (s *source) progress(parts []*part, of func(*openBatch) bool) (position int64, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.open {
-		if !of(b) {
-			continue
-		}
-		i, found := slices.BinarySearchFunc(parts, b.number, func(p *part, number uint64) int { return cmp.Compare(p.number, number) })
-		if b.left == 0 || found && parts[i].len() == b.left {
-			position, ok = b.end, true
-			continue
-		}
-		var which []int
-		if found {
-			which = parts[i].which
-		}
-		first := 0
-		for ; b.settled != nil && b.settled[first] || len(which) > 0 && which[0] == first; first++ {
-			if len(which) > 0 && which[0] == first {
-				which = which[1:]
-			}
-		}
-		return b.seq(first) - 1, true
-	}
-	return position, ok
+	return position, ahead.After(position)
 }
 
 // state is what a Settle changes of the subscription's row.
@@ -256,13 +169,12 @@ type state struct {
 	rate                             float64
 }
 
-// apply carries out the verdicts and moves the cursor. Without any it only checks that
-// the lease is still ours. What it settles is known to be settled when the transaction
-// has committed; s.last says what that is.
-func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []driver.Settled, at time.Time, also txWork) error {
+// apply carries out the verdicts and moves the cursor, unless it has done so.
+func (s *source) apply(ctx context.Context, tx *sql.Tx, attempt int64, parts []*part, at time.Time, also txWork) error {
 	var now state
-	err := tx.QueryRowContext(ctx, `select position, settles, rate, rate_at, epoch from penstock_subscriptions where id = ?`, s.subID).
-		Scan(&now.position, &now.settles, &now.rate, &now.rateAt, &now.epoch)
+	var text string
+	err := tx.QueryRowContext(ctx, `select position, ahead, settles, rate, rate_at, epoch from penstock_subscriptions where id = ?`, s.subID).
+		Scan(&now.position, &text, &now.settles, &now.rate, &now.rateAt, &now.epoch)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return s.gone(ctx, tx)
@@ -270,13 +182,11 @@ func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []driver.Settled
 		return err
 	case now.epoch != s.epoch:
 		return s.end(s.fenced())
+	case now.settles >= attempt:
+		return nil
 	}
-	if s.last != nil && s.last.settles != now.settles {
-		s.last = nil
-	}
-	s.learn(s.last) // it took effect, but its answer may have been an error
-	parts, err := s.check(settled)
-	if err != nil || len(parts) == 0 {
+	ahead, err := readRanges(text, nil)
+	if err != nil {
 		return err
 	}
 	if also != nil {
@@ -285,8 +195,10 @@ func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []driver.Settled
 		}
 	}
 	count := 0
-	next := &attempt{settles: now.settles + 1, parts: parts, ahead: s.ahead}
 	for _, p := range parts {
+		if p.len() == 0 {
+			continue // it is only passed
+		}
 		if err := s.settlePart(ctx, tx, p, at); err != nil {
 			return fmt.Errorf("batch %d: %w", p.number, err)
 		}
@@ -300,34 +212,24 @@ func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []driver.Settled
 	if err := s.settleReplays(ctx, tx, parts); err != nil {
 		return err
 	}
-	position := now.position
-	if to, ok := s.progress(parts, func(b *openBatch) bool { return b.from == fromLog }); ok {
-		position = max(position, to)
-		for _, p := range parts {
-			if p.from == fromLog && (p.which != nil || p.end > position) {
-				next.ahead = next.ahead.Union(p.set())
-			}
-		}
-		if next.ahead = next.ahead.After(position); len(next.ahead) > 0 && next.ahead[0][0] == position+1 {
-			position = next.ahead[0][1] // they were settled by a reader before
-			next.ahead = next.ahead[1:]
-		}
+	position, ahead := progress(parts, now.position, ahead, func(p *part) bool { return p.from == fromLog })
+	if len(ahead) > 0 && ahead[0][0] == position+1 {
+		position, ahead = ahead[0][1], ahead[1:] // all that follows is settled
 	}
-	s.last = next
-	_, err = tx.ExecContext(ctx, settleSQL, position, ranges(next.ahead), next.settles, count,
+	_, err = tx.ExecContext(ctx, settleSQL, position, ranges(ahead), attempt, count,
 		decayed(now.rate, now.rateAt, at)+float64(count)/window.Seconds(), at.UnixMicro(), s.subID)
 	return err
 }
 
 // settleReplays moves on the replays that parts are of.
 func (s *source) settleReplays(ctx context.Context, tx *sql.Tx, parts []*part) error {
-	settled := map[int64]seqset.Set{}
+	done := map[int64]bool{}
 	for _, p := range parts {
-		if p.from == fromReplay {
-			settled[p.replay] = settled[p.replay].Union(p.set())
+		id := p.replay
+		if p.from != fromReplay || done[id] {
+			continue
 		}
-	}
-	for id, set := range settled {
+		done[id] = true
 		var position int64
 		var text string
 		err := tx.QueryRowContext(ctx, `select position, ahead from penstock_replays where id = ?`, id).Scan(&position, &text)
@@ -338,10 +240,8 @@ func (s *source) settleReplays(ctx context.Context, tx *sql.Tx, parts []*part) e
 		if err != nil {
 			return err
 		}
-		if to, ok := s.progress(parts, func(b *openBatch) bool { return b.replay == id }); ok {
-			position = max(position, to)
-		}
-		if _, err := tx.ExecContext(ctx, `update penstock_replays set position = ?, ahead = ? where id = ?`, position, ranges(ahead.Union(set).After(position)), id); err != nil {
+		position, ahead = progress(parts, position, ahead, func(p *part) bool { return p.replay == id })
+		if _, err := tx.ExecContext(ctx, `update penstock_replays set position = ?, ahead = ? where id = ?`, position, ranges(ahead), id); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `delete from penstock_replays where id = ? and position >= last`, id); err != nil {

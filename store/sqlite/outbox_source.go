@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// source is one reader. What it has in flight is its own
-// knowledge: whoever comes next begins at the durable position.
+// source is one reader. How far it has read is its own knowledge: whoever comes next
+// begins at the durable position.
 type source struct {
 	store *Store
 	box   outbox
@@ -32,15 +32,11 @@ type source struct {
 	turn     origin     // of the last batch
 	size     int        // messages in the last batch, a guess for the next
 
-	settling sync.Mutex // one Settle at a time
-	last     *attempt
-	ahead    seqset.Set // what is settled ahead of the cursor
 	mu       sync.Mutex
-	number   uint64       // of the last batch
-	open     []*openBatch // in order; the leading one is not settled
-	returned []int64      // parked keys that were settled since the last Fetch
-	spent    int64        // a replay of which nothing was left to read
-	ended    error        // why there is nothing more to come
+	number   uint64  // of the last batch
+	returned []int64 // keys of parked messages that were settled since the last Fetch
+	spent    spent
+	ended    error // why there is nothing more to come
 	closed   bool
 }
 
@@ -147,9 +143,8 @@ func (s *source) attach(ctx context.Context, tx *sql.Tx) (err error) {
 	if s.before, err = readRanges(cmp.Or(ahead, "[]"), nil); err != nil {
 		return err
 	}
-	s.ahead = s.before
 	s.epoch++ // from here on the previous holder is fenced
-	_, err = tx.ExecContext(ctx, `update penstock_subscriptions set holder = ?, holder_since = ?, epoch = ?, lease_until = ? where id = ?`,
+	_, err = tx.ExecContext(ctx, `update penstock_subscriptions set holder = ?, holder_since = ?, epoch = ?, settles = 0, lease_until = ? where id = ?`,
 		s.req.Holder, now.UnixMicro(), s.epoch, now.Add(s.req.Lease).UnixMicro(), s.subID)
 	return err
 }

@@ -73,7 +73,7 @@ func (f *forwarding) Move(ctx context.Context, batch driver.Batch) error {
 			return explainEnqueue(ctx, tx, f.queue.name, err)
 		}
 		return nil
-	}, driver.Settled{Batch: batch})
+	}, batch.Number, driver.Settled{Batch: batch})
 	if err == nil {
 		f.failed = nil
 	}

@@ -28,7 +28,7 @@ create table penstock_subscriptions (
   outbox_id    integer not null,
   name         text    not null,
   position     integer not null,            -- the last seq that is settled
-  settles      integer not null default 0,  -- how many calls of Settle took effect: one whose answer was lost is not carried out twice
+  settles      integer not null default 0,  -- attempt of the last Settle that took effect: one whose answer was lost is not carried out twice
   ahead        text    not null default '[]', -- what a slow sink has settled behind messages that are not, by seq: [[first, last], ...]
   settled      integer not null default 0,  -- messages settled since the row was made
   rate         real    not null default 0,  -- messages per second, a decaying mean as of rate_at
