@@ -23,14 +23,6 @@ func (r *adoptedReader) Fetch(ctx context.Context, limit driver.Limit) (driver.B
 	return r.AdoptedSource.Fetch(ctx, limit)
 }
 
-// Settle implements driver.Source.
-func (r *adoptedReader) Settle(ctx context.Context, attempt uint64, settled ...driver.Settled) error {
-	return r.AdoptedSource.Settle(ctx, attempt, settled...)
-}
-
-// Close implements driver.Source.
-func (r *adoptedReader) Close(ctx context.Context) error { return r.AdoptedSource.Close(ctx) }
-
 // Renew implements driver.Source. Now and then it adds up what was settled, and forgets rows that somebody has taken away: parked, they would
 // keep their keys waiting for ever.
 func (r *adoptedReader) Renew(ctx context.Context) error {

@@ -28,7 +28,7 @@ type Instance struct {
 	Adoptions func(ctx context.Context) ([]descriptor.Remembered, error)
 	// IDsGrow: whoever draws a number of a table later has a higher one, in whatever session.
 	IDsGrow bool
-	// Differs are cases of the suite that this reader answers in another way, as docs/engines.md says, and has tests of.
+	// Differs are cases of the suite that this reader answers in another way, as docs/reference/engines.md says, and has tests of.
 	Differs []string
 	// Ago is a time so long ago, as SQL.
 	Ago func(d time.Duration) string

@@ -84,6 +84,7 @@ var rooms = []row{
 	{room: program + "demo", may: wiring, tests: helpers},
 	{room: program + "cli/clitest", named: true, may: with(wiring, program+"cli", "internal/test")},
 	{room: program + "cli", named: true, may: with(wiring, "internal/terminal", program+"*"), tests: with(helpers, program+"cli/clitest")},
+	{room: program + "check", may: []string{".", "internal/*", "internal/terminal"}, tests: helpers},
 	{room: program + "*", may: []string{".", "admin", "driver", "internal/*", program + "*"}, tests: helpers},
 	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo", "internal/natsserver"), tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, "internal/terminal", program+"*", program+"cli"), tests: with(helpers, program+"cli/clitest")},

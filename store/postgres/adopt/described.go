@@ -16,8 +16,6 @@ type (
 	Status = adopted.Status
 	// Value is one of a column, as SQL reads it.
 	Value = adopted.Value
-	// Preset is a table whose columns are well known.
-	Preset = adopted.Preset
 )
 
 // What becomes of a delivered row.
@@ -27,17 +25,3 @@ const (
 	SetStatus = adopted.SetStatus
 	Archive   = adopted.Archive
 )
-
-// Defaults.
-const (
-	DefaultBatch        = adopted.DefaultBatch
-	DefaultMargin       = adopted.DefaultMargin
-	DefaultSweep        = adopted.DefaultSweep
-	DefaultClaimTimeout = adopted.DefaultClaimTimeout
-)
-
-// PresetNames are the presets' names, sorted.
-func PresetNames() []string { return adopted.PresetNames() }
-
-// Presets are all presets, by name.
-func Presets() []Preset { return adopted.Presets() }

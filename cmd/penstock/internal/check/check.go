@@ -1,6 +1,12 @@
+// Package check looks at an outbox table that exists already and says what makes
+// it slow or unsafe, what that is seen from, and which statements mend it.
+//
+// Run only reads. Fix creates the indexes that a report suggests, after asking.
+// DESIGN.md tells how each finding is read.
 package check
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -37,15 +43,7 @@ const (
 )
 
 func (o *Options) setDefaults() {
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.OldSnapshot <= 0 {
-		o.OldSnapshot = DefaultOldSnapshot
-	}
-	if o.OldTransactions <= 0 {
-		o.OldTransactions = DefaultOldTransactions
-	}
+	o.Timeout, o.OldSnapshot, o.OldTransactions = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.OldSnapshot, DefaultOldSnapshot), cmp.Or(o.OldTransactions, DefaultOldTransactions)
 }
 
 // Run looks at the table of cfg, whose defaults are set. It changes nothing: every

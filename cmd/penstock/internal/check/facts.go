@@ -60,6 +60,7 @@ type sizes struct{ rows, indexes, total int64 }
 
 type column struct {
 	adopted.Column
+	category   string // pg_type.typcategory
 	number     int16
 	length     int16  // -1 is any
 	bound      int    // the most bytes of a varchar(n), 0 for any

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // findStorage: how the table is kept.
@@ -19,7 +21,7 @@ func findStorage(f *facts) (found []Finding) {
 	}
 	if f.table.partitioned() {
 		found = append(found, Finding{Severity: Note, Code: CodePartitioned,
-			Title: fmt.Sprintf("the table is partitioned, into %s", count(len(f.leaves), "partition")),
+			Title: fmt.Sprintf("the table is partitioned, into %s", terminal.Plural(int64(len(f.leaves)), "partition")),
 			Detail: "Reads merge the partitions, so each needs the indexes. An index on the whole cannot be created concurrently: it is created on each partition first. " +
 				"A partition that is detached or dropped takes its waiting rows along."})
 	}
@@ -93,12 +95,4 @@ func findReferences(f *facts) (found []Finding) {
 		found = append(found, find)
 	}
 	return found
-}
-
-// count writes "1 row", "2 rows".
-func count(n int, of string) string {
-	if n == 1 {
-		return "1 " + of
-	}
-	return number(float64(n)) + " " + of + "s"
 }

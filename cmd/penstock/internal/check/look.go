@@ -62,16 +62,12 @@ func (l *looker) lookAtTable(ctx context.Context, f *facts) error {
 			t.options[k] = v
 		}
 	}
-	err = l.catalogue(ctx, "its columns", func(tx pgx.Tx) (err error) {
-		f.columns, err = rows(ctx, tx, statement("columns"), []any{t.oid}, func(c *column) []any {
-			return []any{&c.number, &c.Name, &c.Type, &c.Collation, &c.NotNull, &c.Generated, &c.length, &c.bound, &c.cache, &c.sequence, &c.NoSelect, &c.NoUpdate}
-		})
-		for i := range f.columns {
-			c := &f.columns[i]
-			c.Kind, c.Collation = adopted.PostgresKind(c.Type, c.Collation), ""
-		}
-		return err
-	})
+	err = list(ctx, l, "its columns", "columns", &f.columns, func(c *column) []any {
+		return []any{&c.number, &c.Name, &c.Type, &c.category, &c.NotNull, &c.Generated, &c.length, &c.bound, &c.cache, &c.sequence, &c.NoSelect, &c.NoUpdate}
+	}, t.oid)
+	for i := range f.columns {
+		f.columns[i].Kind = adopted.PostgresKind(f.columns[i].Type, f.columns[i].category)
+	}
 	return l.essential(err)
 }
 
@@ -85,32 +81,28 @@ func (l *looker) essential(err error) error {
 }
 
 func (l *looker) lookAtDefaults(ctx context.Context, f *facts) error {
-	return l.catalogue(ctx, "the columns' defaults", func(tx pgx.Tx) error {
-		type expression struct {
-			number int16
-			text   string
-		}
-		all, err := rows(ctx, tx, statement("defaults"), []any{f.table.oid}, func(e *expression) []any { return []any{&e.number, &e.text} })
-		for _, e := range all {
-			for i := range f.columns {
-				if f.columns[i].number == e.number {
-					f.columns[i].expression = e.text
-				}
+	type expression struct {
+		number int16
+		text   string
+	}
+	var all []expression
+	err := list(ctx, l, "the columns' defaults", "defaults", &all, func(e *expression) []any { return []any{&e.number, &e.text} }, f.table.oid)
+	for _, e := range all {
+		for i := range f.columns {
+			if f.columns[i].number == e.number {
+				f.columns[i].expression = e.text
 			}
 		}
-		return err
-	})
+	}
+	return err
 }
 
 func (l *looker) lookAtIndexes(ctx context.Context, f *facts) error {
-	return l.catalogue(ctx, "the indexes", func(tx pgx.Tx) (err error) {
-		f.indexes, err = rows(ctx, tx, statement("indexes"), []any{f.table.oid}, func(x *index) []any {
-			x.id = make(pgx.Identifier, 2)
-			return []any{&x.oid, &x.id[0], &x.id[1], &x.valid, &x.building, &x.unique, &x.needed, &x.keys, &x.included, &x.signature,
-				&x.predicate, &x.depends, &x.bytes, &x.entries, &x.scans}
-		})
-		return err
-	})
+	return list(ctx, l, "the indexes", "indexes", &f.indexes, func(x *index) []any {
+		x.id = make(pgx.Identifier, 2)
+		return []any{&x.oid, &x.id[0], &x.id[1], &x.valid, &x.building, &x.unique, &x.needed, &x.keys, &x.included, &x.signature,
+			&x.predicate, &x.depends, &x.bytes, &x.entries, &x.scans}
+	}, f.table.oid)
 }
 
 func (l *looker) lookAtSizes(ctx context.Context, f *facts) error {
@@ -139,47 +131,36 @@ func (l *looker) lookAtStatistics(ctx context.Context, f *facts) error {
 }
 
 func (l *looker) lookAtTriggers(ctx context.Context, f *facts) error {
-	return l.catalogue(ctx, "the triggers", func(tx pgx.Tx) (err error) {
-		f.triggers, err = rows(ctx, tx, statement("triggers"), []any{f.table.oid}, func(t *trigger) []any {
-			return []any{&t.name, &t.kind, &t.definition, &t.function, &t.conditional, &t.constraint}
-		})
-		return err
-	})
+	return list(ctx, l, "the triggers", "triggers", &f.triggers, func(t *trigger) []any {
+		return []any{&t.name, &t.kind, &t.definition, &t.function, &t.conditional, &t.constraint}
+	}, f.table.oid)
 }
 
 func (l *looker) lookAtReferences(ctx context.Context, f *facts) error {
-	return l.catalogue(ctx, "the foreign keys", func(tx pgx.Tx) (err error) {
-		f.incoming, err = rows(ctx, tx, statement("references"), []any{f.table.oid}, func(r *reference) []any {
-			r.table = make(pgx.Identifier, 2)
-			return []any{&r.name, &r.table[0], &r.table[1], &r.columns, &r.action, &r.indexed}
-		})
-		return err
-	})
+	return list(ctx, l, "the foreign keys", "references", &f.incoming, func(r *reference) []any {
+		r.table = make(pgx.Identifier, 2)
+		return []any{&r.name, &r.table[0], &r.table[1], &r.columns, &r.action, &r.indexed}
+	}, f.table.oid)
 }
 
 func (l *looker) lookAtPartitions(ctx context.Context, f *facts) error {
 	if !f.table.partitioned() {
 		return nil
 	}
-	return l.catalogue(ctx, "the partitions", func(tx pgx.Tx) (err error) {
-		f.leaves, err = rows(ctx, tx, statement("partitions"), []any{f.table.oid}, func(id *pgx.Identifier) []any {
-			*id = make(pgx.Identifier, 2)
-			return []any{&(*id)[0], &(*id)[1]}
-		})
-		return err
-	})
+	return list(ctx, l, "the partitions", "partitions", &f.leaves, func(id *pgx.Identifier) []any {
+		*id = make(pgx.Identifier, 2)
+		return []any{&(*id)[0], &(*id)[1]}
+	}, f.table.oid)
 }
 
 func (l *looker) lookAtSettings(ctx context.Context, f *facts) error {
-	return l.catalogue(ctx, "the server's settings", func(tx pgx.Tx) error {
-		type setting struct{ name, value string }
-		all, err := rows(ctx, tx, statement("settings"), nil, func(s *setting) []any { return []any{&s.name, &s.value} })
-		f.settings = map[string]string{}
-		for _, s := range all {
-			f.settings[s.name] = s.value
-		}
-		return err
-	})
+	var all [][2]string
+	err := list(ctx, l, "the server's settings", "settings", &all, func(s *[2]string) []any { return []any{&s[0], &s[1]} })
+	f.settings = map[string]string{}
+	for _, s := range all {
+		f.settings[s[0]] = s[1]
+	}
+	return err
 }
 
 func (l *looker) lookAtPrivileges(ctx context.Context, f *facts) error {
@@ -229,17 +210,16 @@ func (l *looker) chooseName(ctx context.Context, f *facts) error {
 		candidates = append(candidates, shorten(f.table.id[1], 63-len(end))+end)
 	}
 	f.name = candidates[0]
-	return l.catalogue(ctx, "the names of indexes", func(tx pgx.Tx) error {
-		taken, err := rows(ctx, tx, statement("names"), []any{f.table.id[0], candidates}, func(s *string) []any { return []any{s} })
-		for _, name := range candidates {
-			broken := slices.ContainsFunc(f.indexes, func(x index) bool { return x.name() == name && !x.valid })
-			if broken || !slices.Contains(taken, name) {
-				f.name = name
-				break
-			}
+	var taken []string
+	err := list(ctx, l, "the names of indexes", "names", &taken, func(s *string) []any { return []any{s} }, f.table.id[0], candidates)
+	for _, name := range candidates {
+		broken := slices.ContainsFunc(f.indexes, func(x index) bool { return x.name() == name && !x.valid })
+		if broken || !slices.Contains(taken, name) {
+			f.name = name
+			break
 		}
-		return err
-	})
+	}
+	return err
 }
 
 // shorten cuts a name to so many bytes, between characters.
@@ -252,40 +232,30 @@ func shorten(name string, most int) string {
 }
 
 func (l *looker) lookAtSessions(ctx context.Context, f *facts) error {
-	return l.catalogue(ctx, "other sessions", func(tx pgx.Tx) (err error) {
-		f.sessions, err = rows(ctx, tx, statement("sessions"), nil, func(s *session) []any {
-			return []any{&s.pid, &s.user, &s.app, &s.state, &s.seconds, &s.ageXacts, &s.query}
-		})
-		if err == nil && slices.ContainsFunc(f.sessions, func(s session) bool { return s.seconds == nil }) {
-			l.unseen = append(l.unseen, Unseen{"since when the sessions of other roles are in a transaction",
-				"this role may not see it; their age in transactions was used", "grant pg_read_all_stats to " + quote(f.table.role)})
-		}
-		return err
+	err := list(ctx, l, "other sessions", "sessions", &f.sessions, func(s *session) []any {
+		return []any{&s.pid, &s.user, &s.app, &s.state, &s.seconds, &s.ageXacts, &s.query}
 	})
+	if slices.ContainsFunc(f.sessions, func(s session) bool { return s.seconds == nil }) {
+		l.unseen = append(l.unseen, Unseen{"since when the sessions of other roles are in a transaction",
+			"this role may not see it; their age in transactions was used", "grant pg_read_all_stats to " + quote(f.table.role)})
+	}
+	return err
 }
 
 func (l *looker) lookAtPrepared(ctx context.Context, f *facts) error {
-	return l.catalogue(ctx, "prepared transactions", func(tx pgx.Tx) (err error) {
-		f.prepared, err = rows(ctx, tx, statement("prepared"), nil, func(p *prepared) []any { return []any{&p.gid, &p.owner, &p.seconds, &p.ageXacts} })
-		return err
-	})
+	return list(ctx, l, "prepared transactions", "prepared", &f.prepared, func(p *prepared) []any { return []any{&p.gid, &p.owner, &p.seconds, &p.ageXacts} })
 }
 
 func (l *looker) lookAtSlots(ctx context.Context, f *facts) error {
-	return l.catalogue(ctx, "replication slots", func(tx pgx.Tx) (err error) {
-		f.slots, err = rows(ctx, tx, statement("slots"), nil, func(s *slot) []any { return []any{&s.name, &s.kind, &s.active, &s.age, &s.catalog, &s.wal} })
-		return err
-	})
+	return list(ctx, l, "replication slots", "slots", &f.slots, func(s *slot) []any { return []any{&s.name, &s.kind, &s.active, &s.age, &s.catalog, &s.wal} })
 }
 
 func (l *looker) lookAtStandbys(ctx context.Context, f *facts) error {
-	return l.catalogue(ctx, "standbys", func(tx pgx.Tx) (err error) {
-		f.standbys, err = rows(ctx, tx, statement("standbys"), nil, func(s *standby) []any { return []any{&s.app, &s.age, &s.seen} })
-		if slices.ContainsFunc(f.standbys, func(s standby) bool { return !s.seen }) {
-			l.unseen = append(l.unseen, Unseen{"whether queries on standbys hold back vacuum", "this role may not see it", "grant pg_read_all_stats to " + quote(f.table.role)})
-		}
-		return err
-	})
+	err := list(ctx, l, "standbys", "standbys", &f.standbys, func(s *standby) []any { return []any{&s.app, &s.age, &s.seen} })
+	if slices.ContainsFunc(f.standbys, func(s standby) bool { return !s.seen }) {
+		l.unseen = append(l.unseen, Unseen{"whether queries on standbys hold back vacuum", "this role may not see it", "grant pg_read_all_stats to " + quote(f.table.role)})
+	}
+	return err
 }
 
 // readColumns are the columns that a message is made of, the order's first, without
@@ -300,14 +270,14 @@ func (f *facts) readColumns() []string {
 	return names
 }
 
-// rows reads all rows of a query, each into the places that into names.
-func rows[T any](ctx context.Context, tx pgx.Tx, sql string, args []any, into func(*T) []any) ([]T, error) {
-	found, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(found, func(row pgx.CollectableRow) (T, error) {
-		var v T
-		return v, row.Scan(into(&v)...)
+// list looks at the rows of a statement about the catalogue, each read into the places that into names.
+func list[T any](ctx context.Context, l *looker, what, name string, to *[]T, into func(*T) []any, args ...any) error {
+	return l.catalogue(ctx, what, func(tx pgx.Tx) error {
+		found, err := tx.Query(ctx, statement(name), args...)
+		if err != nil {
+			return err
+		}
+		*to, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (v T, err error) { return v, row.Scan(into(&v)...) })
+		return err
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -180,16 +179,4 @@ func (n *node) lines(depth int, analyzed bool) []string {
 		add("Heap Fetches: %s", number(n.HeapFetches))
 	}
 	return lines
-}
-
-// number writes a count with its thousands set apart.
-func number(v float64) string {
-	digits := fmt.Sprintf("%.0f", math.Abs(v))
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	if v <= -0.5 {
-		return "-" + digits
-	}
-	return digits
 }

@@ -80,16 +80,6 @@ func (s Severity) String() string {
 // MarshalText writes the severity's name.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the severity's name.
-func (s *Severity) UnmarshalText(text []byte) error {
-	i := slices.Index(severities[:], string(text))
-	if i < 0 {
-		return fmt.Errorf("no severity is named %q", text)
-	}
-	*s = Severity(i)
-	return nil
-}
-
 // Finding is one thing that was found.
 type Finding struct {
 	Severity Severity `json:"severity"`
@@ -118,19 +108,16 @@ type Evidence struct {
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Unit  Unit    `json:"unit,omitempty"`
+	Unit  string  `json:"unit,omitempty"`
 }
 
-// Unit of a figure. Plain numbers have none.
-type Unit string
-
-// The units of figures.
+// The units of figures. Plain numbers have none.
 const (
-	Bytes   Unit = "bytes"
-	Pages   Unit = "pages" // of the server's block size, 8 KiB as a rule
-	Rows    Unit = "rows"
-	Seconds Unit = "s"
-	Percent Unit = "%"
+	Bytes   = "bytes"
+	Pages   = "pages" // of the server's block size, 8 KiB as a rule
+	Rows    = "rows"
+	Seconds = "s"
+	Percent = "%"
 )
 
 // Statement is SQL to run, as it stands, outside a transaction.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/penstock/penstock/internal/terminal"
 )
 
 // lineWidth is where text is broken. Statements and plans are not: they are copied.
@@ -38,7 +40,7 @@ func (r *Report) WriteText(w io.Writer) error {
 func (r *Report) head(t *text) {
 	rows := "a number of rows that is not known before a VACUUM or ANALYZE"
 	if r.Table.Rows >= 0 {
-		rows = "about " + count(int(r.Table.Rows), "row")
+		rows = "about " + terminal.Plural(r.Table.Rows, "row")
 	}
 	if r.Table.DeadRows > 0 {
 		rows += ", " + number(float64(r.Table.DeadRows)) + " dead"
@@ -48,7 +50,7 @@ func (r *Report) head(t *text) {
 	var counts []string
 	for s := Critical; ; s-- {
 		if n := r.Count(s); n > 0 && s != Critical {
-			counts = append(counts, count(n, s.String()))
+			counts = append(counts, terminal.Plural(int64(n), s.String()))
 		} else if n > 0 {
 			counts = append(counts, number(float64(n))+" critical")
 		}
@@ -71,7 +73,7 @@ func (f *Finding) write(t *text) {
 	t.wrap("", fmt.Sprintf("%s  %s [%s]", strings.ToUpper(f.Severity.String()), f.Title, f.Code))
 	t.wrap("  ", f.Detail)
 	for _, figure := range f.Evidence.Figures {
-		t.line("    " + figure.Name + ": " + figure.text())
+		t.line("    " + figure.Name + ": " + value(figure))
 	}
 	for _, line := range f.Evidence.Plan {
 		t.line("    | " + line)
@@ -90,7 +92,8 @@ func (f *Finding) write(t *text) {
 	}
 }
 
-func (f Figure) text() string {
+// value writes a figure for people.
+func value(f Figure) string {
 	switch f.Unit {
 	case Bytes:
 		return bytes(f.Value)
@@ -115,6 +118,9 @@ func bytes(n float64) string {
 	}
 	return number(n) + " TiB"
 }
+
+// number writes a count with its thousands set apart.
+func number(v float64) string { return terminal.Count(int64(math.Round(v))) }
 
 // text is what is written, with nothing in it that a terminal would obey: names come
 // from the database.

@@ -2,7 +2,6 @@ package check
 
 import (
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
 )
@@ -48,21 +47,13 @@ func TestText(t *testing.T) {
 	}
 }
 
-// JSON has everything, and reads back as it was.
+// JSON has everything.
 func TestJSON(t *testing.T) {
-	r := whole()
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := json.MarshalIndent(whole(), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "report.json.txt", string(text)+"\n")
-	var back Report
-	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, r) {
-		t.Errorf("%v: %+v, want %+v", err, back, r)
-	}
-	if err := json.Unmarshal([]byte(`{"findings": [{"severity": "grave"}]}`), &back); err == nil {
-		t.Error("a severity that does not exist is read")
-	}
 }
 
 func TestSeverity(t *testing.T) {

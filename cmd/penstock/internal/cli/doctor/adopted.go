@@ -35,7 +35,7 @@ func (e *examination) fromCheck(name, about string, findings []check.Finding, un
 		}
 		one.Next = strings.Join(next, "; ")
 		for _, figure := range f.Evidence.Figures {
-			one.Measured = append(one.Measured, doctor.Figure{Name: figure.Name, Value: figure.Value, Unit: string(figure.Unit)})
+			one.Measured = append(one.Measured, doctor.Figure(figure))
 		}
 		e.add(one)
 	}
