@@ -139,6 +139,9 @@ func (g *golden) write(says, relations, functions string) string {
 
 type goldenFunction struct{ name, comment, definition, rights string }
 
+// madeAs are the names that some functions have where they are written.
+var madeAs = map[string]string{"{take}": "{made}", "{take_rows}": "{made}", "{flags}": "{raise}"}
+
 var macro = regexp.MustCompile(`\{(\w+)\}`)
 
 var partOf = regexp.MustCompile(`^(?:_(?:mails|stack|kept)|__inbox\.\d+)\.(\w+)$|^(dequeue_)\w+$`)
@@ -163,7 +166,9 @@ func (g *golden) functionsOf(which string) (all []goldenFunction) {
 			}
 		}
 		fn := goldenFunction{name: name, definition: r.Definition + ";\n"}
-		if said := cmp.Or(r.Comment, g.said["function "+name]); said != "" {
+		if said := cmp.Or(r.Comment, g.said["function "+name], g.said["function "+madeAs[name]]); said == "" {
+			g.Errorf("nothing says what %s does: write a comment above it, see CONTRIBUTING", r.Name)
+		} else {
 			fn.comment = commented(macro.ReplaceAllString(said, "$1"))
 		}
 		if r.Public {

@@ -27,11 +27,11 @@ language sql stable set search_path from current as $$
                 else format('perform pg_catalog.convert_to(pg_catalog.concat(%s), ''UTF8'');', columns) end
 $$;
 
+do $do$ begin execute replace(replace($ddl$
 -- _validate_message is the trigger of an outbox, so that limits hold for a plain INSERT: a
 -- check would be parsed anew in every statement. It runs with the rights and on the
--- search_path of whoever inserts, because a path of its own would cost as much again as the
+-- search_path of the role that inserts, because another path would cost as much again as the
 -- rest: so all in it is qualified.
-do $do$ begin execute replace(replace($ddl$
 create or replace function _validate_message() returns trigger
 language plpgsql as $fn$
 begin

@@ -111,15 +111,16 @@ end $fn$;
 
 $$ $text$;
 
--- _take_functions is the text of {take}, which deletes up to n jobs of a group and returns
--- them, by priority and in order, and of {take_rows}, which returns them as the queue's
--- rows: two functions, because another level copies every job once more.
+-- _take_functions is the text of {take} and {take_rows}: two functions, because another level copies every job once more.
 create or replace function _take_functions() returns text
 language sql immutable set search_path from current as $text$
 select string_agg(replace(replace(replace(replace(replace(body, '{made}', made), '{type}', type), '{row}', columns), '{as_whom}', whom), '{then}', afterwards), '')
   from (values ('{take}', '{schema}.job', '{job}', 'security definer set search_path = pg_catalog, pg_temp', '{maintain_if_due}'),
                ('{take_rows}', '{queue}', 't.*', '', '')) v(made, type, columns, whom, afterwards),
        (select $$
+-- {made} deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as the
+-- queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are free, segment
+-- by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
 create or replace function {made}(n int, in_group text, due boolean default null) returns setof {type}
 language plpgsql volatile {as_whom} set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$

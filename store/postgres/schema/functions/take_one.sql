@@ -85,6 +85,7 @@ begin
 end $fn$;
 $$) $text$;
 
+-- _scan_function is the text of {scan}.
 create or replace function _scan_function() returns text
 language sql immutable set search_path from current as $text$ select $$
 

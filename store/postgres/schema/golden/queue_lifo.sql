@@ -141,6 +141,7 @@ begin
     returning seq;
 end $function$;
 
+-- raise raises flags, see _validate_job: those up to keyed.
 CREATE OR REPLACE FUNCTION penstock."_stack.flags"(wanted bigint)
  RETURNS void
  LANGUAGE plpgsql
@@ -388,6 +389,9 @@ end if;
     return job.row;
 end $function$;
 
+-- made deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as the
+-- queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are free,
+-- segment by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
 CREATE OR REPLACE FUNCTION penstock."_stack.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean)
  RETURNS SETOF penstock.job
  LANGUAGE plpgsql
@@ -612,6 +616,9 @@ end if;
     end if;
 end $function$;
 
+-- made deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as the
+-- queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are free,
+-- segment by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
 CREATE OR REPLACE FUNCTION penstock."_stack.take_rows"(n integer, in_group text, due boolean DEFAULT NULL::boolean)
  RETURNS SETOF penstock.stack
  LANGUAGE plpgsql

@@ -643,6 +643,9 @@ AS $function$
                 else format('perform pg_catalog.convert_to(pg_catalog.concat(%s), ''UTF8'');', columns) end
 $function$;
 
+-- _validate_message is the trigger of an outbox, so that limits hold for a plain INSERT: a check would be parsed anew in every
+-- statement. It runs with the rights and on the search_path of the role that inserts, because another path would cost as much
+-- again as the rest: so all in it is qualified.
 CREATE OR REPLACE FUNCTION penstock._validate_message()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1978,6 +1981,9 @@ begin
     return true;
 end $function$;
 
+-- _validate_job is the trigger of a queue, written like _validate_message. Its argument is the name of the queue's register of
+-- flags, which is also that of the function that raises some: bit 16 + p for jobs of priority p, bit 32 for jobs with a key. Only
+-- a queue's enqueuers may call that. It need not roll back: a flag too many costs a scan.
 CREATE OR REPLACE FUNCTION penstock._validate_job()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -2123,8 +2129,7 @@ end $fn$;
 
 $$ $function$;
 
--- _take_functions is the text of take, which deletes up to n jobs of a group and returns them, by priority and in order, and of
--- take_rows, which returns them as the queue's rows: two functions, because another level copies every job once more.
+-- _take_functions is the text of take and take_rows: two functions, because another level copies every job once more.
 CREATE OR REPLACE FUNCTION penstock._take_functions()
  RETURNS text
  LANGUAGE sql
@@ -2135,6 +2140,9 @@ select string_agg(replace(replace(replace(replace(replace(body, '{made}', made),
   from (values ('{take}', '{schema}.job', '{job}', 'security definer set search_path = pg_catalog, pg_temp', '{maintain_if_due}'),
                ('{take_rows}', '{queue}', 't.*', '', '')) v(made, type, columns, whom, afterwards),
        (select $$
+-- {made} deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as the
+-- queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are free, segment
+-- by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
 create or replace function {made}(n int, in_group text, due boolean default null) returns setof {type}
 language plpgsql volatile {as_whom} set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
@@ -6727,6 +6735,7 @@ begin
 end $fn$;
 $$) $function$;
 
+-- _scan_function is the text of scan.
 CREATE OR REPLACE FUNCTION penstock._scan_function()
  RETURNS text
  LANGUAGE sql
