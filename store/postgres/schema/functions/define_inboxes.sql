@@ -67,21 +67,21 @@ declare
         'Notes several messages as inbox does, and returns the ids of those that are received for the first time, in their order.',
         'inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
         'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
-        'Receives a message of a key and returns what may be processed now, in order: nothing if it came before, or came early and is held back for up to wait; else this message, and what was held for it. Errors: 42P01, 22023, 23514, 25001.',
+        'Receives a message of a key and returns the messages that may be processed now, in order: none if it came before, or came early and is held back for up to wait. Else it is this message, and those that were held for it. Errors: 42P01, 22023, 23514, 25001.',
         'inbox_due(consumer text, n int default 10, passing_over text[] default ''{}'') returns setof inboxed', 'return query select * from {due}(n, passing_over)',
-        'Hands over what has waited long enough: of up to n keys, the message that is held and those behind it, the first one with gap and the id that is missing.',
+        'Hands over messages that have waited long enough: of up to n keys, the first one and those behind it. The first one has gap, and the id that is missing.',
         'maintain_inbox(consumer text) returns void', 'perform {maintain}(true)',
         'Does at once what calls do now and then: the inbox forgets ids that are out of its window, and gives their space back.',
         'inbox_held(consumer text, key text default null, previous_id text default null, message_id text default null, n int default 100) returns setof held_message',
         'return query select * from {list_held}(key, previous_id, message_id, n)',
         'Lists up to n messages that are held back, those that are due first. The payload comes with it where one message is asked for by its id.',
         'inbox_gaps(consumer text, n int default 100) returns setof inbox_gap', 'return query select * from {list_gaps}(n)',
-        'Lists up to n messages that were waited for in vain or discarded, the latest first.',
+        'Lists up to n messages that did not come in time or were discarded, the latest first.',
         'inbox_release(consumer text, key text default null, previous_id text default null, message_id text default null) returns bigint',
         'return {let_go}(key, previous_id, message_id)',
         'Makes messages that are held back due now, of a key, of a predecessor, of an id, or all, and returns how many. The next inbox_due hands them over.',
         'inbox_discard(consumer text, message_ids text[]) returns setof text', 'return query select * from {discard}(message_ids)',
-        'Discards messages that are held back, as if they had never come, and returns their ids. What waits for them is due now.'];
+        'Discards messages that are held back, as if they had never come, and returns their ids. Messages that wait for them are due now.'];
     branches text;
     word     text;
     names    text[];

@@ -343,4 +343,4 @@ begin
     perform maintain_queue(name);
 end $$;
 
-comment on function advance_queue is 'For tests: a queue believes that so much time has passed. What waits until then is due, leases that end until then have ended, and schedules run. The server''s clock and dedup windows stay. Only the owner of the schema may call it. Error: 42P01.';
+comment on function advance_queue is 'For tests: a queue believes that this much time has passed. Jobs that wait until then are due, leases that end until then have ended, and schedules run. The server''s clock and dedup windows stay. Only the owner of the schema may call it. Error: 42P01.';

@@ -148,7 +148,7 @@ begin
     end loop;
 end $$;
 
-comment on function grant_relay is 'Lets a role run subscriptions of every outbox, now and later: read messages, move cursors, reclaim what is settled. It can neither publish nor change a message.';
+comment on function grant_relay is 'Lets a role run subscriptions of every outbox, now and later: read messages, move cursors, reclaim space. It can neither publish nor change a message.';
 
 -- _grant_relay_on grants what grant_relay does of one outbox.
 create or replace function _grant_relay_on(outbox text, role name) returns void

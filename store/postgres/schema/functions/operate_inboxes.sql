@@ -172,7 +172,7 @@ begin
     end loop;
 end $$;
 
-comment on function inboxes is 'Describes every inbox, or those that the role looks after: what it takes on disk, how many messages it holds back, when the first of them is handed over in any case, and how many gaps it knows of.';
+comment on function inboxes is 'Describes every inbox, or those that the role looks after: its bytes on disk, the messages that it holds back, and its gaps. next_gap is when the first of them is handed over in any case.';
 
 create or replace function grant_inbox_operator(consumer text, role name) returns void
 language plpgsql set search_path from current as $$

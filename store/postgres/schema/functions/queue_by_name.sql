@@ -163,7 +163,7 @@ begin
     end if;
 end $fn$;
 
-comment on function report is 'Says of a job that runs how far it is, or what came of it, until the next report. A queue that keeps jobs that are done keeps that, too. Up to 64 KiB as text. Error: PS001.';
+comment on function report is 'Says of a job that runs how far it is, or what came of it, until the next report. A queue that keeps jobs that are done also keeps that. Up to 64 KiB as text. Error: PS001.';
 
 create or replace function release_many(queue text, leases bigint[], after interval default null) returns setof bigint
 language plpgsql volatile as $fn$
@@ -307,7 +307,7 @@ language sql volatile as $fn$
         as d(id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
 $fn$;
 
-comment on function done_jobs is 'Lists what is kept of jobs that are done, the latest first: up to most, behind the position of one.';
+comment on function done_jobs is 'Lists kept jobs that are done, the latest first: up to most, behind the position of one.';
 
 create or replace function maintain_queue(name text) returns void
 language plpgsql volatile as $fn$

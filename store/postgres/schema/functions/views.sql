@@ -32,8 +32,8 @@ language sql volatile set search_path from current as $$
       from _register(queue, 'fast_path') path
 $$;
 
--- _seen_end says since when the sequence of a queue has stood where it did when maintenance looked last, in tenths of a second (from bit 28
--- on; the 27 bits below are the sequence's end), and whether there are skip maps whose bound waits for maintenance (bit 0).
+-- _seen_end says since when no number was drawn in a queue, as maintenance saw it, and whether a skip map waits for maintenance. The
+-- register holds tenths of a second from bit 28 on, 27 bits of the last number, and that flag in bit 0.
 create or replace function _seen_end(queue text, out since timestamptz, out bound_waits boolean)
 language sql volatile set search_path from current as $$
     select case when seen >> 28 > 0 then to_timestamp((seen >> 28) / 10.0) end, seen & 1 <> 0 from _register(queue, 'seen') seen
@@ -52,7 +52,7 @@ create or replace view queue_internals as
            e.since as nothing_enqueued_since, e.bound_waits as skip_map_waits
       from _queue q, _ring_position(q.name) r, _queue_flags(q.name) f, _fast_path_mode(q.name) p, _seen_end(q.name) e;
 
-comment on view queue_internals is 'What the registers of each queue hold, decoded, for people who look into one. Only the owner of the schema may read it.';
+comment on view queue_internals is 'The registers of each queue, decoded, for people who look into one. Only the owner of the schema may read it.';
 
 comment on column queue_internals.turn is 'grows whenever another segment is written to, or one leaves the list';
 
@@ -74,7 +74,7 @@ comment on column queue_internals.watched is 'the row of the queue says that it 
 
 comment on column queue_internals.last_seq is 'last number that a job was given';
 
-comment on column queue_internals.fast_path is 'how jobs are found: at the position, which each call moves on; as the first that is free from there on; few jobs wait, and nothing is moved; or by the skip map';
+comment on column queue_internals.fast_path is 'how jobs are found: at the position, which each call moves; as the first free one from there; without moving it, while few jobs wait; or by the skip map';
 
 comment on column queue_internals.fast_path_slot is 'in which segment the position is';
 
@@ -131,4 +131,4 @@ comment on column outbox_internals.paging is 'a backlog is read page by page';
 
 comment on column outbox_internals.pos is 'of a backlog, messages up to this seq are settled';
 
-comment on column outbox_internals.ahead is 'what is settled behind messages that are not, by seq';
+comment on column outbox_internals.ahead is 'settled messages behind others that are not, by seq';

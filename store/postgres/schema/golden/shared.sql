@@ -541,7 +541,7 @@ comment on column penstock.outbox_internals.in_flight is 'how many transactions 
 comment on column penstock.outbox_internals.low is 'messages of transactions from none_settled_from_xid on have a seq above this';
 comment on column penstock.outbox_internals.paging is 'a backlog is read page by page';
 comment on column penstock.outbox_internals.pos is 'of a backlog, messages up to this seq are settled';
-comment on column penstock.outbox_internals.ahead is 'what is settled behind messages that are not, by seq';
+comment on column penstock.outbox_internals.ahead is 'settled messages behind others that are not, by seq';
 
 create view penstock.queue_internals as
  SELECT q.name AS queue,
@@ -598,7 +598,7 @@ comment on column penstock.queue_internals.priorities is 'jobs of these prioriti
 comment on column penstock.queue_internals.keyed is 'jobs with keys may be there: claims look for those that must wait';
 comment on column penstock.queue_internals.watched is 'the row of the queue says that it is paused, or limits how many jobs run';
 comment on column penstock.queue_internals.last_seq is 'last number that a job was given';
-comment on column penstock.queue_internals.fast_path is 'how jobs are found: at the position, which each call moves on; as the first that is free from there on; few jobs wait, and nothing is moved; or by the skip map';
+comment on column penstock.queue_internals.fast_path is 'how jobs are found: at the position, which each call moves; as the first free one from there; without moving it, while few jobs wait; or by the skip map';
 comment on column penstock.queue_internals.fast_path_slot is 'in which segment the position is';
 comment on column penstock.queue_internals.fast_path_at is 'until 25 ms after this the fast path holds; a call writes it anew then';
 comment on column penstock.queue_internals."position" is 'the last number that a call has drawn';
@@ -895,8 +895,8 @@ begin
                     publish(text, jsonb, text, text, jsonb, text) to %I', role);
 end $function$;
 
--- Lets a role run subscriptions of every outbox, now and later: read messages, move cursors, reclaim what is settled. It can
--- neither publish nor change a message.
+-- Lets a role run subscriptions of every outbox, now and later: read messages, move cursors, reclaim space. It can neither
+-- publish nor change a message.
 CREATE OR REPLACE FUNCTION penstock.grant_relay(role name)
  RETURNS void
  LANGUAGE plpgsql
@@ -1310,8 +1310,8 @@ begin
     execute format('grant execute on function _adopt_fence(bigint, bigint), _adopt_lock(bigint), _adopt_release(bigint, text[]) to %I', role);
 end $function$;
 
--- Makes a queue: a ring of segments behind one table, registers, and functions of its own. Errors: 42P07 (duplicate_table) if the
--- name is taken, 23514 for a name that cannot be used, 22023 for an ordering other than fifo and lifo.
+-- Makes a queue: a ring of segments behind one table, registers, and functions. Errors: 42P07 (duplicate_table) if the name is
+-- taken, 23514 for a name that cannot be used, 22023 for an ordering other than fifo and lifo.
 CREATE OR REPLACE FUNCTION penstock.create_queue(name text, ordering text DEFAULT 'fifo'::text, segments integer DEFAULT 3, segment_bytes bigint DEFAULT 67108864)
  RETURNS void
  LANGUAGE plpgsql
@@ -1559,8 +1559,8 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Says of a job that runs how far it is, or what came of it, until the next report. A queue that keeps jobs that are done keeps
--- that, too. Up to 64 KiB as text. Error: PS001.
+-- Says of a job that runs how far it is, or what came of it, until the next report. A queue that keeps jobs that are done also
+-- keeps that. Up to 64 KiB as text. Error: PS001.
 CREATE OR REPLACE FUNCTION penstock.report(queue text, lease bigint, report jsonb)
  RETURNS void
  LANGUAGE plpgsql
@@ -1739,7 +1739,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Lists what is kept of jobs that are done, the latest first: up to most, behind the position of one.
+-- Lists kept jobs that are done, the latest first: up to most, behind the position of one.
 CREATE OR REPLACE FUNCTION penstock.done_jobs(queue text, most integer DEFAULT 100, before text DEFAULT NULL::text)
  RETURNS TABLE(id bigint, key text, group_key text, priority smallint, attempt integer, created_at timestamp with time zone, claimed_at timestamp with time zone, finished_at timestamp with time zone, worker text, failures jsonb, report jsonb, "position" text)
  LANGUAGE sql
@@ -3540,8 +3540,8 @@ begin
     end if;
 end $function$;
 
--- For tests: a queue believes that so much time has passed. What waits until then is due, leases that end until then have ended,
--- and schedules run. The server's clock and dedup windows stay. Only the owner of the schema may call it. Error: 42P01.
+-- For tests: a queue believes that this much time has passed. Jobs that wait until then are due, leases that end until then have
+-- ended, and schedules run. The server's clock and dedup windows stay. Only the owner of the schema may call it. Error: 42P01.
 CREATE OR REPLACE FUNCTION penstock.advance_queue(name text, by interval)
  RETURNS void
  LANGUAGE plpgsql
@@ -5166,9 +5166,8 @@ AS $function$
       from _register(queue, 'fast_path') path
 $function$;
 
--- _seen_end says since when the sequence of a queue has stood where it did when maintenance looked last, in tenths of a second
--- (from bit 28 on; the 27 bits below are the sequence's end), and whether there are skip maps whose bound waits for maintenance
--- (bit 0).
+-- _seen_end says since when no number was drawn in a queue, as maintenance saw it, and whether a skip map waits for maintenance.
+-- The register holds tenths of a second from bit 28 on, 27 bits of the last number, and that flag in bit 0.
 CREATE OR REPLACE FUNCTION penstock._seen_end(queue text, OUT since timestamp with time zone, OUT bound_waits boolean)
  RETURNS record
  LANGUAGE sql
@@ -5922,8 +5921,8 @@ begin
     end if;
 end $function$;
 
--- Describes every inbox, or those that the role looks after: what it takes on disk, how many messages it holds back, when the
--- first of them is handed over in any case, and how many gaps it knows of.
+-- Describes every inbox, or those that the role looks after: its bytes on disk, the messages that it holds back, and its gaps.
+-- next_gap is when the first of them is handed over in any case.
 CREATE OR REPLACE FUNCTION penstock.inboxes()
  RETURNS TABLE(consumer text, keep interval, bytes bigint, held bigint, held_bytes bigint, next_gap timestamp with time zone, gaps bigint, segment_bytes bigint[], current_segment integer)
  LANGUAGE plpgsql
@@ -6166,21 +6165,21 @@ declare
         'Notes several messages as inbox does, and returns the ids of those that are received for the first time, in their order.',
         'inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
         'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
-        'Receives a message of a key and returns what may be processed now, in order: nothing if it came before, or came early and is held back for up to wait; else this message, and what was held for it. Errors: 42P01, 22023, 23514, 25001.',
+        'Receives a message of a key and returns the messages that may be processed now, in order: none if it came before, or came early and is held back for up to wait. Else it is this message, and those that were held for it. Errors: 42P01, 22023, 23514, 25001.',
         'inbox_due(consumer text, n int default 10, passing_over text[] default ''{}'') returns setof inboxed', 'return query select * from {due}(n, passing_over)',
-        'Hands over what has waited long enough: of up to n keys, the message that is held and those behind it, the first one with gap and the id that is missing.',
+        'Hands over messages that have waited long enough: of up to n keys, the first one and those behind it. The first one has gap, and the id that is missing.',
         'maintain_inbox(consumer text) returns void', 'perform {maintain}(true)',
         'Does at once what calls do now and then: the inbox forgets ids that are out of its window, and gives their space back.',
         'inbox_held(consumer text, key text default null, previous_id text default null, message_id text default null, n int default 100) returns setof held_message',
         'return query select * from {list_held}(key, previous_id, message_id, n)',
         'Lists up to n messages that are held back, those that are due first. The payload comes with it where one message is asked for by its id.',
         'inbox_gaps(consumer text, n int default 100) returns setof inbox_gap', 'return query select * from {list_gaps}(n)',
-        'Lists up to n messages that were waited for in vain or discarded, the latest first.',
+        'Lists up to n messages that did not come in time or were discarded, the latest first.',
         'inbox_release(consumer text, key text default null, previous_id text default null, message_id text default null) returns bigint',
         'return {let_go}(key, previous_id, message_id)',
         'Makes messages that are held back due now, of a key, of a predecessor, of an id, or all, and returns how many. The next inbox_due hands them over.',
         'inbox_discard(consumer text, message_ids text[]) returns setof text', 'return query select * from {discard}(message_ids)',
-        'Discards messages that are held back, as if they had never come, and returns their ids. What waits for them is due now.'];
+        'Discards messages that are held back, as if they had never come, and returns their ids. Messages that wait for them are due now.'];
     branches text;
     word     text;
     names    text[];
@@ -6865,7 +6864,8 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Discards messages that are held back, as if they had never come, and returns their ids. What waits for them is due now.
+-- Discards messages that are held back, as if they had never come, and returns their ids. Messages that wait for them are due
+-- now.
 CREATE OR REPLACE FUNCTION penstock.inbox_discard(consumer text, message_ids text[])
  RETURNS SETOF text
  LANGUAGE plpgsql
@@ -6881,7 +6881,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Hands over what has waited long enough: of up to n keys, the message that is held and those behind it, the first one with gap
+-- Hands over messages that have waited long enough: of up to n keys, the first one and those behind it. The first one has gap,
 -- and the id that is missing.
 CREATE OR REPLACE FUNCTION penstock.inbox_due(consumer text, n integer DEFAULT 10, passing_over text[] DEFAULT '{}'::text[])
  RETURNS SETOF penstock.inboxed
@@ -6898,7 +6898,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Lists up to n messages that were waited for in vain or discarded, the latest first.
+-- Lists up to n messages that did not come in time or were discarded, the latest first.
 CREATE OR REPLACE FUNCTION penstock.inbox_gaps(consumer text, n integer DEFAULT 100)
  RETURNS SETOF penstock.inbox_gap
  LANGUAGE plpgsql
@@ -6931,8 +6931,8 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Receives a message of a key and returns what may be processed now, in order: nothing if it came before, or came early and is
--- held back for up to wait; else this message, and what was held for it. Errors: 42P01, 22023, 23514, 25001.
+-- Receives a message of a key and returns the messages that may be processed now, in order: none if it came before, or came early
+-- and is held back for up to wait. Else it is this message, and those that were held for it. Errors: 42P01, 22023, 23514, 25001.
 CREATE OR REPLACE FUNCTION penstock.inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval DEFAULT '00:00:30'::interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
