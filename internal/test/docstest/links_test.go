@@ -73,21 +73,3 @@ func anchorsOf(p page) map[string]bool {
 	}
 	return known
 }
-
-// languages are those that the site highlights; text is for pictures and formulas.
-var languages = []string{"sh", "sql", "psql", "go", "yaml", "json", "python", "java", "ts", "js", "csharp", "toml", "xml", "properties", "diff", "mermaid", "text"}
-
-// A block says its language: without one it is not highlighted, and no test knows how to run it.
-func TestFences(t *testing.T) {
-	known := map[string]bool{}
-	for _, l := range languages {
-		known[l] = true
-	}
-	for _, p := range pages(t) {
-		for _, b := range p.blocks {
-			if !known[b.language] {
-				t.Errorf("%s:%d: a block of %q, want one of %s", p.path, b.line, b.language, strings.Join(languages, " "))
-			}
-		}
-	}
-}

@@ -1,0 +1,97 @@
+package docstest
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// languages are those that the site highlights; text is for pictures and formulas.
+var languages = []string{"sh", "sql", "psql", "go", "yaml", "json", "python", "java", "ts", "js", "csharp", "toml", "xml", "properties", "diff", "mermaid", "text"}
+
+// A block says its language: without one it is not highlighted, and no test knows how to run it.
+func TestFences(t *testing.T) {
+	known := map[string]bool{}
+	for _, l := range languages {
+		known[l] = true
+	}
+	for _, p := range pages(t) {
+		for _, b := range p.blocks {
+			if !known[b.language] {
+				t.Errorf("%s:%d: a block of %q, want one of %s", p.path, b.line, b.language, strings.Join(languages, " "))
+			}
+		}
+	}
+}
+
+// runs says how many blocks of a language on a page a test runs, in their order or chosen by it, and which; those of configuration.md,
+// for example, are read as configurations.
+var runs = map[string]struct {
+	blocks int
+	test   string
+}{
+	"README.md sh":                         {1, "cmd/penstock/systemtest TestReadmeCommands"},
+	"README.md sql":                        {1, "cmd/penstock/systemtest TestReadme"},
+	"README.md go":                         {1, "cmd/penstock/systemtest TestReadme"},
+	"docs/start/getting-started.md sh":     {3, "cmd/penstock/systemtest TestGettingStarted, …WithQueues, TestReadmeAdoptsATable"},
+	"docs/start/getting-started.md sql":    {3, "cmd/penstock/systemtest TestGettingStartedStatements"},
+	"docs/guides/queues.md sql":            {6, "store/postgres TestQueueDocs"},
+	"docs/guides/queues.md python":         {3, "store/postgres queue_clients_test.go"},
+	"docs/guides/queues.md js":             {1, "store/postgres queue_clients_test.go"},
+	"docs/reference/configuration.md yaml": {9, "cmd/penstock/internal/config TestReference"},
+	"clients/python/README.md sh":          {1, "clients/python/tests/test_readme.py"},
+	"clients/python/README.md python":      {6, "clients/python/tests/test_readme.py"},
+	"clients/typescript/README.md sh":      {1, "clients/typescript/test/package/test.sh"},
+	"clients/typescript/README.md ts":      {4, "clients/typescript/test.sh compiles them"},
+	"clients/java/README.md sh":            {1, "clients/java/test.sh"},
+}
+
+// Of blocks that could run, no test runs more than testdata/unrun.txt says. Help's examples on the pages of commands are not among them, nor
+// are the pages of docs/compare, docs/migrate, whose guides are followed by cmd/penstock/systemtest, and docs/internals.
+func TestBlocksRun(t *testing.T) {
+	count := map[string]int{}
+	for _, p := range pages(t) {
+		if strings.HasPrefix(p.path, "docs/reference/commands/") || strings.HasPrefix(p.path, "docs/compare/") || strings.HasPrefix(p.path, "docs/migrate/") || strings.HasPrefix(p.path, "docs/internals/") {
+			continue
+		}
+		for _, b := range p.blocks {
+			if b.language != "text" && b.language != "mermaid" {
+				count[p.path+" "+b.language]++
+			}
+		}
+	}
+	for name, r := range runs {
+		if count[name] < r.blocks {
+			t.Errorf("%s are %d blocks, of which %s runs %d", name, count[name], r.test, r.blocks)
+		}
+		count[name] -= r.blocks
+	}
+	allowed := allowance(t, "testdata/unrun.txt")
+	for _, name := range slices.Sorted(maps.Keys(count)) {
+		if count[name] > allowed[name] {
+			t.Errorf("no test runs %d blocks of %s, at most %d are allowed: run them, and say so in runs", count[name], name, allowed[name])
+		}
+	}
+}
+
+// allowance reads a list of numbers and names.
+func allowance(t *testing.T, list string) map[string]int {
+	t.Helper()
+	allowed := map[string]int{}
+	text, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.Lines(string(text)) {
+		number, name, ok := strings.Cut(strings.TrimSpace(l), " ")
+		n, err := strconv.Atoi(number)
+		if !ok || err != nil {
+			t.Fatalf("%s: %q", list, l)
+		}
+		allowed[name] = n
+	}
+	return allowed
+}
