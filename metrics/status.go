@@ -95,10 +95,10 @@ var (
 	retries    = desc("transaction_retries_total", "Transactions that this process ran again because the database asked for it, by reason: serialization, deadlock, expired; unknown: looked up whether it had happened, after a lost answer. Not with PostgreSQL's own profile and SQLite.", "reason")
 
 	ofOutbox = []value[admin.OutboxStatus]{
-		gaugeOf(desc("outbox_bytes", "What the outbox takes on disk, with indexes.", "outbox"), func(o *admin.OutboxStatus) float64 { return float64(o.Bytes) }),
+		gaugeOf(desc("outbox_bytes", "Size of the outbox on disk, with indexes.", "outbox"), func(o *admin.OutboxStatus) float64 { return float64(o.Bytes) }),
 		gaugeOf(desc("outbox_segments", "Segments of the outbox's ring; 0 where there is none.", "outbox"), func(o *admin.OutboxStatus) float64 { return float64(len(o.Segments)) }),
 	}
-	segmentBytes = desc("segment_bytes", "What a segment of the ring of an outbox, queue or inbox takes on disk, with indexes.", "of", "name", "slot")
+	segmentBytes = desc("segment_bytes", "Size on disk of a segment of an outbox, queue or inbox, with indexes.", "of", "name", "slot")
 
 	ofSubscription = []value[admin.SubscriptionStatus]{
 		gaugeOf(desc("subscription_oldest_unsettled_age_seconds", "The age of the oldest message in the backlog; 0 without one.", "outbox", "subscription"), func(s *admin.SubscriptionStatus) float64 { return s.OldestAge.Seconds() }),
@@ -121,7 +121,7 @@ var (
 		gaugeOf(desc("queue_dead_letters", "Dead letters that are kept.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DeadLetters) }),
 		gaugeOf(desc("queue_paused", "Whether the queue is paused.", "queue"), func(q *admin.QueueStatus) float64 { return one(q.Paused != nil && *q.Paused) }),
 		gaugeOf(desc("queue_done_bytes", "What kept jobs that are done take on disk.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DoneBytes) }),
-		gaugeOf(desc("queue_bytes", "What the queue's own tables take on disk, with indexes.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.Bytes) }),
+		gaugeOf(desc("queue_bytes", "Size of the queue's own tables on disk, with indexes.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.Bytes) }),
 		gaugeOf(desc("queue_segments", "Segments of the queue's ring; 0 where there is none.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Segments)) }),
 		gaugeOf(desc("queue_troubles", "Reasons why the queue's space is not given back; penstock status tells them.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Trouble)) }),
 	}
@@ -134,13 +134,13 @@ var (
 	groupsCapped = desc("queue_groups_capped", "Whether the queue has more groups than are told.", "queue")
 
 	ofInbox = []value[admin.InboxStatus]{
-		gaugeOf(desc("inbox_bytes", "What the inbox takes on disk, with indexes; 0 where inboxes share their tables.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.Bytes) }),
+		gaugeOf(desc("inbox_bytes", "Size of the inbox on disk, with indexes; 0 where inboxes share their tables.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.Bytes) }),
 		gaugeOf(desc("inbox_segments", "Segments of the inbox's ring; 0 where there is none.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(len(b.Segments)) }),
 		gaugeOf(desc("inbox_held_messages", "Messages that are held back until those before them have come.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.Held) }),
 		gaugeOf(desc("inbox_held_bytes", "The payloads of held messages.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.HeldBytes) }),
 		gaugeOf(desc("inbox_gaps", "Gaps that were passed over, and are kept to be looked at.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.Gaps) }),
 	}
-	inboxLate = desc("inbox_overdue_seconds", "For how long a held message should have been handed over: nobody asks for it. 0 if none is late.", "consumer")
+	inboxLate = desc("inbox_overdue_seconds", "For how long a held message has been due without a consumer that asks for it. 0 if none is late.", "consumer")
 
 	ofPins = []value[admin.VacuumPin]{
 		gaugeOf(desc("vacuum_pin_age_seconds", "For how long the oldest of a kind keeps vacuum from removing dead rows: session, prepared_transaction, replication_slot (0: its age is not known), standby (the same).", "kind"), func(p *admin.VacuumPin) float64 { return p.Age.Seconds() }),

@@ -109,6 +109,7 @@ var (
 	inlineHTML   = regexp.MustCompile(`<[^>]+>`)
 	item         = regexp.MustCompile(`^\s*([-*+]|\d+\.)\s+(\[[ x]\]\s+)?`)
 	sentenceEnd  = regexp.MustCompile(`[.!?…]["')*]*(\s+|$)`)
+	linkTarget   = regexp.MustCompile(`^\[[^\]]+\]: `)
 	ruled        = regexp.MustCompile(`^[|:\- ]+$`)
 )
 
@@ -127,7 +128,7 @@ func sentences(lines []line) (all []line) {
 		}
 		last = l.number
 		switch {
-		case text == "" || strings.HasPrefix(text, "#"):
+		case text == "" || strings.HasPrefix(text, "#") || linkTarget.MatchString(text):
 			flush()
 		case strings.HasPrefix(text, "|"):
 			flush()

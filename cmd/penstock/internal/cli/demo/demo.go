@@ -57,8 +57,8 @@ airline's own table:
   duplicates    arrived again; delivery is at least once, so these are allowed
 
 On PostgreSQL a message travels with its transaction's COMMIT (docs/guides/buffering.md).
-What the rate was bounded by is told beside what the database takes of transactions
-that do nothing but commit, measured before the first for 0.3 s.
+It also says what limited the rate, and how many empty commits per second the database
+takes, measured before the first for 0.3 s.
 
 By default all of it happens in this process, on SQLite and the embedded NATS server,
 in a temporary directory that is removed at the end. So its commits are not flushed to

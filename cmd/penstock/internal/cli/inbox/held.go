@@ -84,7 +84,7 @@ message: penstock inbox discard.`,
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many")
 	cmd.Flags().BoolVar(&full, "full", false, "with ID: the whole payload, however long")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per message; with ID, with the payload")
 	return cmd
@@ -231,7 +231,7 @@ the inbox was made.`,
 			return listGaps(ctx, a, store, args[0], limit, asJSON)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per gap")
 	return cmd
 }
