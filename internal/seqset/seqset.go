@@ -34,6 +34,25 @@ func (s Set) Union(t Set) Set {
 	return slices.Concat(s, t).joined()
 }
 
+// Without is what is not in t.
+func (s Set) Without(t Set) (rest Set) {
+	for _, r := range s {
+		for _, c := range t[t.find(r[0]):] {
+			if c[0] > r[1] {
+				break
+			}
+			if c[0] > r[0] {
+				rest = append(rest, Range{r[0], c[0] - 1})
+			}
+			r[0] = c[1] + 1
+		}
+		if r[0] <= r[1] {
+			rest = append(rest, r)
+		}
+	}
+	return rest
+}
+
 // joined puts ranges in order, and makes one of those that overlap or touch.
 func (s Set) joined() Set {
 	slices.SortFunc(s, func(a, b Range) int { return cmp.Compare(a[0], b[0]) })

@@ -26,7 +26,7 @@ func TestSet(t *testing.T) {
 		before := slices.Clone(one)
 		s := one.Union(two)
 		low := int64(rnd.IntN(20))
-		rest := s.After(low)
+		rest, less := s.After(low), one.Without(two)
 		if !slices.Equal(one, before) || !slices.Equal(s.Seqs(), slices.Sorted(maps.Keys(want))) || s.Len() != int64(len(want)) {
 			t.Fatalf("round %d, PENSTOCK_SEED=%d: %v and %v make %v of %v", round, testseed.Seed(), a, b, s, one)
 		}
@@ -36,6 +36,9 @@ func TestSet(t *testing.T) {
 			}
 		}
 		for seq := int64(-1); seq < 22; seq++ {
+			if less.Has(seq) != (one.Has(seq) && !two.Has(seq)) {
+				t.Fatalf("round %d, PENSTOCK_SEED=%d: %v without %v is %v", round, testseed.Seed(), one, two, less)
+			}
 			if s.Has(seq) != want[seq] || rest.Has(seq) != (want[seq] && seq > low) {
 				t.Fatalf("round %d, PENSTOCK_SEED=%d: %d in %v: %t; after %d in %v: %t", round, testseed.Seed(), seq, s, s.Has(seq), low, rest, rest.Has(seq))
 			}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 	"strconv"
 	"time"
 
@@ -18,21 +17,8 @@ func (sess *session) dueFloor() string { return sess.outOfBand.due }
 // floor is the part of the schedule that was read, as parameters.
 func (a *outOfBand) floor() [][]byte { return [][]byte{[]byte(a.due), number(a.n)} }
 
-// rereadSchedule begins with the schedule anew, but for the keys in flight: their
-// next states come with their verdicts. The caller holds Source.writing and mu.
-func (src *Source) rereadSchedule(sess *session) {
-	a := &sess.outOfBand
-	a.due, a.n = "-infinity", 0
-	fetched := slices.Clone(a.fetched) // not among the pending for a moment
-	for i := range src.pending {
-		fetched = append(fetched, src.pending[i].fetched...)
-	}
-	for i := range fetched {
-		if out := &fetched[i]; out.from < out.to {
-			src.setInFlight(out.name)
-		}
-	}
-}
+// rereadSchedule begins with the schedule anew. The caller holds Source.writing.
+func (sess *session) rereadSchedule() { sess.outOfBand.due, sess.outOfBand.n = "-infinity", 0 }
 
 // leastPerKey is how many messages of a key one batch takes at least, if it
 // takes more than the first.
@@ -108,18 +94,15 @@ func (src *Source) readDue(ctx context.Context, sess *session, limit driver.Limi
 	if _, err := result.Close(); err != nil {
 		return nil, err
 	}
-	a.due, a.n, a.fetched = due, n, p.fetched
+	src.mu.Lock()
+	for i := range p.fetched {
+		src.inFlight[p.fetched[i].name] = true // its next state comes with its verdicts
+	}
+	src.mu.Unlock()
+	a.due, a.n = due, n
 	a.measure(bytes, len(p.messages))
 	a.parked = full || rows >= limit.Messages // there may be more: do not wait for a poll to say so
 	return p, nil
-}
-
-// setInFlight has readDue pass over a key until all in flight of it has verdicts.
-func (src *Source) setInFlight(name string) {
-	if src.inFlight == nil {
-		src.inFlight = map[string]bool{}
-	}
-	src.inFlight[name] = true
 }
 
 // isInFlight reports whether readDue is to pass over a key.

@@ -26,9 +26,8 @@ type outOfBand struct {
 	// How far the schedule has been read. Every state that is due up to
 	// here was read; of new ones only those are due earlier that are written after the clock
 	// was set back (see settle.sql). For whoever has Source.writing.
-	due     string
-	n       int64
-	fetched []fetchedKey // by the last read
+	due string
+	n   int64
 
 	size      int    // average of a message, 0: not known
 	gone      []gone // parked keys whose message is gone
@@ -187,9 +186,7 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 	}
 	src.writing.Lock()
 	defer src.writing.Unlock()
-	src.mu.Lock()
-	w := src.leading()
-	src.mu.Unlock()
+	w := src.nothing()
 	release := func(name string, args ...any) (n int, err error) {
 		rows, err := sess.read.Query(ctx, statement(name, src.store.schema, src.req.Outbox), args...)
 		if err != nil {

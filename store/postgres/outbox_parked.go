@@ -27,20 +27,11 @@ func keyOf(name string) string {
 }
 
 // fetchedKey is a key of a batch of parked messages: messages[from:to] of the batch.
-// What is settled of it is before them.
 type fetchedKey struct {
 	name     string
 	history  pg.History // of the first
 	from, to int
 	p        []int64 // where they are in the key
-}
-
-// step is how far a write brings a key in flight.
-type step struct {
-	out  *fetchedKey
-	part []stage // of its batch
-	next int     // the first of its messages that is not settled
-	over bool    // none is in flight any more
 }
 
 // keyState is a new state of a parked key, as settle.sql takes it.
@@ -58,7 +49,7 @@ type parking struct {
 	outbox, deadLetters parkedRows
 	states              []*keyState
 	byName              map[string]*keyState
-	steps               []step
+	over                []string // keys of which none is in flight any more
 }
 
 // parkedRows are messages to copy, in order, and the names of their keys.
@@ -124,17 +115,20 @@ func (p *parking) release(name string, head int64) {
 	l.after, l.held, l.History = &after, nil, pg.History{}
 }
 
-// settle follows the verdicts on a key in flight, up to the first message
-// that has none, and calls dead for those that are. It returns how many messages left
-// the key.
-func (p *parking) settle(out *fetchedKey, b *pending, dead func(*penstock.Message, *driver.Verdict, pg.History)) (left int64) {
-	if out.from == out.to || b.part != nil && b.part[out.from] == undecided {
+// settle follows the verdicts on a key in flight from the first that is new, and calls dead for those that are. It returns how
+// many messages left the key.
+func (p *parking) settle(out *fetchedKey, n *news, dead func(*penstock.Message, *driver.Verdict, pg.History)) (left int64) {
+	i, h, stays := out.from, out.history, false
+	for ; i < out.to && !n.settles(i); i++ {
+		h = pg.History{} // the first was settled before
+	}
+	if i == out.to {
 		return 0
 	}
 	l, _ := p.state(out.name)
-	after, h, i, stays := out.p[0]-1, out.history, out.from, false
-	for ; i < out.to && !stays && (b.part == nil || b.part[i] != undecided); i++ {
-		v := b.verdict(i)
+	after := out.p[i-out.from] - 1
+	for ; i < out.to && !stays && n.settles(i); i++ {
+		v := n.verdict(i)
 		if v.Outcome == driver.Parked {
 			h = h.And(v.Failures)
 			l.delay, stays = v.RetryIn, true
@@ -142,17 +136,19 @@ func (p *parking) settle(out *fetchedKey, b *pending, dead func(*penstock.Messag
 		}
 		v.Hold = v.Hold && keyOf(out.name) != ""
 		if v.Outcome == driver.Dead {
-			dead(&b.messages[i], &v, h)
+			dead(&n.messages[i], &v, h)
 		}
 		after, h = out.p[i-out.from], pg.History{}
 		left++
 		if stays = v.Hold; stays {
-			seq := b.messages[i].Seq
+			seq := n.messages[i].Seq
 			l.held = &seq
 		}
 	}
 	l.after, l.History = &after, h
-	p.steps = append(p.steps, step{out, b.part, i, stays || i == out.to})
+	if stays || i == out.to {
+		p.over = append(p.over, out.name)
+	}
 	return left
 }
 

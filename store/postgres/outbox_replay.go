@@ -24,13 +24,13 @@ type replaying struct {
 	before seqset.Set // of it an earlier session has settled these
 	others seqset.Set // in its range, but parked or dead letters at the request
 	ended  []int64    // those that were read to their end; they are deleted when that is settled
+	last   *pending   // the last batch of it
 }
 
 // replayed is how far a settled batch brings a replay.
 type replayed struct {
-	id     int64
-	pos    *int64 // nil: to its end
-	before seqset.Set
+	id  int64
+	pos *int64 // nil: to its end
 }
 
 // replays gathers them for one write, by id.
@@ -52,15 +52,14 @@ func (r *replays) at(id int64) int {
 	return i
 }
 
-// add moves a replay on by a batch, or by the part of it that is settled, if others
-// before it are not.
-func (r *replays) add(p *pending, leads bool) {
-	i := r.at(p.replay.id)
-	switch r.ahead[i] = r.ahead[i].Union(p.replay.before); {
-	case !leads:
-		r.ahead[i] = r.ahead[i].Union(seqset.Of(p.decided()))
-	case p.replay.pos != nil:
-		r.pos[i] = p.replay.pos
+// add moves a replay on by a batch, or by the part of it that is settled, if it is open.
+func (r *replays) add(n *news) {
+	i := r.at(n.replay.id)
+	switch {
+	case n.open:
+		r.ahead[i] = r.ahead[i].Union(n.seqs())
+	case n.replay.pos != nil:
+		r.pos[i] = n.replay.pos
 	default:
 		r.over[i] = true
 	}
@@ -73,9 +72,6 @@ func (r *replays) end(id int64) { r.over[r.at(id)] = true }
 func (r *replays) params() pgx.StrictNamedArgs {
 	replays := make([]map[string]any, len(r.ids))
 	for i, s := range r.ahead {
-		if pos := r.pos[i]; pos != nil {
-			s = s.After(*pos)
-		}
 		replays[i] = map[string]any{"id": r.ids[i], "pos": r.pos[i], "ahead": string(multirange(s)), "over": r.over[i]}
 	}
 	return pgx.StrictNamedArgs{"replays": replays}
@@ -103,12 +99,12 @@ func (src *Source) fetchReplay(ctx context.Context, sess *session, limit driver.
 		}
 		full := page.cut || read == rows
 		page.messages = slices.DeleteFunc(page.messages, func(m penstock.Message) bool { return r.before.Has(m.Seq) || r.others.Has(m.Seq) })
-		p := &pending{origin: fromReplay, messages: page.messages, replay: replayed{id: r.id, before: r.before}}
+		p := &pending{origin: fromReplay, messages: page.messages, replay: replayed{id: r.id}}
 		if len(page.messages) == 0 && full {
 			continue
 		}
 		if len(page.messages) == 0 { // its last page was a full one: another may wait behind it
-			if err := src.endReplay(ctx, sess, r.id); err != nil {
+			if err := src.endReplay(ctx, sess, r); err != nil {
 				return nil, err
 			}
 			r.end()
@@ -121,7 +117,7 @@ func (src *Source) fetchReplay(ctx context.Context, sess *session, limit driver.
 		}
 		if full {
 			pos := r.pos
-			p.replay.pos = &pos
+			p.replay.pos, r.last = &pos, p
 			sess.outOfBand.replay = true
 		} else {
 			r.end()
@@ -165,22 +161,18 @@ func (src *Source) nextReplay(ctx context.Context, sess *session, r *replaying) 
 }
 
 // endReplay removes a replay that has nothing left, once what it returned is settled.
-func (src *Source) endReplay(ctx context.Context, sess *session, id int64) error {
+func (src *Source) endReplay(ctx context.Context, sess *session, r *replaying) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()
 	src.mu.Lock()
-	waits := false
-	for i := len(src.pending) - 1; i >= 0 && !waits; i-- { // its last batch is to do it
-		if p := &src.pending[i]; p.origin == fromReplay && p.replay.id == id {
-			p.replay.pos, waits = nil, true
-		}
-	}
-	w := src.leading()
+	waits := r.last != nil && r.last.number > src.passed
 	src.mu.Unlock()
-	if waits {
+	if waits { // its last batch is to do it
+		r.last.replay.pos = nil
 		return nil
 	}
-	w.replays.end(id)
+	w := src.nothing()
+	w.replays.end(r.id)
 	return src.persist(ctx, sess, w)
 }
 

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
@@ -11,26 +10,62 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// Settle implements driver.Source.
-func (src *Source) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
-	if src.req.Ephemeral {
-		return src.settleEphemeral(ctx, settled)
+// news is what one Settle says of a batch.
+type news struct {
+	*pending
+	verdicts []driver.Verdict // nil: all delivered
+	open     bool
+}
+
+func (n *news) verdict(at int) driver.Verdict {
+	if n.verdicts == nil {
+		return driver.Verdict{}
 	}
+	return n.verdicts[at]
+}
+
+// settles reports whether there is a verdict on a message.
+func (n *news) settles(at int) bool { return n.verdict(at).Outcome != driver.Undecided }
+
+// seqs are those of the messages that it settles.
+func (n *news) seqs() seqset.Set {
+	var seqs []int64
+	for i := range n.messages {
+		if n.settles(i) {
+			seqs = append(seqs, n.messages[i].Seq)
+		}
+	}
+	return seqset.Of(seqs)
+}
+
+// Settle implements driver.Source. A call that may have taken effect has lost its session: what it did not store comes again, and
+// batches of an earlier session are passed over. So the attempt says nothing here.
+func (src *Source) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()
 	sess, err := src.session(ctx)
 	if err != nil {
 		return err
 	}
-	src.mu.Lock()
-	if err := src.note(settled); err != nil {
-		src.mu.Unlock()
-		return err
+	w, some := src.nothing(), false
+	for _, s := range settled {
+		p, _ := s.Batch.Source.(*pending)
+		switch {
+		case len(s.Batch.Messages) == 0 || p != nil && p.sess != sess:
+			continue
+		case p == nil:
+			return fmt.Errorf("batch %d of subscription %q was not returned by Fetch", s.Batch.Number, src.req.Subscription)
+		case s.Verdicts != nil && len(s.Verdicts) != len(p.messages):
+			return fmt.Errorf("batch %d has %d messages, but %d verdicts", p.number, len(p.messages), len(s.Verdicts))
+		}
+		w.settle(&news{p, s.Verdicts, s.Open})
+		some = true
 	}
-	w := src.leading()
-	src.mu.Unlock()
-	if w.batches == 0 && !w.news {
+	switch {
+	case !some:
 		return nil
+	case src.req.Ephemeral:
+		return src.pass(ctx, sess, &w)
 	}
 	return src.persist(ctx, sess, w)
 }
@@ -46,10 +81,7 @@ func (src *Source) Renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	src.mu.Lock()
-	w := src.leading()
-	src.mu.Unlock()
-	return src.persist(ctx, sess, w)
+	return src.persist(ctx, sess, src.nothing())
 }
 
 // Close implements driver.Source: a cursor whose lease is over.
@@ -80,72 +112,19 @@ func (src *Source) release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	src.mu.Lock()
-	w := src.leading()
-	src.mu.Unlock()
+	w := src.nothing()
 	w.release = true
 	return src.persist(ctx, sess, w)
 }
 
-// note takes down the verdicts that are new. Batches of an earlier session are passed
-// over: what is not stored of them comes again.
-func (src *Source) note(settled []driver.Settled) error {
-	for _, s := range settled {
-		if len(src.pending) == 0 || s.Batch.Number < src.pending[0].number {
-			continue
-		}
-		i := s.Batch.Number - src.pending[0].number
-		if i >= uint64(len(src.pending)) {
-			continue
-		}
-		p := &src.pending[i]
-		if s.Verdicts != nil && len(s.Verdicts) != len(p.messages) {
-			return fmt.Errorf("batch %d has %d messages, but %d verdicts", p.number, len(p.messages), len(s.Verdicts))
-		}
-		p.note(s.Verdicts)
-	}
-	return nil
-}
-
-func (p *pending) note(verdicts []driver.Verdict) {
-	open := func(v driver.Verdict) bool { return v.Outcome == driver.Undecided }
-	if p.part == nil && !p.settled && slices.ContainsFunc(verdicts, open) {
-		p.split(undecided)
-	}
-	if p.part == nil {
-		p.settled, p.verdicts = true, verdicts
-		return
-	}
-	for i := range p.part {
-		var v driver.Verdict
-		if verdicts != nil {
-			v = verdicts[i]
-		}
-		if p.part[i] == undecided && !open(v) {
-			p.part[i], p.verdicts[i] = decided, v
-		}
-	}
-	p.settled = !slices.Contains(p.part, undecided)
-}
-
-// split keeps account of each message by itself.
-func (p *pending) split(s stage) {
-	p.part = slices.Repeat([]stage{s}, len(p.messages))
-	if p.verdicts == nil {
-		p.verdicts = make([]driver.Verdict, len(p.messages))
-	}
-}
-
-// write is one change of the durable state: the cursor after the leading settled
-// batches, and what became of their messages.
+// write is one change of the durable state: the cursor after the batches that it passes, and what became of messages.
 type write struct {
 	cursor  cursor
 	count   int64      // messages settled since the subscription was created
-	batches int        // leading batches that it covers
-	parts   [][]stage  // of others
-	news    bool       // there is something in them that is not stored
-	before  seqset.Set // Source.before, once it is done
-	high    int64      // the sequence before the write
+	passed  uint64     // the last batch that the cursor passes
+	before  seqset.Set // Source.before and ahead, once it is done
+	ahead   seqset.Set
+	high    int64 // the sequence before the write
 	release bool
 
 	dead    deadLetters // to dead-letter
@@ -160,93 +139,76 @@ func (w *write) plain() bool {
 	return w.dead.empty() && len(w.gone) == 0 && w.parking.empty() && w.replays.empty()
 }
 
-// leading gathers the settled batches that no unsettled one precedes, and what is
-// settled of the others.
-func (src *Source) leading() write {
-	w := write{cursor: src.reached, count: src.count, high: src.high, before: src.before}
-	var ahead []int64
-	for i := range src.pending {
-		p := &src.pending[i]
-		leads := p.settled && w.batches == i
-		switch {
-		case leads:
-			w.batches++
-			w.cursor = p.after
-			if p.origin == fromStream && w.cursor.system != src.sess.system && len(w.before) < maxAhead {
-				w.before = w.before.Union(seqset.Of(p.decided())) // the cursor passes a rebase only at its end
-			}
-		case p.settled || p.part != nil:
-			if p.part == nil {
-				p.split(decided)
-			}
-			w.news = w.news || slices.Contains(p.part, decided)
-			if p.origin == fromStream {
-				ahead = append(ahead, p.decided()...)
-			}
-			if p.origin != fromPark { // of which a verdict may have to wait for one before it
-				w.parts = append(w.parts, p.part)
-			}
-		default:
-			continue
-		}
-		w.add(p, leads)
-	}
-	if src.until != 0 && src.until < src.first()+uint64(w.batches) && w.cursor.system == src.sess.system {
-		w.before = nil
-	}
-	w.before = w.cursor.past(w.before)
-	w.cursor.ahead = w.cursor.past(w.before.Union(seqset.Of(ahead)))
-	return w
+// nothing is a write that has the state as it is.
+func (src *Source) nothing() write {
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	return write{cursor: src.reached, count: src.count, passed: src.passed, high: src.high, before: src.before, ahead: src.ahead}
 }
 
 // maxAhead is how many ranges of seqs a cursor takes along while a rebase is read.
 const maxAhead = 1000
 
-// first is the number of the first batch that is not stored.
-func (src *Source) first() uint64 { return src.batches - uint64(len(src.pending)) + 1 }
-
-// decided are the seqs of a batch's messages that have verdicts.
-func (p *pending) decided() (seqs []int64) {
-	for i := range p.messages {
-		if p.part == nil || p.part[i] != undecided {
-			seqs = append(seqs, p.messages[i].Seq)
+// settle adds what is new of a batch. The cursor passes it unless it is open.
+func (w *write) settle(n *news) {
+	fresh := n.origin == fromStream
+	switch {
+	case n.open && fresh:
+		w.ahead = w.ahead.Union(n.seqs())
+	case !n.open:
+		w.passed, w.cursor = n.number, n.after
+		if fresh && (len(w.ahead) > 0 || w.cursor.system != n.sess.system) {
+			all := (&news{pending: n.pending}).seqs()
+			w.ahead = w.ahead.Without(all)
+			if w.cursor.system != n.sess.system && len(w.before) < maxAhead {
+				w.before = w.before.Union(all) // the cursor passes a rebase only at its end
+			}
 		}
 	}
-	return seqs
+	w.add(n)
 }
 
-// add sorts out what becomes of a batch's messages. The cursor passes it if it leads.
-func (w *write) add(p *pending, leads bool) {
-	switch p.origin {
+// close makes the cursor whole.
+func (src *Source) close(sess *session, w *write) {
+	src.mu.Lock()
+	until := src.until
+	src.mu.Unlock()
+	if until != 0 && until <= w.passed && w.cursor.system == sess.system {
+		w.before = nil
+	}
+	w.before = w.cursor.past(w.before)
+	w.cursor.ahead = w.cursor.past(w.before.Union(w.ahead))
+}
+
+// add sorts out what becomes of a batch's messages.
+func (w *write) add(n *news) {
+	switch n.origin {
 	case fromPark:
-		for i := range p.fetched {
-			w.count += w.parking.settle(&p.fetched[i], p, w.deadLetter)
+		for i := range n.fetched {
+			w.count += w.parking.settle(&n.fetched[i], n, w.deadLetter)
 		}
 		return
 	case fromDeadLetters:
-		for i := range p.messages {
-			if p.settles(i) {
-				w.addDeadLetter(&p.messages[i], p.verdict(i), p.histories[i])
+		for i := range n.messages {
+			if n.settles(i) {
+				w.addDeadLetter(&n.messages[i], n.verdict(i), n.histories[i])
 			}
 		}
 	case fromReplay:
-		w.replays.add(p, leads)
+		w.replays.add(n)
 		fallthrough
 	default:
-		if p.verdicts != nil {
-			for i := range p.messages {
-				if p.settles(i) {
-					w.addMessage(&p.messages[i], p.verdict(i), p.order(i))
-				}
+		for i := range n.verdicts {
+			if n.settles(i) {
+				w.addMessage(&n.messages[i], n.verdict(i), n.order(i))
 			}
 		}
 	}
-	if p.part == nil && p.verdicts == nil {
-		w.count += int64(len(p.messages))
-		return
+	if n.verdicts == nil {
+		w.count += int64(len(n.messages))
 	}
-	for i := range p.messages {
-		if p.settles(i) && p.verdict(i).Outcome != driver.Parked {
+	for _, v := range n.verdicts {
+		if v.Outcome == driver.Delivered || v.Outcome == driver.Dead {
 			w.count++
 		}
 	}
@@ -290,30 +252,16 @@ func (w *write) deadLetter(m *penstock.Message, v *driver.Verdict, h pg.History)
 	w.dead.add(m, h.And(v.Failures), v.Hold)
 }
 
-// settleEphemeral stores nothing. It keeps the bound near, so that polls do not
+// pass is persist for an ephemeral source, which stores nothing. It keeps the bound near, so that polls do not
 // walk over all that was ever read: as freshBound does, by using up an xid.
-func (src *Source) settleEphemeral(ctx context.Context, settled []driver.Settled) error {
-	src.writing.Lock()
-	defer src.writing.Unlock()
-	sess, err := src.session(ctx)
-	if err != nil {
-		return err
-	}
-	src.mu.Lock()
-	err = src.note(settled)
-	w := src.leading()
-	src.mu.Unlock()
-	if err != nil || w.batches == 0 {
-		return err
-	}
+func (src *Source) pass(ctx context.Context, sess *session, w *write) error {
 	if _, err := sess.write.Exec(ctx, "select pg_current_xact_id()"); err != nil {
 		return sess.failed(err)
 	}
 	src.mu.Lock()
 	defer src.mu.Unlock()
 	if src.sess == sess {
-		src.pending = src.pending[w.batches:]
-		src.stored, src.reached = w.cursor, w.cursor
+		src.passed, src.stored, src.reached = w.passed, w.cursor, w.cursor
 		src.low = max(src.low, w.high)
 	}
 	return nil

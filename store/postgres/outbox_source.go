@@ -18,7 +18,7 @@ import (
 // Source is one subscription, held under a lease; or a reader along (ephemeral).
 //
 // Reading runs ahead of settling. The reader's position is the session's and
-// belongs to Fetch; what was returned waits in pending, in order, each batch with
+// belongs to Fetch; what was returned comes back with Settle, each batch with
 // the cursor to store once it and all before it are settled.
 type Source struct {
 	store *Store
@@ -36,10 +36,11 @@ type Source struct {
 	rewound    bool // the next Fetch must say so
 	closed     bool
 	batches    uint64          // returned so far, over all sessions
-	pending    []pending       // of this session, numbers without gaps
-	before     seqset.Set      // settled ahead of the cursor with which the session began
+	passed     uint64          // the last that the cursor has passed, or that is of an earlier session
+	ahead      seqset.Set      // settled ahead of the cursor by this session,
+	before     seqset.Set      // and by those before it
 	until      uint64          // the batch with which the cursor has passed all of that; 0: not read yet
-	inFlight   map[string]bool // parked keys that must not be read again: a part is settled, say
+	inFlight   map[string]bool // parked keys that must not be read again
 	reached    cursor          // the newest that may be stored
 	stored     cursor          // the newest that is
 	count      int64           // messages settled, as stored
@@ -51,37 +52,18 @@ type Source struct {
 
 var _ driver.Source = (*Source)(nil)
 
-// pending is a batch that was returned and is not stored yet.
+// pending is what Settle needs to know of a batch.
 type pending struct {
+	sess     *session
 	number   uint64
 	after    cursor // once this batch is settled
 	origin   origin
 	messages []penstock.Message
 	keyOrder []driver.KeyOrder
-	verdicts []driver.Verdict // nil: all delivered, if it is settled
-	settled  bool             // all have their verdicts
-	part     []stage          // of each message; nil unless a part of them was settled
 
 	fetched   []fetchedKey // of parked ones: their keys
 	histories []pg.History // of dead letters: what each had behind it
 	replay    replayed     // of a replay
-}
-
-// stage is how far a message of a batch has come.
-type stage uint8
-
-const (
-	undecided stage = iota
-	decided
-	stored
-)
-
-// settles reports whether a message has a verdict that is not stored.
-func (p *pending) settles(at int) bool {
-	if p.part == nil {
-		return p.settled
-	}
-	return p.part[at] == decided
 }
 
 // origin is where a batch was read.
@@ -110,13 +92,6 @@ func (p *pending) places() (places []int64) {
 		}
 	}
 	return places
-}
-
-func (p *pending) verdict(at int) driver.Verdict {
-	if p.verdicts == nil {
-		return driver.Verdict{}
-	}
-	return p.verdicts[at]
 }
 
 // position is how far reading has come.
@@ -202,8 +177,8 @@ func (src *Source) begin(ctx context.Context, sess *session, start cursor) error
 		return penstock.ErrClosed
 	}
 	src.sess = sess
-	src.pending = nil
-	src.before, src.until, src.inFlight = start.ahead, 0, nil
+	src.passed, src.ahead = src.batches, nil
+	src.before, src.until, src.inFlight = start.ahead, 0, map[string]bool{}
 	src.reached, src.stored = start, start
 	src.low, src.high = low, 0
 	return nil
@@ -336,7 +311,7 @@ func (sess *session) unsettled(messages []penstock.Message) []penstock.Message {
 	return rest
 }
 
-// register notes what was fetched as pending and gives it its number. flush is
+// register gives what was fetched its number. flush is
 // true if the end of a backlog is to be stored, so that its last segment can be
 // reclaimed without waiting for the next message.
 func (src *Source) register(sess *session, p *pending) (batch driver.Batch, flush bool, err error) {
@@ -354,11 +329,12 @@ func (src *Source) register(sess *session, p *pending) (batch driver.Batch, flus
 		src.until = src.batches + 1
 	}
 	if len(p.messages) == 0 {
-		if len(src.pending) == 0 {
+		idle := src.passed == src.batches
+		if idle {
 			src.reached = sess.at.cursor
 			src.until = min(src.until, src.batches)
 		}
-		return batch, len(src.pending) == 0 && src.stored.paging() && !src.reached.paging(), nil
+		return batch, idle && src.stored.paging() && !src.reached.paging(), nil
 	}
 	src.batches++
 	batch.Number = src.batches
@@ -366,9 +342,8 @@ func (src *Source) register(sess *session, p *pending) (batch driver.Batch, flus
 		p.setKeyOrder(len(p.messages)-1, p.order(len(p.messages)-1))
 		batch.KeyOrder = p.keyOrder
 	}
-	batch.Places = p.places()
-	p.number, p.after = src.batches, sess.at.cursor
-	src.pending = append(src.pending, *p)
+	batch.Places, batch.Source = p.places(), p
+	p.sess, p.number, p.after = sess, src.batches, sess.at.cursor
 	return batch, false, nil
 }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // persist makes w durable and forgets what it covers.
 func (src *Source) persist(ctx context.Context, sess *session, w write) error {
+	src.close(sess, &w)
 	lease := src.req.Lease
 	if w.release {
 		lease = 0
@@ -42,48 +42,20 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 		early = early || s.early
 	}
 	src.parkedKeys.changed = src.parkedKeys.changed || len(states) > 0
-	src.done(&w)
+	for _, name := range w.parking.over {
+		delete(src.inFlight, name)
+	}
 	if early {
-		src.rereadSchedule(sess)
+		sess.rereadSchedule()
 	}
-	src.count, src.stored, src.before = w.count, w.cursor, w.before
-	if w.batches > 0 {
-		src.reached = w.cursor
+	if w.passed > src.passed {
+		src.passed, src.reached = w.passed, w.cursor
 	}
+	src.count, src.stored, src.before, src.ahead = w.count, w.cursor, w.before, w.ahead
 	// The write has used up an xid that was assigned after high was read.
 	src.low = max(src.low, w.high)
 	src.landed = append(src.landed, w.landed...)
 	return nil
-}
-
-// done forgets the batches that a write has passed, and notes of others what is stored.
-func (src *Source) done(w *write) {
-	for _, part := range w.parts {
-		for i := range part {
-			if part[i] == decided {
-				part[i] = stored
-			}
-		}
-	}
-	for _, s := range w.parking.steps {
-		src.step(s)
-	}
-	src.pending = src.pending[w.batches:]
-}
-
-// step notes how far a key in flight has come.
-func (src *Source) step(s step) {
-	next := s.next
-	if s.over {
-		delete(src.inFlight, s.out.name)
-		next = s.out.to
-	} else {
-		src.setInFlight(s.out.name)
-	}
-	for i := s.out.from; i < next && s.part != nil; i++ {
-		s.part[i] = stored
-	}
-	s.out.from, s.out.p, s.out.history = next, s.out.p[next-s.out.from:], pg.History{}
 }
 
 // changedKey is what settle.sql says of a key that it changed.

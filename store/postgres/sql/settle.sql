@@ -69,7 +69,8 @@ with moved as materialized (
      where c.after is not null or c.held is not null or live.head is null
     returning parked_key, head, held, due
 ), replayed as (
-    update {schema}._replay r set pos = greatest(r.pos, a.pos), ahead = a.ahead
+    update {schema}._replay r set pos = greatest(r.pos, a.pos),
+           ahead = (r.ahead + a.ahead) - int8multirange(int8range(null, greatest(r.pos, a.pos), '[]'))
       from jsonb_to_recordset(@replays::jsonb) a(id bigint, pos bigint, ahead int8multirange, over boolean)
      where r.id = a.id and not a.over and r.subscription = @subscription::bigint and (select n from moved) is not null
 ), finished as (
