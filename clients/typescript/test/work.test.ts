@@ -1,8 +1,9 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { afterAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test, vi } from 'vitest'
 import { LeaseLostError, StoppingError, cancelled, deadLetter, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance } from '../src/testing.js'
+import { run } from '../src/work.js'
 import { messages, newOutbox, newQueue, penstock, pool, sql, status, until, url } from './database.js'
 import { drivers } from './drivers.js'
 
@@ -314,4 +315,26 @@ describe('workTx', () => {
     expect(ends).toEqual(['lost'])
     expect(await messages(outbox)).toEqual([])
   })
+})
+
+// Their pauses, of 50 ms where they find nothing, vary by an eighth to both sides.
+test.each([[0, 43.75], [1, 56.25]])('workers that begin together do not ask together: chance %d', async (chance, pause) => {
+  const stop = new AbortController()
+  const pauses: number[] = []
+  const later = setTimeout
+  const timers = vi.spyOn(globalThis, 'setTimeout').mockImplementation(((done: () => void, ms = 0) => (pauses.push(ms), later(done, 0))) as typeof setTimeout)
+  const random = vi.spyOn(Math, 'random').mockReturnValue(chance)
+  let polls = 0
+  const queue = {
+    name: 'jobs',
+    claim: async () => (++polls === 20 && stop.abort(), { acked: [], jobs: [] }),
+    maintain: async () => {},
+  }
+  try {
+    await run(queue as unknown as Parameters<typeof run>[0], () => {}, { signal: stop.signal, logger: quiet })
+  } finally {
+    timers.mockRestore()
+    random.mockRestore()
+  }
+  expect(pauses).toContain(pause)
 })
