@@ -123,8 +123,9 @@ type QueueStore interface {
 	// SetQueue changes a queue's settings; fields that are nil stay as they are.
 	SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
 
-	// Queue names a queue; it does not check that it exists.
-	Queue(name string) Queue
+	// DriverQueue is the store's own Queue(name), which can also enqueue in a transaction of its users, as
+	// what workers and the program need of it. It does not check that there is one.
+	DriverQueue(name string) Queue
 
 	// CancelJobs removes jobs that wait, and makes running ones end as if they
 	// were done: their workers' next Extend no longer returns them. It returns

@@ -187,7 +187,7 @@ func TestWorker(t *testing.T) {
 		defer db.Close()
 		once := 1
 		must(t, store.Migrate(t.Context()), store.CreateQueue(t.Context(), "mails", penstock.FIFO), store.SetQueue(t.Context(), "mails", penstock.QueueSettings{MaxAttempts: &once}), store.CreateQueue(t.Context(), "other", penstock.FIFO))
-		queue := store.Queue("mails")
+		queue := store.DriverQueue("mails")
 		for i := range 5 {
 			_, err := queue.Enqueue(t.Context(), penstock.NewJob{Payload: []byte(fmt.Sprint(i))}, penstock.NewJob{Group: fmt.Sprint("g", i)})
 			must(t, err)

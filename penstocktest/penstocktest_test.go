@@ -50,7 +50,7 @@ func failing(t *testing.T, run func(t testing.TB)) string {
 func TestRunOne(t *testing.T) {
 	store := sqlitetest.New(t)
 	must(t, store.CreateQueue(t.Context(), "mails", penstock.FIFO))
-	q := store.Queue("mails")
+	q := store.DriverQueue("mails")
 	_, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("a")}, penstock.NewJob{Payload: []byte("b")}, penstock.NewJob{Payload: []byte("c")})
 	must(t, err)
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func TestRequirePublished(t *testing.T) {
 	tx, err := conn.Begin(t.Context())
 	must(t, err)
 	for _, p := range []string{"old", "new"} {
-		must(t, postgres.NewOutbox("", "orders").Publish(t.Context(), tx, penstock.Message{Key: "ann", Topic: "placed", Payload: []byte(p), Headers: map[string]string{"h": p}}))
+		must(t, store.Outbox("orders").PublishTx(t.Context(), tx, penstock.Message{Key: "ann", Topic: "placed", Payload: []byte(p), Headers: map[string]string{"h": p}}))
 	}
 	if m := penstocktest.RequirePublished(t, tx, "orders", "placed", "ann"); string(m.Payload) != "new" || m.Headers["h"] != "new" {
 		t.Errorf("got %+v, want the latest", m)

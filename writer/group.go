@@ -261,7 +261,7 @@ func (g *group) commit(calls []*call) error {
 	for _, c := range calls {
 		jobs = append(jobs, c.jobs...)
 	}
-	made, err := g.w.store.(queueStore).Queue(g.name).Enqueue(g.w.ctx, jobs...)
+	made, err := g.w.store.(queueStore).DriverQueue(g.name).Enqueue(g.w.ctx, jobs...)
 	if err != nil {
 		return err
 	}

@@ -182,7 +182,7 @@ func (w *Writer) EnqueueAsync(ctx context.Context, queue string, jobs ...penstoc
 }
 
 type queueStore interface {
-	Queue(name string) driver.Queue
+	DriverQueue(name string) driver.Queue
 }
 
 // Flush returns when everything that was given before has been written, or has failed.

@@ -332,7 +332,7 @@ func TestWriterEnqueues(t *testing.T) {
 		})
 	}
 	all.Wait()
-	jobs, err := store.Queue("jobs").Claim(ctx, driver.Claim{Jobs: 100, Lease: time.Hour})
+	jobs, err := store.DriverQueue("jobs").Claim(ctx, driver.Claim{Jobs: 100, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -328,8 +328,8 @@ func (s *remoteStore) Publish(ctx context.Context, outbox string, msgs ...pensto
 	return t.Commit(ctx)
 }
 
-func (s *remoteStore) Queue(name string) driver.Queue {
-	return remoteQueue{s.c, name, s.Store.Queue(name).(driver.GroupFinder)}
+func (s *remoteStore) DriverQueue(name string) driver.Queue {
+	return remoteQueue{s.c, name, s.Store.Queue(name)}
 }
 
 func openStore(t testing.TB, url string) *postgres.Store {

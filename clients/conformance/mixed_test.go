@@ -25,7 +25,7 @@ const queue = "jobs"
 func (g *goal) queue() remoteQueue {
 	g.Helper()
 	must(g, g.store.CreateQueue(g.ctx, queue, penstock.FIFO))
-	return g.store.Queue(queue).(remoteQueue)
+	return g.store.DriverQueue(queue).(remoteQueue)
 }
 
 // native is the queue as Go sees it.

@@ -251,7 +251,7 @@ func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
 		if r.Acks == nil {
 			jobs, err = q.Claim(ctx, c)
 		} else {
-			acked, jobs, err = q.(driver.AckClaimer).AckClaim(ctx, conformance.Numbers(r.Acks), c)
+			acked, jobs, err = q.AckClaim(ctx, conformance.Numbers(r.Acks), c)
 		}
 		for _, j := range jobs {
 			claimed.Jobs = append(claimed.Jobs, conformance.OfJob(j))
@@ -263,7 +263,7 @@ func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
 	case "extend":
 		return held(q.Extend(ctx, ms(r.ByMS), conformance.Numbers(r.Leases)...))
 	case "release":
-		return held(q.(driver.Releaser).Release(ctx, r.after(0), conformance.Numbers(r.Leases)...))
+		return held(q.Release(ctx, r.after(0), conformance.Numbers(r.Leases)...))
 	case "retry":
 		dead, err := q.Retry(ctx, int64(r.Lease), r.after(-1), r.Error)
 		return map[string]bool{"dead": dead}, err

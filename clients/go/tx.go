@@ -29,33 +29,33 @@ func begin(ctx context.Context, d *db, kind string) (tx, error) {
 			return nil, err
 		}
 		t, err := conn.Begin(ctx)
-		return pgxTx{t, d.schema}, err
+		return pgxTx{t, d.Store}, err
 	case "database/sql":
 		pool, err := sql.Open("pgx", d.url)
 		if err != nil {
 			return nil, err
 		}
 		t, err := pool.BeginTx(ctx, nil)
-		return sqlTx{t, pool, d.schema}, err
+		return sqlTx{t, pool, d.Store}, err
 	}
 	return nil, fmt.Errorf("there is no kind %q of transactions", kind)
 }
 
 type pgxTx struct {
 	pgx.Tx
-	schema string
+	store *postgres.Store
 }
 
 func (t pgxTx) publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	return postgres.NewOutbox(t.schema, outbox).Publish(ctx, t.Tx, msgs...)
+	return t.store.Outbox(outbox).PublishTx(ctx, t.Tx, msgs...)
 }
 
 func (t pgxTx) enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return postgres.NewQueue(t.schema, queue).Enqueue(ctx, t.Tx, jobs...)
+	return t.store.Queue(queue).EnqueueTx(ctx, t.Tx, jobs...)
 }
 
 func (t pgxTx) first(ctx context.Context, consumer, id string) (bool, error) {
-	return postgres.NewInbox(t.schema, consumer).First(ctx, t.Tx, id)
+	return t.store.Inbox(consumer).First(ctx, t.Tx, id)
 }
 
 func (t pgxTx) execute(ctx context.Context, sql string) ([][]*string, error) {
@@ -86,25 +86,20 @@ func (t pgxTx) end(ctx context.Context, commit bool) error {
 
 type sqlTx struct {
 	*sql.Tx
-	pool   *sql.DB
-	schema string
+	pool  *sql.DB
+	store *postgres.Store
 }
 
 func (t sqlTx) publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	return postgres.NewOutbox(t.schema, outbox).PublishSQL(ctx, t.Tx, msgs...)
+	return t.store.Outbox(outbox).PublishSQL(ctx, t.Tx, msgs...)
 }
 
 func (t sqlTx) enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return postgres.NewQueue(t.schema, queue).EnqueueSQL(ctx, t.Tx, jobs...)
+	return t.store.Queue(queue).EnqueueSQL(ctx, t.Tx, jobs...)
 }
 
-func (t sqlTx) first(ctx context.Context, consumer, id string) (first bool, err error) {
-	schema := t.schema
-	if schema == "" {
-		schema = postgres.DefaultSchema
-	}
-	err = t.QueryRowContext(ctx, "select "+pgx.Identifier{schema, "inbox"}.Sanitize()+"($1, $2)", consumer, id).Scan(&first)
-	return first, err
+func (t sqlTx) first(ctx context.Context, consumer, id string) (bool, error) {
+	return t.store.Inbox(consumer).FirstSQL(ctx, t.Tx, id)
 }
 
 func (t sqlTx) execute(ctx context.Context, sql string) ([][]*string, error) {

@@ -28,7 +28,7 @@ func (p *program) work(d *db, r *request) (name string) {
 		defer close(w.done)
 		if r.WorkTx {
 			w.err = postgres.WorkTx(ctx, d.Store, r.Queue, func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
-				given := p.keep(&p.txs, pgxTx{tx, d.schema})
+				given := p.keep(&p.txs, pgxTx{tx, d.Store})
 				defer p.txs.Delete(given)
 				return p.ask(ctx, name, given, job)
 			}, o)

@@ -15,7 +15,7 @@ import (
 // deadJobDesk has four dead letters in the queue mails and returns their ids.
 func deadJobDesk(t *testing.T, d *desk) []int64 {
 	d.must("queue", "create", "mails")
-	q := d.queues().Queue("mails")
+	q := d.queues().DriverQueue("mails")
 	made, err := q.Enqueue(t.Context(),
 		penstock.NewJob{Key: "red", Payload: []byte(`{"to":"a"}`), Headers: map[string]string{"h": "v"}, Priority: -3},
 		penstock.NewJob{Key: "blue", Payload: []byte{0, 0xff}},

@@ -214,7 +214,7 @@ func TestDoctorOfThePortableProfile(t *testing.T) {
 	}
 	p.must("queue", "create", "mails")
 	p.jobs("mails", "1")
-	if jobs, err := p.queues().Queue("mails").Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Second, Worker: "w2"}); err != nil || len(jobs) != 1 {
+	if jobs, err := p.queues().DriverQueue("mails").Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Second, Worker: "w2"}); err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)
 	}
 	p.finds(doctor.CheckWorkers, doctor.Critical, "mails", "held by w2, whose lease ended")

@@ -250,7 +250,7 @@ func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- work.Run(ctx, p.queues().Queue("mails"), func(ctx context.Context, _ penstock.Job) error {
+			ended <- work.Run(ctx, p.queues().DriverQueue("mails"), func(ctx context.Context, _ penstock.Job) error {
 				<-ctx.Done()
 				return ctx.Err()
 			}, work.Options{Concurrency: 1, Worker: "w1", Lease: time.Minute, DrainTimeout: time.Millisecond})
@@ -264,7 +264,7 @@ func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
 
 		// Its worker is gone, and there is no other.
 		p.jobs("mails", "3")
-		if jobs, err := p.queues().Queue("mails").Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Second, Worker: "w2"}); err != nil || len(jobs) != 1 {
+		if jobs, err := p.queues().DriverQueue("mails").Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Second, Worker: "w2"}); err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
 		p.finds(doctor.CheckWorkers, doctor.Critical, "mails", "held by w2, whose lease ended")
@@ -280,7 +280,7 @@ func TestDoctorFindsAJobThatRunsFarLonger(t *testing.T) {
 		}
 		p.must("queue", "create", "mails")
 		p.jobs("mails", "slow")
-		q := p.queues().Queue("mails")
+		q := p.queues().DriverQueue("mails")
 		claim := func(n int) (leases []int64) {
 			jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: n, Lease: time.Hour, Worker: "w1"})
 			if err != nil {

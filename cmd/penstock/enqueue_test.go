@@ -16,7 +16,7 @@ import (
 // claim takes every job of a queue that may run.
 func (d *desk) claim(queue, group string) []penstock.Job {
 	d.t.Helper()
-	q := d.queues().Queue(queue)
+	q := d.queues().DriverQueue(queue)
 	if err := q.Maintain(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestJobCancel(t *testing.T) {
 		running := d.claim("mails", "")[0]
 		d.jobs("mails", "d")
 		clitest.Same(t, "told", d.must("job", "cancel", "mails", fmt.Sprint(ids[0]), fmt.Sprint(ids[0]), "999999"), "1 job of mails cancelled; 1 not: done, dead, or never there.\n")
-		if held, err := d.queues().Queue("mails").Extend(t.Context(), time.Minute, running.Lease); err != nil || len(held) > 0 {
+		if held, err := d.queues().DriverQueue("mails").Extend(t.Context(), time.Minute, running.Lease); err != nil || len(held) > 0 {
 			t.Errorf("the lease of a job that was cancelled is extended: %v, %v", held, err)
 		}
 		clitest.Same(t, "as JSON", d.must("job", "cancel", "mails", fmt.Sprint(ids[1]), "--json"), `{"cancelled":1,"queue":"mails"}`+"\n")

@@ -38,8 +38,8 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		box := sqlite.NewInbox("billing")
-		in := func(receive func(sqlite.InboxTx) ([]penstock.Released, error)) ([]penstock.Released, error) {
+		box := d.store.(*sqlite.Store).Inbox("billing")
+		in := func(receive func(sqlite.Tx) ([]penstock.Released, error)) ([]penstock.Released, error) {
 			tx, err := db.BeginTx(t.Context(), nil)
 			if err != nil {
 				return nil, err
@@ -53,17 +53,17 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 		}
 		test(t, d, &consuming{t,
 			func(m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
-				return in(func(tx sqlite.InboxTx) ([]penstock.Released, error) { return box.InOrder(t.Context(), tx, m, wait) })
+				return in(func(tx sqlite.Tx) ([]penstock.Released, error) { return box.InOrder(t.Context(), tx, m, wait) })
 			},
 			func() ([]penstock.Released, error) {
-				return in(func(tx sqlite.InboxTx) ([]penstock.Released, error) { return box.Due(t.Context(), tx, 100) })
+				return in(func(tx sqlite.Tx) ([]penstock.Released, error) { return box.Due(t.Context(), tx, 100) })
 			}})
 	})
 	t.Run("postgres", func(t *testing.T) {
 		database := postgrestest.Database(t)
 		d := urlDesk(t, database)
 		conn := connect(t, database)
-		box := postgres.NewInbox("", "billing")
+		box := d.store.(*postgres.Store).Inbox("billing")
 		test(t, d, &consuming{t,
 			func(m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 				return box.InOrder(t.Context(), conn, m, wait)
@@ -79,7 +79,8 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 			}
 			return s
 		}
-		d, conn, box := newDesk(t, open(), open), connect(t, database), portable.NewInbox("", "billing")
+		store := open()
+		d, conn, box := newDesk(t, store, open), connect(t, database), store.(*portable.Store).Inbox("billing")
 		in := func(receive func(tx pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), conn, receive) }
 		test(t, d, &consuming{t,
 			func(m penstock.Message, wait time.Duration) (all []penstock.Released, err error) {
@@ -108,7 +109,8 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		box := mysql.NewInbox(schema, "billing")
+		store := open()
+		box := store.(*mysql.Store).Inbox("billing")
 		in := func(receive func(*sql.Tx) ([]penstock.Released, error)) ([]penstock.Released, error) {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 			if err != nil {
@@ -121,7 +123,7 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 			}
 			return all, tx.Commit()
 		}
-		test(t, newDesk(t, open(), open), &consuming{t,
+		test(t, newDesk(t, store, open), &consuming{t,
 			func(m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 				return in(func(tx *sql.Tx) ([]penstock.Released, error) { return box.InOrder(t.Context(), tx, m, wait) })
 			},

@@ -21,7 +21,7 @@ func TestNextStepsRunAsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	queue := store.(driver.QueueStore).Queue("odd queue")
+	queue := store.(driver.QueueStore).DriverQueue("odd queue")
 	dead := func(t *testing.T) {
 		jobs, err := queue.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Minute})
 		if err != nil || len(jobs) != 1 {

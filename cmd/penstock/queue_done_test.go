@@ -26,7 +26,7 @@ func TestQueueDone(t *testing.T) {
 		clitest.Contains(t, d.must("queue", "set", "mails", "--keep-done", "24h", "--keep-done-bytes", "2MiB"), "done jobs kept for 1d, 2.0 MiB at most")
 		clitest.Contains(t, d.must("queue", "done", "mails"), "0 jobs of mails are kept.")
 		d.jobs("mails", "a", "b")
-		q := d.queues().Queue("mails")
+		q := d.queues().DriverQueue("mails")
 		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Minute, Worker: "ann"})
 		if err == nil {
 			err = q.(driver.Reporter).Report(t.Context(), jobs[1].Lease, []byte("17"))

@@ -29,7 +29,7 @@ func (d *desk) jobs(queue string, payloads ...string) []int64 {
 	for i, p := range payloads {
 		jobs[i].Payload = []byte(p)
 	}
-	made, err := d.queues().Queue(queue).Enqueue(d.t.Context(), jobs...)
+	made, err := d.queues().DriverQueue(queue).Enqueue(d.t.Context(), jobs...)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -124,11 +124,11 @@ func TestQueueSetAndPause(t *testing.T) {
 		d.jobs("mails", "a")
 		clitest.Contains(t, d.must("status", "mails"), "mails: it is paused, no job begins: penstock queue resume mails\n")
 		claim := driver.Claim{Jobs: 1, Lease: time.Minute}
-		if jobs, err := d.queues().Queue("mails").Claim(t.Context(), claim); err != nil || len(jobs) > 0 {
+		if jobs, err := d.queues().DriverQueue("mails").Claim(t.Context(), claim); err != nil || len(jobs) > 0 {
 			t.Errorf("%v, %v was claimed from a queue that is paused", jobs, err)
 		}
 		d.must("queue", "resume", "mails")
-		if jobs, err := d.queues().Queue("mails").Claim(t.Context(), claim); err != nil || len(jobs) != 1 {
+		if jobs, err := d.queues().DriverQueue("mails").Claim(t.Context(), claim); err != nil || len(jobs) != 1 {
 			t.Errorf("%v, %v was claimed from a queue that is resumed", jobs, err)
 		}
 		for _, verb := range []string{"set nothing --max-attempts 2", "pause nothing", "resume nothing"} {
@@ -194,11 +194,11 @@ func TestStatusShowsQueues(t *testing.T) {
 		d.outbox("orders", numbered(1)...)
 		d.jobs("mails", "a", "b", "c")
 		d.must("enqueue", "mails", "later", "--delay", "1h")
-		job, err := d.queues().Queue("mails").Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Minute})
+		job, err := d.queues().DriverQueue("mails").Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.queues().Queue("mails").DeadLetter(t.Context(), job[0].Lease, "no such street"); err != nil {
+		if err := d.queues().DriverQueue("mails").DeadLetter(t.Context(), job[0].Lease, "no such street"); err != nil {
 			t.Fatal(err)
 		}
 		table := d.must("status")
@@ -237,7 +237,7 @@ func TestStatusShowsGroups(t *testing.T) {
 			d.must("enqueue", "mails", "x", "--group", group)
 		}
 		d.must("enqueue", "mails", "x", "--group", "later", "--delay", "1h")
-		if _, err := d.queues().Queue("mails").Claim(t.Context(), driver.Claim{Group: "globex", Jobs: 1, Lease: time.Hour}); err != nil {
+		if _, err := d.queues().DriverQueue("mails").Claim(t.Context(), driver.Claim{Group: "globex", Jobs: 1, Lease: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		_, table, found := strings.Cut(d.must("status", "mails", "--groups"), "QUEUE  GROUP ")

@@ -53,7 +53,7 @@ func TestNextCommandsRunWhenPasted(t *testing.T) {
 	}
 	defer store.Close()
 	(&desk{t: t, store: store}).relay("orders", "default", dies)
-	queue := store.(driver.QueueStore).Queue("mails")
+	queue := store.(driver.QueueStore).DriverQueue("mails")
 	jobs, err := queue.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Minute})
 	if err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)

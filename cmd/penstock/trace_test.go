@@ -49,7 +49,7 @@ func TestTracesOfCommands(t *testing.T) {
 	producing, span := otel.Tracer("shop").Start(t.Context(), "order")
 	order := span.SpanContext()
 	d.outbox("orders", penstock.Message{Key: "a", Topic: "t", Payload: []byte("1"), Headers: trace.Inject(producing, nil)})
-	_, err = d.store.(driver.QueueStore).Queue("mails").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("1"), Headers: trace.Inject(producing, nil)})
+	_, err = d.store.(driver.QueueStore).DriverQueue("mails").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("1"), Headers: trace.Inject(producing, nil)})
 	span.End()
 	if err = errors.Join(err, stop()); err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func TestAnswerIsTheVerdict(t *testing.T) {
 	defer server.Close()
 	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails")
-	ids, err := d.queues().Queue("mails").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("200"), Headers: map[string]string{"Kind": "k"}})
+	ids, err := d.queues().DriverQueue("mails").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("200"), Headers: map[string]string{"Kind": "k"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func TestCommandGetsPayloadAndVariables(t *testing.T) {
 	t.Setenv("TRACEPARENT", "of that job")
 	t.Setenv("SHOP", "ours")
 	job := penstock.NewJob{Key: "k 1", Group: "acme", Payload: []byte("a\x00b\n"), Headers: map[string]string{"Content-Type": "t/x", "é\n": "v\nw", "traceparent": "00-ab"}}
-	ids, err := d.queues().Queue("mails").Enqueue(t.Context(), job, penstock.NewJob{Group: "acme"})
+	ids, err := d.queues().DriverQueue("mails").Enqueue(t.Context(), job, penstock.NewJob{Group: "acme"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestHurryKillsAndGivesBack(t *testing.T) {
 			t.Fatalf("the job was not given back: %v", d.queue("mails"))
 		}
 		attempt := 2
-		if _, ok := d.queues().Queue("mails").(driver.Releaser); ok {
+		if _, ok := d.queues().DriverQueue("mails").(driver.Releaser); ok {
 			attempt = 1 // as if it had not been claimed
 		}
 		clitest.Same(t, "attempt", fmt.Sprint(jobs[0].Attempt), fmt.Sprint(attempt))

@@ -31,6 +31,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
+	box := postgres.New(db, postgres.Options{}).Inbox("billing")
 	broker, err := amqp.Dial(cmp.Or(os.Getenv("AMQP_URL"), "amqp://guest:guest@localhost/"))
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	for d := range deliveries { // until ctx ends: what has no Ack comes again
-		if err := receive(context.WithoutCancel(ctx), db, d); err != nil {
+		if err := receive(context.WithoutCancel(ctx), db, box, d); err != nil {
 			return err
 		}
 	}
@@ -59,9 +60,9 @@ func run(ctx context.Context) error {
 }
 
 // receive acknowledges after the commit: a crash between the two brings the message again, and the inbox knows it.
-func receive(ctx context.Context, db *pgxpool.Pool, d amqp.Delivery) error {
+func receive(ctx context.Context, db *pgxpool.Pool, box *postgres.Inbox, d amqp.Delivery) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		isNew, err := postgres.NewInbox("", "billing").First(ctx, tx, d.MessageId)
+		isNew, err := box.First(ctx, tx, d.MessageId)
 		if err != nil || !isNew {
 			return err
 		}

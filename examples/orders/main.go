@@ -11,24 +11,24 @@ import (
 	"os/signal"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/work"
 )
 
-var orders, emails = postgres.NewOutbox("", "orders"), postgres.NewQueue("", "emails") // "" is the default schema, penstock
-
 // placeOrder commits an order, a message and a job together, or none of them.
-func placeOrder(ctx context.Context, db *pgx.Conn) error {
+func placeOrder(ctx context.Context, db *pgxpool.Pool, store *postgres.Store) error {
+	orders, emails := store.Outbox("orders"), store.Queue("emails")
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "insert into shop_order (customer, total) values ('ann', 10)"); err != nil {
 			return err
 		}
-		if err := orders.Publish(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}); err != nil {
+		if err := orders.PublishTx(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}); err != nil {
 			return err
 		}
-		_, err := emails.Enqueue(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`)})
+		_, err := emails.EnqueueTx(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`)})
 		return err
 	})
 }
@@ -39,20 +39,15 @@ func sendMail(ctx context.Context, job penstock.Job) error {
 }
 
 func run(ctx context.Context, url string) error {
-	db, err := pgx.Connect(ctx, url)
+	db, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
 	}
-	defer db.Close(context.WithoutCancel(ctx))
-	if err := placeOrder(ctx, db); err != nil {
+	defer db.Close()
+	store := postgres.New(db, postgres.Options{})
+	if err := placeOrder(ctx, db, store); err != nil {
 		return err
 	}
-
-	store, err := postgres.Open(ctx, url, postgres.Options{})
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	return work.Run(ctx, store.Queue("emails"), sendMail, work.Options{Concurrency: 20})
 }
 

@@ -45,8 +45,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	log.Printf("listening on http://%s", listener.Addr())
+	store := postgres.New(db, postgres.Options{})
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) { place(w, r, db) })
+	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) { place(w, r, db, store) })
 	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -58,13 +59,13 @@ func run(ctx context.Context) error {
 	}
 }
 
-func place(w http.ResponseWriter, r *http.Request, db *pgxpool.Pool) {
+func place(w http.ResponseWriter, r *http.Request, db *pgxpool.Pool, store *postgres.Store) {
 	var o order
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&o); err != nil || o.Customer == "" {
 		http.Error(w, "send a customer and a total", http.StatusBadRequest)
 		return
 	}
-	err := pgx.BeginFunc(r.Context(), db, func(tx pgx.Tx) error { return o.save(r.Context(), tx) })
+	err := pgx.BeginFunc(r.Context(), db, func(tx pgx.Tx) error { return o.save(r.Context(), tx, store) })
 	if err != nil { // nothing of it was written, and nothing will be sent
 		log.Print(err)
 		http.Error(w, "try again", http.StatusServiceUnavailable)
@@ -74,7 +75,7 @@ func place(w http.ResponseWriter, r *http.Request, db *pgxpool.Pool) {
 	_ = json.NewEncoder(w).Encode(o)
 }
 
-func (o *order) save(ctx context.Context, tx pgx.Tx) error {
+func (o *order) save(ctx context.Context, tx pgx.Tx, store *postgres.Store) error {
 	if err := tx.QueryRow(ctx, "insert into shop_order (customer, total) values ($1, $2) returning id", o.Customer, o.Total).Scan(&o.ID); err != nil {
 		return err
 	}
@@ -82,9 +83,9 @@ func (o *order) save(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := postgres.NewOutbox("", "orders").Publish(ctx, tx, penstock.Message{Key: o.Customer, Topic: "order.placed", Payload: body}); err != nil {
+	if err := store.Outbox("orders").PublishTx(ctx, tx, penstock.Message{Key: o.Customer, Topic: "order.placed", Payload: body}); err != nil {
 		return err
 	}
-	_, err = postgres.NewQueue("", "emails").Enqueue(ctx, tx, penstock.NewJob{Key: o.Customer, Payload: body})
+	_, err = store.Queue("emails").EnqueueTx(ctx, tx, penstock.NewJob{Key: o.Customer, Payload: body})
 	return err
 }

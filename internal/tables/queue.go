@@ -48,8 +48,11 @@ func NewQueues(on QueueDB, retries *retry.Counter, attempts *Attempts) *Queues {
 	return &Queues{on: on, retries: retries, attempts: attempts}
 }
 
-// Queue implements driver.QueueStore.
-func (s *Queues) Queue(name string) driver.Queue { return Queue{s, name} }
+// Queue is what a worker has of one.
+func (s *Queues) Queue(name string) Queue { return Queue{s, name} }
+
+// DriverQueue implements driver.QueueStore.
+func (s *Queues) DriverQueue(name string) driver.Queue { return s.Queue(name) }
 
 // QueueRow is what does not change of a row of the queues, and what claims have seen.
 type QueueRow struct {

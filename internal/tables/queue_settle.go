@@ -18,12 +18,15 @@ type Queue struct {
 	name string
 }
 
-var (
-	_ driver.Queue       = Queue{}
-	_ driver.Releaser    = Queue{}
-	_ driver.AckClaimer  = Queue{}
-	_ driver.GroupFinder = Queue{}
-)
+// WorkedQueue is what a dialect's queue has of it.
+type WorkedQueue interface {
+	driver.Queue
+	driver.Releaser
+	driver.AckClaimer
+	driver.GroupFinder
+}
+
+var _ WorkedQueue = Queue{}
 
 // Enqueue implements driver.Queue.
 func (q Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {

@@ -301,7 +301,12 @@ func (c BufferingConfig) one(ctx context.Context, at, name string, n int, r *Buf
 	for i := range msgs {
 		msgs[i] = c.message(i)
 	}
-	outbox, table := postgres.NewOutbox(c.Schema, c.Name), pgx.Identifier{c.Schema, c.Name}.Sanitize()
+	store, err := postgres.Open(ctx, at, postgres.Options{Schema: c.Schema})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = store.Close() }()
+	outbox, table := store.Outbox(c.Name), pgx.Identifier{c.Schema, c.Name}.Sanitize()
 	err = c.inOutbox(ctx, func() error {
 		if _, err := conn.Exec(ctx, fmt.Sprintf(bufferingTables, table)); err != nil {
 			return err
@@ -313,7 +318,7 @@ func (c BufferingConfig) one(ctx context.Context, at, name string, n int, r *Buf
 		}
 		switch name {
 		case wayBulk:
-			err = outbox.Publish(ctx, tx, msgs...)
+			err = outbox.PublishTx(ctx, tx, msgs...)
 		case wayTrigger:
 			_, err = tx.Exec(ctx, "insert into pg_temp.business select n, $2 from generate_series(1, $1) n", n, msgs[0].Payload)
 		case wayConflict:
@@ -332,7 +337,7 @@ func (c BufferingConfig) one(ctx context.Context, at, name string, n int, r *Buf
 			}))
 		default:
 			for i := 0; i < n && err == nil; i++ {
-				err = outbox.Publish(ctx, tx, msgs[i])
+				err = outbox.PublishTx(ctx, tx, msgs[i])
 			}
 		}
 		if err == nil {

@@ -260,7 +260,7 @@ func (o *overhead) work(ctx context.Context, store driver.QueueStore, observed, 
 			return 0, err
 		}
 	}
-	queue := store.Queue(name)
+	queue := store.DriverQueue(name)
 	payload := bytes.Repeat([]byte("x"), o.cfg.PayloadBytes)
 	for first := 0; first < o.cfg.Jobs; first += chunk {
 		jobs := make([]penstock.NewJob, min(chunk, o.cfg.Jobs-first))

@@ -12,7 +12,7 @@ import (
 // portableQueue is a queue on plain tables: a job is claimed and acked, a round trip each.
 func portableQueue(db Database, order penstock.QueueOrder) contender {
 	name := db.Name + "_queue"
-	q := db.Plain.Queue(name)
+	q := db.Plain.DriverQueue(name)
 	return contender{
 		Database: db, label: "Penstock, on plain tables", sql: db.read("portable", db.words("queue_"+name)), cold: true,
 		create: func(ctx context.Context) error { return db.Plain.CreateQueue(ctx, name, order) },

@@ -109,7 +109,7 @@ type workers func(ctx context.Context, handle func(payload []byte)) error
 
 // engine is work.Run.
 func (cfg SteadyQueueConfig) engine(ctx context.Context, handle func(payload []byte)) error {
-	return work.Run(ctx, cfg.Store.Queue(cfg.Name+"_steady"), func(_ context.Context, job penstock.Job) error {
+	return work.Run(ctx, cfg.Store.DriverQueue(cfg.Name+"_steady"), func(_ context.Context, job penstock.Job) error {
 		handle(job.Payload)
 		return nil
 	}, work.Options{Concurrency: cfg.Concurrency, Worker: "bench"})

@@ -94,7 +94,7 @@ func (cfg QueueConfig) drain(ctx context.Context, c contender, workers func(cont
 
 // engine is work.Run with its defaults.
 func (cfg QueueConfig) engine(ctx context.Context, _ contender, d *drained) error {
-	return work.Run(ctx, cfg.Store.Queue(cfg.Name+"_queue"), func(context.Context, penstock.Job) error {
+	return work.Run(ctx, cfg.Store.DriverQueue(cfg.Name+"_queue"), func(context.Context, penstock.Job) error {
 		d.handle()
 		return nil
 	}, work.Options{Worker: "bench"})

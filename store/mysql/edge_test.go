@@ -170,7 +170,7 @@ func TestSessionsOfApplications(t *testing.T) {
 				}
 				exec(t, conn, plain)
 				odd := `é\'"` + "`?{schema}"
-				must(t, mysql.NewOutbox(schema, "orders").Publish(t.Context(), conn, penstock.Message{Key: odd, Topic: odd, Headers: map[string]string{odd: odd}, Payload: []byte(odd)}, penstock.Message{Payload: nil}))
+				must(t, s.Outbox("orders").PublishTx(t.Context(), conn, penstock.Message{Key: odd, Topic: odd, Headers: map[string]string{odd: odd}, Payload: []byte(odd)}, penstock.Message{Payload: nil}))
 				b := fetch(t, src, 10)
 				if len(b.Messages) != 3 || b.Messages[0].Key != "plain" || b.Messages[1].Key != odd || b.Messages[1].Headers[odd] != odd || string(b.Messages[1].Payload) != odd {
 					t.Fatalf("fetched %+v", b.Messages)
@@ -179,13 +179,13 @@ func TestSessionsOfApplications(t *testing.T) {
 				for i := range 5 {
 					jobs = append(jobs, penstock.NewJob{Key: odd, Payload: []byte(fmt.Sprint(i)), DedupKey: fmt.Sprint(odd, i%4)})
 				}
-				q := mysql.NewQueue(schema, "jobs")
+				q := s.Queue("jobs")
 				for _, unreturned := range []bool{false, true} {
 					var tx mysql.QueueTx = conn
 					if unreturned {
 						tx = unreturning{conn}
 					}
-					made, err := q.Enqueue(t.Context(), tx, jobs...)
+					made, err := q.EnqueueTx(t.Context(), tx, jobs...)
 					must(t, err)
 					if unreturned != made[0].Deduplicated || !made[4].Deduplicated || made[4].ID != made[0].ID {
 						t.Errorf("made %+v", made)
@@ -193,7 +193,7 @@ func TestSessionsOfApplications(t *testing.T) {
 					for i := range jobs {
 						jobs[i].DedupKey = ""
 					}
-					more, err := q.Enqueue(t.Context(), tx, jobs...)
+					more, err := q.EnqueueTx(t.Context(), tx, jobs...)
 					must(t, err)
 					for i, e := range more {
 						var payload string
@@ -204,7 +204,7 @@ func TestSessionsOfApplications(t *testing.T) {
 						jobs[i].DedupKey = fmt.Sprint(odd, i%4)
 					}
 				}
-				box := mysql.NewInbox(schema, "billing")
+				box := s.Inbox("billing")
 				for range 2 {
 					tx, err := conn.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 					must(t, err)
@@ -284,10 +284,10 @@ func TestGrants(t *testing.T) {
 	relay := openStore(t, "mysql://"+as("_relay", "select, insert, update, delete on penstock.*")+":secret@"+host+"/", mysql.Options{Schema: schema})
 
 	producer := dial(as("_producer", "insert on penstock.outbox_orders", "select, insert on penstock.queue_jobs", "select on penstock.queues", "select, insert, update on penstock.dedup"))
-	must(t, mysql.NewOutbox(schema, "orders").Publish(t.Context(), producer, penstock.Message{Key: "k", Payload: []byte("m")}))
+	must(t, owner.Outbox("orders").PublishTx(t.Context(), producer, penstock.Message{Key: "k", Payload: []byte("m")}))
 	tx, err := producer.Begin()
 	must(t, err)
-	_, err = mysql.NewQueue(schema, "jobs").Enqueue(t.Context(), tx, penstock.NewJob{Payload: []byte("j"), DedupKey: "d"})
+	_, err = owner.Queue("jobs").EnqueueTx(t.Context(), tx, penstock.NewJob{Payload: []byte("j"), DedupKey: "d"})
 	must(t, err, tx.Commit())
 
 	writer := openStore(t, "mysql://"+as("_writer", "select on penstock.version", "select on penstock.outboxes", "select on penstock.queues", "select, insert, delete on penstock.attempts",
@@ -312,7 +312,7 @@ func TestGrants(t *testing.T) {
 
 	consumer := dial(as("_consumer", "select on penstock.inboxes", "select, update on penstock.turns", "select, insert, update, delete on penstock.received", "select, insert, update, delete on penstock.held",
 		"select, insert, update, delete on penstock.gaps", "select, insert, update, delete on penstock.key_heads"))
-	box := mysql.NewInbox(schema, "billing")
+	box := owner.Inbox("billing")
 	handled := 0
 	h := func(context.Context, *sql.Tx, penstock.Released) error { handled++; return nil }
 	must(t, box.Process(t.Context(), consumer, penstock.Message{ID: "2", Key: "k", Headers: map[string]string{penstock.HeaderPrevious: "1"}}, 0, h))
@@ -328,7 +328,7 @@ func TestGrants(t *testing.T) {
 		t.Errorf("CreateOutbox: %v, want a hint", err)
 	}
 	for what, err := range map[string]error{
-		"a producer publishes elsewhere": mysql.NewOutbox(schema, "other").Publish(t.Context(), producer, penstock.Message{Payload: []byte("m")}),
+		"a producer publishes elsewhere": owner.Outbox("other").PublishTx(t.Context(), producer, penstock.Message{Payload: []byte("m")}),
 		"a producer receives":            func() error { _, err := box.First(t.Context(), producer, "x"); return err }(),
 	} {
 		if err == nil {

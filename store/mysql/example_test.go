@@ -18,6 +18,11 @@ func ExampleOutbox() {
 		log.Fatal(err)
 	}
 	defer db.Close()
+	store, err := mysql.Open(os.Getenv("DATABASE_URL"), mysql.Options{}) // mysql://shop:secret@127.0.0.1:3306/
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -26,10 +31,10 @@ func ExampleOutbox() {
 	if _, err := tx.ExecContext(ctx, "insert into shop_order (customer, total) values ('ann', 10)"); err != nil {
 		log.Fatal(err)
 	}
-	if err := mysql.NewOutbox("", "orders").Publish(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}); err != nil {
+	if err := store.Outbox("orders").PublishTx(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := mysql.NewQueue("", "emails").Enqueue(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`)}); err != nil {
+	if _, err := store.Queue("emails").EnqueueTx(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`)}); err != nil {
 		log.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

@@ -29,12 +29,8 @@ type Inbox struct {
 	box   *tables.Inbox
 }
 
-// NewInbox names a consumer's inbox in a database ("" for penstock); it does not look whether there is one.
-func NewInbox(schema, consumer string) *Inbox {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	s := &Store{opts: Options{Schema: schema}}
+// Inbox names a consumer's inbox; it does not look whether there is one.
+func (s *Store) Inbox(consumer string) *Inbox {
 	return &Inbox{s, tables.NewInbox(onTables{s}, consumer)}
 }
 

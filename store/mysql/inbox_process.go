@@ -85,6 +85,6 @@ func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...p
 		if err != nil {
 			return err
 		}
-		return NewOutbox(s.opts.Schema, outbox).Publish(ctx, t.Conn, messageid.Fresh(msgs, fresh)...)
+		return s.Outbox(outbox).PublishTx(ctx, t.Conn, messageid.Fresh(msgs, fresh)...)
 	})
 }

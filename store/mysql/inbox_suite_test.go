@@ -61,7 +61,7 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 		handler := func(box *mysql.Inbox, h inboxtest.Handler) mysql.ReceivedHandler {
 			return func(ctx context.Context, tx *sql.Tx, m penstock.Released) error { return h(ctx, inboxTx{tx, box}, m) }
 		}
-		inboxes := map[string]*mysql.Inbox{"billing": mysql.NewInbox(schema, "billing"), "nobody": mysql.NewInbox(schema, "nobody")}
+		inboxes := map[string]*mysql.Inbox{"billing": s.Inbox("billing"), "nobody": s.Inbox("nobody")}
 		level := levelOf(t, app, engine)
 		return inboxtest.Instance{
 			Store: s,
@@ -126,7 +126,7 @@ func TestInboxRefusesAnOldSnapshot(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				app, box := application(t, url), mysql.NewInbox(schema, "billing")
+				app, box := application(t, url), s.Inbox("billing")
 				conn, err := app.Conn(t.Context())
 				must(t, err)
 				exec(t, conn, setting)

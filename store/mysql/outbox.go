@@ -96,20 +96,16 @@ func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock str
 	return tables.FindOutbox(ctx, onTables{s}, on, name, lock)
 }
 
-// Outbox publishes to one outbox. It holds no connection: the transaction is the
-// caller's. Safe for concurrent use.
-type Outbox struct{ name, table string }
-
-// NewOutbox names an outbox in a database ("" for penstock); it does not look
-// whether there is one.
-func NewOutbox(schema, name string) *Outbox {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	return &Outbox{name, tableOf(schema, name)}
+// Outbox publishes to one outbox. Safe for concurrent use.
+type Outbox struct {
+	store       *Store
+	name, table string
 }
 
-// Tx is what Publish needs of a transaction; *sql.Tx, *sql.Conn and *sql.DB have it.
+// Outbox names an outbox; it does not look whether there is one.
+func (s *Store) Outbox(name string) *Outbox { return &Outbox{s, name, tableOf(s.opts.Schema, name)} }
+
+// Tx is what PublishTx needs of a transaction; *sql.Tx, *sql.Conn and *sql.DB have it.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
@@ -117,10 +113,10 @@ type Tx interface {
 // perStatement is how many messages one INSERT has at most: a prepared statement takes 65,535 arguments.
 const perStatement = 10_000
 
-// Publish writes messages within tx: they are delivered if tx commits, and never
+// PublishTx writes messages within tx: they are delivered if tx commits, and never
 // if it rolls back. One statement for each 10,000. Errors: *penstock.FieldError for a message
 // that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox.
-func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
+func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
 	if err := validate(msgs); err != nil {
 		return err
 	}
@@ -180,16 +176,21 @@ func orNull(s string) []byte {
 	return []byte(s)
 }
 
-// Publish implements driver.Store. If its answer is lost, it is looked up whether it has happened.
+// Publish implements driver.Store; programs have Outbox.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return s.Outbox(outbox).Publish(ctx, msgs...)
+}
+
+// Publish writes messages in a separate transaction. If its answer is lost, it is looked up whether it has happened.
+func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
+	s := o.store
 	if len(msgs) == 0 { // it says so if there is no such outbox
-		_, err := s.findOutbox(ctx, onTables{s}, outbox, "")
+		_, err := s.findOutbox(ctx, onTables{s}, o.name, "")
 		return err
 	}
 	if err := cmp.Or(s.use(ctx), validate(msgs)); err != nil {
 		return err
 	}
-	o := NewOutbox(s.opts.Schema, outbox)
 	return s.explain(s.attempts.Once(ctx, onTables{s}, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
 		return s.once(ctx, func(t *tx) error {
 			b, err := onTx{t, s}.fill(ctx, first)

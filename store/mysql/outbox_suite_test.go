@@ -117,12 +117,13 @@ func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Insta
 	opts.Schema = schema
 	counter, level := &counters{db: db}, levelOf(t, db, opts.Engine)
 	proxy := tcpproxy.New(t, host)
+	store := openStore(t, "mysql://root@"+proxy.Addr()+"/", opts)
 	return storetest.Instance{
-		Store:   openStore(t, "mysql://root@"+proxy.Addr()+"/", opts),
+		Store:   store,
 		Another: func(t testing.TB) driver.Store { return openStore(t, direct, opts) },
 		Begin: func(ctx context.Context) (storetest.Tx, error) {
 			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-			return &businessTx{tx, schema, counter}, err
+			return &businessTx{tx, store, counter}, err
 		},
 		Outage: func(t testing.TB) (down, up func()) {
 			t.Cleanup(proxy.Resume)
@@ -178,12 +179,12 @@ func (c *counters) make(ctx context.Context, name string) error {
 
 type businessTx struct {
 	*sql.Tx
-	schema   string
+	store    *mysql.Store
 	counters *counters
 }
 
 func (b *businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	return mysql.NewOutbox(b.schema, outbox).Publish(ctx, b.Tx, msgs...)
+	return b.store.Outbox(outbox).PublishTx(ctx, b.Tx, msgs...)
 }
 
 func (b *businessTx) Count(ctx context.Context, name string) (n int64, err error) {

@@ -14,33 +14,29 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// QueueTx is what Enqueue needs of a transaction; *sql.Tx, *sql.Conn and *sql.DB have it.
+// QueueTx is what EnqueueTx needs of a transaction; *sql.Tx, *sql.Conn and *sql.DB have it.
 type QueueTx interface {
 	Tx
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Queue enqueues within the application's transactions. Safe for concurrent use.
+// Queue is one queue, for those who enqueue and those who work. Safe for concurrent use.
 type Queue struct {
+	tables.WorkedQueue
 	store *Store
 	name  string
 }
 
-// NewQueue names a queue in a database ("" for penstock); it does not look whether there is one.
-func NewQueue(schema, name string) *Queue {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	return &Queue{store: &Store{opts: Options{Schema: schema}}, name: name}
-}
+// Queue names a queue; it does not look whether there is one.
+func (s *Store) Queue(name string) *Queue { return &Queue{s.queues.Queue(name), s, name} }
 
 // perInsert is how many jobs one INSERT has at most, of up to a MiB.
 const perInsert = 1000
 
-// Enqueue writes jobs within tx, and says what became of each, in the order given: they run if tx commits, and never if it rolls
+// EnqueueTx writes jobs within tx, and says what became of each, in the order given: they run if tx commits, and never if it rolls
 // back. One statement for each 1,000 or MiB, and four more if any has a DedupKey. Errors: *penstock.FieldError for a job that cannot
 // be carried (then nothing is written and tx goes on), ErrNoQueue.
-func (q *Queue) Enqueue(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+func (q *Queue) EnqueueTx(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	dedup, err := tables.HasDedup(jobs)
 	if err != nil {
 		return nil, err
@@ -253,13 +249,13 @@ func (d *deduped) note(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, 
 
 // Enqueue implements tables.QueueDB.
 func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
-	to := &Queue{store: s.Store, name: queue}
+	to := s.Store.Queue(queue)
 	err = s.explain(s.attempts.Once(ctx, s, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
 		return s.once(ctx, func(t *tx) error {
 			b, err := onTx{t, s.Store}.fill(ctx, first)
 			if err == nil {
 				t.began = true
-				made, err = to.Enqueue(ctx, &beginning{t.Conn, b}, jobs...)
+				made, err = to.EnqueueTx(ctx, &beginning{t.Conn, b}, jobs...)
 			}
 			return err
 		})

@@ -37,7 +37,7 @@ func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 				Reads: func(t testing.TB) float64 { return rowsRead(t, db, schema) },
 				Begin: func(ctx context.Context) (queuetest.Tx, error) {
 					tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-					return &businessTx{tx, schema, nil}, err
+					return &businessTx{tx, s, nil}, err
 				},
 				Another: func(t testing.TB) driver.QueueStore { return openStore(t, url, opts) },
 				Pin:     func(t testing.TB) func() { return pin(t, db) },
@@ -92,5 +92,5 @@ func pin(t testing.TB, db *sql.DB) (release func()) {
 }
 
 func (b *businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return mysql.NewQueue(b.schema, queue).Enqueue(ctx, b.Tx, jobs...)
+	return b.store.Queue(queue).EnqueueTx(ctx, b.Tx, jobs...)
 }

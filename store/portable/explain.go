@@ -164,11 +164,11 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 // ExplainQueue implements doctor.Explainer: what workers do, for the first group that has jobs. It is to the queue as if a worker had taken
 // jobs and its transaction had rolled back.
 func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Statement, error) {
-	known, err := s.Queue(name).(tables.Queue).Row(ctx)
+	known, err := s.queues.Queue(name).Row(ctx)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := s.Queue(name).(tables.Queue).ReadyGroups(ctx, nil, "", 1)
+	groups, err := s.queues.Queue(name).ReadyGroups(ctx, nil, "", 1)
 	if err != nil {
 		return nil, err
 	}

@@ -170,7 +170,7 @@ func TestQueueFaults(t *testing.T) {
 	_, err := f.store.Queue("jobs").Enqueue(t.Context(), jobs...)
 	f.must(err)
 	p := far(t)
-	q := openStore(t, p.through(t, f.url), portable.Options{}).Queue("jobs").(driver.AckClaimer)
+	q := openStore(t, p.through(t, f.url), portable.Options{}).Queue("jobs")
 	rnd := testseed.New(t.Name(), 0)
 	p.mu.Lock()
 	p.decide = eachFault(rnd)
@@ -333,7 +333,7 @@ func TestRoundTrips(t *testing.T) {
 			return err
 		})
 		ask("AckClaim", budget, func() (err error) {
-			_, jobs, err = q.(driver.AckClaimer).AckClaim(t.Context(), []int64{jobs[0].Lease, jobs[1].Lease}, driver.Claim{Jobs: 1, Lease: time.Hour})
+			_, jobs, err = q.AckClaim(t.Context(), []int64{jobs[0].Lease, jobs[1].Lease}, driver.Claim{Jobs: 1, Lease: time.Hour})
 			return err
 		})
 		ask("Retry", 4*budget, func() error {

@@ -34,18 +34,9 @@ type Inbox struct {
 	box   *tables.Inbox
 }
 
-// NewInbox names a consumer's inbox in a schema ("" for the default); it does not look whether there is one.
-func NewInbox(schema, consumer string) *Inbox {
-	s := nameOnly(schema)
+// Inbox names a consumer's inbox; it does not look whether there is one.
+func (s *Store) Inbox(consumer string) *Inbox {
 	return &Inbox{s, tables.NewInbox(onTables{s}, consumer)}
-}
-
-// nameOnly is a store without connections, which knows the names of tables.
-func nameOnly(schema string) *Store {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	return &Store{schema: pgx.Identifier{schema}.Sanitize(), opts: Options{Schema: schema}}
 }
 
 // callers is a caller's transaction.

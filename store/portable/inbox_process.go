@@ -72,7 +72,7 @@ func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...p
 			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
 		}
 	}
-	box := NewInbox(s.opts.Schema, inbox)
+	box := s.Inbox(inbox)
 	return s.tx(ctx, func(tx pgx.Tx) error {
 		if err := box.box.There(ctx, callers{tx, s}); err != nil {
 			return err
@@ -81,6 +81,6 @@ func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...p
 		if err != nil {
 			return err
 		}
-		return NewOutbox(s.opts.Schema, outbox).Publish(ctx, tx, messageid.Fresh(msgs, fresh)...)
+		return s.Outbox(outbox).PublishTx(ctx, tx, messageid.Fresh(msgs, fresh)...)
 	})
 }

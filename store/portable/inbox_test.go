@@ -55,9 +55,10 @@ func TestInbox(t *testing.T) {
 		handler := func(box *portable.Inbox, h inboxtest.Handler) portable.ReceivedHandler {
 			return func(ctx context.Context, tx pgx.Tx, m penstock.Released) error { return h(ctx, inboxTx{tx, box}, m) }
 		}
-		inboxes := map[string]*portable.Inbox{"billing": portable.NewInbox("", "billing"), "nobody": portable.NewInbox("", "nobody")}
+		s := openStore(t, url, portable.Options{})
+		inboxes := map[string]*portable.Inbox{"billing": s.Inbox("billing"), "nobody": s.Inbox("nobody")}
 		return inboxtest.Instance{
-			Store: openStore(t, url, portable.Options{}),
+			Store: s,
 			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
 				tx, err := app.Begin(ctx)
 				return inboxTx{tx, inboxes[consumer]}, err
@@ -106,7 +107,7 @@ func TestInboxRefusesASnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = portable.NewInbox("", "billing").InOrder(t.Context(), tx, penstock.Message{ID: "1", Key: "k"}, 0)
+	_, err = s.Inbox("billing").InOrder(t.Context(), tx, penstock.Message{ID: "1", Key: "k"}, 0)
 	var hinted *penstock.HintError
 	if pgerror.State(err) != "25001" || !errors.As(err, &hinted) {
 		t.Errorf("got %v, want 25001 with a hint", err)
@@ -130,7 +131,7 @@ func TestInboxReadsNothingThatIsNotDue(t *testing.T) {
 	app, err := pgxpool.New(t.Context(), f.url)
 	f.must(err)
 	defer app.Close()
-	box := portable.NewInbox("", "billing")
+	box := f.store.Inbox("billing")
 	_, before := f.reads()
 	tx, err := app.Begin(t.Context())
 	f.must(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -67,28 +66,24 @@ func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock str
 	return tables.FindOutbox(ctx, onTables{s}, on, name, lock)
 }
 
-// Outbox publishes to one outbox. It holds no connection: the transaction is the
-// caller's. Safe for concurrent use.
-type Outbox struct{ name, insert string }
-
-// NewOutbox names an outbox in a schema ("" for the default); it does not look
-// whether there is one.
-func NewOutbox(schema, name string) *Outbox {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	return &Outbox{name, strings.ReplaceAll(statements["publish"], "{table}", pgx.Identifier{schema, tableOf(name)}.Sanitize())}
+// Outbox publishes to one outbox. Safe for concurrent use.
+type Outbox struct {
+	store        *Store
+	name, insert string
 }
 
-// Tx is what Publish needs of a pgx transaction; pgx.Tx, *pgx.Conn and *pgxpool.Pool have it.
+// Outbox names an outbox; it does not look whether there is one.
+func (s *Store) Outbox(name string) *Outbox { return &Outbox{s, name, s.sql("publish", name)} }
+
+// Tx is what PublishTx needs of a pgx transaction; pgx.Tx, *pgx.Conn and *pgxpool.Pool have it.
 type Tx = interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Publish writes messages within tx: they are delivered if tx commits, and never
+// PublishTx writes messages within tx: they are delivered if tx commits, and never
 // if it rolls back. One statement. Errors: *penstock.FieldError for a message
 // that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox.
-func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
+func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
 		return nil
 	}
@@ -132,14 +127,19 @@ func orNull(s string) *string {
 	return &s
 }
 
-// Publish implements driver.Store: one round trip. If its answer is lost, it is looked up whether it has happened.
+// Publish implements driver.Store; programs have Outbox.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return s.Outbox(outbox).Publish(ctx, msgs...)
+}
+
+// Publish writes messages in a separate transaction: one round trip. If its answer is lost, it is looked up whether it has happened.
+func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
+	s := o.store
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	o := NewOutbox(s.opts.Schema, outbox)
 	if len(msgs) == 0 { // it says so if there is no such outbox
-		_, err := s.findOutbox(ctx, onTables{s}, outbox, "")
+		_, err := s.findOutbox(ctx, onTables{s}, o.name, "")
 		return err
 	}
 	columns, err := columnsOf(msgs)

@@ -145,14 +145,17 @@ func beginOn(ctx context.Context, pool *pgxpool.Pool) (*businessTx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &businessTx{tx: tx}, nil
+	return &businessTx{tx, portable.New(pool, portable.Options{})}, nil
 }
 
 // businessTx is a transaction of an application.
-type businessTx struct{ tx pgx.Tx }
+type businessTx struct {
+	tx    pgx.Tx
+	store *portable.Store
+}
 
 func (b *businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	return portable.NewOutbox("", outbox).Publish(ctx, b.tx, msgs...)
+	return b.store.Outbox(outbox).PublishTx(ctx, b.tx, msgs...)
 }
 
 func (b *businessTx) Count(ctx context.Context, name string) (n int64, err error) {

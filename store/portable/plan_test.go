@@ -121,7 +121,6 @@ func TestNothingIsCompiled(t *testing.T) {
 	src := o.subscribe()
 	o.must(o.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
 	jobs := o.store.Queue("jobs")
-	q := jobs.(driver.AckClaimer)
 	_, err = jobs.Enqueue(t.Context(), make([]penstock.NewJob, 5)...)
 	o.must(err)
 	plans := o.during(func() {
@@ -131,11 +130,11 @@ func TestNothingIsCompiled(t *testing.T) {
 			o.must(err)
 			o.must(storetest.Settle(t.Context(), src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: verdict, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
 		}
-		_, claimed, err := q.AckClaim(t.Context(), nil, driver.Claim{Jobs: 1, Lease: time.Hour})
+		_, claimed, err := jobs.AckClaim(t.Context(), nil, driver.Claim{Jobs: 1, Lease: time.Hour})
 		o.must(err)
-		_, _, err = q.AckClaim(t.Context(), []int64{claimed[0].Lease}, driver.Claim{Jobs: 1, Lease: time.Hour})
+		_, _, err = jobs.AckClaim(t.Context(), []int64{claimed[0].Lease}, driver.Claim{Jobs: 1, Lease: time.Hour})
 		o.must(err)
-		_, err = jobs.(driver.GroupFinder).ReadyGroups(t.Context(), nil, "", 1)
+		_, err = jobs.ReadyGroups(t.Context(), nil, "", 1)
 		o.must(err)
 	})
 	// What switches it off cannot be without, and a lookup by a number and a plain INSERT are short whatever the tables are like.

@@ -57,7 +57,7 @@ func (s onTables) JobsBytes(ctx context.Context, queue string) (int64, error) {
 
 // EnqueueIn implements tables.QueueDB.
 func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) error {
-	_, err := (&Queue{s.Store, queue}).Enqueue(ctx, tx.(pgTx), jobs...)
+	_, err := s.Store.Queue(queue).EnqueueTx(ctx, tx.(pgTx), jobs...)
 	return err
 }
 

@@ -12,28 +12,27 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// QueueTx is what Enqueue needs of a pgx transaction; pgx.Tx, *pgx.Conn and *pgxpool.Pool have it.
+// QueueTx is what EnqueueTx needs of a pgx transaction; pgx.Tx, *pgx.Conn and *pgxpool.Pool have it.
 type QueueTx = interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Queue enqueues within the application's transactions.
+// Queue is one queue, for those who enqueue and those who work. Safe for concurrent use.
 type Queue struct {
+	tables.WorkedQueue
 	store *Store
 	name  string
 }
 
-// NewQueue names a queue in a schema ("" for the default); it does not look whether there is one.
-func NewQueue(schema, name string) *Queue {
-	return &Queue{nameOnly(schema), name}
-}
+// Queue names a queue; it does not look whether there is one.
+func (s *Store) Queue(name string) *Queue { return &Queue{s.queues.Queue(name), s, name} }
 
-// Enqueue writes jobs within tx, and says what became of each, in the order given: they run if tx commits, and never if it rolls
+// EnqueueTx writes jobs within tx, and says what became of each, in the order given: they run if tx commits, and never if it rolls
 // back. One statement, or four if any has a DedupKey. Errors: *penstock.FieldError for a job that cannot
 // be carried (then nothing is written and tx goes on), ErrNoQueue.
-func (q *Queue) Enqueue(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+func (q *Queue) EnqueueTx(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	n := newJobs{}
 	dedup, err := tables.HasDedup(jobs)
 	if err != nil {
@@ -141,11 +140,11 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 	if !dedup {
 		return s.enqueueAtOnce(ctx, queue, jobs)
 	}
-	to := &Queue{s.Store, queue}
+	to := s.Store.Queue(queue)
 	err = s.explain(s.attempts.Once(ctx, s, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
 		return s.begin(ctx, func(tx pgx.Tx) (err error) {
 			if err = (pgTx{tx, s.Store}).Run(ctx, first); err == nil {
-				made, err = to.Enqueue(ctx, tx, jobs...)
+				made, err = to.EnqueueTx(ctx, tx, jobs...)
 			}
 			return err
 		})

@@ -65,5 +65,5 @@ func pin(t testing.TB, url string) (release func()) {
 }
 
 func (b *businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return portable.NewQueue("", queue).Enqueue(ctx, b.tx, jobs...)
+	return b.store.Queue(queue).EnqueueTx(ctx, b.tx, jobs...)
 }

@@ -4,6 +4,7 @@
 package portable
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -48,6 +49,7 @@ type Options struct {
 // Store is a driver.Store. Safe for concurrent use.
 type Store struct {
 	pool   *pgxpool.Pool
+	close  func()
 	schema string // quoted
 	opts   Options
 	closed atomic.Bool
@@ -81,24 +83,9 @@ var statements = func() map[string]string {
 	return all
 }()
 
-// Open prepares a store. It does not connect: a database that is down shows as an
+// Open prepares a store with its own pool. It does not connect: a database that is down shows as an
 // error of the first call, and later calls work once it is up.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
-	if opts.Schema == "" {
-		opts.Schema = DefaultSchema
-	}
-	if opts.Buckets == 0 {
-		opts.Buckets = 16
-	}
-	if opts.Margin == 0 {
-		opts.Margin = 10 * time.Second
-	}
-	if opts.Sweep == 0 {
-		opts.Sweep = 15 * time.Second
-	}
-	if opts.LookAgain == 0 {
-		opts.LookAgain = 250 * time.Millisecond
-	}
 	config, err := pg.PoolConfig(url)
 	if err != nil {
 		return nil, err
@@ -110,15 +97,28 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, pgerror.Explain(err, nil)
 	}
-	s := &Store{pool: pool, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts}
-	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}, &s.retries, &s.attempts), tables.NewInboxes(onTables{s})
+	s := New(pool, opts)
+	s.close = pool.Close
 	return s, nil
 }
 
-// Close closes idle connections. Sources are closed by whoever opened them.
+// New is a store on the caller's pool, which Close leaves open. Behind a pooler of transactions it must prepare no
+// statements (pgx.QueryExecModeCacheDescribe).
+func New(pool *pgxpool.Pool, opts Options) *Store {
+	opts.Schema = cmp.Or(opts.Schema, DefaultSchema)
+	opts.Buckets = cmp.Or(opts.Buckets, 16)
+	opts.Margin = cmp.Or(opts.Margin, 10*time.Second)
+	opts.Sweep = cmp.Or(opts.Sweep, 15*time.Second)
+	opts.LookAgain = cmp.Or(opts.LookAgain, 250*time.Millisecond)
+	s := &Store{pool: pool, close: func() {}, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts}
+	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}, &s.retries, &s.attempts), tables.NewInboxes(onTables{s})
+	return s
+}
+
+// Close closes the connections of Open. Close each Source before it.
 func (s *Store) Close() error {
 	if !s.closed.Swap(true) {
-		s.pool.Close()
+		s.close()
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (b *Buffered) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, err
 	return made, nil
 }
 
-// BufferedTx is a transaction in which Outbox.Publish, and its own Enqueue, only take what they are given. It
+// BufferedTx is a transaction in which Outbox.PublishTx, and its own Enqueue, only take what they are given. It
 // goes to the server in statements of many rows, at the latest with COMMIT and in the same round trip, and before anything else that the
 // transaction does, so that what it reads, locks and promises is as without a buffer (docs/guides/buffering.md). Everything else it does as
 // the transaction that it wraps. Where a write fails later than it was called, that error is returned by what
@@ -122,7 +122,7 @@ func (b *BufferedTx) publish(ctx context.Context, o *Outbox, msgs []penstock.Mes
 	return b.held.Publish(o, o.table, o.inbox, msgs, func() error { return b.full(ctx) })
 }
 
-// Enqueue takes jobs; Queue.Enqueue writes them at once, because it returns their ids. Errors: *penstock.FieldError for a job that cannot be
+// Enqueue takes jobs; Queue.EnqueueTx writes them at once, because it returns their ids. Errors: *penstock.FieldError for a job that cannot be
 // carried (then none is taken), or that of an earlier write.
 func (b *BufferedTx) Enqueue(ctx context.Context, q *Queue, jobs ...penstock.NewJob) (penstock.PendingJobs, error) {
 	if err := validJobs(jobs); err != nil {

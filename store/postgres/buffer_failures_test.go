@@ -25,7 +25,6 @@ import (
 // A write that fails late fails the transaction, no later than its commit, and says which it was.
 func TestBufferFailsWithTheOperation(t *testing.T) {
 	t.Parallel()
-	nowhere := postgres.NewOutbox("", "nowhere")
 	lost := func(f *bufferFixture, err error, operation string) {
 		f.Helper()
 		if !errors.Is(err, penstock.ErrNoOutbox) || !strings.Contains(err.Error(), "nowhere") || !strings.Contains(err.Error(), operation) {
@@ -35,7 +34,7 @@ func TestBufferFailsWithTheOperation(t *testing.T) {
 	fill := func(f *bufferFixture, tx postgres.PgxTx) {
 		f.Helper()
 		f.publish(tx, 2)
-		f.Must(nowhere.Publish(f.Ctx, tx, penstock.Message{}))
+		f.Must(f.store.Outbox("nowhere").PublishTx(f.Ctx, tx, penstock.Message{}))
 		f.publish(tx, 1)
 	}
 	t.Run("at the commit", func(t *testing.T) {
@@ -169,7 +168,7 @@ func TestBufferSaysWhatItDoesNotKnow(t *testing.T) {
 		return tx
 	}
 	publish := func(tx pgx.Tx, text string) {
-		f.Must(postgres.NewOutbox("", "orders").Publish(f.Ctx, tx, penstock.Message{Payload: []byte(text)}))
+		f.Must(f.store.Outbox("orders").PublishTx(f.Ctx, tx, penstock.Message{Payload: []byte(text)}))
 	}
 	written := func() (text string) {
 		f.Must(f.Conn.QueryRow(f.Ctx, writtenSQL).Scan(&text))
@@ -236,7 +235,7 @@ func TestBufferOnAServerThatCrashes(t *testing.T) {
 		commits  atomic.Int64
 		all      sync.WaitGroup
 		stop     = make(chan struct{})
-		orders   = postgres.NewOutbox("", "orders")
+		orders   = f.store.Outbox("orders")
 	)
 	for writer := range writers {
 		all.Go(func() {
@@ -257,7 +256,7 @@ func TestBufferOnAServerThatCrashes(t *testing.T) {
 				id := fmt.Sprint(writer, "-", n)
 				outcomes.Store(id, cmp.Or(pgx.BeginFunc(f.Ctx, postgres.NewBuffered(conn, penstock.BufferOptions{Rows: 2}), func(tx pgx.Tx) error {
 					for range each {
-						if err := orders.Publish(f.Ctx, tx, penstock.Message{Payload: []byte(id)}); err != nil {
+						if err := orders.PublishTx(f.Ctx, tx, penstock.Message{Payload: []byte(id)}); err != nil {
 							return err
 						}
 					}

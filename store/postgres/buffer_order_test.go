@@ -21,11 +21,11 @@ func TestBufferPublishesOnce(t *testing.T) {
 	f := newBufferFixture(t, penstock.BufferOptions{AcrossWrites: true})
 	f.Must(f.store.CreateInbox(f.Ctx, "imports", 0))
 	f.Exec("create table shop (n int primary key)")
-	orders := postgres.NewOutbox("", "orders")
+	orders := f.store.Outbox("orders")
 	say := func(tx postgres.PgxTx, o *postgres.Outbox, texts ...string) {
 		f.Helper()
 		for _, text := range texts {
-			f.Must(o.Publish(f.Ctx, tx, penstock.Message{ID: text, Payload: []byte(text)}))
+			f.Must(o.PublishTx(f.Ctx, tx, penstock.Message{ID: text, Payload: []byte(text)}))
 		}
 	}
 	once := orders.Once("imports")
@@ -68,7 +68,7 @@ func TestBufferPublishesOnce(t *testing.T) {
 	f.Must(f.store.CreateOutbox(f.Ctx, "refunds"))
 	f.begin(penstock.BufferOptions{})
 	say(f.tx, once, "k")
-	say(f.tx, postgres.NewOutbox("", "refunds").Once("imports"), "l")
+	say(f.tx, f.store.Outbox("refunds").Once("imports"), "l")
 	say(f.tx, once, "l", "m") // the other outbox has l
 	f.Must(f.tx.Commit(f.Ctx))
 	if got := f.written(f.Conn); got != "a b h i j k m" {
@@ -160,15 +160,15 @@ func (w *bufferWalk) step(what, which int) (more bool) {
 	w.n++
 	switch text := fmt.Sprint(w.n); what {
 	case 0, 1, 2, 3, 4, 5:
-		f.Must(postgres.NewOutbox("", w.name+"_"+string("aab"[which])).Publish(f.Ctx, tx,
+		f.Must(f.store.Outbox(w.name+"_"+string("aab"[which])).PublishTx(f.Ctx, tx,
 			penstock.Message{Key: "k", Payload: []byte(text)}, penstock.Message{Payload: []byte(text + "'")}))
 	case 6, 7, 8:
 		job := penstock.NewJob{Payload: []byte(text), DedupKey: []string{"", "", "once"}[which]}
 		if b, ok := tx.(*postgres.BufferedTx); ok {
-			_, err := b.Enqueue(f.Ctx, postgres.NewQueue("", w.name+"_q"), job)
+			_, err := b.Enqueue(f.Ctx, f.store.Queue(w.name+"_q"), job)
 			f.Must(err)
 		} else {
-			_, err := postgres.NewQueue("", w.name+"_q").Enqueue(f.Ctx, tx, job)
+			_, err := f.store.Queue(w.name+"_q").EnqueueTx(f.Ctx, tx, job)
 			f.Must(err)
 		}
 	case 9, 10, 11:

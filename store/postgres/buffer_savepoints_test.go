@@ -26,7 +26,7 @@ func TestBufferSavepointOutlivesNothing(t *testing.T) {
 			pool, err := pgxpool.NewWithConfig(f.Ctx, opts)
 			f.Must(err)
 			t.Cleanup(pool.Close)
-			orders, buffered := postgres.NewOutbox("", "orders"), postgres.NewBuffered(pool, penstock.BufferOptions{})
+			orders, buffered := f.store.Outbox("orders"), postgres.NewBuffered(pool, penstock.BufferOptions{})
 			begin := func() (pgx.Tx, pgx.Tx) {
 				tx, err := buffered.Begin(f.Ctx)
 				f.Must(err)
@@ -36,7 +36,7 @@ func TestBufferSavepointOutlivesNothing(t *testing.T) {
 			}
 			first, left := begin()
 			if end != "empty commit" {
-				f.Must(orders.Publish(f.Ctx, left, penstock.Message{Payload: []byte("first")}))
+				f.Must(orders.PublishTx(f.Ctx, left, penstock.Message{Payload: []byte("first")}))
 			}
 			if end == "rollback" {
 				f.Must(first.Rollback(f.Ctx))
@@ -44,9 +44,9 @@ func TestBufferSavepointOutlivesNothing(t *testing.T) {
 				f.Must(first.Commit(f.Ctx))
 			}
 			next, inner := begin()
-			f.Must(orders.Publish(f.Ctx, inner, penstock.Message{Payload: []byte("next")}))
+			f.Must(orders.PublishTx(f.Ctx, inner, penstock.Message{Payload: []byte("next")}))
 			f.Must(inner.(*postgres.BufferedTx).Flush(f.Ctx))
-			for what, err := range map[string]error{"publish": orders.Publish(f.Ctx, left, penstock.Message{}), "rollback": left.Rollback(f.Ctx), "commit": left.Commit(f.Ctx)} {
+			for what, err := range map[string]error{"publish": orders.PublishTx(f.Ctx, left, penstock.Message{}), "rollback": left.Rollback(f.Ctx), "commit": left.Commit(f.Ctx)} {
 				if !errors.Is(err, pgx.ErrTxClosed) {
 					t.Errorf("%s: %v", what, err)
 				}
@@ -65,11 +65,11 @@ func TestBufferSavepointOutlivesNothing(t *testing.T) {
 func TestBufferSavepointsHaveNames(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	orders := postgres.NewOutbox("", "orders")
+	orders := f.store.Outbox("orders")
 	tx, err := postgres.NewBuffered(f.Conn, penstock.BufferOptions{}).Begin(f.Ctx)
 	f.Must(err)
 	publish := func(tx pgx.Tx, text string) {
-		f.Must(orders.Publish(f.Ctx, tx, penstock.Message{Payload: []byte(text)}))
+		f.Must(orders.PublishTx(f.Ctx, tx, penstock.Message{Payload: []byte(text)}))
 	}
 	publish(tx, "kept")
 	a, err := tx.Begin(f.Ctx)

@@ -24,7 +24,7 @@ func TestBufferSQL(t *testing.T) {
 		f.Must(err)
 		return postgres.BufferSQL(tx, penstock.BufferOptions{Rows: 1500})
 	}
-	orders, queue := postgres.NewOutbox("", "orders"), postgres.NewQueue("", "jobs")
+	orders, queue := f.store.Outbox("orders"), f.store.Queue("jobs")
 	tx := begin()
 	var later penstock.PendingJobs
 	for i := range 2000 { // two flushes, of which one has more than fit into a statement
@@ -49,7 +49,7 @@ func TestBufferSQL(t *testing.T) {
 
 	tx = begin()
 	f.Must(orders.PublishSQL(f.Ctx, tx, penstock.Message{}))
-	f.Must(postgres.NewOutbox("", "nowhere").PublishSQL(f.Ctx, tx, penstock.Message{}))
+	f.Must(f.store.Outbox("nowhere").PublishSQL(f.Ctx, tx, penstock.Message{}))
 	if err := tx.Commit(); !errors.Is(err, penstock.ErrNoOutbox) {
 		t.Errorf("got %v", err)
 	}

@@ -64,7 +64,8 @@ type bufferFixture struct {
 }
 
 func newBufferFixture(t *testing.T, opts penstock.BufferOptions) *bufferFixture {
-	f := &bufferFixture{jobsFixture: newJobsFixture(t, penstock.FIFO), jobs: postgres.NewQueue("", "jobs")}
+	f := &bufferFixture{jobsFixture: newJobsFixture(t, penstock.FIFO)}
+	f.jobs = f.store.Queue("jobs")
 	f.begin(opts)
 	return f
 }
@@ -86,7 +87,7 @@ func (f *bufferFixture) publish(tx postgres.PgxTx, n int) {
 }
 
 func (f *bufferFixture) say(tx postgres.PgxTx, text string) error {
-	return postgres.NewOutbox("", "orders").Publish(f.Ctx, tx, penstock.Message{Key: "k", Payload: []byte(text)})
+	return f.store.Outbox("orders").PublishTx(f.Ctx, tx, penstock.Message{Key: "k", Payload: []byte(text)})
 }
 
 // want compares what has been written, and why.
@@ -220,7 +221,7 @@ func TestBufferFlushesWhen(t *testing.T) {
 		f.want("", flushes{})
 		made, err := later.Enqueued(f.Ctx)
 		f.Must(err)
-		now, err := f.jobs.Enqueue(f.Ctx, f.tx, penstock.NewJob{Payload: []byte("c")})
+		now, err := f.jobs.EnqueueTx(f.Ctx, f.tx, penstock.NewJob{Payload: []byte("c")})
 		f.Must(err)
 		if len(made) != 2 || len(now) != 1 || made[0].ID == 0 || made[1].ID <= made[0].ID || now[0].ID <= made[1].ID {
 			t.Errorf("ids %v and %v", made, now)
@@ -260,9 +261,9 @@ func TestBufferFlushesBehindTheCaller(t *testing.T) {
 	begun, err := postgres.NewBuffered(pool, little).Begin(f.Ctx)
 	f.Must(err)
 	tx := begun.(*postgres.BufferedTx)
-	orders := postgres.NewOutbox("", "orders")
+	orders := f.store.Outbox("orders")
 	ctx, cancel := context.WithCancel(f.Ctx)
-	f.Must(orders.Publish(ctx, tx, penstock.Message{Payload: []byte("1")}, penstock.Message{Payload: []byte("2")}, penstock.Message{Payload: []byte("3")}))
+	f.Must(orders.PublishTx(ctx, tx, penstock.Message{Payload: []byte("1")}, penstock.Message{Payload: []byte("2")}, penstock.Message{Payload: []byte("3")}))
 	cancel()
 	_, err = blocker.Exec(f.Ctx, "commit")
 	f.Must(err)
@@ -286,7 +287,7 @@ func TestBufferCopiesWhatItTakes(t *testing.T) {
 	t.Parallel()
 	f := newBufferFixture(t, penstock.BufferOptions{})
 	payload, headers := []byte("a"), map[string]string{"h": "a"}
-	f.Must(postgres.NewOutbox("", "orders").Publish(f.Ctx, f.tx, penstock.Message{Payload: payload, Headers: headers}))
+	f.Must(f.store.Outbox("orders").PublishTx(f.Ctx, f.tx, penstock.Message{Payload: payload, Headers: headers}))
 	payload[0], headers["h"] = 'b', "b"
 	f.Must(f.tx.Commit(f.Ctx))
 	if n := f.Number("select count(*) from penstock.orders where payload = 'a' and headers->>'h' = 'a'"); n != 1 {
@@ -324,8 +325,8 @@ func TestBufferCommitsInOneRoundTrip(t *testing.T) {
 		f.Must(err)
 		tx := begun.(*postgres.BufferedTx)
 		for range 3 {
-			f.Must(postgres.NewOutbox("", "orders").Publish(f.Ctx, tx, penstock.Message{Payload: []byte("x")}))
-			_, err = tx.Enqueue(f.Ctx, postgres.NewQueue("", "jobs"), penstock.NewJob{})
+			f.Must(f.store.Outbox("orders").PublishTx(f.Ctx, tx, penstock.Message{Payload: []byte("x")}))
+			_, err = tx.Enqueue(f.Ctx, f.store.Queue("jobs"), penstock.NewJob{})
 			f.Must(err)
 		}
 		before := sent.Load()
@@ -345,7 +346,7 @@ func TestBufferInEveryExecMode(t *testing.T) {
 	f := newBufferFixture(t, penstock.BufferOptions{})
 	f.Must(f.tx.Rollback(f.Ctx))
 	f.Must(f.store.CreateInbox(f.Ctx, "imports", 0))
-	orders := postgres.NewOutbox("", "orders")
+	orders := f.store.Outbox("orders")
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
 			config, err := pgx.ParseConfig(f.URL)
@@ -361,8 +362,8 @@ func TestBufferInEveryExecMode(t *testing.T) {
 			}
 			tx := begin()
 			odd := penstock.Message{ID: mode.String(), Key: `k'"\`, Topic: "日本", Headers: map[string]string{`"`: `\'`}, Payload: []byte("a\x00\\'\xff")}
-			f.Must(orders.Publish(f.Ctx, tx, odd, penstock.Message{}))
-			f.Must(orders.Once("imports").Publish(f.Ctx, tx, odd, odd))
+			f.Must(orders.PublishTx(f.Ctx, tx, odd, penstock.Message{}))
+			f.Must(orders.Once("imports").PublishTx(f.Ctx, tx, odd, odd))
 			later, err := tx.Enqueue(f.Ctx, f.jobs, texts("a", "b")...)
 			f.Must(err)
 			inner, err := tx.Begin(f.Ctx)
@@ -379,7 +380,7 @@ func TestBufferInEveryExecMode(t *testing.T) {
 			}
 			tx = begin()
 			f.Must(f.say(tx, "never"))
-			f.Must(postgres.NewOutbox("", "nowhere").Publish(f.Ctx, tx, penstock.Message{}))
+			f.Must(f.store.Outbox("nowhere").PublishTx(f.Ctx, tx, penstock.Message{}))
 			if err := tx.Commit(f.Ctx); !errors.Is(err, penstock.ErrNoOutbox) || conn.PgConn().TxStatus() != 'I' {
 				t.Errorf("got %v, and the connection is in state %c", err, conn.PgConn().TxStatus())
 			}

@@ -34,7 +34,7 @@ func TestWhenTheClockIsSet(t *testing.T) {
 			}
 			f := fixtureOn(t, migrated(t), postgres.Options{})
 			f.Exec("select penstock.create_queue('q'), penstock.create_inbox('billing')")
-			test(t, &clocked{&inboxFixture{fixture: f, inbox: postgres.NewInbox("", "billing")}, server})
+			test(t, &clocked{&inboxFixture{fixture: f, inbox: f.store.Inbox("billing")}, server})
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
@@ -15,20 +16,21 @@ import (
 // An order, the message about it and a job commit together. examples/orders is the whole program.
 func ExampleOutbox() {
 	ctx := context.Background()
-	db, err := pgx.Connect(ctx, os.Getenv("DATABASE_URL"))
+	db, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close(ctx)
-	orders, emails := postgres.NewOutbox("", "orders"), postgres.NewQueue("", "emails")
+	defer db.Close()
+	store := postgres.New(db, postgres.Options{})
+	orders, emails := store.Outbox("orders"), store.Queue("emails")
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "insert into shop_order (customer, total) values ('ann', 10)"); err != nil {
 			return err
 		}
-		if err := orders.Publish(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}); err != nil {
+		if err := orders.PublishTx(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}); err != nil {
 			return err
 		}
-		_, err := emails.Enqueue(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`), DedupKey: "welcome-ann"})
+		_, err := emails.EnqueueTx(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`), DedupKey: "welcome-ann"})
 		return err
 	})
 	if err != nil {
@@ -56,13 +58,14 @@ func ExampleWorkTx() {
 // A message that comes again takes effect once: what it writes and its id commit together. examples/consumer is a whole program.
 func ExampleInbox_First() {
 	ctx := context.Background()
-	db, err := pgx.Connect(ctx, os.Getenv("DATABASE_URL"))
+	db, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close(ctx)
+	defer db.Close()
+	billing := postgres.New(db, postgres.Options{}).Inbox("billing")
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		isNew, err := postgres.NewInbox("", "billing").First(ctx, tx, "the message's id")
+		isNew, err := billing.First(ctx, tx, "the message's id")
 		if err != nil || !isNew {
 			return err
 		}

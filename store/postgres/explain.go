@@ -73,7 +73,7 @@ func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statem
 	}
 	defer closeConn(e.conn)
 	e.of = queue
-	q := s.Queue(queue).(*workedQueue)
+	q := s.Queue(queue)
 	var group string
 	err = e.conn.QueryRow(ctx, q.ready, nil, "", 1).Scan(&group)
 	if err != nil && err != pgx.ErrNoRows {

@@ -27,13 +27,9 @@ type Inbox struct {
 	dueOf    string
 }
 
-// NewInbox names a consumer's inbox in a schema ("" for the default); it does not
-// look whether there is one.
-func NewInbox(schema, consumer string) *Inbox {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	own := func(function string) string { return pgx.Identifier{schema, function}.Sanitize() }
+// Inbox names a consumer's inbox; it does not look whether there is one.
+func (s *Store) Inbox(consumer string) *Inbox {
+	own := s.table
 	const columns = "select message_id, key, headers::text, payload, gap, missing, late from "
 	return &Inbox{
 		consumer: consumer,

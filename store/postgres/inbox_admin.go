@@ -8,9 +8,6 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Inbox is NewInbox in the store's schema.
-func (s *Store) Inbox(consumer string) *Inbox { return NewInbox(s.schema, consumer) }
-
 // CreateInbox makes an inbox for a consumer, which knows ids for at least keep after
 // they were received; 0 means penstock.DefaultInboxKeep. Errors: *penstock.FieldError,
 // ErrInboxExists.

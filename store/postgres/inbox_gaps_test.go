@@ -55,7 +55,7 @@ func TestInboxGaps(t *testing.T) {
 			Store: f.store,
 			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
 				tx, err := app.Begin(ctx)
-				return inboxTx{tx, postgres.NewInbox("", consumer)}, err
+				return inboxTx{tx, f.store.Inbox(consumer)}, err
 			},
 		}
 	})

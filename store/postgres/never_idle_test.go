@@ -11,7 +11,6 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
-	"github.com/penstock/penstock/store/postgres"
 )
 
 // A queue, an outbox and an inbox on which there is always work under way: two transactions are open at any time, jobs fail and come again, have keys
@@ -24,7 +23,7 @@ func TestNeverIdleStaysFlat(t *testing.T) {
 	l.Exec("select penstock.create_inbox('billing'), penstock.set_queue('q', keep_done => '1 s', keep_done_bytes => 1048576)")
 	l.Exec("update penstock._queue set dedup_window = '1 ms'")
 	src := l.subscribe()
-	inbox := &inboxFixture{fixture: l.fixture, inbox: postgres.NewInbox("", "billing")}
+	inbox := &inboxFixture{fixture: l.fixture, inbox: l.store.Inbox("billing")}
 	const jobs, claimed, open, row, file = 100, 150, 2, 280, 400
 	turns := 25 * testseed.Rounds()
 	rounds := turns * ringSegments * ringSegmentBytes / (jobs * row)

@@ -15,16 +15,16 @@ import (
 const copyFrom = 100
 
 // copy writes messages in a transaction of its own, by COPY.
-func (s *Store) copy(ctx context.Context, o *Outbox, msgs []penstock.Message) error {
+func (o *Outbox) copy(ctx context.Context, msgs []penstock.Message) error {
 	if err := validMessages(msgs); err != nil {
 		return err
 	}
-	err := s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+	err := o.store.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		_, err := conn.Conn().PgConn().CopyFrom(ctx, &copyRows{msgs: msgs, next: []byte(copyHeader)}, "copy "+o.table+publishColumns+"from stdin (format binary)")
 		return err
 	})
 	if sqlState(err) == "0A000" { // the table has row security
-		return o.Publish(ctx, s.pool, msgs...)
+		return o.PublishTx(ctx, o.store.pool, msgs...)
 	}
 	return o.explain(err)
 }

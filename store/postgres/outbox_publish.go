@@ -18,10 +18,9 @@ import (
 	"github.com/penstock/penstock/internal/schema"
 )
 
-// Outbox publishes to one outbox. It holds no connection: the transaction is the
-// caller's. Safe for concurrent use.
+// Outbox publishes to one outbox. Safe for concurrent use.
 type Outbox struct {
-	schema string
+	store  *Store
 	name   string
 	table  string
 	insert string
@@ -31,13 +30,9 @@ type Outbox struct {
 
 const publishColumns = " (id, key, topic, headers, payload) "
 
-// NewOutbox names an outbox in a schema ("" for the default); it does not look
-// whether there is one.
-func NewOutbox(schema, name string) *Outbox {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	o := &Outbox{schema: schema, name: name, table: pgx.Identifier{schema, name}.Sanitize()}
+// Outbox names an outbox; it does not look whether there is one.
+func (s *Store) Outbox(name string) *Outbox {
+	o := &Outbox{store: s, name: name, table: s.table(name)}
 	o.insert = o.statement("select * from unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::bytea[])", 6)
 	o.one = o.statement("values ($1, $2, $3, $4, $5)", 6)
 	return o
@@ -46,7 +41,7 @@ func NewOutbox(schema, name string) *Outbox {
 // Once is the outbox for messages that may be given again: of those with an id, it publishes the ones that are new to an inbox, and
 // notes them there, in the same statement. It needs the privileges of the inbox's consumer, too. Errors: ErrNoInbox.
 func (o *Outbox) Once(inbox string) *Outbox {
-	once := *NewOutbox(o.schema, o.name)
+	once := *o
 	once.inbox = inbox
 	once.insert = once.statement("select * from unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::bytea[])", 6)
 	return &once
@@ -59,7 +54,7 @@ func (o *Outbox) statement(rows string, inbox int) string {
 	}
 	// No order by: the rows come as they are given, and what is left out of them changes nothing about that.
 	return "with given" + publishColumns + "as materialized (" + rows + "), fresh as materialized (select i from " +
-		pgx.Identifier{o.schema, "inbox_many"}.Sanitize() + "($" + strconv.Itoa(inbox) + ", array(select id from given where id is not null)) i) " +
+		o.store.table("inbox_many") + "($" + strconv.Itoa(inbox) + ", array(select id from given where id is not null)) i) " +
 		"insert into " + o.table + publishColumns + "select * from given where id is null or id in (select i from fresh)"
 }
 
@@ -82,12 +77,12 @@ func (o *Outbox) args(args []any) []any {
 // explain turns an error of a publish into what the producer can act on.
 func (o *Outbox) explain(err error) error {
 	if pg := (*pgconn.PgError)(nil); o.inbox != "" && errors.As(err, &pg) && pg.Code == "42P01" && strings.HasPrefix(pg.Message, "there is no inbox") {
-		return NewInbox(o.schema, o.inbox).explain(err)
+		return o.store.Inbox(o.inbox).explain(err)
 	}
 	return publishError(err, o.name)
 }
 
-// PgxTx is what Publish needs of a pgx transaction; pgx.Tx, *pgx.Conn and
+// PgxTx is what PublishTx needs of a pgx transaction; pgx.Tx, *pgx.Conn and
 // *pgxpool.Pool have it.
 type PgxTx = interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -99,11 +94,11 @@ type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Publish writes messages within tx: they are delivered if tx commits, and never
+// PublishTx writes messages within tx: they are delivered if tx commits, and never
 // if it rolls back. One round trip. Errors: *penstock.FieldError for a message
 // that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox. A *BufferedTx
 // only takes the messages; other errors come when it writes them.
-func (o *Outbox) Publish(ctx context.Context, tx PgxTx, msgs ...penstock.Message) error {
+func (o *Outbox) PublishTx(ctx context.Context, tx PgxTx, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
 		return nil
 	}
@@ -152,7 +147,7 @@ func appendMessage(args []any, m *penstock.Message) ([]any, error) {
 	return append(args, orNull(m.ID), orNull(m.Key), m.Topic, headers, notNil(m.Payload)), err
 }
 
-// PublishSQL is Publish for database/sql, with any PostgreSQL driver. One round
+// PublishSQL is PublishTx for database/sql, with any PostgreSQL driver. One round
 // trip per 1,000 messages.
 func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Message) error {
 	if err := validMessages(msgs); err != nil {
@@ -186,32 +181,34 @@ func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Mess
 	return nil
 }
 
-// Publish writes messages in one transaction of its own, which is run again if it loses against another one. It needs no more than a
+// Publish writes messages in a separate transaction, which is run again if it loses against another one. It needs no more than a
 // producer's privileges.
-func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	to := NewOutbox(s.schema, outbox)
+func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	err := retry.Few(ctx, func() error {
-		if len(msgs) >= copyFrom {
-			return s.copy(ctx, to, msgs)
+		switch {
+		case o.inbox != "":
+			return pgx.BeginTxFunc(ctx, o.store.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return o.PublishTx(ctx, tx, msgs...) })
+		case len(msgs) >= copyFrom:
+			return o.copy(ctx, msgs)
 		}
-		return to.Publish(ctx, s.pool, msgs...)
+		return o.PublishTx(ctx, o.store.pool, msgs...)
 	})
 	if errors.Is(err, penstock.ErrNoOutbox) {
-		if notReady := s.ready(ctx); schema.Is(notReady) {
+		if notReady := o.store.ready(ctx); schema.Is(notReady) {
 			return notReady
 		}
 	}
 	return err
 }
 
-// PublishOnce implements driver.OncePublisher. It needs the privileges of a producer and of the inbox's consumer.
+// Publish implements driver.Store; programs have Outbox.
+func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return s.Outbox(outbox).Publish(ctx, msgs...)
+}
+
+// PublishOnce implements driver.OncePublisher; programs have Outbox.Once.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
-	once := NewOutbox(s.schema, outbox).Once(inbox)
-	return retry.Few(ctx, func() error {
-		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			return once.Publish(ctx, tx, msgs...)
-		})
-	})
+	return s.Outbox(outbox).Once(inbox).Publish(ctx, msgs...)
 }
 
 // validMessages checks all before the first is written.

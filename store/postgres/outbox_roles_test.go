@@ -196,7 +196,7 @@ func TestPublishThroughDatabaseSQL(t *testing.T) {
 	db, err := sql.Open("pgx", f.URL)
 	f.Must(err)
 	defer db.Close()
-	outbox := postgres.NewOutbox("", "orders")
+	outbox := f.store.Outbox("orders")
 	msgs := make([]penstock.Message, 2500)
 	want := make([]string, len(msgs))
 	for i := range msgs {

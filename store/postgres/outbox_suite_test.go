@@ -164,20 +164,20 @@ func beginBy(ctx context.Context, business *pgxpool.Pool, schema string, by func
 	if err != nil {
 		conn.Release()
 	}
-	return businessTx{tx: tx, conn: conn, schema: schema}, err
+	return businessTx{tx: tx, conn: conn, store: postgres.New(business, postgres.Options{Schema: schema})}, err
 }
 
 // businessTx is a transaction of an application.
 type businessTx struct {
 	tx       pgx.Tx
 	conn     *pgxpool.Conn
-	schema   string
+	store    *postgres.Store
 	prepared bool // it is committed in two phases
 	ended    bool
 }
 
 func (b *businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	return postgres.NewOutbox(b.schema, outbox).Publish(ctx, b.tx, msgs...)
+	return b.store.Outbox(outbox).PublishTx(ctx, b.tx, msgs...)
 }
 
 func (b *businessTx) Count(ctx context.Context, name string) (n int64, err error) {

@@ -177,7 +177,7 @@ func TestBufferThroughAPooler(t *testing.T) {
 	defer pool.Close()
 	store := openStore(t, url, postgres.Options{})
 	const writers, rounds, each = 8, 5, 20
-	orders, jobs := postgres.NewOutbox("", "orders"), postgres.NewQueue("", "jobs")
+	orders, jobs := store.Outbox("orders"), store.Queue("jobs")
 	var all sync.WaitGroup
 	for writer := range writers {
 		all.Go(func() {
@@ -185,7 +185,7 @@ func TestBufferThroughAPooler(t *testing.T) {
 				err := pgx.BeginFunc(f.Ctx, postgres.NewBuffered(pool, penstock.BufferOptions{Rows: 7}), func(tx pgx.Tx) error {
 					for i := range each {
 						m := penstock.Message{ID: fmt.Sprint(writer, round, i), Payload: []byte("x")}
-						err := cmp.Or(orders.Publish(f.Ctx, tx, m), orders.Once("imports").Publish(f.Ctx, tx, m))
+						err := cmp.Or(orders.PublishTx(f.Ctx, tx, m), orders.Once("imports").PublishTx(f.Ctx, tx, m))
 						if _, failed := tx.(*postgres.BufferedTx).Enqueue(f.Ctx, jobs, penstock.NewJob{}); err == nil {
 							err = failed
 						}

@@ -16,58 +16,29 @@ import (
 	"github.com/penstock/penstock/internal/retry"
 )
 
-// workedQueue is a queue as its workers use it: each call is one round trip and one
-// transaction on a connection of the store's pool, which hands out the one used last,
-// so that a single claimer always has the same. Statements are prepared once per connection.
-type workedQueue struct {
-	store *Store
-	queue *Queue
-
-	claim, ready, extend, ack, release, retry, deadLetter, report, maintain string
-
-	// claim and ack, which every job goes through, call the queue's own functions: those that
-	// take a queue's name cost a tenth more.
-}
-
 var (
-	_ driver.Queue       = (*workedQueue)(nil)
-	_ driver.Releaser    = (*workedQueue)(nil)
-	_ driver.AckClaimer  = (*workedQueue)(nil)
-	_ driver.GroupFinder = (*workedQueue)(nil)
-	_ driver.Reporter    = (*workedQueue)(nil)
+	_ driver.Queue       = (*Queue)(nil)
+	_ driver.Releaser    = (*Queue)(nil)
+	_ driver.AckClaimer  = (*Queue)(nil)
+	_ driver.GroupFinder = (*Queue)(nil)
+	_ driver.Reporter    = (*Queue)(nil)
 )
 
-// Queue names a queue; it does not check that it exists. The queue is a
-// driver.Releaser, a driver.AckClaimer, a driver.GroupFinder and a driver.Reporter, too.
-func (s *Store) Queue(name string) driver.Queue {
-	return &workedQueue{
-		store: s,
-		queue: NewQueue(s.schema, name),
-		claim: "select id, key, group_key, priority, attempt, created_at, headers, payload, lease, lease_until from " +
-			s.table("_"+name+".claim") + "($1, $2, $3, $4, $5)",
-		ready:      "select * from " + s.table("_"+name+".ready") + "($1, $2, $3)",
-		extend:     "select * from " + s.table("extend_many") + "($1, $2, $3)",
-		ack:        "select * from " + s.table("_"+name+".ack") + "($1)",
-		release:    "select * from " + s.table("release_many") + "($1, $2, $3)",
-		retry:      "select " + s.table("retry") + "($1, $2, $3, $4)",
-		deadLetter: "select " + s.table("dead_letter") + "($1, $2, $3)",
-		report:     "select " + s.table("report") + "($1, $2, $3)",
-		maintain:   "select " + s.table("maintain_queue") + "($1)",
-	}
-}
+// DriverQueue implements driver.QueueStore.
+func (s *Store) DriverQueue(name string) driver.Queue { return s.Queue(name) }
 
 // Enqueue writes jobs in one transaction of its own, which is run again if it loses against another one. It needs no more than an
 // enqueuer's privileges.
-func (q *workedQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
+func (q *Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	err = retry.Few(ctx, func() (err error) {
-		made, err = q.queue.Enqueue(ctx, q.store.pool, jobs...)
+		made, err = q.EnqueueTx(ctx, q.store.pool, jobs...)
 		return err
 	})
 	return made, q.failed(ctx, err)
 }
 
 // Claim implements driver.Queue.
-func (q *workedQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
+func (q *Queue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -76,7 +47,7 @@ func (q *workedQueue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job
 }
 
 // AckClaim implements driver.AckClaimer.
-func (q *workedQueue) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (acked []int64, jobs []penstock.Job, err error) {
+func (q *Queue) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (acked []int64, jobs []penstock.Job, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +64,7 @@ func (q *workedQueue) AckClaim(ctx context.Context, acks []int64, c driver.Claim
 
 // ReadyGroups implements driver.GroupFinder. It costs some probes of an index for each group that jobs were
 // taken from, whatever number of jobs there are.
-func (q *workedQueue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error) {
+func (q *Queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error) {
 	if len(groups) == 0 {
 		groups = nil
 	}
@@ -106,26 +77,26 @@ func (q *workedQueue) ReadyGroups(ctx context.Context, groups []string, behind s
 }
 
 // Extend implements driver.Queue.
-func (q *workedQueue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
+func (q *Queue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
 	if err := driver.ValidateLease(lease); err != nil {
 		return nil, err
 	}
-	return q.settle(ctx, q.extend, leases, q.queue.name, leases, atLeastOne(lease))
+	return q.settle(ctx, q.extend, leases, q.name, leases, atLeastOne(lease))
 }
 
 // Ack implements driver.Queue.
-func (q *workedQueue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
+func (q *Queue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
 	return q.settle(ctx, q.ack, leases, leases)
 }
 
 // Release implements driver.Releaser. In a FIFO a job goes to the end of its group
 // and priority; among those of its key it keeps its place.
-func (q *workedQueue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
-	return q.settle(ctx, q.release, leases, q.queue.name, leases, after)
+func (q *Queue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
+	return q.settle(ctx, q.release, leases, q.name, leases, after)
 }
 
 // settle calls a function that returns those of the leases that were held.
-func (q *workedQueue) settle(ctx context.Context, sql string, leases []int64, args ...any) ([]int64, error) {
+func (q *Queue) settle(ctx context.Context, sql string, leases []int64, args ...any) ([]int64, error) {
 	if len(leases) == 0 {
 		return nil, nil
 	}
@@ -141,50 +112,50 @@ func (q *workedQueue) settle(ctx context.Context, sql string, leases []int64, ar
 }
 
 // Retry implements driver.Queue.
-func (q *workedQueue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
+func (q *Queue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
 	var pause *time.Duration // nil: the queue's own backoff
 	if after >= 0 {
 		pause = &after
 	}
 	var again bool
 	err = withReason(reason, func(text string) error {
-		return q.store.pool.QueryRow(ctx, q.retry, q.queue.name, lease, pause, text).Scan(&again)
+		return q.store.pool.QueryRow(ctx, q.retry, q.name, lease, pause, text).Scan(&again)
 	})
 	return !again && err == nil, q.failed(ctx, err)
 }
 
 // DeadLetter implements driver.Queue.
-func (q *workedQueue) DeadLetter(ctx context.Context, lease int64, reason string) error {
+func (q *Queue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	return q.failed(ctx, withReason(reason, func(text string) error {
-		_, err := q.store.pool.Exec(ctx, q.deadLetter, q.queue.name, lease, text)
+		_, err := q.store.pool.Exec(ctx, q.deadLetter, q.name, lease, text)
 		return err
 	}))
 }
 
 // Report implements driver.Reporter. A job that was claimed with others gets a row of its own for it.
-func (q *workedQueue) Report(ctx context.Context, lease int64, report []byte) error {
+func (q *Queue) Report(ctx context.Context, lease int64, report []byte) error {
 	if len(report) > penstock.MaxReportBytes {
 		return &penstock.FieldError{Field: "report", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(report), penstock.MaxReportBytes), Hint: "store it elsewhere and report a reference"}
 	}
 	if !json.Valid(report) { // none at all would take back what was said before
 		return &penstock.FieldError{Field: "report", Problem: "is no JSON", Hint: "write a number, a text in quotes, or an object"}
 	}
-	_, err := q.store.pool.Exec(ctx, q.report, q.queue.name, lease, report)
+	_, err := q.store.pool.Exec(ctx, q.report, q.name, lease, report)
 	return q.failed(ctx, err)
 }
 
 // Maintain implements driver.Queue.
-func (q *workedQueue) Maintain(ctx context.Context) error {
-	_, err := q.store.pool.Exec(ctx, q.maintain, q.queue.name)
+func (q *Queue) Maintain(ctx context.Context) error {
+	_, err := q.store.pool.Exec(ctx, q.maintain, q.name)
 	return q.failed(ctx, err)
 }
 
-func (q *workedQueue) failed(ctx context.Context, err error) error {
+func (q *Queue) failed(ctx context.Context, err error) error {
 	var field *penstock.FieldError
 	if err == nil || errors.As(err, &field) {
 		return err
 	}
-	return q.store.queueError(ctx, q.queue.name, err)
+	return q.store.queueError(ctx, q.name, err)
 }
 
 // atLeastOne rounds up to what an interval can hold.

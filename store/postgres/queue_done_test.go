@@ -296,11 +296,11 @@ func TestDoneJobsOfARole(t *testing.T) {
 			q := store.Queue("jobs")
 			jobs, err := q.Claim(f.Ctx, driver.Claim{Jobs: 1, Lease: time.Minute})
 			f.Must(err)
-			f.Must(q.(driver.Reporter).Report(f.Ctx, jobs[0].Lease, []byte("1")))
-			if err := q.(driver.Reporter).Report(f.Ctx, jobs[0].Lease, make([]byte, penstock.MaxReportBytes+1)); err == nil {
+			f.Must(q.Report(f.Ctx, jobs[0].Lease, []byte("1")))
+			if err := q.Report(f.Ctx, jobs[0].Lease, make([]byte, penstock.MaxReportBytes+1)); err == nil {
 				t.Error("a report that is too long was taken")
 			}
-			if err := q.(driver.Reporter).Report(f.Ctx, jobs[0].Lease+2, []byte("1")); err == nil || !strings.Contains(err.Error(), "lease") {
+			if err := q.Report(f.Ctx, jobs[0].Lease+2, []byte("1")); err == nil || !strings.Contains(err.Error(), "lease") {
 				t.Errorf("a report of a lease that nobody has: %v", err)
 			}
 			_, err = q.Ack(f.Ctx, jobs[0].Lease)

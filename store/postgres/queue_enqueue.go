@@ -13,9 +13,11 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Queue enqueues to and dequeues from one queue. It holds no connection: the
-// transaction is the caller's. Safe for concurrent use.
+// Queue is one queue, for those who enqueue and those who work. For the latter each call is one round trip and one
+// transaction on a connection of the store's pool, which hands out the one used last, so that a single claimer always
+// has the same. Statements are prepared once per connection. Safe for concurrent use.
 type Queue struct {
+	store       *Store
 	name        string
 	enqueue     string // one job, which costs less than an array of one
 	enqueueMany string
@@ -26,17 +28,18 @@ type Queue struct {
 	deduplicated    string
 	dequeue         string
 	dequeueNext     string // one job of the group "", by the queue's own function
+
+	// claim and ack, which every job goes through, call the queue's own functions, too: those that
+	// take a queue's name cost a tenth more.
+	claim, ready, extend, ack, release, retry, deadLetter, report, maintain string
 }
 
-// NewQueue names a queue in a schema ("" for the default); it does not look whether
-// there is one.
-func NewQueue(schema, name string) *Queue {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	own := func(function string) string { return pgx.Identifier{schema, function}.Sanitize() }
+// Queue names a queue; it does not check that it exists.
+func (s *Store) Queue(name string) *Queue {
+	own := s.table
 	one, many, deduplicated := own("_"+name+".enqueue"), own("_"+name+".enqueue_many"), own("deduplicated")
 	return &Queue{
+		store:           s,
 		name:            name,
 		enqueue:         "select " + one + "($1, $2, $3, $4, $5, $6, $7)",
 		enqueueMany:     "select * from " + many + "($1, $2, $3, $4, $5, $6, $7)",
@@ -46,12 +49,22 @@ func NewQueue(schema, name string) *Queue {
 		deduplicated:    deduplicated,
 		dequeue:         "select " + takenColumns + " from " + own("_"+name+".take") + "($1, $2)",
 		dequeueNext:     "select " + takenColumns + " from " + own("dequeue_"+name) + "()",
+		claim: "select id, key, group_key, priority, attempt, created_at, headers, payload, lease, lease_until from " +
+			own("_"+name+".claim") + "($1, $2, $3, $4, $5)",
+		ready:      "select * from " + own("_"+name+".ready") + "($1, $2, $3)",
+		extend:     "select * from " + own("extend_many") + "($1, $2, $3)",
+		ack:        "select * from " + own("_"+name+".ack") + "($1)",
+		release:    "select * from " + own("release_many") + "($1, $2, $3)",
+		retry:      "select " + own("retry") + "($1, $2, $3, $4)",
+		deadLetter: "select " + own("dead_letter") + "($1, $2, $3)",
+		report:     "select " + own("report") + "($1, $2, $3)",
+		maintain:   "select " + own("maintain_queue") + "($1)",
 	}
 }
 
 const takenColumns = "id, key, group_key, priority, attempt, created_at, headers, payload"
 
-// PgxQuery is what Enqueue and Dequeue need of a pgx transaction; pgx.Tx, *pgx.Conn
+// PgxQuery is what EnqueueTx and Dequeue need of a pgx transaction; pgx.Tx, *pgx.Conn
 // and *pgxpool.Pool have it.
 type PgxQuery interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -63,17 +76,17 @@ type SQLQuery interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Enqueue writes jobs within tx: they can run if tx commits, and never if it rolls
+// EnqueueTx writes jobs within tx: they can run if tx commits, and never if it rolls
 // back. It says what became of each, in the order given. One round trip. Errors: *penstock.FieldError for a job that cannot be carried (then
 // nothing is written and tx goes on), ErrNoQueue.
-func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+func (q *Queue) EnqueueTx(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err
 	}
 	return q.write(ctx, tx, jobs)
 }
 
-// write is Enqueue for jobs that are known to be good.
+// write is EnqueueTx for jobs that are known to be good.
 func (q *Queue) write(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
 	if len(jobs) == 0 {
 		return nil, nil
@@ -160,7 +173,7 @@ func put[T any](column *[]T, at, most int, v T, is bool) {
 	(*column)[at] = v
 }
 
-// EnqueueSQL is Enqueue for database/sql, with any PostgreSQL driver. One round trip
+// EnqueueSQL is EnqueueTx for database/sql, with any PostgreSQL driver. One round trip
 // per 1,000 jobs.
 func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if err := validJobs(jobs); err != nil {

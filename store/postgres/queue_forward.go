@@ -41,7 +41,7 @@ func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string)
 		defer cancel()
 		_ = src.Close(closing) // the lease ends by itself, too
 	}()
-	return forward.Run(ctx, forwarding{src, NewQueue(s.schema, queue)}, src.req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
+	return forward.Run(ctx, forwarding{src, s.Queue(queue)}, src.req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
 }
 
 // forwarding is one call of Forward.

@@ -98,7 +98,7 @@ func TestStoreOfAWorker(t *testing.T) {
 		}
 		return jobs
 	}
-	groups, err := queue.(driver.GroupFinder).ReadyGroups(f.Ctx, nil, "", 10)
+	groups, err := queue.ReadyGroups(f.Ctx, nil, "", 10)
 	f.Must(err)
 	if len(groups) != 1 || groups[0] != "" {
 		t.Errorf("the ready groups are %q, want the one without a name", groups)
@@ -123,7 +123,7 @@ func TestStoreOfAWorker(t *testing.T) {
 		t.Errorf("Retry: got %v and %v, want another attempt", dead, err)
 	}
 	f.Must(queue.DeadLetter(f.Ctx, jobs[2].Lease, "no"))
-	dequeued, err := postgres.NewQueue("", "jobs").Dequeue(f.Ctx, conn, 1, "")
+	dequeued, err := f.store.Queue("jobs").Dequeue(f.Ctx, conn, 1, "")
 	f.Must(err)
 	if len(dequeued) != 1 {
 		t.Errorf("%d jobs dequeued, want 1", len(dequeued))

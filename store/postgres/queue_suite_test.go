@@ -69,11 +69,11 @@ func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.
 type enqueueTx struct{ businessTx }
 
 func (b *enqueueTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return postgres.NewQueue(b.schema, queue).Enqueue(ctx, b.tx, jobs...)
+	return b.store.Queue(queue).EnqueueTx(ctx, b.tx, jobs...)
 }
 
 func (b *enqueueTx) SetQueue(ctx context.Context, queue string, set penstock.QueueSettings) error {
-	schema := pgx.Identifier{cmp.Or(b.schema, postgres.DefaultSchema)}.Sanitize()
+	schema := pgx.Identifier{b.store.Schema()}.Sanitize()
 	if _, err := b.tx.Exec(ctx, "select "+schema+".set_queue($1, max_running => $2)", queue, set.MaxRunning); err != nil || set.Paused == nil {
 		return err
 	}

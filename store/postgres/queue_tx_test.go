@@ -28,7 +28,7 @@ func TestDequeueOfAQueueThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	for _, n := range []int{1, 2} {
-		if _, err := postgres.NewQueue("", "none").Dequeue(f.Ctx, f.Conn, n, ""); !errors.Is(err, penstock.ErrNoQueue) {
+		if _, err := f.store.Queue("none").Dequeue(f.Ctx, f.Conn, n, ""); !errors.Is(err, penstock.ErrNoQueue) {
 			t.Errorf("%d jobs: got %v, want ErrNoQueue", n, err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestDequeueOfAQueueThatIsNotThere(t *testing.T) {
 
 func (f *jobsFixture) dequeue(n int, group string) []penstock.Job {
 	f.Helper()
-	jobs, err := postgres.NewQueue("", "jobs").Dequeue(f.Ctx, f.Conn, n, group)
+	jobs, err := f.store.Queue("jobs").Dequeue(f.Ctx, f.Conn, n, group)
 	f.Must(err)
 	return jobs
 }
@@ -44,13 +44,13 @@ func (f *jobsFixture) dequeue(n int, group string) []penstock.Job {
 func TestEnqueueWithinATransaction(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	queue := postgres.NewQueue("", "jobs")
+	queue := f.store.Queue("jobs")
 	tx, err := f.Conn.Begin(f.Ctx)
 	f.Must(err)
-	ids, err := queue.Enqueue(f.Ctx, tx, everything(), penstock.NewJob{Group: "g"}, everything(), penstock.NewJob{Group: "g", Key: "last"})
+	ids, err := queue.EnqueueTx(f.Ctx, tx, everything(), penstock.NewJob{Group: "g"}, everything(), penstock.NewJob{Group: "g", Key: "last"})
 	f.Must(err)
 	var field *penstock.FieldError
-	if _, err := queue.Enqueue(f.Ctx, tx, penstock.NewJob{}, penstock.NewJob{Priority: 99}); !errors.As(err, &field) || !strings.Contains(err.Error(), "job 2 of 2") {
+	if _, err := queue.EnqueueTx(f.Ctx, tx, penstock.NewJob{}, penstock.NewJob{Priority: 99}); !errors.As(err, &field) || !strings.Contains(err.Error(), "job 2 of 2") {
 		t.Errorf("got %v, want an error about the second job's priority", err)
 	}
 	f.Must(tx.Commit(f.Ctx)) // it went on
@@ -59,7 +59,7 @@ func TestEnqueueWithinATransaction(t *testing.T) {
 	}
 	tx, err = f.Conn.Begin(f.Ctx)
 	f.Must(err)
-	_, err = queue.Enqueue(f.Ctx, tx, penstock.NewJob{Group: "g", Payload: []byte("never")})
+	_, err = queue.EnqueueTx(f.Ctx, tx, penstock.NewJob{Group: "g", Payload: []byte("never")})
 	f.Must(err)
 	f.Must(tx.Rollback(f.Ctx))
 	f.Must(f.queue.Maintain(f.Ctx))
@@ -87,7 +87,7 @@ func TestEnqueueThroughDatabaseSQL(t *testing.T) {
 	db, err := sql.Open("pgx", f.URL)
 	f.Must(err)
 	defer db.Close()
-	queue := postgres.NewQueue("", "jobs")
+	queue := f.store.Queue("jobs")
 	jobs := make([]penstock.NewJob, 2500)
 	for i := range jobs {
 		jobs[i] = penstock.NewJob{Payload: fmt.Append(nil, i), Headers: map[string]string{"n": fmt.Sprint(i)}}
@@ -135,10 +135,10 @@ func TestDequeueWithoutPreparedStatements(t *testing.T) {
 	for _, mode := range []string{"exec", "simple_protocol", "cache_describe"} {
 		conn, err := pgx.Connect(f.Ctx, f.URL+"&default_query_exec_mode="+mode)
 		f.Must(err)
-		queue := postgres.NewQueue("", "jobs")
+		queue := f.store.Queue("jobs")
 		want := everything()
 		want.DedupKey = ""
-		ids, err := queue.Enqueue(f.Ctx, conn, want, texts("plain")[0])
+		ids, err := queue.EnqueueTx(f.Ctx, conn, want, texts("plain")[0])
 		f.Must(err)
 		f.Must(f.queue.Maintain(f.Ctx))
 		got, err := queue.Dequeue(f.Ctx, conn, 10, "g")
@@ -158,7 +158,7 @@ func TestDequeueRollsBack(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.LIFO)
 	f.enqueue(texts("a", "b", "c")...)
-	queue := postgres.NewQueue("", "jobs")
+	queue := f.store.Queue("jobs")
 	for _, commit := range []bool{false, true} {
 		tx, err := f.Conn.Begin(f.Ctx)
 		f.Must(err)

@@ -45,6 +45,7 @@ type Options struct {
 type Store struct {
 	config *pgxpool.Config
 	pool   *pgxpool.Pool
+	close  func()
 	schema string
 	opts   Options
 	log    *slog.Logger
@@ -58,18 +59,9 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// Open prepares a store. It does not connect: a database that is down shows as an
+// Open prepares a store with its own pool. It does not connect: a database that is down shows as an
 // error of the first call, and later calls work once it is up.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
-	if opts.Schema == "" {
-		opts.Schema = DefaultSchema
-	}
-	if opts.SegmentBytes == 0 {
-		opts.SegmentBytes = 128 << 20
-	}
-	if opts.Log == nil {
-		opts.Log = slog.Default()
-	}
 	config, err := pg.PoolConfig(url)
 	if err != nil {
 		return nil, err
@@ -80,12 +72,23 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	return &Store{config: config, pool: pool, schema: opts.Schema, opts: opts, log: opts.Log, care: map[string]*caretaker{}}, nil
+	s := New(pool, opts)
+	s.close = pool.Close
+	return s, nil
 }
 
-// Close closes idle connections. Sources are closed by whoever opened them.
+// New is a store on the caller's pool, which Close leaves open. Its connections have to default to READ COMMITTED,
+// as PostgreSQL's do. Relays and WorkTx open more, configured like them.
+func New(pool *pgxpool.Pool, opts Options) *Store {
+	opts.Schema = cmp.Or(opts.Schema, DefaultSchema)
+	opts.SegmentBytes = cmp.Or(opts.SegmentBytes, 128<<20)
+	opts.Log = cmp.Or(opts.Log, slog.Default())
+	return &Store{config: pool.Config(), pool: pool, close: func() {}, schema: opts.Schema, opts: opts, log: opts.Log, care: map[string]*caretaker{}}
+}
+
+// Close closes the connections of Open. Close each Source before it.
 func (s *Store) Close() error {
-	s.pool.Close()
+	s.close()
 	return nil
 }
 

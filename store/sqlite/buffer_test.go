@@ -55,15 +55,16 @@ func buffered(tx businessTx, err error) (businessTx, error) {
 // bufferFixture has a transaction and the buffer around it.
 type bufferFixture struct {
 	*testing.T
-	app *sql.DB
-	raw *sql.Tx // sees what has been written
-	tx  *sqlite.BufferedTx
-	n   int
+	app   *sql.DB
+	raw   *sql.Tx // sees what has been written
+	tx    *sqlite.BufferedTx
+	store *sqlite.Store
+	n     int
 }
 
 func newBufferFixture(t *testing.T, opts penstock.BufferOptions) *bufferFixture {
 	_, s, app := newFile(t, sqlite.Options{})
-	f := &bufferFixture{T: t, app: app}
+	f := &bufferFixture{T: t, store: s, app: app}
 	f.must(s.CreateQueue(t.Context(), "jobs", penstock.FIFO))
 	mustExec(t, app, "create table shop (n int)")
 	var err error
@@ -86,7 +87,7 @@ func (f *bufferFixture) publish(n int) {
 	f.Helper()
 	for range n {
 		f.n++
-		f.must(sqlite.Publish(f.Context(), f.tx, "orders", penstock.Message{Key: "k", Payload: fmt.Append(nil, f.n)}))
+		f.must(f.store.Outbox("orders").PublishTx(f.Context(), f.tx, penstock.Message{Key: "k", Payload: fmt.Append(nil, f.n)}))
 	}
 }
 
@@ -137,11 +138,11 @@ func TestBufferFlushesWhen(t *testing.T) {
 			f.exec("release s")
 		}, written: "1 2 4", flushes: flushes{penstock.FlushWrite: 3}},
 		"ids are asked for": {do: func(f *bufferFixture) {
-			later, err := f.tx.Enqueue(f.Context(), sqlite.NewQueue("jobs"), penstock.NewJob{}, penstock.NewJob{})
+			later, err := f.tx.Enqueue(f.Context(), f.store.Queue("jobs"), penstock.NewJob{}, penstock.NewJob{})
 			f.must(err)
 			made, err := later.Enqueued(f.Context())
 			f.must(err)
-			now, err := sqlite.NewQueue("jobs").Enqueue(f.Context(), f.tx, penstock.NewJob{})
+			now, err := f.store.Queue("jobs").EnqueueTx(f.Context(), f.tx, penstock.NewJob{})
 			f.must(err)
 			if len(made) != 2 || len(now) != 1 || made[0].ID == 0 || made[1].ID <= made[0].ID || now[0].ID <= made[1].ID {
 				f.Errorf("ids %v and %v", made, now)
@@ -173,8 +174,8 @@ func TestBufferFailsWithTheOperation(t *testing.T) {
 	f := newBufferFixture(t, penstock.BufferOptions{})
 	f.exec("insert into shop values (1)")
 	f.publish(1)
-	f.must(sqlite.Publish(t.Context(), f.tx, "nowhere", penstock.Message{}))
-	later, err := f.tx.Enqueue(t.Context(), sqlite.NewQueue("jobs"), penstock.NewJob{})
+	f.must(f.store.Outbox("nowhere").PublishTx(t.Context(), f.tx, penstock.Message{}))
+	later, err := f.tx.Enqueue(t.Context(), f.store.Queue("jobs"), penstock.NewJob{})
 	f.must(err)
 	lost := func(err error) {
 		t.Helper()
@@ -192,7 +193,7 @@ func TestBufferFailsWithTheOperation(t *testing.T) {
 	lost(err)
 	_, err = later.Enqueued(t.Context())
 	lost(err)
-	lost(sqlite.Publish(t.Context(), f.tx, "orders", penstock.Message{}))
+	lost(f.store.Outbox("orders").PublishTx(t.Context(), f.tx, penstock.Message{}))
 	lost(f.tx.Commit())
 	f.must(f.tx.Rollback())
 	if err := f.tx.Commit(); !errors.Is(err, sql.ErrTxDone) {
@@ -216,7 +217,7 @@ func TestPublishOnceInATransaction(t *testing.T) {
 			}
 			must(s.CreateInbox(t.Context(), "imports", 0))
 			begin := func() interface {
-				sqlite.InboxTx
+				sqlite.Tx
 				Commit() error
 				Rollback() error
 			} {
@@ -227,10 +228,10 @@ func TestPublishOnceInATransaction(t *testing.T) {
 				}
 				return raw
 			}
-			once := func(tx sqlite.InboxTx, ids ...string) {
+			once := func(tx sqlite.Tx, ids ...string) {
 				t.Helper()
 				for _, id := range ids {
-					must(sqlite.PublishOnce(t.Context(), tx, "imports", "orders", penstock.Message{ID: id, Payload: []byte(id)}))
+					must(s.Outbox("orders").Once("imports").PublishTx(t.Context(), tx, penstock.Message{ID: id, Payload: []byte(id)}))
 				}
 			}
 			tx := begin()
@@ -238,9 +239,9 @@ func TestPublishOnceInATransaction(t *testing.T) {
 			must(tx.Rollback())
 			tx = begin()
 			once(tx, "a", "b", "a")
-			must(sqlite.Publish(t.Context(), tx, "orders", penstock.Message{ID: "a", Payload: []byte("again")}))
+			must(s.Outbox("orders").PublishTx(t.Context(), tx, penstock.Message{ID: "a", Payload: []byte("again")}))
 			once(tx, "b", "c", "")
-			if err := sqlite.PublishOnce(t.Context(), tx, "imports", "orders", penstock.Message{ID: "d"}, penstock.Message{ID: "\x00"}); err == nil {
+			if err := s.Outbox("orders").Once("imports").PublishTx(t.Context(), tx, penstock.Message{ID: "d"}, penstock.Message{ID: "\x00"}); err == nil {
 				t.Error("what cannot be carried is taken")
 			}
 			must(tx.Commit())
@@ -253,14 +254,14 @@ func TestPublishOnceInATransaction(t *testing.T) {
 			must(s.CreateOutbox(t.Context(), "other"))
 			tx = begin()
 			once(tx, "e")
-			must(sqlite.PublishOnce(t.Context(), tx, "imports", "other", penstock.Message{ID: "f"}))
+			must(s.Outbox("other").Once("imports").PublishTx(t.Context(), tx, penstock.Message{ID: "f"}))
 			once(tx, "f", "g") // the other outbox has f
 			must(tx.Commit())
 			if got := scan[string](t, app, writtenSQL); got != "a b again c  d e g" {
 				t.Errorf("of an inbox that two outboxes share: published %q", got)
 			}
 			tx = begin()
-			err := sqlite.PublishOnce(t.Context(), tx, "nobody", "orders", penstock.Message{})
+			err := s.Outbox("orders").Once("nobody").PublishTx(t.Context(), tx, penstock.Message{})
 			if o != nil {
 				must(err)
 				err = tx.Commit()
@@ -291,7 +292,7 @@ func TestBufferChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tx := businessTx{raw}
+			tx := businessTx{raw, s}
 			if i == 1 {
 				tx.tx = sqlite.Buffer(raw, opts)
 			}
@@ -320,13 +321,13 @@ func bufferWalk(t *testing.T, tx businessTx, part int) (saw string) {
 		switch what, which := r.IntN(14), r.IntN(2); what {
 		case 12, 13:
 			once := penstock.Message{ID: []string{"", "a", "b", "c"}[r.IntN(4)], Payload: fmt.Append(nil, n)}
-			must(sqlite.PublishOnce(t.Context(), tx.tx, "imports", []string{"orders", "other"}[which], once))
+			must(tx.store.Outbox([]string{"orders", "other"}[which]).Once("imports").PublishTx(t.Context(), tx.tx, once))
 		case 0, 1, 2, 3:
 			must(tx.Publish(t.Context(), []string{"orders", "other"}[which], penstock.Message{Key: "k", Payload: fmt.Append(nil, n)}))
 		case 4, 5:
 			job := penstock.NewJob{Payload: fmt.Append(nil, n), DedupKey: []string{"", "once"}[which]}
 			if b, ok := tx.tx.(*sqlite.BufferedTx); ok {
-				_, err := b.Enqueue(t.Context(), sqlite.NewQueue("jobs"), job)
+				_, err := b.Enqueue(t.Context(), tx.store.Queue("jobs"), job)
 				must(err)
 			} else {
 				_, err := tx.Enqueue(t.Context(), "jobs", job)

@@ -8,10 +8,10 @@
 //	INSERT INTO penstock_outbox_orders (key, topic, headers, payload) VALUES (?, ?, ?, ?)
 //
 // where key, headers (a JSON object of strings) and topic may be left out; see
-// [Table] for the name. In Go, [Publish] does it inside the application's
+// [Table] for the name. In Go, [Outbox.PublishTx] does it inside the application's
 // *sql.Tx, whatever its driver, and checks the messages first.
 //
-// Jobs are enqueued the same way, by [Queue.Enqueue] or
+// Jobs are enqueued the same way, by [Queue.EnqueueTx] or
 //
 //	INSERT INTO penstock_queue_emails (payload, key, group_key, priority, headers) VALUES (?, ?, ?, ?, ?)
 //

@@ -14,7 +14,7 @@ import (
 )
 
 // An order and the message about it commit together.
-func ExamplePublish() {
+func ExampleOutbox() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -53,7 +53,7 @@ func ExamplePublish() {
 	if _, err := tx.ExecContext(ctx, `insert into orders (total) values (?)`, 4200); err != nil {
 		log.Fatal(err)
 	}
-	err = sqlite.Publish(ctx, tx, "orders", penstock.Message{Key: "customer-7", Topic: "order.placed", Payload: []byte(`{"total":4200}`)})
+	err = store.Outbox("orders").PublishTx(ctx, tx, penstock.Message{Key: "customer-7", Topic: "order.placed", Payload: []byte(`{"total":4200}`)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -108,8 +108,7 @@ func ExampleWorkTx() {
 		log.Fatal(err)
 	}
 	defer tx.Rollback()
-	invoices := sqlite.NewQueue("invoices")
-	if _, err := invoices.Enqueue(ctx, tx, penstock.NewJob{Key: "customer-7", Payload: []byte("4200")}); err != nil {
+	if _, err := store.Queue("invoices").EnqueueTx(ctx, tx, penstock.NewJob{Key: "customer-7", Payload: []byte("4200")}); err != nil {
 		log.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

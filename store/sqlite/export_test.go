@@ -65,5 +65,5 @@ func RestartEvery(d time.Duration) (restore func()) {
 
 // Forwarding is what Forward runs over a source.
 func Forwarding(src driver.Source, queue string) forward.Subscription {
-	return &forwarding{source: src.(*source), queue: NewQueue(queue)}
+	return &forwarding{source: src.(*source), queue: src.(*source).store.Queue(queue)}
 }

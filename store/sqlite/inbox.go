@@ -15,20 +15,13 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// InboxTx is what an inbox needs of a transaction: a *sql.Tx, or a *sql.Conn on which
-// BEGIN was run, of any SQLite driver.
-type InboxTx interface {
-	Tx
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // Inbox is one consumer's inbox. It holds no connection: the transaction is the
-// caller's, BEGIN IMMEDIATE as for Publish, and what it writes takes effect once if
+// caller's, BEGIN IMMEDIATE as for Outbox.PublishTx, and what it writes takes effect once if
 // it goes on only with what is new. Safe for concurrent use.
 type Inbox struct{ consumer string }
 
-// NewInbox names a consumer's inbox; it does not check that there is one.
-func NewInbox(consumer string) *Inbox { return &Inbox{consumer} }
+// Inbox names a consumer's inbox; it does not look whether there is one.
+func (s *Store) Inbox(consumer string) *Inbox { return &Inbox{consumer} }
 
 // forgetAtOnce bounds how many ids one call forgets that are out of their window: twice
 // what it remembers, so that it keeps up.
@@ -37,14 +30,14 @@ const forgetAtOnce = 2
 // First notes a message's id within tx and says whether it is new: false means that
 // it has been received before, within the inbox's window. Roll tx back and it is new
 // again. Errors: *penstock.FieldError, ErrNoInbox.
-func (i *Inbox) First(ctx context.Context, tx InboxTx, id string) (bool, error) {
+func (i *Inbox) First(ctx context.Context, tx Tx, id string) (bool, error) {
 	fresh, err := i.FirstOf(ctx, tx, id)
 	return len(fresh) == 1, err
 }
 
 // FirstOf is First for many ids. It returns those that are new, in the order given,
 // each once.
-func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]string, error) {
+func (i *Inbox) FirstOf(ctx context.Context, tx Tx, ids ...string) ([]string, error) {
 	for _, id := range ids {
 		if err := penstock.ValidateReceived(&penstock.Message{ID: id}); err != nil {
 			return nil, err
@@ -62,7 +55,7 @@ func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]strin
 // header penstock-previous has not come; then m is held back, and it can be
 // acknowledged once tx has committed. Otherwise m, and what was held back for it. Nothing is
 // held for longer than wait, if Due is called now and then.
-func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+func (i *Inbox) InOrder(ctx context.Context, tx Tx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	if err := penstock.ValidateReceived(&m); err != nil {
 		return nil, err
 	}
@@ -100,11 +93,11 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 
 // Due returns messages that have waited in vain for the one before them: of up to n
 // keys the message after the gap, with Gap and Missing set, and what follows it.
-func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released, error) {
+func (i *Inbox) Due(ctx context.Context, tx Tx, n int) ([]penstock.Released, error) {
 	return i.due(ctx, tx, n, []string{})
 }
 
-func (i *Inbox) due(ctx context.Context, tx InboxTx, n int, passingOver []string) ([]penstock.Released, error) {
+func (i *Inbox) due(ctx context.Context, tx Tx, n int, passingOver []string) ([]penstock.Released, error) {
 	if n < 1 || n > 1000 {
 		return nil, &penstock.FieldError{Field: "n", Problem: fmt.Sprintf("is %d", n), Hint: "use 1 to 1000, and call Due again for more"}
 	}
@@ -174,7 +167,7 @@ func (i *Inbox) find(ctx context.Context, q querier) (row inboxRow, err error) {
 }
 
 // see notes ids and returns those that are new, and forgets some that are old.
-func (b inboxRow) see(ctx context.Context, tx InboxTx, ids []string) ([]string, error) {
+func (b inboxRow) see(ctx context.Context, tx Tx, ids []string) ([]string, error) {
 	now := time.Now()
 	if _, err := tx.ExecContext(ctx, inboxForgetSQL, b.id, now.Add(-b.keep).UnixMicro(), forgetAtOnce*len(ids)); err != nil {
 		return nil, err
@@ -197,7 +190,7 @@ func (b inboxRow) see(ctx context.Context, tx InboxTx, ids []string) ([]string, 
 
 // report notes a gap, before next or, as nothing has followed yet, "", and forgets some
 // that are old.
-func (b inboxRow) report(ctx context.Context, tx InboxTx, missing, key, next string, discarded bool) error {
+func (b inboxRow) report(ctx context.Context, tx Tx, missing, key, next string, discarded bool) error {
 	now := time.Now()
 	if _, err := tx.ExecContext(ctx, inboxForgetGapsSQL, b.id, now.Add(-b.keep).UnixMicro(), forgetAtOnce); err != nil {
 		return err
@@ -216,7 +209,7 @@ type follower struct {
 
 // release takes out what was held for r, and what was held for that, and returns all of
 // it in order, r first.
-func (b inboxRow) release(ctx context.Context, tx InboxTx, r follower) (released []penstock.Released, err error) {
+func (b inboxRow) release(ctx context.Context, tx Tx, r follower) (released []penstock.Released, err error) {
 	held, err := b.held(ctx, tx, r.ID)
 	if err != nil {
 		return nil, err
@@ -257,7 +250,7 @@ func (b inboxRow) release(ctx context.Context, tx InboxTx, r follower) (released
 }
 
 // held reads what is held for an id, and for that, in order.
-func (b inboxRow) held(ctx context.Context, tx InboxTx, id string) (held []follower, err error) {
+func (b inboxRow) held(ctx context.Context, tx Tx, id string) (held []follower, err error) {
 	rows, err := tx.QueryContext(ctx, inboxFollowSQL, b.id, id)
 	if err != nil {
 		return nil, err

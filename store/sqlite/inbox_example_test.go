@@ -41,7 +41,7 @@ func ExampleInbox_Process() {
 	opened := penstock.Message{ID: "m1", Key: "account 7", Payload: []byte("opened")}
 	credited := penstock.Message{ID: "m2", Key: "account 7", Payload: []byte("credited"), Headers: map[string]string{penstock.HeaderPrevious: "m1"}}
 	for _, m := range []penstock.Message{credited, opened, opened} {
-		err := sqlite.NewInbox("billing").Process(ctx, db, m, 30*time.Second, func(_ context.Context, _ *sql.Tx, r penstock.Released) error {
+		err := store.Inbox("billing").Process(ctx, db, m, 30*time.Second, func(_ context.Context, _ *sql.Tx, r penstock.Released) error {
 			fmt.Printf("%s: %s\n", r.Key, r.Payload) // and write through the transaction
 			return nil
 		})

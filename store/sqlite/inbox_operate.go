@@ -34,7 +34,7 @@ func (s *Store) HeldMessages(ctx context.Context, q admin.HeldQuery) (all []admi
 		return nil, err
 	}
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		box, err := NewInbox(q.Consumer).find(ctx, tx)
+		box, err := s.Inbox(q.Consumer).find(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) (all 
 		return nil, err
 	}
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		box, err := NewInbox(consumer).find(ctx, tx)
+		box, err := s.Inbox(consumer).find(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) (all 
 // onInbox is write for one inbox.
 func (s *Store) onInbox(ctx context.Context, consumer string, do func(ctx context.Context, tx *sql.Tx, box inboxRow) error) error {
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		box, err := NewInbox(consumer).find(ctx, tx)
+		box, err := s.Inbox(consumer).find(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (s *Store) onInbox(ctx context.Context, consumer string, do func(ctx contex
 }
 
 // collect reads the rows of a query.
-func collect[T any](ctx context.Context, tx InboxTx, scan func(func(...any) error) (T, error), query string, args ...any) ([]T, error) {
+func collect[T any](ctx context.Context, tx Tx, scan func(func(...any) error) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err

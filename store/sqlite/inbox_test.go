@@ -48,14 +48,14 @@ func TestInbox(t *testing.T) {
 			Store: s,
 			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
 				tx, err := app.BeginTx(ctx, nil)
-				return inboxTx{tx, sqlite.NewInbox(consumer)}, err
+				return inboxTx{tx, s.Inbox(consumer)}, err
 			},
 			Process: func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h inboxtest.Handler) error {
-				box := sqlite.NewInbox(consumer)
+				box := s.Inbox(consumer)
 				return box.Process(ctx, app, m, wait, handler(box, h))
 			},
 			ProcessDue: func(ctx context.Context, consumer string, h inboxtest.Handler) (int, error) {
-				box := sqlite.NewInbox(consumer)
+				box := s.Inbox(consumer)
 				return box.ProcessDue(ctx, app, handler(box, h))
 			},
 			Age: func(t testing.TB) {
@@ -81,7 +81,7 @@ func TestInboxFirst(t *testing.T) {
 	tx, err := app.BeginTx(t.Context(), nil)
 	must(t, err)
 	for _, want := range []bool{true, false} {
-		if isNew, err := sqlite.NewInbox("billing").First(t.Context(), tx, "a"); isNew != want || err != nil {
+		if isNew, err := s.Inbox("billing").First(t.Context(), tx, "a"); isNew != want || err != nil {
 			t.Errorf("First: got %v and %v, want %v", isNew, err, want)
 		}
 	}

@@ -46,7 +46,7 @@ func benchStore(b *testing.B, backlog int) (*sqlite.Store, string) {
 
 // One message per business transaction, durable.
 func BenchmarkCommit(b *testing.B) {
-	_, path := benchStore(b, 0)
+	s, path := benchStore(b, 0)
 	app, err := sqlite.OpenDB(path)
 	if err != nil {
 		b.Fatal(err)
@@ -58,7 +58,7 @@ func BenchmarkCommit(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := sqlite.Publish(b.Context(), tx, "orders", msgs...); err != nil {
+		if err := s.Outbox("orders").PublishTx(b.Context(), tx, msgs...); err != nil {
 			b.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {

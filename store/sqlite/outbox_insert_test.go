@@ -141,17 +141,17 @@ func TestTable(t *testing.T) {
 
 // Publish explains what it can tell from inside the application's transaction.
 func TestPublishErrors(t *testing.T) {
-	_, _, app := newFile(t, sqlite.Options{})
+	_, s, app := newFile(t, sqlite.Options{})
 	tx, err := app.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if err := sqlite.Publish(t.Context(), tx, "invoices", penstock.Message{}); !errors.Is(err, penstock.ErrNoOutbox) {
+	if err := s.Outbox("invoices").PublishTx(t.Context(), tx, penstock.Message{}); !errors.Is(err, penstock.ErrNoOutbox) {
 		t.Errorf("unknown outbox: %v", err)
 	}
 	var field *penstock.FieldError
-	err = sqlite.Publish(t.Context(), tx, "orders", penstock.Message{Key: "good"}, penstock.Message{Key: "\xff"})
+	err = s.Outbox("orders").PublishTx(t.Context(), tx, penstock.Message{Key: "good"}, penstock.Message{Key: "\xff"})
 	if !errors.As(err, &field) || field.Field != "key" || !strings.Contains(err.Error(), "message 2 of 2") {
 		t.Errorf("bad key: %v", err)
 	}
@@ -165,7 +165,7 @@ func TestPublishErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Rollback()
-	if err := sqlite.Publish(t.Context(), other, "orders", penstock.Message{}); !errors.Is(err, penstock.ErrNotMigrated) {
+	if err := s.Outbox("orders").PublishTx(t.Context(), other, penstock.Message{}); !errors.Is(err, penstock.ErrNotMigrated) {
 		t.Errorf("not migrated: %v", err)
 	}
 }

@@ -11,15 +11,29 @@ import (
 	"github.com/penstock/penstock/internal/messageid"
 )
 
-// Tx is what Publish needs of a transaction: a *sql.Tx, or a *sql.Conn on which
-// BEGIN was run. Given a *sql.DB, Publish would write outside of any
-// transaction.
+// Outbox publishes to one outbox. Safe for concurrent use.
+type Outbox struct {
+	store *Store
+	name  string
+	inbox string // that knows the ids of what was published; empty: everything is
+}
+
+// Outbox names an outbox; it does not look whether there is one.
+func (s *Store) Outbox(name string) *Outbox { return &Outbox{store: s, name: name} }
+
+// Once is the outbox for messages that may be given again: of those with an id, it publishes the ones that are new to an inbox, and
+// notes them there. Errors: also ErrNoInbox.
+func (o *Outbox) Once(inbox string) *Outbox { return &Outbox{o.store, o.name, inbox} }
+
+// Tx is what PublishTx, EnqueueTx and an inbox need of a transaction: a *sql.Tx, or a *sql.Conn on which
+// BEGIN was run, of any SQLite driver. Given a *sql.DB, they would write outside of any transaction.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Publish writes messages to an outbox inside the application's transaction, of
+// PublishTx writes messages inside the application's transaction, of
 // any SQLite driver: they are sent once it has committed, and never if it rolls
 // back. All messages are checked before the first one is written; a
 // *penstock.FieldError says which cannot be carried. After any other error roll
@@ -29,14 +43,21 @@ type Tx interface {
 // Begin the transaction with BEGIN IMMEDIATE (_txlock=immediate in the DSN of
 // most drivers, or use OpenDB): one that reads first and writes later fails
 // with SQLITE_BUSY if another one wrote in between.
-func Publish(ctx context.Context, tx Tx, outbox string, msgs ...penstock.Message) error {
+func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
 	if err := validMessages(msgs); err != nil {
 		return err
 	}
 	if b, ok := tx.(*BufferedTx); ok {
-		return b.TakeMessages(ctx, outbox, outbox, "", msgs)
+		return b.TakeMessages(ctx, o, o.name, o.inbox, msgs)
 	}
-	insert := `insert into ` + Table(outbox) + ` (id, key, topic, headers, payload) values (?, ?, ?, ?, ?)`
+	if o.inbox != "" {
+		fresh, err := o.store.Inbox(o.inbox).FirstOf(ctx, tx, messageid.Given(msgs)...)
+		if err != nil {
+			return err
+		}
+		msgs = messageid.Fresh(msgs, fresh)
+	}
+	insert := `insert into ` + Table(o.name) + ` (id, key, topic, headers, payload) values (?, ?, ?, ?, ?)`
 	var args []any
 	for len(msgs) > 0 {
 		n := chunk(msgs)
@@ -45,27 +66,11 @@ func Publish(ctx context.Context, tx Tx, outbox string, msgs ...penstock.Message
 			args = appendRow(args, &msgs[i])
 		}
 		if _, err := tx.ExecContext(ctx, insert+strings.Repeat(`, (?, ?, ?, ?, ?)`, n-1), args...); err != nil {
-			return explainPublish(ctx, tx, outbox, err)
+			return explainPublish(ctx, tx, o.name, err)
 		}
 		msgs = msgs[n:]
 	}
 	return nil
-}
-
-// PublishOnce is Publish for messages that may be given again: of those with an id, it publishes the ones that are new to an
-// inbox, and notes them there. Errors: ErrNoInbox, too.
-func PublishOnce(ctx context.Context, tx InboxTx, inbox, outbox string, msgs ...penstock.Message) error {
-	if err := validMessages(msgs); err != nil {
-		return err
-	}
-	if b, ok := tx.(*BufferedTx); ok {
-		return b.TakeMessages(ctx, outbox, outbox, inbox, msgs)
-	}
-	fresh, err := NewInbox(inbox).FirstOf(ctx, tx, messageid.Given(msgs)...)
-	if err != nil {
-		return err
-	}
-	return Publish(ctx, tx, outbox, messageid.Fresh(msgs, fresh)...)
 }
 
 func validMessages(msgs []penstock.Message) error {
@@ -125,20 +130,20 @@ func explainPublish(ctx context.Context, tx Tx, outbox string, err error) error 
 	return fmt.Errorf("publish to outbox %q: %w", outbox, err)
 }
 
-// Publish implements driver.Store. On return the messages survive a power
-// cut.
-func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+// Publish writes messages in a separate transaction. On return they survive a power cut.
+func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
-		return s.ready(ctx)
+		return o.store.ready(ctx)
 	}
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return Publish(ctx, tx, outbox, msgs...)
-	})
+	return o.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return o.PublishTx(ctx, tx, msgs...) })
 }
 
-// PublishOnce implements driver.OncePublisher.
+// Publish implements driver.Store; programs have Outbox.
+func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return s.Outbox(outbox).Publish(ctx, msgs...)
+}
+
+// PublishOnce implements driver.OncePublisher; programs have Outbox.Once.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return PublishOnce(ctx, tx, inbox, outbox, msgs...)
-	})
+	return s.Outbox(outbox).Once(inbox).Publish(ctx, msgs...)
 }

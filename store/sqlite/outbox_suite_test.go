@@ -51,12 +51,13 @@ func instanceOf(t testing.TB, path string) storetest.Instance {
 	}
 	t.Cleanup(func() { _ = app.Close() })
 	another := func(t testing.TB) driver.Store { return open(t, path) }
+	store := open(t, path)
 	return storetest.Instance{
-		Store:   another(t),
+		Store:   store,
 		Another: another,
 		Begin: func(ctx context.Context) (storetest.Tx, error) {
 			tx, err := app.BeginTx(ctx, nil)
-			return businessTx{tx}, err
+			return businessTx{tx, store}, err
 		},
 		Pin: func(t testing.TB) func() { return pin(t, path) },
 		SetVersion: func(t testing.TB, version int64) {
@@ -106,14 +107,15 @@ func pin(t testing.TB, path string) func() {
 // businessTx is a transaction of the application.
 type businessTx struct {
 	tx interface { // a *sql.Tx, or one with a buffer
-		sqlite.InboxTx
+		sqlite.Tx
 		Commit() error
 		Rollback() error
 	}
+	store *sqlite.Store
 }
 
 func (b businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	return sqlite.Publish(ctx, b.tx, outbox, msgs...)
+	return b.store.Outbox(outbox).PublishTx(ctx, b.tx, msgs...)
 }
 
 func (b businessTx) Count(ctx context.Context, name string) (n int64, err error) {

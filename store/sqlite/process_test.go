@@ -72,13 +72,13 @@ func runChild(ctx context.Context, job, path string) error {
 	case childWrite:
 		return s.Publish(ctx, "orders", penstock.Message{Payload: []byte("hello")})
 	case childPublish:
-		return publishOrders(ctx, path)
+		return publishOrders(ctx, s, path)
 	case childRelay:
 		return relayStubborn(ctx, s, func(m penstock.Message) error {
 			return say("%s", m.Payload)
 		})
 	case childEnqueue:
-		return enqueueOrders(ctx, path)
+		return enqueueOrders(ctx, s, path)
 	case childWork:
 		return workOrders(ctx, s)
 	case childWorkTx:
@@ -88,9 +88,9 @@ func runChild(ctx context.Context, job, path string) error {
 }
 
 // publishOrders makes orders, each with a message.
-func publishOrders(ctx context.Context, path string) error {
+func publishOrders(ctx context.Context, s *sqlite.Store, path string) error {
 	return makeOrders(ctx, path, "", func(tx *sql.Tx, i int, payload []byte) error {
-		return sqlite.Publish(ctx, tx, "orders", penstock.Message{Key: strconv.Itoa(i % 7), Payload: payload})
+		return s.Outbox("orders").PublishTx(ctx, tx, penstock.Message{Key: strconv.Itoa(i % 7), Payload: payload})
 	})
 }
 

@@ -151,17 +151,20 @@ func noQueue(name string) error {
 	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create %s", shell.Word(name))
 }
 
-// queue is one queue of a store.
-type queue struct {
+// Queue is one queue, for those who enqueue and those who work. Safe for concurrent use.
+type Queue struct {
 	store *Store
 	name  string
 }
 
 var (
-	_ driver.Queue       = queue{}
-	_ driver.Releaser    = queue{}
-	_ driver.GroupFinder = queue{}
+	_ driver.Queue       = (*Queue)(nil)
+	_ driver.Releaser    = (*Queue)(nil)
+	_ driver.GroupFinder = (*Queue)(nil)
 )
 
-// Queue implements driver.QueueStore.
-func (s *Store) Queue(name string) driver.Queue { return queue{s, name} }
+// Queue names a queue; it does not look whether there is one.
+func (s *Store) Queue(name string) *Queue { return &Queue{s, name} }
+
+// DriverQueue implements driver.QueueStore.
+func (s *Store) DriverQueue(name string) driver.Queue { return s.Queue(name) }

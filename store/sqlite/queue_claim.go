@@ -29,7 +29,7 @@ func readClaimable(ctx context.Context, q querier, name string, c driver.Claim, 
 
 // Claim implements driver.Queue. It reads before it takes the lock, so that
 // workers that wait for jobs do not keep those from writing who bring them.
-func (q queue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
+func (q *Queue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}

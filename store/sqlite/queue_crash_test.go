@@ -18,9 +18,9 @@ import (
 )
 
 // enqueueOrders makes orders, each with a job.
-func enqueueOrders(ctx context.Context, path string) error {
+func enqueueOrders(ctx context.Context, s *sqlite.Store, path string) error {
 	return makeOrders(ctx, path, "enqueued ", func(tx *sql.Tx, i int, payload []byte) error {
-		_, err := sqlite.NewQueue("jobs").Enqueue(ctx, tx, penstock.NewJob{Key: []string{"", "a", "b"}[i%3], Payload: payload})
+		_, err := s.Queue("jobs").EnqueueTx(ctx, tx, penstock.NewJob{Key: []string{"", "a", "b"}[i%3], Payload: payload})
 		return err
 	})
 }
@@ -158,7 +158,7 @@ func TestKilledWhileWorking(t *testing.T) {
 // shipped exactly once.
 func TestKilledWhileWorkingInTransactions(t *testing.T) {
 	testseed.Soak(t)
-	path, _, _ := newQueue(t, penstock.FIFO)
+	path, s, _ := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)
 	mustExec(t, app, `create table orders (id integer primary key autoincrement, total integer, shipped integer not null default 0)`)
 	for range 300 {
@@ -171,7 +171,7 @@ func TestKilledWhileWorkingInTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		order, _ := done.LastInsertId()
-		if _, err := sqlite.NewQueue("jobs").Enqueue(t.Context(), tx, penstock.NewJob{Key: []string{"", "a"}[order%2], Payload: strconv.AppendInt(nil, order, 10)}); err != nil {
+		if _, err := s.Queue("jobs").EnqueueTx(t.Context(), tx, penstock.NewJob{Key: []string{"", "a"}[order%2], Payload: strconv.AppendInt(nil, order, 10)}); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {

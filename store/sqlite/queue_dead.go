@@ -98,7 +98,7 @@ func (s *Store) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int,
 
 // takeDeadJobs deletes the chosen ones, after something was done with them.
 func (s *Store) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, first func(ctx context.Context, tx *sql.Tx, row queueRow, ids []int64) error) (n int, err error) {
-	err = queue{s, q.Queue}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
+	err = s.Queue(q.Queue).inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
 		ids, err := readColumn[int64](ctx, tx, chosenJobsSQL, row.choose(q)...)
 		if n = len(ids); err != nil || n == 0 {
 			return err

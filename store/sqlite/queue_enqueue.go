@@ -12,20 +12,13 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Queue enqueues inside the application's transactions, see NewQueue.
-type Queue struct{ name string }
-
-// NewQueue names a queue of the application's own file. It does not check that
-// there is one.
-func NewQueue(name string) Queue { return Queue{name} }
-
-// Enqueue writes jobs inside the application's transaction, of any SQLite driver,
+// EnqueueTx writes jobs inside the application's transaction, of any SQLite driver,
 // and says what became of each, in the order given: they run once it has
 // committed, and never if it rolls back. All jobs are checked
 // before the first one is written; a *penstock.FieldError says which cannot be
 // carried. After any other error roll back: some of the jobs may have been
-// written. Begin with BEGIN IMMEDIATE, as for Publish.
-func (q Queue) Enqueue(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+// written. Begin with BEGIN IMMEDIATE, as for PublishTx.
+func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err
 	}
@@ -52,7 +45,7 @@ func validJobs(jobs []penstock.NewJob) error {
 	return nil
 }
 
-func (q Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
+func (q *Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
 	made := make([]penstock.Enqueued, len(jobs))
 	fresh, first, row, err := q.sift(ctx, tx, jobs, made)
 	if err != nil {
@@ -85,7 +78,7 @@ func (q Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]pe
 // sift finds the jobs that are to be written, as indexes of jobs, and fills in what
 // is known of the others. first is the index of the first job of
 // each dedup key that is to be written, nil if no job has one.
-func (q Queue) sift(ctx context.Context, tx Tx, jobs []penstock.NewJob, made []penstock.Enqueued) (fresh []int, first map[string]int, row queueRow, err error) {
+func (q *Queue) sift(ctx context.Context, tx Tx, jobs []penstock.NewJob, made []penstock.Enqueued) (fresh []int, first map[string]int, row queueRow, err error) {
 	known := map[string]int64{}
 	var keys []string
 	for i := range jobs {
@@ -146,7 +139,7 @@ func knownJobs(ctx context.Context, tx Tx, row queueRow, keys []string) (map[str
 
 // insert writes the fresh jobs and fills in their ids. One statement draws its
 // numbers without gaps, because nobody else writes.
-func (q Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh []int, made []penstock.Enqueued) error {
+func (q *Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh []int, made []penstock.Enqueued) error {
 	insert := `insert into ` + QueueTable(q.name) + ` (not_before, priority, group_key, key, headers, payload) values (?, ?, ?, ?, ?, ?)`
 	var args []any
 	for len(fresh) > 0 {
@@ -209,7 +202,7 @@ func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
 }
 
 // Enqueue implements driver.Queue. On return the jobs survive a power cut.
-func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
+func (q *Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err
 	}
@@ -218,7 +211,7 @@ func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []pen
 			_, err := findQueue(ctx, tx, q.name)
 			return err
 		}
-		made, err = NewQueue(q.name).Enqueue(ctx, tx, jobs...)
+		made, err = q.EnqueueTx(ctx, tx, jobs...)
 		return err
 	})
 	if err != nil {

@@ -42,13 +42,13 @@ func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string)
 		defer cancel()
 		_ = src.Close(closing) // the lease ends by itself, too
 	}()
-	return forward.Run(ctx, &forwarding{source: src, queue: NewQueue(queue)}, src.req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
+	return forward.Run(ctx, &forwarding{source: src, queue: s.Queue(queue)}, src.req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
 }
 
 // forwarding is one call of Forward.
 type forwarding struct {
 	*source
-	queue Queue
+	queue *Queue
 	// failed was fetched and could not be moved. The source would not return it again.
 	failed *driver.Batch
 }

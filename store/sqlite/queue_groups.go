@@ -13,7 +13,7 @@ import (
 func behindGroup(group string) string { return group + "\x01" }
 
 // ReadyGroups implements driver.GroupFinder. Like Claim it brings back the jobs that have become due.
-func (q queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
+func (q *Queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
 	var at claimable
 	read := func(ctx context.Context, tx *sql.Tx) (err error) {
 		if at, err = readClaimable(ctx, tx, q.name, driver.Claim{Jobs: 1}, time.Now()); err == nil && at.room > 0 {

@@ -15,7 +15,7 @@ const maintainJobs = 500
 
 // Maintain implements driver.Queue. It reads before it takes the lock, and gives
 // free pages back like the Maintain of outboxes.
-func (q queue) Maintain(ctx context.Context) error {
+func (q *Queue) Maintain(ctx context.Context) error {
 	var row queueRow
 	var due, scheduled, forgettable bool
 	var ahead []penstock.Schedule

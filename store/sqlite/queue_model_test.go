@@ -131,7 +131,7 @@ func (m *queueModel) enqueue() {
 	} else {
 		tx, begun := m.app.Begin()
 		m.check(begun)
-		made, err = sqlite.NewQueue("jobs").Enqueue(m.Context(), tx, jobs...)
+		made, err = m.store.Queue("jobs").EnqueueTx(m.Context(), tx, jobs...)
 		if m.rnd.IntN(4) == 0 {
 			m.check(tx.Rollback())
 			return

@@ -18,7 +18,7 @@ func (s *Store) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 		return err
 	}
 	j := &sch.Job
-	return queue{s, sch.Queue}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
+	return s.Queue(sch.Queue).inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		next, err := cron.Next(sch.Cron, now)
 		if err != nil {
 			return err
@@ -31,7 +31,7 @@ func (s *Store) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 
 // DropSchedule implements driver.QueueStore.
 func (s *Store) DropSchedule(ctx context.Context, name, schedule string) error {
-	return queue{s, name}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
+	return s.Queue(name).inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
 		done, err := tx.ExecContext(ctx, `delete from penstock_schedules where queue_id = ? and name = ?`, row.id, schedule)
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func scanSchedule(rows *sql.Rows, sch *penstock.Schedule, dest ...any) error {
 
 // runSchedules enqueues the periodic jobs that are due, one of each, and says
 // when they are next; also of those that ran while the clock was far ahead. Whoever holds the lock does it; the others find it done.
-func (q queue) runSchedules(ctx context.Context) error {
+func (q *Queue) runSchedules(ctx context.Context) error {
 	return q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		due, err := dueSchedules(ctx, tx, row, now)
 		if err != nil {
@@ -95,7 +95,7 @@ func (q queue) runSchedules(ctx context.Context) error {
 			return err
 		}
 		for _, sch := range due {
-			if _, err := NewQueue(q.name).Enqueue(ctx, tx, sch.Job); err != nil {
+			if _, err := q.EnqueueTx(ctx, tx, sch.Job); err != nil {
 				return fmt.Errorf("schedule %q: %w", sch.Name, err)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // inQueue runs fn in one transaction that writes.
-func (q queue) inQueue(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error) error {
+func (q *Queue) inQueue(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error) error {
 	return q.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		row, err := findQueue(ctx, tx, q.name)
 		if err != nil {
@@ -25,7 +25,7 @@ func (q queue) inQueue(ctx context.Context, fn func(ctx context.Context, tx *sql
 }
 
 // Extend implements driver.Queue.
-func (q queue) Extend(ctx context.Context, lease time.Duration, leases ...int64) (held []int64, err error) {
+func (q *Queue) Extend(ctx context.Context, lease time.Duration, leases ...int64) (held []int64, err error) {
 	if err := driver.ValidateLease(lease); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (q queue) Extend(ctx context.Context, lease time.Duration, leases ...int64)
 }
 
 // Ack implements driver.Queue.
-func (q queue) Ack(ctx context.Context, leases ...int64) (held []int64, err error) {
+func (q *Queue) Ack(ctx context.Context, leases ...int64) (held []int64, err error) {
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		held, err = ack(ctx, tx, row, leases, now)
 		return err
@@ -80,7 +80,7 @@ func takeLeases(ctx context.Context, tx *sql.Tx, row queueRow, leases []int64, n
 }
 
 // Release implements driver.Releaser.
-func (q queue) Release(ctx context.Context, after time.Duration, leases ...int64) (held []int64, err error) {
+func (q *Queue) Release(ctx context.Context, after time.Duration, leases ...int64) (held []int64, err error) {
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		var seqs []int64
 		if held, seqs, err = takeLeases(ctx, tx, row, leases, now); err != nil {
@@ -95,7 +95,7 @@ func (q queue) Release(ctx context.Context, after time.Duration, leases ...int64
 }
 
 // Retry implements driver.Queue.
-func (q queue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
+func (q *Queue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		dead, err = retryJob(ctx, tx, row, lease, after, reason, now)
 		return err
@@ -134,7 +134,7 @@ func runAfter(ctx context.Context, tx *sql.Tx, row queueRow, seqs []int64, after
 }
 
 // DeadLetter implements driver.Queue.
-func (q queue) DeadLetter(ctx context.Context, lease int64, reason string) error {
+func (q *Queue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	return q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		j, err := heldJob(ctx, tx, row, lease, now)
 		if err != nil {
@@ -205,7 +205,7 @@ func deadLetter(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried, now
 
 // CancelJobs implements driver.QueueStore.
 func (s *Store) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
-	err = queue{s, name}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
+	err = s.Queue(name).inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
 		done, err := tx.ExecContext(ctx, onQueue(name, cancelSQL), array(ids))
 		if err != nil {
 			return err

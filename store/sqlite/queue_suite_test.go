@@ -36,7 +36,7 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 		Store: store,
 		Begin: func(ctx context.Context) (queuetest.Tx, error) {
 			tx, err := app.BeginTx(ctx, nil)
-			return businessTx{tx}, err
+			return businessTx{tx, store}, err
 		},
 		Another: func(t testing.TB) driver.QueueStore { return open(t, path) },
 		Pin:     func(t testing.TB) func() { return pin(t, path) },
@@ -51,7 +51,7 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 }
 
 func (b businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return sqlite.NewQueue(queue).Enqueue(ctx, b.tx, jobs...)
+	return b.store.Queue(queue).EnqueueTx(ctx, b.tx, jobs...)
 }
 
 // newQueue is a file with the queue "jobs" and the outbox "orders".

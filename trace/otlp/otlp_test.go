@@ -102,7 +102,7 @@ func shop(t *testing.T) (logged string) {
 	given := map[string]string{"note": "kept"}
 	must(t, store.Publish(ctx, "orders", penstock.Message{Key: "a", Topic: "t", Headers: trace.Inject(producing, given)}),
 		store.Publish(ctx, "orders", penstock.Message{Key: "b", Topic: "t", Headers: trace.Inject(ctx, given)}))
-	_, err = store.Queue("mails").Enqueue(ctx, penstock.NewJob{Payload: []byte("1"), Headers: trace.Inject(producing, nil)}, penstock.NewJob{Payload: []byte("2")})
+	_, err = store.DriverQueue("mails").Enqueue(ctx, penstock.NewJob{Payload: []byte("1"), Headers: trace.Inject(producing, nil)}, penstock.NewJob{Payload: []byte("2")})
 	must(t, err)
 	span.End()
 	if len(given) != 1 {
@@ -126,7 +126,7 @@ func shop(t *testing.T) (logged string) {
 	var log strings.Builder
 	working, enough := context.WithCancel(ctx)
 	jobs := 0
-	err = work.Run(working, store.Queue("mails"), func(ctx context.Context, job penstock.Job) error {
+	err = work.Run(working, store.DriverQueue("mails"), func(ctx context.Context, job penstock.Job) error {
 		slog.New(trace.LogHandler(slog.NewJSONHandler(&log, nil))).With("a", 1).InfoContext(ctx, "mailing", "job", string(job.Payload))
 		_, span := otel.Tracer("shop").Start(trace.Extract(context.Background(), job.Headers), "smtp "+string(job.Payload))
 		span.End()

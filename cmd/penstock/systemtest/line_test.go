@@ -19,6 +19,7 @@ import (
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // line is the main job with its parts apart: business transactions in this
@@ -62,7 +63,12 @@ func postgresLine(t testing.TB, flights int, lease time.Duration) *line {
 
 func postgresAirline(t testing.TB, database string) demo.Airline {
 	t.Helper()
-	airline, err := demo.NewPostgresAirline(t.Context(), database, "airline", producers, postgres.NewOutbox("", outbox))
+	store, err := postgres.Open(t.Context(), database, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	airline, err := demo.NewPostgresAirline(t.Context(), database, "airline", producers, store.Outbox(outbox))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +85,12 @@ func sqliteLine(t testing.TB, flights int, lease time.Duration) *line {
 	t.Cleanup(func() { _ = server.Shutdown(context.Background()) })
 	database := "sqlite:" + filepath.Join(t.TempDir(), "airline.db")
 	l := newLine(t, database, server.ClientURL(), flights, lease)
-	if l.airline, err = demo.NewSQLiteAirline(t.Context(), database, "airline", outbox, false); err != nil {
+	store, err := sqlite.Open(t.Context(), database, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if l.airline, err = demo.NewSQLiteAirline(t.Context(), database, "airline", store.Outbox(outbox), false); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.airline.Close() })

@@ -64,7 +64,7 @@ func killWorkers(t *testing.T, database string, store interface {
 			batch[i].Key = fmt.Sprint("key ", i%keys)
 		}
 	}
-	ids, err := store.Queue(jobsQueue).Enqueue(t.Context(), batch...)
+	ids, err := store.DriverQueue(jobsQueue).Enqueue(t.Context(), batch...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,15 +40,20 @@ func run(ctx context.Context) error {
 	}
 	db := bun.NewDB(pool, pgdialect.New())
 	defer db.Close()
-	return place(ctx, db, &order{Customer: "ann", Total: 10})
+	store, err := postgres.Open(ctx, os.Getenv("PENSTOCK_DATABASE_URL"), postgres.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return place(ctx, db, store.Outbox("orders"), &order{Customer: "ann", Total: 10})
 }
 
-func place(ctx context.Context, db *bun.DB, o *order) error {
+func place(ctx context.Context, db *bun.DB, orders *postgres.Outbox, o *order) error {
 	return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(o).Exec(ctx); err != nil {
 			return err
 		}
 		placed := penstock.Message{Key: o.Customer, Topic: "order.placed", Payload: fmt.Appendf(nil, `{"id": %d, "total": %d}`, o.ID, o.Total)}
-		return postgres.NewOutbox("", "orders").PublishSQL(ctx, tx.Tx, placed) // tx itself would write the arguments into the statement
+		return orders.PublishSQL(ctx, tx.Tx, placed) // tx itself would write the arguments into the statement
 	})
 }

@@ -35,10 +35,15 @@ func run(ctx context.Context) error {
 	}
 	db := client.NewClient(client.Driver(entsql.OpenDB(dialect.Postgres, pool)))
 	defer db.Close()
-	return place(ctx, db, "ann", 10)
+	store, err := postgres.Open(ctx, os.Getenv("PENSTOCK_DATABASE_URL"), postgres.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return place(ctx, db, store.Outbox("orders"), "ann", 10)
 }
 
-func place(ctx context.Context, db *client.Client, customer string, total int) error {
+func place(ctx context.Context, db *client.Client, orders *postgres.Outbox, customer string, total int) error {
 	tx, err := db.Tx(ctx)
 	if err != nil {
 		return err
@@ -49,7 +54,7 @@ func place(ctx context.Context, db *client.Client, customer string, total int) e
 		return err
 	}
 	placed := penstock.Message{Key: customer, Topic: "order.placed", Payload: fmt.Appendf(nil, `{"id": %d, "total": %d}`, o.ID, total)}
-	if err := postgres.NewOutbox("", "orders").PublishSQL(ctx, tx, placed); err != nil {
+	if err := orders.PublishSQL(ctx, tx, placed); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -41,15 +41,20 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer pool.Close()
-	return place(ctx, db, &order{Customer: "ann", Total: 10})
+	store, err := postgres.Open(ctx, os.Getenv("PENSTOCK_DATABASE_URL"), postgres.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return place(ctx, db, store.Outbox("orders"), &order{Customer: "ann", Total: 10})
 }
 
-func place(ctx context.Context, db *gorm.DB, o *order) error {
+func place(ctx context.Context, db *gorm.DB, orders *postgres.Outbox, o *order) error {
 	return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		if err := tx.Create(o).Error; err != nil {
 			return err
 		}
 		placed := penstock.Message{Key: o.Customer, Topic: "order.placed", Payload: fmt.Appendf(nil, `{"id": %d, "total": %d}`, o.ID, o.Total)}
-		return postgres.NewOutbox("", "orders").PublishSQL(ctx, tx.Statement.ConnPool, placed) // GORM's name for the transaction
+		return orders.PublishSQL(ctx, tx.Statement.ConnPool, placed) // GORM's name for the transaction
 	})
 }

@@ -29,10 +29,15 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	return placeOrder(ctx, db, "ann", 10)
+	store, err := postgres.Open(ctx, os.Getenv("PENSTOCK_DATABASE_URL"), postgres.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return placeOrder(ctx, db, store.Outbox("orders"), "ann", 10)
 }
 
-func placeOrder(ctx context.Context, db *sql.DB, customer string, total int) error {
+func placeOrder(ctx context.Context, db *sql.DB, orders *postgres.Outbox, customer string, total int) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -43,7 +48,7 @@ func placeOrder(ctx context.Context, db *sql.DB, customer string, total int) err
 		return err
 	}
 	placed := penstock.Message{Key: customer, Topic: "order.placed", Payload: fmt.Appendf(nil, `{"id": %d, "total": %d}`, id, total)}
-	if err := postgres.NewOutbox("", "orders").PublishSQL(ctx, tx, placed); err != nil {
+	if err := orders.PublishSQL(ctx, tx, placed); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -35,10 +35,15 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	return place(ctx, db, &order{Customer: "ann", Total: 10})
+	store, err := postgres.Open(ctx, os.Getenv("PENSTOCK_DATABASE_URL"), postgres.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return place(ctx, db, store.Outbox("orders"), &order{Customer: "ann", Total: 10})
 }
 
-func place(ctx context.Context, db *sqlx.DB, o *order) error {
+func place(ctx context.Context, db *sqlx.DB, orders *postgres.Outbox, o *order) error {
 	tx, err := db.BeginTxx(ctx, nil)
 	if err != nil {
 		return err
@@ -52,7 +57,7 @@ func place(ctx context.Context, db *sqlx.DB, o *order) error {
 		return err
 	}
 	placed := penstock.Message{Key: o.Customer, Topic: "order.placed", Payload: fmt.Appendf(nil, `{"id": %d, "total": %d}`, o.ID, o.Total)}
-	if err := postgres.NewOutbox("", "orders").PublishSQL(ctx, tx, placed); err != nil {
+	if err := orders.PublishSQL(ctx, tx, placed); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -178,7 +178,7 @@ func (r *run) cancelAll() {
 func (r *run) gone() penstock.Job {
 	r.Helper()
 	j := r.claim(1)[0]
-	other := r.Direct.Queue(r.Name)
+	other := r.Direct.DriverQueue(r.Name)
 	_, err := other.Extend(r.Context(), time.Microsecond, j.Lease)
 	r.must(err)
 	for {
@@ -229,7 +229,7 @@ func (r *run) held(trip Trip) {
 // became is where a job is.
 func (r *run) became(j penstock.Job) string {
 	r.Helper()
-	q := r.Direct.Queue(r.Name)
+	q := r.Direct.DriverQueue(r.Name)
 	held, err := q.Extend(r.Context(), time.Hour, j.Lease)
 	r.must(err)
 	dead, err := r.Direct.DeadJobs(r.Context(), admin.DeadJobQuery{Queue: r.Name, IDs: []int64{j.ID}})

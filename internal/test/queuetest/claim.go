@@ -72,7 +72,7 @@ func claimedOnce(e *env) {
 }
 
 func acrossProcesses(e *env) {
-	other := e.Another(e).Queue(queue)
+	other := e.Another(e).DriverQueue(queue)
 	_, err := other.Enqueue(e.ctx, job("a"), job("b"))
 	e.must(err, "Enqueue by another process")
 	mine := e.claim(1)

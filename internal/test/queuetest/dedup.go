@@ -102,16 +102,16 @@ func dedupRollback(e *env) {
 func dedupQueues(e *env) {
 	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	e.enqueue(once("d", "a"), keyed("d", "b"))
-	_, err := e.Store.Queue("other").Enqueue(e.ctx, once("d", "other"))
+	_, err := e.Store.DriverQueue("other").Enqueue(e.ctx, once("d", "other"))
 	e.must(err, "Enqueue")
 	e.want("a", "b")
-	claimed, err := e.Store.Queue("other").Claim(e.ctx, driver.Claim{Jobs: 2, Lease: longLease})
+	claimed, err := e.Store.DriverQueue("other").Claim(e.ctx, driver.Claim{Jobs: 2, Lease: longLease})
 	e.must(err, "Claim")
 	e.same(claimed, "other")
 }
 
 func dedupRace(e *env) {
-	qs := []driver.Queue{e.q, e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	ids := make([]int64, 8)
 	e.must(concurrently(len(ids), func(i int) error {
 		got, err := qs[i%2].Enqueue(e.ctx, once("d", "a"))

@@ -50,7 +50,7 @@ func newEnv(t *testing.T, h Harness, order penstock.QueueOrder) *env {
 	case h.Features.Snapshots && e.Pin == nil:
 		t.Fatal("queuetest: the feature Snapshots is declared but Instance.Pin is missing")
 	}
-	e.q = e.Store.Queue(queue)
+	e.q = e.Store.DriverQueue(queue)
 	return e
 }
 

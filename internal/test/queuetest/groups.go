@@ -86,7 +86,7 @@ func groupsReady(e *env) {
 	}
 	e.wantGroups("all is done", nil, "", 10)
 
-	_, err := e.finder(e.Store.Queue("nobody's")).ReadyGroups(e.ctx, nil, "", 10)
+	_, err := e.finder(e.Store.DriverQueue("nobody's")).ReadyGroups(e.ctx, nil, "", 10)
 	e.mustBe(err, penstock.ErrNoQueue, "ReadyGroups of no queue")
 	if _, err := e.finder(e.q).ReadyGroups(cancelled(e.ctx), nil, "", 10); err == nil {
 		e.Error("ReadyGroups with a context that has ended succeeded")

@@ -130,7 +130,7 @@ func queueNames(e *env) {
 		if s := e.statusOf(name); s.Order != penstock.FIFO {
 			e.Errorf("a queue made without an order is %q, want %q", s.Order, penstock.FIFO)
 		}
-		q := e.Store.Queue(name)
+		q := e.Store.DriverQueue(name)
 		_, err := q.Enqueue(e.ctx, job("in "+name))
 		e.must(err, "Enqueue")
 		claimed, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: longLease})
@@ -145,7 +145,7 @@ func queueNames(e *env) {
 
 func noSuchQueue(e *env) {
 	const name = "missing"
-	q := e.Store.Queue(name)
+	q := e.Store.DriverQueue(name)
 	_, enqueue := q.Enqueue(e.ctx, job("a"))
 	_, claim := q.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: longLease})
 	_, ack := q.Ack(e.ctx, 1)

@@ -98,7 +98,7 @@ func keyManyRetried(e *env) {
 	e.enqueue(job("again"))
 	e.retry(e.want("again")[0], 0, "at once")
 	e.enqueue(withPriority(1, "later"))
-	another := e.Another(e).Queue(queue) // which does not know yet what is in the way
+	another := e.Another(e).DriverQueue(queue) // which does not know yet what is in the way
 	for _, want := range []string{"again", "later"} {
 		claimed, err := another.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: longLease})
 		e.must(err, "Claim")
@@ -219,7 +219,7 @@ func keyDelayed(e *env) {
 }
 
 func keyProcesses(e *env) {
-	others := []driver.Queue{e.q, e.Another(e).Queue(queue), e.Another(e).Queue(queue)}
+	others := []driver.Queue{e.q, e.Another(e).DriverQueue(queue), e.Another(e).DriverQueue(queue)}
 	for i := range 30 {
 		_, err := others[i%3].Enqueue(e.ctx, keyed(fmt.Sprint("k", i%3), fmt.Sprint(i)))
 		e.must(err, "Enqueue")

@@ -116,7 +116,7 @@ func unknownLease(e *env) {
 	}
 	// A lease counts in its own queue only.
 	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
-	other := e.Store.Queue("other")
+	other := e.Store.DriverQueue("other")
 	held, err := other.Ack(e.ctx, claimed[0].Lease)
 	e.must(err, "Ack in another queue")
 	e.sameLeases("Ack in another queue", held, nil)

@@ -116,7 +116,7 @@ func (l *runLog) check(e *env, jobs int) {
 func manyWorkers(e *env) {
 	const producers, workers = 4, 8
 	each := testseed.Steps(150)
-	qs := []driver.Queue{e.q, e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	log := newRunLog()
 	e.must(concurrently(producers+workers, func(i int) error {
 		q := qs[i%2]

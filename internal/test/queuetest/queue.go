@@ -67,7 +67,7 @@ func dropForgets(e *env) {
 
 func queuesApart(e *env) {
 	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
-	other := e.Store.Queue("other")
+	other := e.Store.DriverQueue("other")
 	e.enqueue(keyed("k", "mine"))
 	_, err := other.Enqueue(e.ctx, keyed("k", "theirs"))
 	e.must(err, "Enqueue")

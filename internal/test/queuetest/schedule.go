@@ -100,12 +100,12 @@ func scheduleAhead(e *env) {
 	const little = 175 * time.Minute
 	e.Backdate(e, queue, "little", -little)
 	before := e.schedules()
-	e.must(e.Another(e).Queue(queue).Maintain(e.ctx), "Maintain")
+	e.must(e.Another(e).DriverQueue(queue).Maintain(e.ctx), "Maintain")
 	if after := e.schedules(); !after[0].Next.Equal(before[0].Next) {
 		e.Errorf("what ran %s ahead is next at %s, want %s", little, after[0].Next, before[0].Next)
 	}
 	e.Backdate(e, queue, "s", -800*24*time.Hour)
-	e.must(e.Another(e).Queue(queue).Maintain(e.ctx), "Maintain")
+	e.must(e.Another(e).DriverQueue(queue).Maintain(e.ctx), "Maintain")
 	if after := e.schedules(); !after[1].Next.Equal(before[1].Next) {
 		e.Errorf("what ran years ahead is next at %s, want %s", after[1].Next, before[1].Next)
 	}
@@ -114,7 +114,7 @@ func scheduleAhead(e *env) {
 
 func scheduleRace(e *env) {
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s")})
-	qs := []driver.Queue{e.q, e.Another(e).Queue(queue), e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue), e.Another(e).DriverQueue(queue)}
 	for range 5 {
 		e.Backdate(e, queue, "s", time.Minute)
 		e.must(concurrently(len(qs)*2, func(i int) error { return qs[i%len(qs)].Maintain(e.ctx) }), "Maintain at once")

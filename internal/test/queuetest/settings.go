@@ -52,7 +52,7 @@ func maxRunning(e *env) {
 	e.enqueue(jobs("a", 8)...)
 	first := e.claim(2)
 	e.same(first, "a0", "a1")
-	other := e.Another(e).Queue(queue)
+	other := e.Another(e).DriverQueue(queue)
 	second, err := other.Claim(e.ctx, driver.Claim{Jobs: 5, Lease: longLease})
 	e.must(err, "Claim")
 	e.same(second, "a2")
@@ -72,7 +72,7 @@ func maxRunningRace(e *env) {
 	e.set(penstock.QueueSettings{MaxRunning: &limit})
 	const n = 200
 	e.enqueue(jobs("a", n)...)
-	qs := []driver.Queue{e.q, e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	var mu sync.Mutex
 	running, most, done := 0, 0, 0
 	e.must(concurrently(8, func(i int) error {
@@ -116,7 +116,7 @@ func settingsStay(e *env) {
 
 // No call that begins after a pause was set is given a job, however many claim at the time.
 func pauseHolds(e *env) {
-	qs := []driver.Queue{e.q, e.Another(e).Queue(queue)}
+	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	const workers = 4
 	var paused atomic.Bool
 	var calls [workers]atomic.Int64

@@ -44,7 +44,7 @@ func (w *walk) operations() []func() {
 }
 
 func (w *walk) store() driver.QueueStore { return w.stores[w.rnd.IntN(len(w.stores))] }
-func (w *walk) queue() driver.Queue      { return w.store().Queue(queue) }
+func (w *walk) queue() driver.Queue      { return w.store().DriverQueue(queue) }
 
 // make invents jobs.
 func (w *walk) make() []penstock.NewJob {

@@ -26,7 +26,7 @@ var workCases = []testCase{
 // work starts work.Run in a process of its own and returns what stops it.
 func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
 	e.Helper()
-	q := e.Another(e).Queue(queue)
+	q := e.Another(e).DriverQueue(queue)
 	o.Logger = slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(e.ctx)
 	done := make(chan error, 1)

@@ -137,7 +137,7 @@ func fill(t *testing.T, s store) {
 	if _, keeps := s.(driver.HistoryStore); keeps {
 		doneJob(t, s)
 	}
-	_, err = s.Queue("mails").Enqueue(ctx, penstock.NewJob{Group: "g", Payload: []byte("waits")}, penstock.NewJob{Group: "g", Payload: []byte("waits, too")})
+	_, err = s.DriverQueue("mails").Enqueue(ctx, penstock.NewJob{Group: "g", Payload: []byte("waits")}, penstock.NewJob{Group: "g", Payload: []byte("waits, too")})
 	must(t, err)
 }
 

@@ -75,7 +75,7 @@ type Store interface {
 	outboxes
 	queues
 	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
-	Queue(name string) driver.Queue
+	DriverQueue(name string) driver.Queue
 	DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error)
 }
 

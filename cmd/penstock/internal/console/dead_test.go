@@ -16,7 +16,7 @@ import (
 
 // deadJobs makes n dead letters: of every three two could not reach a host, each another one.
 func deadJobs(t *testing.T, s store, n int) {
-	ctx, q := t.Context(), s.Queue("mails")
+	ctx, q := t.Context(), s.DriverQueue("mails")
 	jobs := make([]penstock.NewJob, n)
 	for i := range jobs {
 		jobs[i] = penstock.NewJob{Group: fmt.Sprint(i % 2), Headers: map[string]string{"Password": "x"}, Payload: fmt.Appendf(nil, `{"to":"%d@example.com"}`, i)}
@@ -126,7 +126,7 @@ func TestDeadLettersAreSentAgainAsNew(t *testing.T) {
 			}
 			var again []penstock.Job
 			for len(again) == 0 {
-				again, err = s.Queue("mails").Claim(t.Context(), driver.Claim{Group: was.Group, Jobs: 1, Lease: time.Minute})
+				again, err = s.DriverQueue("mails").Claim(t.Context(), driver.Claim{Group: was.Group, Jobs: 1, Lease: time.Minute})
 				must(t, err)
 			}
 			if j := again[0]; fmt.Sprint(j.ID) != r.IDs[0] || j.ID == was.ID || !bytes.Equal(j.Payload, was.Payload) || j.Headers["Password"] != "x" || j.Attempt != 1 {

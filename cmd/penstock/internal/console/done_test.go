@@ -15,7 +15,7 @@ import (
 
 // doneJob makes a job that is done and kept, and one that runs and has said so, and returns their ids.
 func doneJob(t *testing.T, s store) (done, running int64) {
-	ctx, day, q := t.Context(), 24*time.Hour, s.Queue("mails")
+	ctx, day, q := t.Context(), 24*time.Hour, s.DriverQueue("mails")
 	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{KeepDone: &day}))
 	_, err := q.Enqueue(ctx, penstock.NewJob{Group: "done"}, penstock.NewJob{Group: "done"})
 	must(t, err)

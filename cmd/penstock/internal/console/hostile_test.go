@@ -99,7 +99,7 @@ func TestTheSubPathIsNotLeft(t *testing.T) {
 // Of what may not be shown nothing is, whatever form it has: an answer and a page may be wrong, but not tell.
 func TestRedactedInAnyForm(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
-		ctx, q := t.Context(), s.Queue("mails")
+		ctx, q := t.Context(), s.DriverQueue("mails")
 		must(t, s.CreateQueue(ctx, "mails", penstock.FIFO))
 		const secret = "hunter2"
 		for _, text := range []string{`{"a": [{"PassWord": "hunter2"}]}`, `{"password":"hunter2"} {"password":"hunter2"}`, `{"password":"hunter2"}]`, "password=hunter2&a=b", "{\"password\":\"hunter2\",\"a\":\"\xff\"}",
@@ -191,7 +191,7 @@ func TestARoleThatMayNotRead(t *testing.T) {
 // Large payloads are read a few at a time, and each page goes on where the one before has ended.
 func TestLargeDeadLettersInPages(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
-		ctx, q := t.Context(), s.Queue("mails")
+		ctx, q := t.Context(), s.DriverQueue("mails")
 		must(t, s.CreateQueue(ctx, "mails", penstock.FIFO))
 		large := bytes.Repeat([]byte("x"), 3<<20)
 		const n = 7

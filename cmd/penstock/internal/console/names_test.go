@@ -30,7 +30,7 @@ func TestLinksOfAwkwardNames(t *testing.T) {
 		failure := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: name}}
 		must(t, storetest.Settle(ctx, source, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Dead, Failures: failure}, {Outcome: driver.Parked, Failures: failure, RetryIn: time.Hour}}}))
 		must(t, source.Close(ctx))
-		q := s.Queue(name + "q")
+		q := s.DriverQueue(name + "q")
 		_, err = q.Enqueue(ctx, penstock.NewJob{Key: name, Group: name}, penstock.NewJob{Key: name + "2", Group: name})
 		must(t, err)
 		jobs, err := q.Claim(ctx, driver.Claim{Jobs: 1, Lease: time.Hour, Worker: name, Group: name})

@@ -67,12 +67,12 @@ func TestRunningOfABusyNeighbour(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		for queue, jobs := range map[string]int{"busy": 1100, "idle": 1} {
 			must(t, s.CreateQueue(t.Context(), queue, penstock.FIFO))
-			_, err := s.Queue(queue).Enqueue(t.Context(), make([]penstock.NewJob, jobs)...)
+			_, err := s.DriverQueue(queue).Enqueue(t.Context(), make([]penstock.NewJob, jobs)...)
 			must(t, err)
 		}
 		for _, queue := range []string{"busy", "idle"} {
 			for claimed := 1; claimed > 0; {
-				some, err := s.Queue(queue).Claim(t.Context(), driver.Claim{Jobs: 100, Lease: time.Minute, Worker: "of " + queue})
+				some, err := s.DriverQueue(queue).Claim(t.Context(), driver.Claim{Jobs: 100, Lease: time.Minute, Worker: "of " + queue})
 				must(t, err)
 				claimed = len(some)
 			}

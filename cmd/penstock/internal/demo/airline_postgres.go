@@ -39,7 +39,7 @@ type postgresAirline struct {
 
 // Publisher is a store's outbox, for a transaction of pgx's.
 type Publisher interface {
-	Publish(ctx context.Context, tx portable.Tx, msgs ...penstock.Message) error
+	PublishTx(ctx context.Context, tx portable.Tx, msgs ...penstock.Message) error
 }
 
 // NewPostgresAirline creates the airline's tables in a schema of its own.
@@ -96,7 +96,7 @@ func (a *postgresAirline) Depart(ctx context.Context, f *Flight, rollback bool) 
 	if err != nil {
 		return err
 	}
-	if err := a.outbox.Publish(ctx, tx, m); err != nil {
+	if err := a.outbox.PublishTx(ctx, tx, m); err != nil {
 		return fmt.Errorf("flight %d: publish: %w", f.ID, err)
 	}
 	if rollback {

@@ -28,7 +28,7 @@ var sqliteDrop string
 
 type sqliteAirline struct {
 	db           *sql.DB
-	outbox       string
+	outbox       *sqlite.Outbox
 	prefix       string
 	turn, depart *sql.Stmt
 }
@@ -36,7 +36,7 @@ type sqliteAirline struct {
 // NewSQLiteAirline creates the airline's tables in a SQLite file, with a prefix
 // of their own. Its transactions are BEGIN IMMEDIATE. The commits of a throwaway
 // file are not flushed to disk one by one: nobody will read it after a crash.
-func NewSQLiteAirline(ctx context.Context, databaseURL, prefix, outbox string, throwaway bool) (_ Airline, err error) {
+func NewSQLiteAirline(ctx context.Context, databaseURL, prefix string, outbox *sqlite.Outbox, throwaway bool) (_ Airline, err error) {
 	a := &sqliteAirline{outbox: outbox, prefix: prefix + "_"}
 	if a.db, err = sqlite.OpenDB(databaseURL); err != nil {
 		return nil, fmt.Errorf("the airline's database: %w", err)
@@ -90,7 +90,7 @@ func (a *sqliteAirline) Depart(ctx context.Context, f *Flight, rollback bool) er
 	if err != nil {
 		return err
 	}
-	if err := sqlite.Publish(ctx, tx, a.outbox, m); err != nil {
+	if err := a.outbox.PublishTx(ctx, tx, m); err != nil {
 		return fmt.Errorf("flight %d: publish: %w", f.ID, err)
 	}
 	if rollback {

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // openDatabase makes the store, its outbox and the airline's tables.
@@ -51,13 +52,16 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 	kept := "schema " + airline + " with the tables flights and aircraft"
 	if onSQLite {
 		kept = "tables " + airline + "_flights and _aircraft"
-		r.airline, err = NewSQLiteAirline(ctx, r.DatabaseURL, airline, r.outbox, private && !r.Keep)
+		r.airline, err = NewSQLiteAirline(ctx, r.DatabaseURL, airline, r.store.(*sqlite.Store).Outbox(r.outbox), private && !r.Keep)
 	} else {
 		// The check and the clean-up need no connection of their own: by then the
 		// producers have let go of theirs.
-		outbox := Publisher(postgres.NewOutbox(r.Schema, r.outbox))
-		if portable.Is(r.DatabaseURL) {
-			outbox = portable.NewOutbox(r.Schema, r.outbox)
+		var outbox Publisher
+		switch store := r.store.(type) {
+		case *postgres.Store:
+			outbox = store.Outbox(r.outbox)
+		case *portable.Store:
+			outbox = store.Outbox(r.outbox)
 		}
 		r.airline, err = NewPostgresAirline(ctx, portable.Plain(r.DatabaseURL), airline, max(r.Producers, 1), outbox)
 	}

@@ -19,7 +19,7 @@ var ErrGone = errors.New("it is no dead letter any more")
 // Jobs enqueues again what died of a queue, and returns the new ids in the order of the old ones. All of them are in memory.
 func Jobs(ctx context.Context, store interface {
 	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
-	Queue(name string) driver.Queue
+	DriverQueue(name string) driver.Queue
 }, queue string, old []int64) (ids []string, err error) {
 	found, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: queue, IDs: old, Limit: len(old)})
 	if err != nil {
@@ -33,7 +33,7 @@ func Jobs(ctx context.Context, store interface {
 		j := &found[i].Job
 		again[i] = penstock.NewJob{Key: j.Key, Group: j.Group, Priority: j.Priority, Headers: j.Headers, Payload: j.Payload}
 	}
-	enqueued, err := store.Queue(queue).Enqueue(ctx, again...)
+	enqueued, err := store.DriverQueue(queue).Enqueue(ctx, again...)
 	for _, one := range enqueued {
 		ids = append(ids, strconv.FormatInt(one.ID, 10))
 	}

@@ -68,7 +68,7 @@ func TestWorkerWaitsForADroppedQueue(t *testing.T) {
 	}
 	logged.until(t, "cannot work; trying again")
 	create()
-	if _, err := store.Queue("jobs").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("after it")}); err != nil {
+	if _, err := store.DriverQueue("jobs").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("after it")}); err != nil {
 		t.Fatal(err)
 	}
 	go func() { // what is logged meanwhile

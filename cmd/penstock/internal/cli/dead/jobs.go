@@ -95,7 +95,7 @@ func (b *deadJobs) discard(ctx context.Context, ids []int64) (int, error) {
 func (b *deadJobs) resend(ctx context.Context, ids []int64) (int, error) {
 	store, ok := b.store.(interface {
 		cli.DeadJobStore
-		Queue(name string) driver.Queue
+		DriverQueue(name string) driver.Queue
 	})
 	if !ok {
 		return 0, errNoResend

@@ -118,7 +118,7 @@ transaction. It is for trying things, and for scripts.`,
 				return err
 			}
 			if len(one) > 0 {
-				made, err := store.Queue(args[0]).Enqueue(ctx, one...)
+				made, err := store.DriverQueue(args[0]).Enqueue(ctx, one...)
 				return tellEnqueued(a, args[0], f.asJSON, made, err)
 			}
 			return enqueueLines(ctx, a, store, args[0], &f)
