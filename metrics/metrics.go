@@ -121,7 +121,7 @@ func (m *Metrics) each(f func(prometheus.Collector)) {
 	m.ingest.each(f)
 }
 
-// Relay returns the observer of a relay in this process: relay.Config.Observer.
+// Relay returns the observer of a relay in this process: relay.Options.Observer.
 func (m *Metrics) Relay(outbox, name string) *RelayObserver {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -114,20 +114,17 @@ func TestRelay(t *testing.T) {
 	m := metrics.New(metrics.Options{Store: store, StatusEvery: time.Nanosecond})
 	ended := make(chan error, 2)
 	var relays []*relay.Relay
-	for _, c := range []relay.Config{
-		{Name: "parks", Limits: relay.Limits{RetryMin: time.Hour, RetryMax: time.Hour}},
-		{Name: "gives-up", MaxAttempts: 1},
+	for name, opts := range map[string]relay.Options{
+		"parks":    {Limits: relay.Limits{RetryMin: time.Hour, RetryMax: time.Hour}},
+		"gives-up": {MaxAttempts: 1},
 	} {
-		c.Outbox, c.Sink, c.Observer = "orders", sink, m.Relay("orders", c.Name)
-		c.Open = func(ctx context.Context) (driver.Source, error) {
-			return store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: c.Name, Holder: "test"})
-		}
-		r, err := relay.New(c)
+		opts.Observer = m.Relay("orders", name)
+		r, err := relay.New(store, "orders", name, sink, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		relays = append(relays, r)
-		source, err := c.Open(t.Context()) // a subscription that is made later begins behind what the other has settled
+		source, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: name, Holder: "test"}) // a subscription that is made later begins behind what the other has settled
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,11 +37,7 @@ func benchmarkRelay(b *testing.B, keys int, inOrder bool) {
 			m.Key = fmt.Sprintf("customer-%d", i%keys)
 		}
 	}
-	r, err := New(Config{
-		Open:   func(context.Context) (driver.Source, error) { return source, nil },
-		Sink:   discard(inOrder),
-		Logger: quiet(),
-	})
+	r, err := New(source, "orders", "bench", discard(inOrder), Options{Logger: quiet()})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -60,7 +56,10 @@ func benchmarkRelay(b *testing.B, keys int, inOrder bool) {
 	}
 }
 
-// loop is a Source that returns the same messages over and over, total in all.
+func (l *loop) Subscribe(context.Context, driver.Subscribe) (driver.Source, error) { return l, nil }
+func (l *loop) Maintain(context.Context, string) error                             { return nil }
+
+// loop is the Source of a Store that returns the same messages over and over, total in all.
 type loop struct {
 	messages   []penstock.Message
 	total, got int

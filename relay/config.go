@@ -5,26 +5,30 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 )
 
-// Config is one subscription and the limits its relay works under.
-type Config struct {
-	// Outbox and Name of the subscription, for the log.
-	Outbox, Name string
-	// Open takes the lease and returns the source. While it fails with an error
-	// that is penstock.ErrHeld the relay stands by; after any other error it says
-	// so in the log and tries again.
-	Open func(ctx context.Context) (driver.Source, error)
-	// Sink is where messages go. The relay does not close it.
-	Sink driver.Sink
-	// Maintain is the outbox's housekeeping, called about once a second while
-	// the lease is held. May be nil.
-	Maintain func(ctx context.Context) error
+// Store is what a relay needs of a driver.Store.
+type Store interface {
+	// Subscribe takes the lease. While it fails with an error that is penstock.ErrHeld
+	// the relay stands by; after any other error it says so in the log and tries again.
+	Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error)
+	// Maintain is the outbox's housekeeping, which frees space. The relay calls it about
+	// once a second while it has the lease.
+	Maintain(ctx context.Context, outbox string) error
+}
+
+// Options are the limits that a relay works under, and who hears of it. The zero value is usable.
+type Options struct {
 	Limits
+	// Holder names the relay in status. Default host/pid.
+	Holder string
+	// Start is where the subscription begins if there is none yet.
+	Start driver.Start
 
 	// MaxAttempts is how often a message is sent before it becomes a dead letter;
 	// negative: without end. Default 25.
@@ -47,8 +51,7 @@ type Config struct {
 // Limits are those of a relay that penstock.yaml has under the same names. The zero
 // value of each means its default.
 type Limits struct {
-	// Lease is how long the lease lasts without a renewal; the same time that
-	// Open asks the store for. Default driver.DefaultLease.
+	// Lease is how long the lease lasts without a renewal. Default driver.DefaultLease.
 	Lease time.Duration `yaml:"lease"`
 
 	// MaxInFlight bounds the messages that are fetched and not settled. Default 32768.
@@ -84,7 +87,11 @@ type Limits struct {
 }
 
 // SetDefaults fills in what is zero.
-func (c *Config) SetDefaults() {
+func (c *Options) SetDefaults() {
+	if c.Holder == "" {
+		host, _ := os.Hostname() // without one the pid has to do
+		c.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
 	c.Lease = cmp.Or(c.Lease, driver.DefaultLease)
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, 32768)
 	c.MaxInFlightBytes = cmp.Or(c.MaxInFlightBytes, 32<<20)
@@ -110,13 +117,7 @@ func (c *Config) SetDefaults() {
 
 // Validate reports the first field that the relay cannot work with, as a
 // *penstock.FieldError that calls settings as penstock.yaml does. It expects defaults to be set.
-func (c *Config) Validate() error {
-	if c.Open == nil {
-		return &penstock.FieldError{Field: "Open", Problem: "is not set", Hint: "pass a function that subscribes to a store"}
-	}
-	if c.Sink == nil {
-		return &penstock.FieldError{Field: "Sink", Problem: "is not set", Hint: "pass an open sink"}
-	}
+func (c *Options) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value int

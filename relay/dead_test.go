@@ -64,9 +64,7 @@ func TestDeadLetterIsLoggedAtOnce(t *testing.T) {
 		k.answer = (&refuse{seq: 1, err: penstock.Permanent(errFlaky)}).answer
 		var log strings.Builder
 		l.publishKeys(1, "a")
-		r, result := start(t, t.Context(), l, k, func(c *Config) {
-			c.Outbox, c.Name, c.Logger = "orders", "search", slog.New(slog.NewTextHandler(&log, nil))
-		})
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		pass(time.Second)
 		if !strings.Contains(log.String(), "a message became a dead letter") || !strings.Contains(log.String(), "penstock dead show orders ") {
 			t.Errorf("a second later the log is %q", log.String())
@@ -171,7 +169,7 @@ func TestHold(t *testing.T) {
 		t.Run(act, func(t *testing.T) {
 			testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
 				l.publishKeys(20, "a", "b")
-				r, result := start(t, t.Context(), l, k, func(c *Config) { c.OnDead = OnDeadHold })
+				r, result := start(t, t.Context(), l, k, func(c *Options) { c.OnDead = OnDeadHold })
 				pass(time.Second)
 				l.publishKeys(10, "a", "b")
 				pass(time.Hour)
@@ -198,7 +196,7 @@ func TestMaxAge(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
 		l.publishKeys(4, "a", "b")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxAge, c.RetryMax, c.MaxAttempts = 10*time.Minute, time.Minute, -1 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxAge, c.RetryMax, c.MaxAttempts = 10*time.Minute, time.Minute, -1 })
 		pass(9 * time.Minute)
 		if n := len(l.deadSeqs()); n != 0 {
 			t.Errorf("%d dead letters before MaxAge", n)
@@ -232,7 +230,7 @@ func TestManySlowRefusalsAtOnce(t *testing.T) {
 		for i := range refusedInARow + 5 {
 			l.publish(penstock.Message{Key: fmt.Sprint("slow-", i), Topic: "t"})
 		}
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch, c.Senders, c.MaxAttempts = 1, 64, 3 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch, c.Senders, c.MaxAttempts = 1, 64, 3 })
 		for range 30 {
 			time.Sleep(950 * time.Millisecond)
 			l.publish(penstock.Message{Key: "well", Topic: "t"})

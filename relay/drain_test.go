@@ -108,7 +108,7 @@ func TestDrainTimeout(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, k := &outbox{}, &sink{t: t, before: c.before}
 				l.publishKeys(1000, "a", "b", "c", "d")
-				r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch, c.DrainTimeout = 1, 10*time.Second })
+				r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch, c.DrainTimeout = 1, 10*time.Second })
 				pass(time.Second)
 				if d := drained(t, r, result); d != c.took {
 					t.Errorf("the drain took %v, want %v", d, c.took)

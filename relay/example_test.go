@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -37,16 +36,10 @@ func ExampleNew() {
 	defer func() { _ = store.Close() }()
 	check(store.Migrate(ctx))
 	check(store.CreateOutbox(ctx, "orders"))
-	check(store.Publish(ctx, "orders", penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte("3 apples")}))
+	check(store.Outbox("orders").Publish(ctx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte("3 apples")}))
 
 	var r *relay.Relay
-	r, err = relay.New(relay.Config{
-		Outbox: "orders", Name: "billing",
-		Open: func(ctx context.Context) (driver.Source, error) {
-			return store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "example"})
-		},
-		Sink: printer{after: func() { r.Drain() }},
-	})
+	r, err = relay.New(store, "orders", "billing", printer{after: func() { r.Drain() }}, relay.Options{})
 	check(err)
 	check(r.Run(ctx))
 	status, err := store.Status(ctx)

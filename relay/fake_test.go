@@ -37,15 +37,18 @@ type outbox struct {
 	reports  []sinkReport
 	sink     *sink // if set, what is settled as delivered must be confirmed by it
 	fakePark
+	maintained int
+	wrap       func(*fakeSource) driver.Source // nil: it is returned as it is
 
 	// faults, called under mu; nil: none
-	openErr   func() error
-	fetchErr  func() error
-	settleErr func() error
-	settleLie func() error // after it took effect
-	renewErr  func() error
-	rewind    func() bool
-	maxFetch  func() int
+	openErr     func() error
+	maintainErr func() error
+	fetchErr    func() error
+	settleErr   func() error
+	settleLie   func() error // after it took effect
+	renewErr    func() error
+	rewind      func() bool
+	maxFetch    func() int
 
 	// Called without mu, before the answer.
 	renewWait, settleWait func(ctx context.Context)
@@ -88,7 +91,7 @@ func (l *outbox) steal() {
 	l.holder = nil
 }
 
-func (l *outbox) open(ctx context.Context) (driver.Source, error) {
+func (l *outbox) Subscribe(context.Context, driver.Subscribe) (driver.Source, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.opens++
@@ -98,7 +101,18 @@ func (l *outbox) open(ctx context.Context) (driver.Source, error) {
 	l.openings++
 	l.holder = &fakeSource{log: l, next: l.settled, batches: map[uint64]fakeBatch{}}
 	l.handBack()
+	if l.wrap != nil {
+		return l.wrap(l.holder), nil
+	}
 	return l.holder, nil
+}
+
+// Maintain implements Store.
+func (l *outbox) Maintain(context.Context, string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.maintained++
+	return fault(l.maintainErr)
 }
 
 func fault(f func() error) error {
@@ -321,13 +335,13 @@ func quiet() *slog.Logger {
 }
 
 // start runs a relay and returns it with the channel of Run's result.
-func start(t testing.TB, ctx context.Context, l *outbox, k driver.Sink, change func(*Config)) (*Relay, <-chan error) {
+func start(t testing.TB, ctx context.Context, l *outbox, k driver.Sink, change func(*Options)) (*Relay, <-chan error) {
 	t.Helper()
-	cfg := Config{Name: "test", Open: l.open, Sink: k, Logger: quiet(), Limits: Limits{MaxInFlight: 64, MaxBatch: 8, Senders: 4}}
+	opts := Options{Logger: quiet(), Limits: Limits{MaxInFlight: 64, MaxBatch: 8, Senders: 4}}
 	if change != nil {
-		change(&cfg)
+		change(&opts)
 	}
-	r, err := New(cfg)
+	r, err := New(l, "orders", "test", k, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestFilter(t *testing.T) {
 		}
 		publish()
 		c := &Counters{}
-		r, result := start(t, t.Context(), l, k, func(cfg *Config) {
+		r, result := start(t, t.Context(), l, k, func(cfg *Options) {
 			cfg.Filter, cfg.Observer = penstock.Filter{Topics: []string{"yes"}}, c
 		})
 		pass(time.Second)
@@ -51,7 +51,7 @@ func TestFilterThatChoosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
 		l.publishKeys(1000, "a", "b", "")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Filter.Headers = map[string]string{"region": "eu"} })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.Filter.Headers = map[string]string{"region": "eu"} })
 		pass(5 * time.Second)
 		if l.cursor() != 1000 || k.sent() != 0 {
 			t.Errorf("settled %d of 1000 with %d Sends", l.cursor(), k.sent())
@@ -79,7 +79,7 @@ func TestFilterThatWasNarrowed(t *testing.T) {
 		sent := k.sent()
 		l.filtered = map[int64]bool{1: true, 2: true, 3: true}
 		k.letGo(bad)
-		r, result = start(t, t.Context(), l, k, func(cfg *Config) { cfg.Filter.Topics = []string{"yes"} })
+		r, result = start(t, t.Context(), l, k, func(cfg *Options) { cfg.Filter.Topics = []string{"yes"} })
 		l.publish(penstock.Message{Key: "a", Topic: "yes"})
 		pass(time.Minute)
 		finish(t, r, result, l, k)

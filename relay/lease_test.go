@@ -32,7 +32,7 @@ func TestNoSendAfterLease(t *testing.T) {
 		}
 		l.publishKeys(100_000, "a", "b", "c")
 		opened := time.Now()
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Lease = lease })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.Lease = lease })
 		pass(time.Minute)
 		k.mu.Lock()
 		last := k.sends[len(k.sends)-1].at.Sub(opened)
@@ -71,9 +71,9 @@ func TestNoSendAfterWakingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
 		l.publishKeys(10, "a", "")
-		cfg := Config{Open: l.open, Sink: k, Logger: quiet()}
+		cfg := config{store: l, sink: k, Options: Options{Logger: quiet()}}
 		cfg.SetDefaults()
-		source, _ := l.open(t.Context())
+		source, _ := l.Subscribe(t.Context(), driver.Subscribe{})
 		s := newSession(&cfg, cfg.Logger, source, nil)
 		s.lease.extend(t.Context(), time.Now(), time.Now())
 		b, _ := source.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
@@ -167,7 +167,7 @@ func TestLostSessionIsDropped(t *testing.T) {
 				}
 				l.maxFetch = func() int { return 5 }
 				l.publishKeys(50, "", "b", "c")
-				r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
+				r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch = 1 })
 				pass(time.Second)
 				// Two batches: one can be settled, in the other a Send hangs.
 				if name != "by a settle" {
@@ -208,7 +208,7 @@ func TestStandby(t *testing.T) {
 		}
 		l.publishKeys(10, "a")
 		var log strings.Builder
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		pass(time.Minute)
 		if tries := l.read(&l.opens); tries < 60 || tries > 130 {
 			t.Errorf("tried %d times in a minute", tries)

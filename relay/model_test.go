@@ -51,7 +51,7 @@ func runModel(t *testing.T, seed uint64) {
 	f.install(l, k)
 
 	hold := rng.IntN(3) == 0
-	r, result := start(t, t.Context(), l, k, func(c *Config) {
+	r, result := start(t, t.Context(), l, k, func(c *Options) {
 		c.MaxInFlight = 1 + rng.IntN(200)
 		c.MaxInFlightBytes = 1000 + rng.IntN(100_000)
 		c.MaxBatch = 1 + rng.IntN(40)

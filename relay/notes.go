@@ -52,7 +52,7 @@ func (s *session) note(kind int, m *penstock.Message, v driver.Verdict, in time.
 		n.args = append(n.args, "in", in)
 	}
 	if kind == noteDead {
-		n.args = append(n.args, "hold", v.Hold, "hint", "penstock dead show "+s.cfg.Outbox+" "+m.ID+" --subscription "+s.cfg.Name)
+		n.args = append(n.args, "hold", v.Hold, "hint", "penstock dead show "+s.cfg.outbox+" "+m.ID+" --subscription "+s.cfg.subscription)
 	}
 	s.noted = true
 }

@@ -81,7 +81,7 @@ func TestObserver(t *testing.T) {
 		for range 10 {
 			l.publish(penstock.Message{CreatedAt: created})
 		}
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Observer = w })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.Observer = w })
 		pass(time.Minute)
 		if !slices.Equal(w.sinks, []SinkState{SinkUnavailable}) || !slices.Equal(w.leases, []bool{true}) || w.Delivered.Load() != 0 {
 			t.Errorf("while the sink is down: sink %v, lease %v, %d delivered", w.sinks, w.leases, w.Delivered.Load())

@@ -100,7 +100,7 @@ func TestInOrderSink(t *testing.T) {
 			return nil
 		}
 		l.publishKeys(8, "a")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 100 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch = 100 })
 		pass(time.Second)
 		finish(t, r, result, l, k)
 		checkOrder(t, l, k)
@@ -169,7 +169,7 @@ func rewindDuringSend(t *testing.T, refuse bool) {
 		return nil
 	}
 	l.publishKeys(4, "a", "b")
-	r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
+	r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch = 1 })
 	pass(10 * time.Millisecond)
 	l.mu.Lock()
 	l.rewind = once()
@@ -256,7 +256,7 @@ func TestSinkThatMiscounts(t *testing.T) {
 		l, k := &outbox{}, &brokenSink{sink: sink{t: t}, broken: true}
 		l.sink = &k.sink
 		l.publishKeys(3, "a", "b", "")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Senders = 1 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.Senders = 1 })
 		pass(time.Minute)
 		finish(t, r, result, l, &k.sink)
 		if k.delivered() != 3 || l.settled != 3 {
@@ -275,7 +275,7 @@ func TestCounters(t *testing.T) {
 			return nil
 		}
 		l.publishKeys(10, "a", "b")
-		r, result := start(t, t.Context(), l, k, func(cfg *Config) { cfg.Observer = c })
+		r, result := start(t, t.Context(), l, k, func(cfg *Options) { cfg.Observer = c })
 		pass(50 * time.Millisecond)
 		if n := c.InFlightMessages.Load(); n != 10 {
 			t.Errorf("in flight %d, want 10", n)

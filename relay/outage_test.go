@@ -26,7 +26,7 @@ func TestOutagePausesAndResumes(t *testing.T) {
 			return nil
 		}
 		l.publishKeys(1000, "a", "b", "c", "")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch = 1000, 200 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxInFlight, c.MaxBatch = 1000, 200 })
 		pass(10 * time.Minute)
 
 		// At most one Send per sender ran into the outage; from then on there were
@@ -92,7 +92,7 @@ func TestMessageThatLooksLikeAnOutage(t *testing.T) {
 			return nil
 		}
 		l.publishKeys(60, "bad", "", "a", "b", "c", "")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch = 1 })
 		pass(10 * time.Minute)
 		if k.delivered() != 49 { // all but 2 and the ten of key bad
 			t.Errorf("%d delivered beside the two that upset the sink, want 49", k.delivered())
@@ -131,7 +131,7 @@ func TestHangingMessagesStopNoOther(t *testing.T) {
 				for i := range hanging {
 					l.publish(penstock.Message{Key: key(i), Topic: "hangs"})
 				}
-				r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch, c.Senders, c.MaxAttempts = 1, 2*hanging, 6 })
+				r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch, c.Senders, c.MaxAttempts = 1, 2*hanging, 6 })
 				pass(timeout + time.Second) // all have been tried, and one is tried again
 				for range 3 {
 					before := k.sent()
@@ -169,7 +169,7 @@ func TestPartThatTakesNothingSpendsNoAttempt(t *testing.T) {
 			}
 			return nil
 		}
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxAttempts = 3 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxAttempts = 3 })
 		const rounds = 60
 		for i := range rounds {
 			for j := range 30 {
@@ -227,7 +227,7 @@ func refuseEverything(t *testing.T, refusal error, batch int) {
 		l.publishKeys(1, fmt.Sprint("k", i%60))
 		l.publishKeys(1, "")
 	}
-	r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch = 120, batch })
+	r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxInFlight, c.MaxBatch = 120, batch })
 	for range 50 {
 		pass(2 * time.Second)
 		if _, failures := l.parkedMessages(); failures > 0 || len(l.deadSeqs()) > 0 {
@@ -266,7 +266,7 @@ func TestDrainWhileSinkRefuses(t *testing.T) {
 				l, k := &outbox{}, &sink{t: t, before: slowly(100 * time.Millisecond)}
 				k.answer = func(*penstock.Message) error { return err }
 				l.publishKeys(12, "a", "b", "")
-				r, result := start(t, t.Context(), l, k, func(c *Config) { c.Senders, c.MaxBatch = 2, 3 })
+				r, result := start(t, t.Context(), l, k, func(c *Options) { c.Senders, c.MaxBatch = 2, 3 })
 				pass(50 * time.Millisecond) // the first are on the way
 				finish(t, r, result, l, k)
 				if parked, _ := l.parkedMessages(); parked+len(l.dead)+l.settled != 0 {
@@ -283,7 +283,7 @@ func TestPoisonInIdleOutboxIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t, answer: func(*penstock.Message) error { return errFlaky }}
 		l.publishKeys(1, "a")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.RetryMax, c.MaxAttempts = time.Second, 40 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.RetryMax, c.MaxAttempts = time.Second, 40 })
 		pass(time.Minute)
 		if n := k.sent(); n != 40 {
 			t.Errorf("tried %d times, want MaxAttempts = 40", n)
@@ -309,7 +309,7 @@ func TestParkedPoisonIsNoOutage(t *testing.T) {
 		for i := range 30 {
 			l.publish(penstock.Message{Key: fmt.Sprint("bad", i), Topic: "bad"}, penstock.Message{Key: fmt.Sprint("good", i), Topic: "good"})
 		}
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.RetryMax, c.MaxAttempts = time.Second, 10 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.RetryMax, c.MaxAttempts = time.Second, 10 })
 		pass(time.Minute)
 		if dead := l.deadSeqs(); len(dead) != 30 || k.delivered() != 30 {
 			t.Errorf("%d dead letters, %d delivered, want 30 each", len(dead), k.delivered())
@@ -339,7 +339,7 @@ func TestWholeTopicRefused(t *testing.T) {
 			l.publish(penstock.Message{Key: fmt.Sprint("good", i), Topic: "good"})
 		}
 		most := 0
-		r, result := start(t, t.Context(), l, k, func(c *Config) {
+		r, result := start(t, t.Context(), l, k, func(c *Options) {
 			c.MaxInFlight, c.MaxBatch = window, 512
 			c.Observer = &levels{inFlight: func(n int) { most = max(most, n) }}
 		})

@@ -73,15 +73,11 @@ func TestLateCommitsInThePark(t *testing.T) {
 		}
 		source := lateSource{seqs: []int64{3, 10, 5, 6, 8}}
 		l.publishKeys(3, "a")
-		r, result := start(t, t.Context(), l, lateSink{k, source.arrival}, func(c *Config) {
-			c.ParkAfter, c.MaxBatch = 1, 1
-			open := c.Open
-			c.Open = func(ctx context.Context) (driver.Source, error) {
-				src, err := open(ctx)
-				source.fakeSource = src.(*fakeSource)
-				return source, err
-			}
-		})
+		l.wrap = func(src *fakeSource) driver.Source {
+			source.fakeSource = src
+			return source
+		}
+		r, result := start(t, t.Context(), l, lateSink{k, source.arrival}, func(c *Options) { c.ParkAfter, c.MaxBatch = 1, 1 })
 		pass(time.Second) // all are parked, and 1 is tried again
 		l.publishKeys(2, "", "a")
 		pass(100 * time.Millisecond) // 4 hangs, the verdict on 5 waits for it

@@ -22,7 +22,7 @@ func TestFetchDuringParkingSettle(t *testing.T) {
 			}
 		}
 		l.publishKeys(1, "a")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.ParkAfter = 1 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.ParkAfter = 1 })
 		synctest.Wait()
 		hang.Store(true)
 		pass(400 * time.Millisecond) // a Fetch has begun, and message 1 is parked since
@@ -56,7 +56,7 @@ func TestBehindParkedInASlowBatch(t *testing.T) {
 			}
 		}
 		l.publishKeys(1, "a")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.ParkAfter, c.MaxBatch = 1, 1 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.ParkAfter, c.MaxBatch = 1, 1 })
 		pass(time.Second) // 1 was parked and is tried again
 		l.publishKeys(2, "", "a")
 		pass(100 * time.Millisecond) // 2 hangs, 3 came behind 1
@@ -112,7 +112,7 @@ func rewindDuringParkingSettle(t *testing.T, underWay bool) {
 			return nil
 		}
 		l.publishKeys(4, "a")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.ParkAfter = 1 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.ParkAfter = 1 })
 		for l.cursor() == 0 {
 			pass(time.Millisecond)
 		}

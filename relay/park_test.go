@@ -67,7 +67,7 @@ func TestParksAKey(t *testing.T) {
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
 		c := &Counters{}
 		l.publishKeys(40, "poison", "a", "b", "")
-		r, result := start(t, t.Context(), l, k, func(cfg *Config) { cfg.Observer = c })
+		r, result := start(t, t.Context(), l, k, func(cfg *Options) { cfg.Observer = c })
 		for began := time.Now(); l.cursor() < 40 && time.Since(began) < time.Second; {
 			pass(time.Millisecond)
 		}
@@ -112,7 +112,7 @@ func TestPoisonedKeyDoesNotSlowOthers(t *testing.T) {
 				l.publish(penstock.Message{Key: fmt.Sprint("k", i%1000)})
 			}
 			began := time.Now()
-			r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch, c.Senders = 4000, 512, 1 })
+			r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxInFlight, c.MaxBatch, c.Senders = 4000, 512, 1 })
 			for k.delivered() < 49_950 {
 				pass(time.Millisecond)
 			}
@@ -133,7 +133,7 @@ func TestBusyParkedKeyIsRetried(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
 		l.settleWait = func(ctx context.Context) { sleep(ctx, nil, 20*time.Millisecond) } // so that one is always under way
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch = 4000, 100 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxInFlight, c.MaxBatch = 4000, 100 })
 		for range 1000 {
 			l.publishKeys(1, "a")
 			time.Sleep(4 * time.Millisecond)

@@ -32,7 +32,7 @@ func TestCrashesRepeatASecondOfDeliveries(t *testing.T) {
 					relays := 0
 					for ; l.cursor() < messages && relays < 100; relays++ {
 						ctx, cancel := context.WithCancel(t.Context())
-						_, result := start(t, ctx, l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch, c.Senders = 4*messages, 1, senders })
+						_, result := start(t, ctx, l, k, func(c *Options) { c.MaxInFlight, c.MaxBatch, c.Senders = 4*messages, 1, senders })
 						before := k.repeats()
 						pass(3900 * time.Millisecond)
 						cancel()
@@ -68,7 +68,7 @@ func TestHangingMessageHoldsBackNoVerdict(t *testing.T) {
 		l.maxFetch = func() int { return 10 }
 		l.publishKeys(40, "")
 		ctx, cancel := context.WithCancel(t.Context())
-		_, result := start(t, ctx, l, k, func(c *Config) { c.MaxBatch = 1 })
+		_, result := start(t, ctx, l, k, func(c *Options) { c.MaxBatch = 1 })
 		pass(3 * time.Second)
 		if dead, parked := l.deadSeqs(), l.parkedTimes(); len(dead) != 1 || parked[8] != 1 || k.delivered() != 37 {
 			t.Fatalf("%d dead letters, parked %v, delivered %d; want 1, message 8 and 37 while message 5 hangs", len(dead), parked, k.delivered())

@@ -56,14 +56,8 @@ func TestParksByPlace(t *testing.T) {
 			}
 		}
 		l.publishKeys(1, "a")
-		r, result := start(t, t.Context(), l, backwardsSink{k}, func(c *Config) {
-			c.ParkAfter = 1
-			open := c.Open
-			c.Open = func(ctx context.Context) (driver.Source, error) {
-				src, err := open(ctx)
-				return backwardsSource{src}, err
-			}
-		})
+		l.wrap = func(src *fakeSource) driver.Source { return backwardsSource{src} }
+		r, result := start(t, t.Context(), l, backwardsSink{k}, func(c *Options) { c.ParkAfter = 1 })
 		synctest.Wait()
 		hang.Store(true)
 		pass(400 * time.Millisecond) // a Fetch has begun, and message 1 is parked since

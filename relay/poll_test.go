@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +48,7 @@ func TestWindowBoundsBytes(t *testing.T) {
 			l.publish(penstock.Message{Payload: make([]byte, n)})
 		}
 		most := 0
-		r, result := start(t, t.Context(), l, k, func(c *Config) {
+		r, result := start(t, t.Context(), l, k, func(c *Options) {
 			c.MaxInFlight, c.MaxInFlightBytes = 100_000, limit
 			c.Observer = &levels{inFlight: func(n int) { most = max(most, n) }}
 		})
@@ -123,7 +122,7 @@ func TestRelaysThatBeginTogetherSpread(t *testing.T) {
 				at[time.Now()]++
 				return nil
 			}
-			r, result := start(t, t.Context(), l, k, func(c *Config) { c.PollMin, c.PollMax = time.Second, time.Second })
+			r, result := start(t, t.Context(), l, k, func(c *Options) { c.PollMin, c.PollMax = time.Second, time.Second })
 			ends = append(ends, func() { finish(t, r, result, l, k) })
 		}
 		pass(time.Minute)
@@ -168,18 +167,16 @@ func TestFetchErrorsBackOff(t *testing.T) {
 func TestMaintain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
-		var calls atomic.Int32
-		r, result := start(t, t.Context(), l, k, func(c *Config) {
-			c.Maintain = func(context.Context) error { calls.Add(1); return errFlaky }
-		})
+		l.maintainErr = func() error { return errFlaky }
+		r, result := start(t, t.Context(), l, k, nil)
 		pass(time.Minute)
-		if n := calls.Load(); n < 55 || n > 61 {
+		if n := l.read(&l.maintained); n < 55 || n > 61 {
 			t.Errorf("%d calls in a minute", n)
 		}
 		finish(t, r, result, l, k)
-		before := calls.Load()
+		before := l.read(&l.maintained)
 		pass(time.Minute)
-		if calls.Load() != before {
+		if l.read(&l.maintained) != before {
 			t.Error("housekeeping without the lease")
 		}
 	})

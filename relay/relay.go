@@ -16,18 +16,26 @@ import (
 
 // Relay runs one subscription.
 type Relay struct {
-	cfg      Config
+	cfg      config
 	drain    chan struct{}
 	drainOne sync.Once
 }
 
-// New checks cfg and returns a relay that waits for Run.
-func New(cfg Config) (*Relay, error) {
-	cfg.SetDefaults()
-	if err := cfg.Validate(); err != nil {
+// config is what was given to New.
+type config struct {
+	Options
+	store                Store
+	outbox, subscription string
+	sink                 driver.Sink
+}
+
+// New returns a relay that waits for Run. It closes neither the store nor the sink.
+func New(store Store, outbox, subscription string, sink driver.Sink, opts Options) (*Relay, error) {
+	opts.SetDefaults()
+	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &Relay{cfg: cfg, drain: make(chan struct{})}, nil
+	return &Relay{cfg: config{opts, store, outbox, subscription, sink}, drain: make(chan struct{})}, nil
 }
 
 // Drain makes Run finish: nothing more is sent, running Sends are waited for, what
@@ -40,7 +48,7 @@ func (r *Relay) Drain() { r.drainOne.Do(func() { close(r.drain) }) }
 // error: running Sends are cancelled and what is not settled comes back to the
 // next relay. A database or broker that fails does not end it. Call it once.
 func (r *Relay) Run(ctx context.Context) error {
-	log := r.cfg.Logger.With("subscription", r.cfg.Name)
+	log := r.cfg.Logger.With("subscription", r.cfg.subscription)
 	for {
 		source, opened, err := r.open(ctx, log)
 		if err != nil {
@@ -73,7 +81,7 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (driver.Source, time
 		}
 		start := time.Now()
 		call, cancel := context.WithTimeout(ctx, sourceTimeout)
-		source, err := r.cfg.Open(call)
+		source, err := r.cfg.store.Subscribe(call, driver.Subscribe{Outbox: r.cfg.outbox, Subscription: r.cfg.subscription, Holder: r.cfg.Holder, Lease: r.cfg.Lease, Start: r.cfg.Start})
 		cancel()
 		var wait time.Duration
 		switch {
@@ -104,7 +112,7 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (driver.Source, time
 
 const standingBy = "standing by: another relay holds the subscription"
 
-// nextStep is what the operator can do about an error of Open, where the error
+// nextStep is what the operator can do about an error of Subscribe, where the error
 // does not say it.
 func nextStep(err error) []any {
 	var hinted *penstock.HintError

@@ -32,7 +32,7 @@ type retryPolicy struct {
 	spread      func(time.Duration) time.Duration
 }
 
-func newRetryPolicy(c *Config) retryPolicy {
+func newRetryPolicy(c *Options) retryPolicy {
 	return retryPolicy{least: c.RetryMin, most: c.RetryMax, maxAttempts: c.MaxAttempts, maxAge: c.MaxAge,
 		parkAfter: c.ParkAfter, onDead: c.OnDead, spread: spread}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 func TestRetryPolicy(t *testing.T) {
-	policy := func(change func(*Config)) retryPolicy {
-		c := Config{}
+	policy := func(change func(*Options)) retryPolicy {
+		c := Options{}
 		c.SetDefaults()
 		if change != nil {
 			change(&c)
@@ -22,10 +22,10 @@ func TestRetryPolicy(t *testing.T) {
 		return p
 	}
 	defaults := policy(nil)
-	limited := policy(func(c *Config) { c.MaxAge = time.Hour })
-	unlimited := policy(func(c *Config) { c.MaxAttempts = -1 })
-	holding := policy(func(c *Config) { c.OnDead = OnDeadHold })
-	once := policy(func(c *Config) { c.ParkAfter = 1 })
+	limited := policy(func(c *Options) { c.MaxAge = time.Hour })
+	unlimited := policy(func(c *Options) { c.MaxAttempts = -1 })
+	holding := policy(func(c *Options) { c.OnDead = OnDeadHold })
+	once := policy(func(c *Options) { c.ParkAfter = 1 })
 	permanent, after := penstock.Permanent(errFlaky), penstock.RetryAfter(errFlaky, 300*time.Millisecond)
 
 	for name, c := range map[string]struct {

@@ -50,7 +50,7 @@ func (s *session) sendLoop(ctx context.Context) {
 	for s.next(ctx, r) {
 		msgs := r.load()
 		r.began = time.Now()
-		r.errs = s.cfg.Sink.Send(r.begin(s.cfg.SendTimeout), msgs)
+		r.errs = s.cfg.sink.Send(r.begin(s.cfg.SendTimeout), msgs)
 		r.timeout.Stop()
 		s.judge(r)
 		s.finish(r)

@@ -25,7 +25,7 @@ var errOver = errors.New("the session is over")
 // lease term. Everything in memory belongs to it and is dropped
 // with it.
 type session struct {
-	cfg    *Config
+	cfg    *config
 	log    *slog.Logger
 	source driver.Source
 	drain  <-chan struct{}
@@ -80,14 +80,14 @@ type session struct {
 	noteLogs               [noteKinds]throttle
 }
 
-func newSession(cfg *Config, log *slog.Logger, source driver.Source, drain <-chan struct{}) *session {
-	ordered, ok := cfg.Sink.(driver.InOrderSink)
+func newSession(cfg *config, log *slog.Logger, source driver.Source, drain <-chan struct{}) *session {
+	ordered, ok := cfg.sink.(driver.InOrderSink)
 	s := &session{
 		cfg: cfg, log: log, source: source, drain: drain,
 		lanes:    newLanes(ok && ordered.KeepsOrder()),
 		ledger:   inflight.Ledger[inLanes]{MaxMessages: cfg.MaxInFlight, MaxBytes: cfg.MaxInFlightBytes},
 		breaker:  newBreaker(cfg.RetryMin, cfg.RetryMax),
-		policy:   newRetryPolicy(cfg),
+		policy:   newRetryPolicy(&cfg.Options),
 		lease:    lease{length: cfg.Lease, lapsed: true},
 		freed:    make(chan struct{}, 1),
 		done:     make(chan struct{}, 1),
@@ -134,9 +134,7 @@ func (s *session) run(parent context.Context, opened time.Time) error {
 	if reporter, ok := s.source.(driver.SinkReporter); ok {
 		others.Go(func() { s.reportLoop(ctx, reporter) })
 	}
-	if s.cfg.Maintain != nil {
-		others.Go(func() { s.maintainLoop(ctx) })
-	}
+	others.Go(func() { s.maintainLoop(ctx) })
 
 	senders.Wait()
 	close(s.sent)
@@ -212,7 +210,7 @@ func (s *session) watchDrain(ctx context.Context) {
 func (s *session) maintainLoop(ctx context.Context) {
 	for sleep(ctx, nil, time.Second) {
 		call, cancel := context.WithTimeout(ctx, sourceTimeout)
-		err := s.cfg.Maintain(call)
+		err := s.cfg.store.Maintain(call, s.cfg.outbox)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.maintainLog.Log(slog.LevelWarn, "housekeeping failed; space is not freed until it succeeds", "err", err)

@@ -10,7 +10,7 @@ import (
 func TestSettlesAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight = 1000 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxInFlight = 1000 })
 		for range 3000 {
 			l.publishKeys(1, "a")
 			time.Sleep(time.Millisecond)
@@ -54,7 +54,7 @@ func TestSettlesAPrefix(t *testing.T) {
 		l.sink = k
 		l.maxFetch = func() int { return 4 }
 		l.publishKeys(16, "")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch = 1 })
 		pass(time.Second)
 		if l.cursor() != 4 || k.delivered() != 15 {
 			t.Errorf("settled %d, delivered %d; want 4 and 15 while message 5 hangs", l.cursor(), k.delivered())
@@ -132,7 +132,7 @@ func TestRewindDuringSettle(t *testing.T) {
 		}
 		l.maxFetch = func() int { return 4 }
 		l.publishKeys(4, "a", "b", "c", "d")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
+		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch = 1 })
 		pass(time.Second) // all four are confirmed, their Settle waits
 		l.mu.Lock()
 		l.rewind = once()

@@ -2,7 +2,7 @@
 // traceparent and tracestate of messages and jobs:
 //
 //	message.Headers = trace.Inject(ctx, message.Headers) // a producer, before Publish or Enqueue
-//	relay.Config{Observer: trace.Relay("orders", "billing", &relay.Counters{})}
+//	relay.Options{Observer: trace.Relay("orders", "billing", &relay.Counters{})}
 //	work.Options{Middleware: []func(work.Handler) work.Handler{trace.Worker("mails")}}
 //	ctx = trace.Extract(ctx, headers)                                        // a consumer
 //

@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/relay"
 )
 
 // outageRun is one outage. It fills in its OutageRun.
@@ -80,7 +79,7 @@ func (r *outageRun) experiment(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, q.close(ctx)) }()
-	stopRelay, err := r.startRelay(ctx, relay.Config{Sink: v})
+	stopRelay, err := r.startRelay(ctx, relaying{sink: v})
 	if err != nil {
 		return err
 	}

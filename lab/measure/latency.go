@@ -11,7 +11,6 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/readback"
-	"github.com/penstock/penstock/relay"
 )
 
 // latency publishes one message per transaction at a steady rate and times each
@@ -40,7 +39,7 @@ func (r *relayRun) latency(ctx context.Context) (err error) {
 			readErr = q.reader.Read(ctx, func(a readback.Arrival) { t.arrive(a.Payload) })
 		})
 	}
-	stop, err := r.startRelay(ctx, relay.Config{Sink: sink})
+	stop, err := r.startRelay(ctx, relaying{sink: sink})
 	if err != nil {
 		return err
 	}

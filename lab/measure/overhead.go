@@ -212,7 +212,7 @@ func (o *overhead) relay(ctx context.Context, observed bool) (rate float64, err 
 		}
 		defer func() { err = errors.Join(err, q.close(ctx)) }()
 		count := newCounter(o.cfg.Messages)
-		cfg := relay.Config{Sink: q.sink, Observer: count}
+		cfg := relaying{sink: q.sink, Options: relay.Options{Observer: count}}
 		if observed {
 			cfg.Observer = trace.Relay(o.outbox, subscription, both{count, o.metrics.Relay(o.outbox, subscription)})
 		}

@@ -142,8 +142,8 @@ func (r *parkRun) valve(sink driver.Sink) *valve {
 	}
 }
 
-func (r *parkRun) relayConfig(v *valve) relay.Config {
-	return relay.Config{Sink: v, MaxAttempts: -1, Limits: relay.Limits{RetryMax: r.cfg.RetryMax, RetryMin: min(r.cfg.RetryMax, 100*time.Millisecond)}}
+func (r *parkRun) relayConfig(v *valve) relaying {
+	return relaying{sink: v, Options: relay.Options{MaxAttempts: -1, Limits: relay.Limits{RetryMax: r.cfg.RetryMax, RetryMin: min(r.cfg.RetryMax, 100*time.Millisecond)}}}
 }
 
 // normal drains the same messages from the outbox.

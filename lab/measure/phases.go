@@ -78,7 +78,7 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 	defer func() { err = errors.Join(err, q.close(ctx)) }()
 	count := newCounter(r.cfg.Messages)
 	usage := startUsage()
-	relays, err := r.relays(ctx, relay.Config{Sink: q.sink, Observer: count, Limits: relay.Limits{MaxInFlight: r.cfg.MaxInFlight}})
+	relays, err := r.relays(ctx, relaying{sink: q.sink, Options: relay.Options{Observer: count, Limits: relay.Limits{MaxInFlight: r.cfg.MaxInFlight}}})
 	if err != nil {
 		return 0, err
 	}
@@ -97,9 +97,9 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 
 // relays are the configurations of the relays: of one that has the subscription alone, or of several, of which each has its part
 // before any of them begins.
-func (r *relayRun) relays(ctx context.Context, cfg relay.Config) (all []relay.Config, err error) {
+func (r *relayRun) relays(ctx context.Context, one relaying) (all []relaying, err error) {
 	if r.cfg.Relays == 1 {
-		return []relay.Config{cfg}, nil
+		return []relaying{one}, nil
 	}
 	sharer, ok := r.Store.(driver.Sharer)
 	if !ok {
@@ -121,17 +121,16 @@ func (r *relayRun) relays(ctx context.Context, cfg relay.Config) (all []relay.Co
 			}
 		}
 	}
+	maintain := func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
 	for _, src := range sources {
-		one := cfg
-		one.Open = func(context.Context) (driver.Source, error) { return src, nil }
-		all = append(all, one)
+		one.from = opened{func(context.Context) (driver.Source, error) { return src, nil }, maintain}
+		all, maintain = append(all, one), nil
 	}
-	all[0].Maintain = func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
 	return all, nil
 }
 
 // drained starts relays and waits until all that count wants is settled. took is until the last confirm.
-func (r *rig) drained(ctx context.Context, count *counter, relays ...relay.Config) (stop func() error, took time.Duration, err error) {
+func (r *rig) drained(ctx context.Context, count *counter, relays ...relaying) (stop func() error, took time.Duration, err error) {
 	start := time.Now()
 	var stops []func() error
 	stop = func() (err error) {

@@ -140,7 +140,7 @@ func (r *poisonRun) drain(ctx context.Context, pair string, poison bool) (rate f
 	r.Progress(pair + ": the relay drains the backlog " + what)
 	var count relay.Counters
 	start := time.Now()
-	stop, err := r.startRelay(ctx, relay.Config{Sink: v, Observer: &count})
+	stop, err := r.startRelay(ctx, relaying{sink: v, Options: relay.Options{Observer: &count}})
 	if err != nil {
 		return 0, err
 	}

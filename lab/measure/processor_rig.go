@@ -206,14 +206,14 @@ func (p *processor) drain(ctx context.Context, sink driver.Sink, open func(conte
 	first <- source
 	count := &counter{want: int64(p.cfg.Rows), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
 	start := time.Now()
-	stop, err := p.startRelay(ctx, relay.Config{Sink: sink, Observer: count, Maintain: maintain, Open: func(ctx context.Context) (driver.Source, error) {
+	stop, err := p.startRelay(ctx, relaying{sink: sink, Options: relay.Options{Observer: count}, from: opened{maintain: maintain, open: func(ctx context.Context) (driver.Source, error) {
 		select {
 		case source := <-first:
 			return source, nil
 		default:
 			return open(ctx) // it was lost
 		}
-	}})
+	}}})
 	if err != nil {
 		return 0, 0, errors.Join(err, source.Close(ctx))
 	}

@@ -148,19 +148,37 @@ const (
 	holder       = "bench" // of every lease
 )
 
-// startRelay runs a relay in the background; stop drains it. cfg has the sink
-// and what the experiment sets of the rest; it reads the outbox of this phase
-// unless cfg says what to open.
-func (r *rig) startRelay(ctx context.Context, cfg relay.Config) (stop func() error, err error) {
-	outbox := r.outbox
-	cfg.Name, cfg.Logger = subscription, r.Log
-	if cfg.Open == nil {
-		cfg.Open = func(ctx context.Context) (driver.Source, error) {
-			return r.Store.Subscribe(ctx, driver.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
-		}
-		cfg.Maintain = func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
+// relaying is what a relay is made of, if it is not the outbox of this phase with what the experiment sets of the options.
+type relaying struct {
+	relay.Options
+	sink driver.Sink
+	from relay.Store // nil: the rig's store
+}
+
+// opened is a relay's store that is more, or less, than one.
+type opened struct {
+	open     func(ctx context.Context) (driver.Source, error)
+	maintain func(ctx context.Context) error // may be nil
+}
+
+func (o opened) Subscribe(ctx context.Context, _ driver.Subscribe) (driver.Source, error) {
+	return o.open(ctx)
+}
+
+func (o opened) Maintain(ctx context.Context, _ string) error {
+	if o.maintain == nil {
+		return nil
 	}
-	rl, err := relay.New(cfg)
+	return o.maintain(ctx)
+}
+
+// startRelay runs a relay in the background; stop drains it.
+func (r *rig) startRelay(ctx context.Context, with relaying) (stop func() error, err error) {
+	with.Holder, with.Logger = holder, r.Log
+	if with.from == nil {
+		with.from = r.Store
+	}
+	rl, err := relay.New(with.from, r.outbox, subscription, with.sink, with.Options)
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/penstock/penstock/relay"
 )
 
 // Usage is what this process used in some phase, an embedded database or broker
@@ -95,7 +93,7 @@ func (r *relayRun) idle(ctx context.Context) error {
 		return err
 	}
 	defer q.close(ctx)
-	stop, err := r.startRelay(ctx, relay.Config{Sink: q.sink})
+	stop, err := r.startRelay(ctx, relaying{sink: q.sink})
 	if err != nil {
 		return err
 	}

@@ -180,7 +180,7 @@ func (r *webhookRun) relay(ctx context.Context, result *WebhookResult) (rate flo
 		r.Progress(r.round + ": the relay drains the backlog")
 		e.ledger.expect(r.cfg.Messages)
 		cpu, start := startCPU(), time.Now()
-		stop, err := r.startRelay(ctx, relay.Config{Sink: sink, Limits: relay.Limits{MaxBatch: 1, Senders: r.cfg.Keys}}) // as config gives a webhook
+		stop, err := r.startRelay(ctx, relaying{sink: sink, Options: relay.Options{Limits: relay.Limits{MaxBatch: 1, Senders: r.cfg.Keys}}}) // as config gives a webhook
 		if err != nil {
 			return err
 		}

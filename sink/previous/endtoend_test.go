@@ -16,7 +16,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/relay"
@@ -109,14 +108,7 @@ func newEndToEnd(ctx context.Context, t testing.TB) *endToEnd {
 		e.remove()
 		_ = broker.Close(context.Background())
 	})
-	r, err := relay.New(relay.Config{
-		Name: "to-rabbitmq",
-		Open: func(ctx context.Context) (driver.Source, error) {
-			return e.store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "to-rabbitmq", Holder: "test"})
-		},
-		Sink:   previous.Wrap(broker, 0),
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	r, err := relay.New(e.store, "orders", "to-rabbitmq", previous.Wrap(broker, 0), relay.Options{Logger: slog.New(slog.DiscardHandler)})
 	e.must(err)
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -95,12 +95,7 @@ func throughRelay(b *testing.B, sink driver.Sink, n, senders, batch int) time.Du
 	}
 	check(b, store.Publish(ctx, "orders", msgs...))
 	done := &confirms{left: int64(n), all: make(chan struct{})}
-	r, err := relay.New(relay.Config{
-		Open: func(ctx context.Context) (driver.Source, error) {
-			return store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "hooks", Holder: "bench"})
-		},
-		Sink: sink, Limits: relay.Limits{Senders: senders, MaxBatch: batch}, Logger: slog.New(slog.DiscardHandler), Observer: done,
-	})
+	r, err := relay.New(store, "orders", "hooks", sink, relay.Options{Limits: relay.Limits{Senders: senders, MaxBatch: batch}, Logger: slog.New(slog.DiscardHandler), Observer: done})
 	check(b, err)
 	result := make(chan error, 1)
 	start := time.Now()

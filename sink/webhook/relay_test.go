@@ -37,12 +37,8 @@ func startRelay(t *testing.T, sink driver.Sink, senders int) *outbox {
 	ctx := context.Background()
 	o := &outbox{store: sqlitetest.New(t)}
 	must(t, o.store.CreateOutbox(ctx, "orders"))
-	r, err := relay.New(relay.Config{
-		Open: func(ctx context.Context) (driver.Source, error) {
-			return o.store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "hooks", Holder: "test"})
-		},
-		Sink: sink, Limits: relay.Limits{Senders: senders, MaxBatch: 1}, MaxAttempts: 6, Logger: slog.New(slog.DiscardHandler), Observer: &o.stats,
-	})
+	r, err := relay.New(o.store, "orders", "hooks", sink, relay.Options{Limits: relay.Limits{Senders: senders, MaxBatch: 1}, MaxAttempts: 6,
+		Logger: slog.New(slog.DiscardHandler), Observer: &o.stats})
 	must(t, err)
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/sqlitetest"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/trace"
@@ -111,16 +110,13 @@ func shop(t *testing.T) (logged string) {
 
 	var r *relay.Relay
 	left := 2
-	r, err = relay.New(relay.Config{Outbox: "orders", Name: "billing", Limits: relay.Limits{RetryMin: time.Millisecond, Senders: 1}, Observer: trace.Relay("orders", "billing", &relay.Counters{}),
-		Logger: slog.New(slog.DiscardHandler),
-		Open: func(ctx context.Context) (driver.Source, error) {
-			return store.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
-		},
-		Sink: &once{refused: map[string]bool{}, took: func() {
-			if left--; left == 0 {
-				r.Drain()
-			}
-		}}})
+	sink := &once{refused: map[string]bool{}, took: func() {
+		if left--; left == 0 {
+			r.Drain()
+		}
+	}}
+	r, err = relay.New(store, "orders", "billing", sink, relay.Options{Limits: relay.Limits{RetryMin: time.Millisecond, Senders: 1},
+		Observer: trace.Relay("orders", "billing", &relay.Counters{}), Logger: slog.New(slog.DiscardHandler)})
 	must(t, err, r.Run(ctx))
 
 	var log strings.Builder

@@ -137,20 +137,22 @@ func (c *collector) count() int {
 	return len(c.got)
 }
 
+// tableStore is a relay's store: the table is the application's to maintain.
+type tableStore struct{ *adopt.Table }
+
+func (tableStore) Maintain(context.Context, string) error { return nil }
+
 // relay runs a relay from the table to the sink until stop is called or the test ends.
-func (f *fixture) relay(t *adopt.Table, sink driver.Sink, change func(*relay.Config)) (stop func()) {
+func (f *fixture) relay(t *adopt.Table, sink driver.Sink, change func(*relay.Options)) (stop func()) {
 	f.Helper()
-	config := relay.Config{
-		Name: "sub", Sink: sink, Logger: quiet(),
+	opts := relay.Options{
+		Logger: quiet(),
 		Limits: relay.Limits{Lease: 2 * time.Second, RetryMin: 10 * time.Millisecond, RetryMax: 50 * time.Millisecond, SettleEvery: 10 * time.Millisecond},
-		Open: func(ctx context.Context) (driver.Source, error) {
-			return t.Subscribe(ctx, driver.Subscribe{Holder: "relay", Lease: 2 * time.Second})
-		},
 	}
 	if change != nil {
-		change(&config)
+		change(&opts)
 	}
-	r, err := relay.New(config)
+	r, err := relay.New(tableStore{t}, "", "sub", sink, opts)
 	f.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/store/postgres/adopt"
@@ -94,11 +93,8 @@ func (w *world) run() {
 	relays := []*adopt.Table{w.openAs("sub", w.config), w.openAs("sub", w.config)}
 	running := [2]func(){}
 	start := func(i int) {
-		running[i] = w.relay(relays[i], &w.sink, func(c *relay.Config) {
-			c.ParkAfter, c.MaxInFlight, c.MaxAttempts = 2, 300, -1
-			c.Open = func(ctx context.Context) (driver.Source, error) {
-				return relays[i].Subscribe(ctx, driver.Subscribe{Holder: strconv.Itoa(i), Lease: 2 * time.Second})
-			}
+		running[i] = w.relay(relays[i], &w.sink, func(c *relay.Options) {
+			c.ParkAfter, c.MaxInFlight, c.MaxAttempts, c.Holder = 2, 300, -1, strconv.Itoa(i)
 		})
 	}
 	start(0)

@@ -153,7 +153,7 @@ func TestPoisonStopsNobody(t *testing.T) {
 				}
 				return nil
 			}}
-			f.relay(table, &sink, func(c *relay.Config) { c.ParkAfter, c.MaxAttempts = 2, 4 })
+			f.relay(table, &sink, func(c *relay.Options) { c.ParkAfter, c.MaxAttempts = 2, 4 })
 			f.Eventually("all others arrive", func() bool { return sink.count() == 49 })
 			f.Eventually("the poison is a dead letter", func() bool {
 				found, err := table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})

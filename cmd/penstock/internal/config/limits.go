@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,11 +13,10 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/relay"
 )
 
-// Relay holds the limits that a subscription's relay works under, as relay.Config
+// Relay holds the limits that a subscription's relay works under, as relay.Options
 // explains them. A zero field is one that the file does not give.
 type Relay struct {
 	relay.Limits `yaml:",inline"`
@@ -106,14 +104,14 @@ func (o *OnDead) UnmarshalText(b []byte) error {
 	return &hintError{*notOneOf(string(b), []string{string(relay.OnDeadContinue), string(relay.OnDeadHold)})}
 }
 
-// Config is a relay.Config with these limits and nothing else set.
-func (r *Relay) Config() relay.Config {
-	return relay.Config{Limits: r.Limits, MaxAttempts: int(r.MaxAttempts), MaxAge: time.Duration(max(r.MaxAge, 0)), OnDead: relay.OnDead(r.OnDead)}
+// Options are relay.Options with these limits and nothing else set.
+func (r *Relay) Options() relay.Options {
+	return relay.Options{Limits: r.Limits, MaxAttempts: int(r.MaxAttempts), MaxAge: time.Duration(max(r.MaxAge, 0)), OnDead: relay.OnDead(r.OnDead)}
 }
 
 // SetDefaults fills in the relay's own defaults.
 func (r *Relay) SetDefaults() {
-	rc := r.Config()
+	rc := r.Options()
 	rc.SetDefaults()
 	*r = Relay{rc.Limits, Attempts(rc.MaxAttempts), cmp.Or(r.MaxAge, unlimited), OnDead(rc.OnDead)}
 }
@@ -170,13 +168,11 @@ func (r *Relay) decodeNode(d *decoder, n ast.Node, path string) {
 	}
 }
 
-// limits asks relay.Config, whose errors name its fields as the file does. Limits of a
+// limits asks relay.Options, whose errors name its fields as the file does. Limits of a
 // subscription may conflict with those that it has from the top level; the error
 // then stands where the subscription gives one, and tells the other.
 func (d *decoder) limits(parent string, r *Relay) {
-	rc := r.Config()
-	rc.Sink = unused{}
-	rc.Open = func(context.Context) (driver.Source, error) { return nil, penstock.ErrClosed }
+	rc := r.Options()
 	var f *penstock.FieldError
 	if d.broken[parent] || !errors.As(rc.Validate(), &f) {
 		return
@@ -203,6 +199,3 @@ func (d *decoder) limits(parent string, r *Relay) {
 	}
 	d.fail(at, path, problem{p.what, d.scrub(p.hint)})
 }
-
-// unused is a sink for checking the rest of a relay.Config.
-type unused struct{ driver.Sink }

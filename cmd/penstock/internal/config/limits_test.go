@@ -11,20 +11,20 @@ import (
 	"github.com/penstock/penstock/relay"
 )
 
-// Relay must keep up with relay.Config.
+// Relay must keep up with relay.Options.
 func TestRelayHasEveryLimit(t *testing.T) {
 	mine := reflect.TypeFor[Relay]()
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[relay.Config]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[relay.Options]()) {
 		switch f.Type.Kind() {
 		case reflect.Int, reflect.Int64, reflect.Bool, reflect.Float64, reflect.String:
-			if _, ok := mine.FieldByName(f.Name); !ok && f.Name != "Name" && f.Name != "Outbox" { // what it is, not a limit
-				t.Errorf("relay.Config.%s cannot be set in the file", f.Name)
+			if _, ok := mine.FieldByName(f.Name); !ok && f.Name != "Holder" && f.Name != "Start" { // who it is and where it begins, no limits
+				t.Errorf("relay.Options.%s cannot be set in the file", f.Name)
 			}
 		}
 	}
 	r := Relay{Limits: relay.Limits{Lease: time.Minute, MaxBatch: 7}, OnDead: OnDead(relay.OnDeadHold), MaxAge: Age(time.Hour), MaxAttempts: unlimited}
 	r.SetDefaults()
-	rc := r.Config()
+	rc := r.Options()
 	if rc.Lease != time.Minute || rc.MaxBatch != 7 || rc.Senders == 0 || rc.OnDead != relay.OnDeadHold || rc.MaxAge != time.Hour || rc.MaxAttempts >= 0 {
 		t.Errorf("%+v", rc)
 	}
@@ -33,10 +33,10 @@ func TestRelayHasEveryLimit(t *testing.T) {
 // What is set in a file is what the relay gets.
 func TestNoLimitIsNoLimit(t *testing.T) {
 	c := load(t, "relay: {max_age: unlimited, max_attempts: unlimited}\n"+small)
-	if rc := c.Relay.Config(); rc.MaxAge != 0 || rc.MaxAttempts >= 0 {
+	if rc := c.Relay.Options(); rc.MaxAge != 0 || rc.MaxAttempts >= 0 {
 		t.Errorf("got %v, %d attempts", rc.MaxAge, rc.MaxAttempts)
 	}
-	if rc := load(t, small).Relay.Config(); rc.MaxAge != 0 || rc.MaxAttempts != 25 {
+	if rc := load(t, small).Relay.Options(); rc.MaxAge != 0 || rc.MaxAttempts != 25 {
 		t.Errorf("by default: %v, %d attempts", rc.MaxAge, rc.MaxAttempts)
 	}
 }
@@ -46,7 +46,7 @@ func TestNoLimitIsNoLimit(t *testing.T) {
 func TestLimitsOfASubscription(t *testing.T) {
 	c := load(t, strings.Replace(small, "sink: stdout", "sink: stdout, relay: {senders: 2, max_age: unlimited, poll_min: 1s}", 1)+
 		"- {name: c, outbox: b, sink: stdout}\nrelay: {senders: 5, max_batch: 6, max_age: 1h}\n")
-	mine, others := c.Subscriptions[0].Relay.Config(), c.Subscriptions[1].Relay.Config()
+	mine, others := c.Subscriptions[0].Relay.Options(), c.Subscriptions[1].Relay.Options()
 	for _, tc := range []struct {
 		what      string
 		got, want any

@@ -185,25 +185,29 @@ func (r *run) cleanUp(ctx context.Context) (kept []string, err error) {
 	return kept, errors.Join(errs...)
 }
 
+// impatient is a store on which a relay that cannot begin, through a pooler, say, ends the run: it would try again, and nothing
+// would ever come.
+type impatient struct {
+	driver.Store
+	fail  context.CancelCauseFunc
+	begun bool
+}
+
+func (i *impatient) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
+	source, err := i.Store.Subscribe(ctx, req)
+	if err != nil && !i.begun {
+		i.fail(fmt.Errorf("the relay cannot begin: %w", err))
+	}
+	i.begun = i.begun || err == nil
+	return source, err
+}
+
 // run runs relay, consumer and producers until everything is delivered.
 func (r *run) run(ctx context.Context) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	subscribed := false
-	pump, err := relay.New(relay.Config{
-		Name: r.outbox,
-		Open: func(ctx context.Context) (driver.Source, error) {
-			source, err := r.store.Subscribe(ctx, driver.Subscribe{Outbox: r.outbox, Subscription: "demo", Holder: r.name})
-			if err != nil && !subscribed { // through a pooler, say: a relay tries again, and nothing would ever come
-				cancel(fmt.Errorf("the relay cannot begin: %w", err))
-			}
-			subscribed = subscribed || err == nil
-			return source, err
-		},
-		Sink: r.sink, Maintain: func(ctx context.Context) error { return r.store.Maintain(ctx, r.outbox) },
-		Logger: r.Log, Observer: r.observer,
-	})
+	pump, err := relay.New(&impatient{Store: r.store, fail: cancel}, r.outbox, "demo", r.sink, relay.Options{Holder: r.name, Logger: r.Log, Observer: r.observer})
 	if err != nil {
 		return Result{}, err
 	}

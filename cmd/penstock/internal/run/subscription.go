@@ -64,13 +64,10 @@ func (s *subscription) open(ctx context.Context) error {
 		}
 		from = shared{sharer}
 	}
-	cfg := s.config(from, r.o.Holder)
-	cfg.Maintain = func(ctx context.Context) error { return r.store.Maintain(ctx, s.Outbox) }
 	if r.together[s.Outbox] == nil {
 		r.together[s.Outbox] = &together{made: make(chan struct{})}
 	}
-	cfg.Open = r.together[s.Outbox].after(cfg.Open, cfg.Lease)
-	return s.add(ctx, cfg)
+	return s.add(ctx, r.together[s.Outbox].with(from), r.o.Holder)
 }
 
 // together are the subscriptions of an outbox that a configuration has. None is read before all are made: what every subscription so far has
@@ -80,28 +77,36 @@ type together struct {
 	made    chan struct{}
 }
 
-// after opens one of them. The first time it waits for the others, though no longer than it takes until the lease is to be renewed.
-func (t *together) after(open func(context.Context) (driver.Source, error), lease time.Duration) func(context.Context) (driver.Source, error) {
+// with is one of them more.
+func (t *together) with(from subscriber) subscriber {
 	t.missing.Add(1)
-	made := false
-	return func(ctx context.Context) (driver.Source, error) {
-		source, err := open(ctx)
-		if made || err != nil && !errors.Is(err, penstock.ErrHeld) {
-			return source, err
-		}
-		made = true
-		if t.missing.Add(-1) == 0 {
-			close(t.made)
-		}
-		if err == nil {
-			select {
-			case <-t.made:
-			case <-time.After(lease / 3):
-			case <-ctx.Done():
-			}
-		}
+	return &oneOf{together: t, from: from}
+}
+
+type oneOf struct {
+	*together
+	from subscriber
+	made bool
+}
+
+// Subscribe waits for the others the first time, though no longer than it takes until the lease is to be renewed.
+func (o *oneOf) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
+	source, err := o.from.Subscribe(ctx, req)
+	if o.made || err != nil && !errors.Is(err, penstock.ErrHeld) {
 		return source, err
 	}
+	o.made = true
+	if o.missing.Add(-1) == 0 {
+		close(o.together.made)
+	}
+	if err == nil {
+		select {
+		case <-o.together.made:
+		case <-time.After(req.Lease / 3):
+		case <-ctx.Done():
+		}
+	}
+	return source, err
 }
 
 // openTable adds the relays over an adopted table, one per worker. Each has a sink
@@ -122,28 +127,29 @@ func (s *subscription) openTable(ctx context.Context) error {
 		if s.Adopt.Workers > 1 {
 			holder = fmt.Sprintf("%s#%d", holder, i+1)
 		}
-		if err := s.add(ctx, s.config(table, holder)); err != nil {
+		if err := s.add(ctx, table, holder); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add adds a relay. The config lacks its sink.
-func (s *subscription) add(ctx context.Context, cfg relay.Config) error {
+// add adds a relay.
+func (s *subscription) add(ctx context.Context, from subscriber, holder string) error {
 	r := s.relays
 	sink, err := s.openSink()
 	if err != nil {
 		return fmt.Errorf("the sink of subscription %q: %w", s.Name, err)
 	}
 	counters := &relay.Counters{}
-	cfg.Sink, cfg.Observer = sink, counters
+	opts := s.Relay.Options()
+	opts.Holder, opts.Start, opts.Filter, opts.Logger, opts.Observer = holder, driver.Start(s.Start), s.Filter, r.o.Log, counters
 	if r.o.Metrics != nil {
 		observer := r.o.Metrics.Relay(s.Origin(), s.Name)
-		cfg.Observer, counters = observer, &observer.Counters
+		opts.Observer, counters = observer, &observer.Counters
 	}
-	cfg.Observer = trace.Relay(s.Origin(), s.Name, cfg.Observer)
-	pump, err := relay.New(cfg)
+	opts.Observer = trace.Relay(s.Origin(), s.Name, opts.Observer)
+	pump, err := relay.New(&reading{subscription: s, from: from}, s.Outbox, s.Name, sink, opts)
 	if err != nil {
 		s.closeSink(ctx, sink)
 		return fmt.Errorf("subscription %q: %w", s.Name, err)
@@ -157,26 +163,32 @@ func (s *subscription) add(ctx context.Context, cfg relay.Config) error {
 	return nil
 }
 
-// config of the subscription's relay. What cannot be cured by waiting ends everything
-// if it shows before the first success; later it is waited for like the rest,
-// because a running relay should survive whatever is done to its database.
-func (s *subscription) config(from subscriber, holder string) relay.Config {
-	cfg := s.Relay.Config()
-	cfg.Filter = s.Filter
-	cfg.Outbox, cfg.Name = s.Outbox, s.Name
-	cfg.Logger = s.relays.o.Log
-	answered := false // the database knows the subscription, or its holder
-	cfg.Open = func(ctx context.Context) (driver.Source, error) {
-		source, err := from.Subscribe(ctx, s.request(holder, cfg.Lease))
-		switch {
-		case err == nil, errors.Is(err, penstock.ErrHeld):
-			answered = true
-		case !answered && !waitable(err):
-			s.relays.failed(about.Outbox(err, fmt.Sprintf("subscription %q of %s %q", s.Name, s.origin(), s.Origin()), s.Outbox, s.Name))
-		}
-		return source, err
+// reading is what a relay of the subscription has for its store.
+type reading struct {
+	*subscription
+	from     subscriber
+	answered bool // the database knows the subscription, or its holder
+}
+
+// Subscribe ends everything if what fails cannot be cured by waiting and shows before the first success; later it is
+// waited for like the rest, because a running relay should survive whatever is done to its database.
+func (r *reading) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
+	source, err := r.from.Subscribe(ctx, req)
+	switch {
+	case err == nil, errors.Is(err, penstock.ErrHeld):
+		r.answered = true
+	case !r.answered && !waitable(err):
+		r.relays.failed(about.Outbox(err, fmt.Sprintf("subscription %q of %s %q", r.Name, r.origin(), r.Origin()), r.Outbox, r.Name))
 	}
-	return cfg
+	return source, err
+}
+
+// Maintain leaves a table that is adopted to the application.
+func (r *reading) Maintain(ctx context.Context, outbox string) error {
+	if r.Adopt != nil {
+		return nil
+	}
+	return r.relays.store.Maintain(ctx, outbox)
 }
 
 func (s *subscription) request(holder string, lease time.Duration) driver.Subscribe {
