@@ -55,16 +55,13 @@ func ValidateQueueName(name string) error { return ownName("queue", name) }
 // it must have 1 to MaxNameBytes bytes of UTF-8 without NUL.
 func ValidateConsumer(name string) error { return ValidateName("consumer", name, MaxNameBytes) }
 
-// Validate reports an order that no queue has, as a *FieldError, and fills in FIFO.
-func (o *QueueOrder) Validate() error {
-	switch *o {
-	case "":
-		*o = FIFO
-	case FIFO, LIFO:
-	default:
-		return &FieldError{Field: "order", Problem: fmt.Sprintf("is %q", *o), Hint: "use fifo or lifo"}
+// Validate reports an order that no queue has, as a *FieldError. None is FIFO.
+func (o QueueOrder) Validate() error {
+	switch o {
+	case "", FIFO, LIFO:
+		return nil
 	}
-	return nil
+	return &FieldError{Field: "order", Problem: fmt.Sprintf("is %q", o), Hint: "use fifo or lifo"}
 }
 
 // Validate reports the first setting that no queue takes, as a *FieldError.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -67,14 +68,8 @@ type InboxGap struct {
 	Came bool `json:"came"`
 }
 
-// Validate reports a query that no store takes, as a *FieldError, and fills in the
-// limit.
-func (q *HeldQuery) Validate() error {
-	if q.Limit == 0 {
-		q.Limit = 100
-	}
-	return ValidateInboxRows(q.Limit)
-}
+// SetDefaults fills in the limit.
+func (q *HeldQuery) SetDefaults() { q.Limit = cmp.Or(q.Limit, 100) }
 
 // ValidateInboxRows reports a number of rows that no store takes, as a *FieldError.
 func ValidateInboxRows(n int) error {

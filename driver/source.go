@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -202,12 +203,11 @@ const (
 // DefaultLease is used where Subscribe.Lease is zero.
 const DefaultLease = 15 * time.Second
 
-// Validate reports what of a subscription no store takes, as a *FieldError, and fills in
-// the lease.
+// SetDefaults fills in the lease.
+func (s *Subscribe) SetDefaults() { s.Lease = cmp.Or(s.Lease, DefaultLease) }
+
+// Validate reports what of a subscription no store takes, as a *FieldError. It expects defaults to be set.
 func (s *Subscribe) Validate() error {
-	if s.Lease == 0 {
-		s.Lease = DefaultLease
-	}
 	if err := ValidateLease(s.Lease); err != nil {
 		return err
 	}

@@ -100,7 +100,8 @@ func (s *Inboxes) Inboxes(ctx context.Context) (all []admin.InboxStatus, err err
 
 // HeldMessages implements driver.InboxStore.
 func (s *Inboxes) HeldMessages(ctx context.Context, q admin.HeldQuery) (all []admin.HeldMessage, err error) {
-	if err := q.Validate(); err != nil {
+	q.SetDefaults()
+	if err := admin.ValidateInboxRows(q.Limit); err != nil {
 		return nil, err
 	}
 	box, err := s.find(ctx, q.Consumer)

@@ -12,6 +12,7 @@ import (
 // Subscribe has the reader take its subscription's lease by take, or finds where it begins if it is ephemeral. The outbox's row keeps others from
 // making subscriptions or changing the retention.
 func (r *Reader) Subscribe(ctx context.Context, take func(ctx context.Context, tx Tx) error) error {
+	r.Req.SetDefaults()
 	if err := r.Req.Validate(); err != nil {
 		return err
 	}

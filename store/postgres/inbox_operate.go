@@ -46,7 +46,8 @@ func (s *Store) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 
 // HeldMessages implements driver.InboxStore.
 func (s *Store) HeldMessages(ctx context.Context, q admin.HeldQuery) ([]admin.HeldMessage, error) {
-	if err := q.Validate(); err != nil {
+	q.SetDefaults()
+	if err := admin.ValidateInboxRows(q.Limit); err != nil {
 		return nil, err
 	}
 	return inboxRows(ctx, s, q.Consumer,

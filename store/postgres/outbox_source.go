@@ -113,6 +113,7 @@ type rebase struct {
 
 // Subscribe takes the lease, creating the subscription if there is none.
 func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
+	req.SetDefaults()
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}

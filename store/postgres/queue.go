@@ -28,7 +28,7 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 		return err
 	}
 	_, err := s.pool.Exec(ctx, "select "+s.table("create_queue")+"($1, $2, $3, $4)",
-		name, string(order), cmp.Or(s.opts.Segments, 3), max(smallestSegment, s.opts.SegmentBytes/2))
+		name, string(cmp.Or(order, penstock.FIFO)), cmp.Or(s.opts.Segments, 3), max(smallestSegment, s.opts.SegmentBytes/2))
 	if state := sqlState(err); state == "42P07" || state == "23505" {
 		return s.queueExists(ctx, name, err)
 	}

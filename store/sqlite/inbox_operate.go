@@ -30,7 +30,8 @@ func (s *Store) Inboxes(ctx context.Context) (all []admin.InboxStatus, err error
 
 // HeldMessages implements driver.InboxStore.
 func (s *Store) HeldMessages(ctx context.Context, q admin.HeldQuery) (all []admin.HeldMessage, err error) {
-	if err := q.Validate(); err != nil {
+	q.SetDefaults()
+	if err := admin.ValidateInboxRows(q.Limit); err != nil {
 		return nil, err
 	}
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {

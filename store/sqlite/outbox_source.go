@@ -44,6 +44,7 @@ var _ driver.Source = (*source)(nil)
 
 // Subscribe implements driver.Store.
 func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
+	req.SetDefaults()
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
