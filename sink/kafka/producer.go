@@ -33,6 +33,8 @@ type producer struct {
 	up     atomic.Bool // a broker has answered, and nothing since raised doubts
 	probes singleflight.Group
 
+	mu     sync.Mutex
+	purges sync.WaitGroup // each begins with mu held, before ended is closed
 	ending sync.Once
 	err    error         // why it ended
 	ended  chan struct{} // closed when err is set
@@ -178,11 +180,14 @@ func (p *producer) onLoss(topic string, partition int32) {
 // end closes the client. Only the first reason counts.
 func (p *producer) end(err error) {
 	p.ending.Do(func() {
+		p.mu.Lock()
 		p.err = err
 		close(p.ended)
+		p.mu.Unlock()
 		go func() {
 			defer close(p.closed)
 			p.client.Close()
+			p.purges.Wait()
 		}()
 	})
 	<-p.ended
@@ -224,7 +229,11 @@ func (p *producer) lost(topic string) {
 	if len(p.unknown) >= maxUnknown {
 		topics := slices.Collect(maps.Keys(p.unknown))
 		clear(p.unknown)
-		go p.client.PurgeTopicsFromProducing(topics...)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.over() {
+			p.purges.Go(func() { p.client.PurgeTopicsFromProducing(topics...) })
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ type broker struct {
 	pause time.Duration // after the last attempt
 	until time.Time     // no attempt before
 	quit  bool
+	// giveUp ends the attempt that is under way, if one is.
+	giveUp context.CancelFunc
 }
 
 const (
@@ -44,8 +46,11 @@ func (b *broker) connection(ctx context.Context) (*connection, error) {
 }
 
 func (b *broker) connect() (*connection, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	b.mu.Lock()
 	err, quit, wait := b.err, b.quit, time.Until(b.until)
+	b.giveUp = cancel
 	b.mu.Unlock()
 	switch {
 	case quit:
@@ -53,7 +58,7 @@ func (b *broker) connect() (*connection, error) {
 	case wait > 0:
 		return nil, err
 	}
-	c, err := connect(b.cfg, b.log)
+	c, err := connect(ctx, b.cfg, b.log)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -80,14 +85,15 @@ func (b *broker) lastError() error {
 }
 
 // stop ends the connection, in good order if patience allows, and makes no
-// other.
+// other: an attempt that is under way has ended when it returns.
 func (b *broker) stop(patience time.Duration) {
 	b.mu.Lock()
 	b.quit = true
+	if b.giveUp != nil {
+		b.giveUp()
+	}
 	b.mu.Unlock()
-	b.current.mu.Lock()
-	c, made := b.current.value, b.current.made
-	b.current.mu.Unlock()
+	c, made := b.current.last()
 	switch {
 	case !made:
 	case patience > 0:

@@ -55,7 +55,7 @@ type blocked struct {
 
 // connect tries one host after the other, in any order, so that many relays do not
 // all go to the first. Its error tells of each.
-func connect(cfg *Config, log *slog.Logger) (*connection, error) {
+func connect(ctx context.Context, cfg *Config, log *slog.Logger) (*connection, error) {
 	uris, err := cfg.addresses()
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func connect(cfg *Config, log *slog.Logger) (*connection, error) {
 	rand.Shuffle(len(uris), func(i, j int) { uris[i], uris[j] = uris[j], uris[i] })
 	var failed error
 	for _, uri := range uris {
-		c, err := connectTo(uri, cfg, log)
+		c, err := connectTo(ctx, uri, cfg, log)
 		switch {
 		case err == nil:
 			return c, nil
@@ -78,14 +78,14 @@ func connect(cfg *Config, log *slog.Logger) (*connection, error) {
 
 // connectTo dials and logs in. Its errors hold no secret: the library's own do
 // not quote the URL, and the URL is parsed before it comes here.
-func connectTo(uri amqp.URI, cfg *Config, log *slog.Logger) (*connection, error) {
+func connectTo(ctx context.Context, uri amqp.URI, cfg *Config, log *slog.Logger) (*connection, error) {
 	tlsConfig, err := cfg.tlsConfig(uri)
 	if err != nil {
 		return nil, err
 	}
 	address := net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))
 	deadline := time.Now().Add(cfg.ConnectTimeout)
-	conn, err := dial(address, deadline, tlsConfig)
+	conn, err := dial(ctx, address, deadline, tlsConfig)
 	if err != nil {
 		return nil, explainDial(address, err)
 	}
@@ -93,6 +93,7 @@ func connectTo(uri amqp.URI, cfg *Config, log *slog.Logger) (*connection, error)
 	// The library lifts the deadline in the middle of the handshake.
 	overdue := time.AfterFunc(time.Until(deadline), func() { _ = w.Close() })
 	defer overdue.Stop()
+	defer context.AfterFunc(ctx, func() { _ = w.Close() })()
 
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName("penstock")

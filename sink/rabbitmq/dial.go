@@ -10,8 +10,8 @@ import (
 )
 
 // dial makes a TCP or, with a tls.Config, a TLS connection.
-func dial(address string, deadline time.Time, config *tls.Config) (net.Conn, error) {
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+func dial(ctx context.Context, address string, deadline time.Time, config *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	if config == nil {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)

@@ -23,10 +23,10 @@ var Driver = descriptor.Sink[Config]{
 }
 
 // reach connects and logs in. What declare_queue names is not made.
-func reach(_ context.Context, c Config, log *slog.Logger) error {
+func reach(ctx context.Context, c Config, log *slog.Logger) error {
 	c.SetDefaults()
 	c.DeclareQueue = ""
-	conn, err := connect(&c, log)
+	conn, err := connect(ctx, &c, log)
 	if err != nil {
 		return err
 	}

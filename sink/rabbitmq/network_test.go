@@ -2,6 +2,7 @@ package rabbitmq_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -21,6 +22,30 @@ func TestConnectTimeout(t *testing.T) {
 	t.Cleanup(func() { check(t, silent.Close()) })
 	s := open(t, rabbitmq.Config{URL: "amqp://" + silent.Addr().String(), ConnectTimeout: 50 * time.Millisecond})
 	wantUnavailable(t, s.Send(patient(t), orders(2)), "no answer within connect_timeout (50ms)")
+}
+
+// An attempt to connect that is under way has ended when Close returns.
+func TestCloseEndsTheAttempt(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { check(t, silent.Close()) })
+	s := open(t, rabbitmq.Config{URL: "amqp://" + silent.Addr().String(), ConnectTimeout: time.Hour})
+	ctx, giveUp := context.WithCancel(patient(t))
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		s.Send(ctx, orders(1))
+	}()
+	conn, err := silent.Accept()
+	check(t, err)
+	defer func() { _ = conn.Close() }()
+	giveUp()
+	<-sent
+	check(t, s.Close(patient(t)))
+	check(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Errorf("the connection is open after Close: %v", err)
+	}
 }
 
 // Of several hosts the one that answers is used, whichever it is, also when the

@@ -43,6 +43,19 @@ func (s *shared[T]) get(ctx context.Context, make func() (T, error)) (T, error) 
 	}
 }
 
+// last is the value, if there is one, once nobody makes another.
+func (s *shared[T]) last() (value T, made bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.making != nil {
+		m := s.making
+		s.mu.Unlock()
+		<-m.done
+		s.mu.Lock()
+	}
+	return s.value, s.made
+}
+
 // start is called with mu held.
 func (s *shared[T]) start(produce func() (T, error)) *making[T] {
 	m := &making[T]{done: make(chan struct{})}
