@@ -223,7 +223,7 @@ func (s *Store) explain(err error) error {
 	if err == nil || errors.As(err, &hinted) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if s.closed.Load() && strings.Contains(err.Error(), "database is closed") {
+	if s.closed.Load() {
 		return penstock.ErrClosed
 	}
 	n := number(err)

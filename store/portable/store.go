@@ -181,7 +181,7 @@ func (s *Store) explain(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if s.closed.Load() && strings.Contains(err.Error(), "closed pool") {
+	if s.closed.Load() {
 		return penstock.ErrClosed
 	}
 	if pgerror.State(err) == "" && !errors.Is(err, pgx.ErrNoRows) {

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,7 +45,7 @@ func (s *Store) explain(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if s.closed.Load() && (errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) || strings.Contains(err.Error(), "database is closed")) {
+	if s.closed.Load() {
 		return penstock.ErrClosed
 	}
 	c, ok := resultCode(err)
@@ -77,11 +76,14 @@ func (s *Store) explain(err error) error {
 		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
 			"run PRAGMA integrity_check on a copy, and restore a backup if it reports damage")
 	}
-	if strings.Contains(err.Error(), "no such table: penstock_") {
+	if noSuchTable(err) {
 		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, penstock.ErrNotMigrated, err), "run: %s", s.of(0).Migrate)
 	}
 	return fmt.Errorf("%s: %w", file, err)
 }
+
+// noSuchTable goes by the text, because the transaction may be of any driver.
+func noSuchTable(err error) bool { return err != nil && strings.Contains(err.Error(), "no such table") }
 
 // RefusesContent implements driver.ContentJudge: constraints and triggers.
 func (s *Store) RefusesContent(err error) bool {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -159,7 +158,7 @@ func (i *Inbox) find(ctx context.Context, q querier) (row inboxRow, err error) {
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return row, noInbox(i.consumer)
-	case err != nil && strings.Contains(err.Error(), "no such table"): // of any driver: there is only the text to go by
+	case noSuchTable(err):
 		return row, penstock.WithHint(fmt.Errorf("inbox of %q: %w", i.consumer, penstock.ErrNotMigrated), "run penstock migrate on this database file")
 	}
 	row.keep = time.Duration(keep) * time.Microsecond

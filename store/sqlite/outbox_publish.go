@@ -115,16 +115,15 @@ func orNull(s string) any {
 	return s
 }
 
-// explainPublish tells why an INSERT failed. The transaction may be of any
-// driver, so there is only the text to go by.
+// explainPublish tells why an INSERT failed.
 func explainPublish(ctx context.Context, tx Tx, outbox string, err error) error {
-	if !strings.Contains(err.Error(), "no such table") {
+	if !noSuchTable(err) {
 		return fmt.Errorf("publish to outbox %q: %w", outbox, err)
 	}
 	switch _, lookup := findOutbox(ctx, tx, outbox); {
 	case errors.Is(lookup, penstock.ErrNoOutbox):
 		return lookup
-	case lookup != nil && strings.Contains(lookup.Error(), "no such table"):
+	case noSuchTable(lookup):
 		return penstock.WithHint(fmt.Errorf("publish to outbox %q: %w", outbox, penstock.ErrNotMigrated), "run penstock migrate on this database file")
 	}
 	return fmt.Errorf("publish to outbox %q: %w", outbox, err)

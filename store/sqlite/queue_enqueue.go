@@ -186,7 +186,7 @@ func notNull(payload []byte) []byte {
 
 // explainEnqueue tells why writing jobs failed; see explainPublish.
 func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
-	if !strings.Contains(err.Error(), "no such table") {
+	if !noSuchTable(err) {
 		if errors.Is(err, penstock.ErrNoQueue) {
 			return err
 		}
@@ -195,7 +195,7 @@ func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
 	switch _, lookup := findQueue(ctx, tx, name); {
 	case errors.Is(lookup, penstock.ErrNoQueue):
 		return lookup
-	case lookup != nil && strings.Contains(lookup.Error(), "no such table"):
+	case noSuchTable(lookup):
 		return penstock.WithHint(fmt.Errorf("enqueue to %q: %w", name, penstock.ErrNotMigrated), "run penstock migrate on this database file")
 	}
 	return fmt.Errorf("enqueue to %q: %w", name, err)

@@ -84,8 +84,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	var tables int
 	if err := s.readers.QueryRowContext(ctx, `select count(*) from sqlite_schema`).Scan(&tables); err != nil {
+		err = s.explain(err)
 		_ = s.Close()
-		return nil, s.explain(err)
+		return nil, err
 	}
 	return s, nil
 }
