@@ -24,6 +24,38 @@ func ExampleFilter() {
 	// order.line.added eu false
 }
 
+// A sink says whether an error is about one message or about everything: while the broker is away no attempt is spent.
+func ExampleUnavailable() {
+	refused := errors.New("connection refused")
+	fmt.Println(penstock.IsUnavailable(refused), penstock.IsUnavailable(penstock.Unavailable(refused)))
+	// Output: false true
+}
+
+// A handler or sink that was asked to wait says for how long.
+func ExampleRetryAfter() {
+	err := penstock.RetryAfter(errors.New("429 Too Many Requests"), time.Minute)
+	after, told := penstock.RetryDelay(err)
+	fmt.Println(err, "| again in", after, told)
+	// Output: 429 Too Many Requests | again in 1m0s true
+}
+
+// An error tells the operator the next step.
+func ExampleWithHint() {
+	err := penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, "orders"), "penstock outbox create %s makes it", "orders")
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, penstock.ErrNoOutbox))
+	// Output:
+	// no such outbox: "orders" (penstock outbox create orders makes it)
+	// true
+}
+
+// What no database or broker could carry is refused before anything is written.
+func ExampleMessage_Validate() {
+	m := penstock.Message{Key: "a\x00b"}
+	fmt.Println(m.Validate())
+	// Output: key has a NUL at byte 1: text cannot hold NUL; put bytes into the payload or encode them
+}
+
 // What an error says decides what happens to the message or job.
 func ExamplePermanent() {
 	full := errors.New("the mailbox is full")

@@ -33,8 +33,12 @@ func placeOrder(ctx context.Context, db *pgxpool.Pool, store *postgres.Store) er
 	})
 }
 
-func sendMail(ctx context.Context, job penstock.Job) error {
-	fmt.Printf("mail: %s\n", job.Payload)
+type mail struct {
+	To string `json:"to"`
+}
+
+func sendMail(ctx context.Context, m mail, job penstock.Job) error {
+	fmt.Printf("mail to %s, attempt %d\n", m.To, job.Attempt)
 	return nil // an error retries the job with backoff
 }
 
@@ -48,7 +52,7 @@ func run(ctx context.Context, url string) error {
 	if err := placeOrder(ctx, db, store); err != nil {
 		return err
 	}
-	return work.Run(ctx, store.Queue("emails"), sendMail, work.Options{Concurrency: 20})
+	return work.Run(ctx, store.Queue("emails"), work.JSON(sendMail), work.Options{Concurrency: 20})
 }
 
 func main() {

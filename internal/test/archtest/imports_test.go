@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +53,7 @@ var rooms = []row{
 	{room: "admin", may: []string{"."}, tests: with(helpers, "store/sqlite")},
 	{room: "driver", may: []string{".", "admin"}, tests: helpers},
 	{room: "relay", may: []string{".", "admin", "driver", "internal/inflight"}, tests: with(helpers, "store/sqlite")},
-	{room: "work", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/sqlite")},
+	{room: "work", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/*")},
 
 	{room: "writer", may: []string{".", "admin", "driver"}, tests: with(helpers, "store/*")},
 	{room: "trace", may: []string{self, ".", "admin", "driver", "relay", "work"}, tests: with(helpers, "store/*")},
@@ -367,6 +368,36 @@ func TestNoServerInPrograms(t *testing.T) {
 	}
 	if folders < 50 || with < 5 {
 		t.Errorf("%d folders, %d of them with a server: is it the module?", folders, with)
+	}
+}
+
+// What a user calls first is shown: each function of these packages that is none of a family, of which another is.
+func TestEachFunctionOfUsersHasAnExample(t *testing.T) {
+	root := moduleRoot(t)
+	for _, folder := range []string{".", "work", "relay", "writer"} {
+		files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+		if err != nil || len(files) < 5 {
+			t.Fatalf("%d files in %s, %v", len(files), folder, err)
+		}
+		var code, examples strings.Builder
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(file, "_test.go") {
+				examples.Write(text)
+			} else {
+				code.Write(text)
+			}
+		}
+		for _, found := range regexp.MustCompile(`(?m)^func ([A-Z]\w*)`).FindAllStringSubmatch(code.String(), -1) {
+			name := found[1]
+			family := slices.ContainsFunc([]string{"Is", "Validate", "Last"}, func(p string) bool { return strings.HasPrefix(name, p) }) || strings.HasSuffix(name, "Delay")
+			if !family && !strings.Contains(examples.String(), "func Example"+name+"(") {
+				t.Errorf("%s of %s has no Example", name, folder)
+			}
+		}
 	}
 }
 
