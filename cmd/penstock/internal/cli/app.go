@@ -29,6 +29,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/store/portable"
 )
 
 // App is what every verb shares: the streams and the global flags.
@@ -104,9 +105,9 @@ func (a *App) Database() (url, schema string, err error) {
 	}
 	if a.DatabaseURL != "" {
 		if a.ConfigFile == "" {
-			return profile.Of(a.DatabaseURL), a.Schema, nil
+			return profile.Of(a.DatabaseURL, ask), a.Schema, nil
 		}
-		given, schema, err := config.Loader{DatabaseURL: a.DatabaseURL, Profile: profile}.Database(a.ConfigFile)
+		given, schema, err := config.Loader{DatabaseURL: a.DatabaseURL, Profile: profile, Ask: ask}.Database(a.ConfigFile)
 		return given.Reveal(), cmp.Or(a.Schema, schema), terminal.Usage(err)
 	}
 	variable := a.Getenv("PENSTOCK_DATABASE_URL")
@@ -124,16 +125,19 @@ func (a *App) Database() (url, schema string, err error) {
 	return cfg.DatabaseURL.Reveal(), cmp.Or(a.Schema, cfg.Schema), nil
 }
 
+// ask is how the profile auto finds out. The verbs that read a file go on with its database.
+func ask(url string) bool { return portable.Wanted(context.Background(), url) }
+
 // agreed checks that ./penstock.yaml, if it is there, means the database of the
 // variable, and returns that in the file's profile, and its schema. Whoever set one and forgot the other would work on
 // the wrong database.
 func (a *App) agreed(variable string) (given, schema string, err error) {
 	profile := config.Profile(a.Profile)
 	if _, err := os.Stat(DefaultConfigFile); err != nil {
-		return profile.Of(variable), "", nil
+		return profile.Of(variable, ask), "", nil
 	}
 	// Only this is read: most verbs need nothing else of it.
-	url, schema, err := config.Loader{Profile: profile}.Database(DefaultConfigFile)
+	url, schema, err := config.Loader{Profile: profile, Ask: ask}.Database(DefaultConfigFile)
 	if err != nil {
 		return "", "", terminal.Usage(err)
 	}
@@ -142,7 +146,7 @@ func (a *App) agreed(variable string) (given, schema string, err error) {
 		return "", "", terminal.Usage(fmt.Errorf("PENSTOCK_DATABASE_URL is %s, and ./%s has %s: pass --config %[2]s or --database-url to say which is meant, or unset the variable",
 			config.URL(variable), DefaultConfigFile, url))
 	}
-	again, _, err := config.Loader{DatabaseURL: variable, Profile: profile}.Database(DefaultConfigFile)
+	again, _, err := config.Loader{DatabaseURL: variable, Profile: profile, Ask: ask}.Database(DefaultConfigFile)
 	return again.Reveal(), schema, terminal.Usage(err)
 }
 
@@ -164,7 +168,7 @@ func (a *App) LoadConfig() (*config.Config, error) {
 			}
 		}
 	}
-	cfg, err := config.Loader{DatabaseURL: url, Profile: config.Profile(a.Profile)}.Load(file)
+	cfg, err := config.Loader{DatabaseURL: url, Profile: config.Profile(a.Profile), Ask: ask}.Load(file)
 	return cfg, terminal.Usage(err)
 }
 

@@ -128,6 +128,8 @@ type Loader struct {
 	DatabaseURL string
 	// Profile, from the command line, takes the place of the file's.
 	Profile Profile
+	// Ask is that of Profile.Of. Nil: no connection is opened, and auto is as postgres.
+	Ask func(url string) (portable bool)
 	// LookupEnv defaults to os.LookupEnv.
 	LookupEnv func(name string) (string, bool)
 	// ReadFile reads the configuration and the files named by file:, up to a
@@ -176,7 +178,7 @@ func (l Loader) Database(path string) (url URL, schema string, err error) {
 	if l.DatabaseURL != "" {
 		url = URL(l.DatabaseURL)
 	}
-	return URL(profile.or(l.Profile).Of(url.Reveal())), schema, nil
+	return URL(profile.or(l.Profile).Of(url.Reveal(), l.Ask)), schema, nil
 }
 
 // Origin is what the subscription reads: its outbox or the table it adopts.
@@ -200,7 +202,7 @@ func (l Loader) LoadBytes(name string, data []byte) (*Config, error) {
 	d.given["database_url"] = l.DatabaseURL != ""
 	d.value(root, reflect.ValueOf(c).Elem(), "")
 	c.Profile = c.Profile.or(l.Profile)
-	c.DatabaseURL = URL(c.Profile.Of(c.DatabaseURL.Reveal()))
+	c.DatabaseURL = URL(c.Profile.Of(c.DatabaseURL.Reveal(), l.Ask))
 	c.SetDefaults()
 	d.validate(c)
 	if len(d.errs) > 0 {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	"github.com/penstock/penstock/internal/drivers"
@@ -13,7 +12,7 @@ import (
 // Profile is how Penstock uses a database that speaks PostgreSQL's protocol.
 type Profile string
 
-// The profiles there are. Auto asks the server, by one more connection: portable on YugabyteDB and CockroachDB, else postgres.
+// The profiles there are. Auto has the server asked, by one more connection: portable on YugabyteDB and CockroachDB, else postgres.
 const (
 	Auto     Profile = "auto"
 	Postgres Profile = "postgres"
@@ -30,8 +29,10 @@ func (p *Profile) UnmarshalText(b []byte) error {
 }
 
 // Of is the URL of a database used like this. The driver is in its scheme, so whoever has the URL opens it so.
-func (p Profile) Of(url string) string {
-	if p == Portable || p == Auto && slices.Contains(postgres.Driver.Schemes, drivers.Scheme(url)) && portable.Wanted(context.Background(), url) {
+// Auto goes by ask, which asks a server of PostgreSQL's protocol whether only the portable profile can use it; without
+// ask nobody is asked.
+func (p Profile) Of(url string, ask func(url string) (portable bool)) string {
+	if p == Portable || p == Auto && ask != nil && slices.Contains(postgres.Driver.Schemes, drivers.Scheme(url)) && ask(url) {
 		return portable.URL(url)
 	}
 	return url
