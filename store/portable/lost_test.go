@@ -59,6 +59,38 @@ func TestCountsWhatIsThere(t *testing.T) {
 	}
 }
 
+// A refusal of a parked message whose answer was lost counts once, as the call is made again.
+func TestLostAnswerOfARefusal(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, portable.Options{})
+	p := &wireProxy{}
+	f.store = openStore(t, p.through(t, f.url), portable.Options{})
+	src := f.subscribe()
+	f.publish("m")
+	for attempt := uint64(1); attempt <= 3; attempt++ {
+		b, err := src.Fetch(t.Context(), plenty)
+		f.must(err)
+		if len(b.Messages) != 1 || b.Messages[0].Attempt != int(attempt) {
+			t.Fatalf("got %+v, want the message on attempt %d", b.Messages, attempt)
+		}
+		cut := false
+		p.mu.Lock()
+		p.decide = func(trip []byte) fault {
+			if cut || !bytes.Contains(trip, []byte("commit")) {
+				return pass
+			}
+			cut = true
+			return cutAfter
+		}
+		p.mu.Unlock()
+		refused := driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, Failures: []penstock.Failure{{Attempt: int(attempt), Err: "no"}}}}}
+		if err := src.Settle(t.Context(), attempt, refused); err == nil || !cut {
+			t.Fatalf("no answer, and the error is %v", err)
+		}
+		f.must(src.Settle(t.Context(), attempt, refused))
+	}
+}
+
 // A reader whose subscribing was lost is fenced, though the epoch that it had is given to another.
 func TestEpochThatComesAgain(t *testing.T) {
 	t.Parallel()
