@@ -271,12 +271,12 @@ declare
     now    constant float8 := extract(epoch from clock_timestamp());
     began  constant timestamptz := to_timestamp(coalesce(nullif(current_setting('penstock.maintaining', true), '')::float8, now)); -- in this transaction
 begin
-    perform set_config('penstock.maintaining', extract(epoch from began)::text, true);
     get diagnostics around = pg_context;
     around := split_part(around, e'\n', 2);
     if exists (select from _queue q where q.id = new.queue) and (around = '' or around like '%COMMIT')
        and ((current_query() ilike '%prepare%' or current_query() ilike '%constraints%') -- cheaper than to make a regular expression
             and current_query() ~* $re$\mprepare\M.*\mtransaction\M|\mset\M.*\mconstraints\M$re$) is not true then
+        perform set_config('penstock.maintaining', extract(epoch from began)::text, true);
         begin
             perform _maintain(new.queue);
         exception when others then
