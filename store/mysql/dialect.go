@@ -36,6 +36,8 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			return quoted(s.opts.Schema), true
 		case name == "clock":
 			return "utc_timestamp(6)", true
+		case name == "collate":
+			return "", true
 		default:
 			return "", false
 		}

@@ -17,12 +17,18 @@ import (
 
 type outboxes = tables.Outboxes
 
-// validTable adds to what every store asks of a name that its table must have one.
-func validTable(kind, name string) error {
+// NewTable implements tables.DB. A name must have a table that MySQL takes, and that the server takes for no other in lower case.
+func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
 	if n := utf8.RuneCountInString(tableName(kind, name)); n > 64 {
 		return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q would have a table whose name has %d characters, of which MySQL takes 64", name, n), Hint: "use letters, digits and underscores"}
 	}
-	return nil
+	var folds bool
+	b := &tables.Batch{}
+	b.Row(new(bool), "select @@lower_case_table_names <> 0", nil, &folds)
+	if err := cmp.Or(tables.Free(ctx, tx, kind, name), tx.Run(ctx, b)); err != nil || !folds || name == strings.ToLower(name) {
+		return err
+	}
+	return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q has capital letters, and this server takes names of tables in lower case", name), Hint: "use small letters"}
 }
 
 // MakeMessages implements tables.OutboxDB.
@@ -69,28 +75,6 @@ func (s onTables) NewBuckets() int { return s.opts.Buckets }
 
 // PerSubscription implements tables.OutboxDB.
 func (s onTables) PerSubscription() []string { return []string{"entries", "progress"} }
-
-// nameFree is an error if an outbox or a queue has the name, which is to be one of kind, or if the server takes its table for that of another, in lower
-// case. Nobody else makes one until the transaction ends: its lock is on a row of the version.
-func (s *Store) nameFree(ctx context.Context, t *tx, kind, name string) error {
-	var folds bool
-	var has string
-	b := &batch{}
-	b.read(func(rows *sql.Rows) error { return rows.Scan(new(int)) }, s.sql("select version from {schema}.version where version = {version} for update", "", words{"version": version}))
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&folds) }, "select @@lower_case_table_names <> 0")
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&has) },
-		s.sql("select 'outbox' from {schema}.outboxes where name = ? union all select 'queue' from {schema}.queues where name = ?", "", nil), []byte(name), []byte(name))
-	if err := t.run(ctx, b); err != nil {
-		return err
-	}
-	if has != "" {
-		return tables.Taken(kind, name, has)
-	}
-	if !folds || name == strings.ToLower(name) {
-		return nil
-	}
-	return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q has capital letters, and this server takes names of tables in lower case", name), Hint: "use small letters"}
-}
 
 func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock string) (tables.Outbox, error) {
 	return tables.FindOutbox(ctx, onTables{s}, on, name, lock)

@@ -27,14 +27,6 @@ func (s onTables) JobsTable(queue string) tables.SQL {
 	return tables.SQL(queueTable(s.opts.Schema, queue))
 }
 
-// NewTable implements tables.QueueDB.
-func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
-	if err := validTable(kind, name); err != nil {
-		return err
-	}
-	return s.nameFree(ctx, tx.(onTx).tx, kind, name)
-}
-
 // MakeJobs implements tables.QueueDB. In a LIFO queue the index is read backwards, so the place of a priority is its negative.
 func (s onTables) MakeJobs(ctx context.Context, q *queueRow) error {
 	if err := s.DropJobs(ctx, q); err != nil {

@@ -1,7 +1,6 @@
 package portable
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -91,20 +90,7 @@ func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {
 
 // NewTable implements tables.QueueDB.
 func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
-	return s.nameFree(ctx, tx.(pgTx), kind, name)
-}
-
-// nameFree is an error if an outbox or a queue has the name, which is to be one of kind. Nobody else makes one meanwhile.
-func (s *Store) nameFree(ctx context.Context, tx pgx.Tx, kind, name string) error {
-	if _, err := tx.Exec(ctx, s.sql("select version from {schema}.version for update", "")); err != nil {
-		return err
-	}
-	var has string
-	err := tx.QueryRow(ctx, s.sql("select 'outbox' from {schema}.outboxes where name = $1 union all select 'queue' from {schema}.queues where name = $1", ""), name).Scan(&has)
-	if isNoRows(err) {
-		return nil
-	}
-	return cmp.Or(err, tables.Taken(kind, name, has))
+	return tables.Free(ctx, tx, kind, name)
 }
 
 // queueSQL is a statement about a queue, whose arguments have numbers: the first is the queue's id.

@@ -1,0 +1,30 @@
+package tables
+
+import "context"
+
+// Names lists what there is: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
+func (s *Outboxes) Names(ctx context.Context, of string) (names []string, err error) {
+	column := "name"
+	if of == "inboxes" {
+		column = "consumer"
+	}
+	b := &Batch{}
+	b.Rows(All(&names), "select distinct "+column+" {collate} as name from {schema}."+of+" order by name", nil)
+	return names, s.on.Run(ctx, b)
+}
+
+// Free is an error if an outbox or a queue has the name, which is to be one of kind. Nobody else makes one until the transaction ends.
+func Free(ctx context.Context, tx Tx, kind, name string) error {
+	b := &Batch{}
+	b.Rows(func(scan Scan) error { return scan(new(int)) }, "select version from {schema}.version for update", nil)
+	if err := tx.Run(ctx, b); err != nil {
+		return err
+	}
+	taken, has := false, ""
+	b = &Batch{}
+	b.Row(&taken, "select 'outbox' from {schema}.outboxes where name = {name} union all select 'queue' from {schema}.queues where name = {name}", Args{"name": name}, &has)
+	if err := tx.Run(ctx, b); err != nil || !taken {
+		return err
+	}
+	return Taken(kind, name, has)
+}
