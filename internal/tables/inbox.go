@@ -15,6 +15,8 @@ import (
 
 // InboxDialect is what inboxes ask for besides statements.
 type InboxDialect interface {
+	// Turns says that messages of a key take turns, because several transactions write at a time.
+	Turns() bool
 	// Turn waits for the turn of a key's messages, and says if what is read behind that may be from before it.
 	Turn(b *Batch, box *InboxRow, turn int)
 	// See notes ids, and says which are new. Who else notes one of them now is waited for.
@@ -58,6 +60,7 @@ type InboxRow struct {
 	Stale    bool // what is read behind a lock may be from before it
 	keep     time.Duration
 	there    bool
+	wait     time.Duration   // that is asked for, up to half of what it keeps
 	fresh    map[string]bool // ids that are new
 }
 
@@ -79,8 +82,13 @@ func (i *Inbox) batch() (*Batch, *InboxRow) {
 	return b, box
 }
 
-// run sends a batch that began with asking for the inbox.
+// run sends a batch that began with asking for the inbox. Where each statement is a round trip, none follows if it is not there, or refuses.
 func (i *Inbox) run(ctx context.Context, tx Runner, b *Batch, box *InboxRow) error {
+	for n := range *b {
+		if n > 0 && (*b)[n].If == nil {
+			(*b)[n].If = func() bool { return box.there && box.wait <= box.keep/2 }
+		}
+	}
 	if err := tx.Run(ctx, b); err != nil {
 		return i.on.Explain(i.consumer, err)
 	}
@@ -147,6 +155,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx Runner, m penstock.Message, wait
 	previous := m.Headers[penstock.HeaderPrevious]
 	r := penstock.Released{Message: penstock.Message{ID: m.ID, Key: m.Key, Headers: m.Headers, Payload: m.Payload}}
 	b, box := i.batch()
+	box.wait = wait
 	if m.Key != "" {
 		i.on.Turn(b, box, turnOf(m.Key))
 	}

@@ -40,9 +40,9 @@ func (s *Inboxes) CreateInbox(ctx context.Context, consumer string, keep time.Du
 	err := s.on.Within(ctx, func(tx Tx) error {
 		box := &InboxRow{Consumer: consumer}
 		b := &Batch{}
-		b.Do("insert into {schema}.inboxes (consumer, keep) values ({consumer}, {keep})", box.Args(Args{"keep": keep.Microseconds()}))
+		b.Do("inbox_create", box.Args(Args{"keep": keep.Microseconds()}))
 		b.Row(new(bool), "select id from {schema}.inboxes where consumer = {consumer}", box.Args(nil), &box.ID)
-		if err := tx.Run(ctx, b); err != nil {
+		if err := tx.Run(ctx, b); err != nil || !s.on.Turns() {
 			return err
 		}
 		turns := make([]string, Turns)
@@ -75,7 +75,10 @@ func (s *Inboxes) SetInbox(ctx context.Context, consumer string, keep time.Durat
 func (s *Inboxes) DropInbox(ctx context.Context, consumer string) error {
 	return s.in(ctx, consumer, func(tx Tx, box *InboxRow) error {
 		b := &Batch{}
-		for _, table := range []string{"turns", "received", "gaps", "held", "key_heads"} {
+		if s.on.Turns() {
+			b.Do("delete from {schema}.turns where inbox_id = {inbox}", box.Args(nil))
+		}
+		for _, table := range []string{"received", "gaps", "held", "key_heads"} {
 			b.Do("delete from {schema}."+table+" where inbox_id = {inbox}", box.Args(nil))
 		}
 		b.Do("delete from {schema}.inboxes where id = {inbox}", box.Args(nil))
@@ -104,7 +107,7 @@ func (s *Inboxes) HeldMessages(ctx context.Context, q admin.HeldQuery) (all []ad
 	if err := admin.ValidateInboxRows(q.Limit); err != nil {
 		return nil, err
 	}
-	box, err := s.find(ctx, q.Consumer)
+	box, err := s.find(ctx, s.on, q.Consumer, "")
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +185,7 @@ func (s *Inboxes) InboxGaps(ctx context.Context, consumer string, limit int) (al
 	if err := admin.ValidateInboxRows(limit); err != nil {
 		return nil, err
 	}
-	box, err := s.find(ctx, consumer)
+	box, err := s.find(ctx, s.on, consumer, "")
 	if err != nil {
 		return nil, err
 	}
@@ -197,28 +200,28 @@ func (s *Inboxes) InboxGaps(ctx context.Context, consumer string, limit int) (al
 	return all, s.on.Run(ctx, b)
 }
 
-func (s *Inboxes) find(ctx context.Context, consumer string) (found *InboxRow, err error) {
-	err = s.in(ctx, consumer, func(_ Tx, box *InboxRow) error {
-		found = box
-		return nil
-	})
-	return found, err
+func (s *Inboxes) find(ctx context.Context, on Runner, consumer, lock string) (*InboxRow, error) {
+	box := &InboxRow{Consumer: consumer}
+	var keep int64
+	b := &Batch{}
+	b.Row(&box.there, "select id, keep from {schema}.inboxes where consumer = {consumer} "+lock, box.Args(nil), &box.ID, &keep)
+	if err := on.Run(ctx, b); err != nil {
+		return nil, err
+	}
+	if !box.there {
+		return nil, NoInbox(consumer)
+	}
+	box.keep = time.Duration(keep) * time.Microsecond
+	return box, nil
 }
 
 // in runs fn in a transaction that has locked the inbox's row.
 func (s *Inboxes) in(ctx context.Context, consumer string, fn func(tx Tx, box *InboxRow) error) error {
 	return s.on.Within(ctx, func(tx Tx) error {
-		box := &InboxRow{Consumer: consumer}
-		var keep int64
-		b := &Batch{}
-		b.Row(&box.there, "select id, keep from {schema}.inboxes where consumer = {consumer} for update", box.Args(nil), &box.ID, &keep)
-		if err := tx.Run(ctx, b); err != nil {
+		box, err := s.find(ctx, tx, consumer, "for update")
+		if err != nil {
 			return err
 		}
-		if !box.there {
-			return NoInbox(consumer)
-		}
-		box.keep = time.Duration(keep) * time.Microsecond
 		return fn(tx, box)
 	})
 }

@@ -138,6 +138,9 @@ func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released
 	return i.box.Due(ctx, callers{tx, i.store}, n)
 }
 
+// Turns implements tables.InboxDialect.
+func (s onTables) Turns() bool { return true }
+
 // Turn implements tables.InboxDialect. Whoever takes a turn counts it: a snapshot that has another count than the row under its lock is older
 // than the last that had it.
 func (s onTables) Turn(b *tables.Batch, box *tables.InboxRow, turn int) {

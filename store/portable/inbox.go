@@ -83,6 +83,9 @@ func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released
 	return i.box.Due(ctx, callers{tx, i.store}, n)
 }
 
+// Turns implements tables.InboxDialect.
+func (s onTables) Turns() bool { return true }
+
 // Turn implements tables.InboxDialect.
 func (s onTables) Turn(b *tables.Batch, box *tables.InboxRow, turn int) {
 	b.Row(new(bool), "inbox_turn", box.Args(tables.Args{"turn": turn}), new(int16))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // Options for Open. The zero value is fine.
@@ -48,6 +49,8 @@ type Store struct {
 	mu      sync.Mutex
 	sizes   map[string]measurement // by outbox or queue, see size
 	ledgers map[string]ledger      // by outbox, see beyond
+
+	*inboxes
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -67,6 +70,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		o.Log = slog.Default()
 	}
 	s := &Store{path: file, busy: o.BusyTimeout, log: o.Log, sizes: map[string]measurement{}, ledgers: map[string]ledger{}}
+	s.inboxes = tables.NewInboxes(onTables{s})
 	if s.writer, err = s.open(append(o.pragmas, "busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)")); err != nil {
 		return nil, err
 	}

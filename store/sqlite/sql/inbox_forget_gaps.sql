@@ -1,4 +1,4 @@
--- ?1 inbox, ?2 until when gaps can be forgotten, ?3 at most how many.
-delete from penstock_gaps
- where inbox_id = ?1
-   and id in (select id from penstock_gaps where inbox_id = ?1 and at < ?2 order by at limit ?3)
+delete from {schema}.gaps
+ where inbox_id = {inbox}
+   and id in (select id from {schema}.gaps where inbox_id = {inbox} and at < {clock} - (select keep from {schema}.inboxes where id = {inbox}) order by at limit {most})
+returning at

@@ -1,7 +1,6 @@
--- ?1 inbox, ?2 since when, ?3 at most how many.
 select g.id, g.key, coalesce(g.next, ''), g.at, g.discarded,
-       exists (select 1 from penstock_received r where r.inbox_id = ?1 and r.id = g.id)
-  from penstock_gaps g
- where g.inbox_id = ?1 and g.at >= ?2
+       exists (select 1 from {schema}.received r where r.inbox_id = {inbox} and r.id = g.id)
+  from {schema}.gaps g
+ where g.inbox_id = {inbox} and g.at >= {clock} - {keep}
  order by g.at desc
- limit ?3
+ limit {most}

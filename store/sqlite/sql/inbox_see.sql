@@ -1,5 +1,4 @@
--- ?1 inbox, ?2 ids, an array, ?3 now. Returns those that are new.
-insert into penstock_received (inbox_id, id, at)
-select ?1, value, ?3 from json_each(?2) where true
+insert into {schema}.received (inbox_id, id, at)
+select {inbox}, value, {clock} from json_each({ids}) where true
 on conflict do nothing
 returning id

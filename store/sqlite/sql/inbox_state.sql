@@ -1,6 +1,8 @@
--- ?1 inbox, ?2 an id, ?3 its predecessor's. What was handed over in place of the id if that was
--- reported missing, '' if nothing was; whether the predecessor was received, is held, was reported missing.
-select (select coalesce(next, '') from penstock_gaps where inbox_id = ?1 and id = ?2),
-       exists (select 1 from penstock_received where inbox_id = ?1 and id = ?3),
-       exists (select 1 from penstock_held where inbox_id = ?1 and id = ?3),
-       exists (select 1 from penstock_gaps where inbox_id = ?1 and id = ?3)
+-- What was handed over in place of an id that was reported missing, '' if nothing was; whether its predecessor was received, is held, was
+-- reported missing; its key's head, and the parts behind that.
+select (select coalesce(next, '') from {schema}.gaps where inbox_id = {inbox} and id = {id}),
+       exists (select 1 from {schema}.received where inbox_id = {inbox} and id = {previous}),
+       exists (select 1 from {schema}.held where inbox_id = {inbox} and id = {previous}),
+       exists (select 1 from {schema}.gaps where inbox_id = {inbox} and id = {previous}),
+       k.id, k.behind
+  from (select 1) left join {schema}.key_heads k on k.inbox_id = {inbox} and k.key = {key}

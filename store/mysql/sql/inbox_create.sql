@@ -1,0 +1,1 @@
+insert into {schema}.inboxes (consumer, keep) values ({consumer}, {keep})

@@ -1,0 +1,196 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	driver "modernc.org/sqlite"
+	code "modernc.org/sqlite/lib"
+
+	"github.com/penstock/penstock/internal/tables"
+)
+
+//go:embed sql/inbox_*.sql
+var files embed.FS
+
+// texts are statements by name, of what internal/tables does for all plain tables.
+var texts = func() map[string]string {
+	all := map[string]string{}
+	entries, _ := files.ReadDir("sql")
+	for _, e := range entries {
+		text, _ := files.ReadFile("sql/" + e.Name())
+		all[strings.TrimSuffix(e.Name(), path.Ext(e.Name()))] = string(text)
+	}
+	return all
+}()
+
+// spelled is how tables are called here. Whoever writes has the file for himself, so no row is locked.
+var spelled = strings.NewReplacer("{schema}.key_heads", "penstock_heads", "{schema}.", "penstock_", " for update", "")
+
+// rendered is a statement as it is sent: what is no text in it is a parameter with a number. Times are microseconds.
+func rendered(statement string, with tables.Args) (text string, args []any) {
+	if found, ok := texts[statement]; ok {
+		statement = found
+	}
+	numbers := map[string]string{}
+	text = tables.Render(spelled.Replace(statement), func(name string) (string, bool) {
+		column, of, list := tables.In(name)
+		if !list {
+			of = name
+		}
+		value, ok := with[of]
+		switch {
+		case ok:
+		case of == "clock":
+			value = time.Now()
+		case of == "collate":
+			return "", true
+		default:
+			return "", false
+		}
+		if text, is := value.(tables.SQL); is {
+			return string(text), true
+		}
+		if numbers[of] == "" {
+			args = append(args, bound(value))
+			numbers[of] = fmt.Sprint("?", len(args))
+		}
+		if list {
+			return column + " in (select value from json_each(" + numbers[of] + "))", true
+		}
+		return numbers[of], true
+	})
+	return text, args
+}
+
+// bound is a value as any driver takes it.
+func bound(value any) any {
+	switch v := value.(type) {
+	case time.Time:
+		return v.UnixMicro()
+	case []string:
+		return array(append([]string{}, v...)) // nil would be null
+	case *int64:
+		if v != nil {
+			return *v
+		}
+		return nil
+	case *string:
+		if v != nil {
+			return *v
+		}
+		return nil
+	}
+	return value
+}
+
+// onTx is a transaction, the application's or one of ours, for what is the same on all plain tables: one statement at a time.
+type onTx struct{ Tx }
+
+// Run implements tables.Runner.
+func (t onTx) Run(ctx context.Context, b *tables.Batch) error {
+	for _, st := range *b {
+		if st.If != nil && !st.If() {
+			continue
+		}
+		if err := t.one(ctx, &st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Finish implements tables.Tx.
+func (t onTx) Finish(ctx context.Context, b *tables.Batch) error { return t.Run(ctx, b) }
+
+func (t onTx) one(ctx context.Context, st *tables.Statement) error {
+	text, args := rendered(st.Text, st.Args)
+	if st.Read == nil {
+		done, err := t.ExecContext(ctx, text, args...)
+		if err == nil && st.Count != nil {
+			*st.Count, err = done.RowsAffected()
+		}
+		return err
+	}
+	rows, err := t.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := st.Read(scanTimes(rows)); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// scanTimes reads microseconds where a time is asked for.
+func scanTimes(rows *sql.Rows) tables.Scan {
+	return func(dest ...any) error {
+		for i, d := range dest {
+			switch t := d.(type) {
+			case *time.Time:
+				dest[i] = atTime(func(at time.Time) { *t = at })
+			case **time.Time:
+				dest[i] = atTime(func(at time.Time) { *t = &at })
+			}
+		}
+		return rows.Scan(dest...)
+	}
+}
+
+// atTime takes microseconds since 1970, or NULL.
+type atTime func(at time.Time)
+
+// Scan implements sql.Scanner.
+func (set atTime) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+	case int64:
+		set(time.UnixMicro(v).UTC())
+	default:
+		return fmt.Errorf("a time that is a %T", src)
+	}
+	return nil
+}
+
+// onTables is a store for what is the same on all plain tables.
+type onTables struct{ *Store }
+
+// Run implements tables.Runner: it reads, in one snapshot.
+func (s onTables) Run(ctx context.Context, b *tables.Batch) error {
+	return s.read(ctx, func(ctx context.Context, tx *sql.Tx) error { return onTx{tx}.Run(ctx, b) })
+}
+
+// Send implements tables.DB.
+func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
+	return s.Within(ctx, func(tx tables.Tx) error {
+		b := &tables.Batch{}
+		fill(b)
+		return tx.Run(ctx, b)
+	})
+}
+
+// Within implements tables.DB.
+func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error {
+	return s.write(ctx, func(_ context.Context, tx *sql.Tx) error { return fn(onTx{tx}) })
+}
+
+// Ready implements tables.DB.
+func (s onTables) Ready(ctx context.Context) error { return s.ready(ctx) }
+
+// Missing implements tables.DB.
+func (s onTables) Missing(err error) bool { return noSuchTable(err) }
+
+// Duplicate implements tables.DB.
+func (s onTables) Duplicate(err error) bool {
+	var e *driver.Error
+	return errors.As(err, &e) && (e.Code() == code.SQLITE_CONSTRAINT_UNIQUE || e.Code() == code.SQLITE_CONSTRAINT_PRIMARYKEY)
+}

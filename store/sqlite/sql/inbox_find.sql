@@ -1,0 +1,1 @@
+select id, keep, false from {schema}.inboxes where consumer = {consumer}

@@ -1,0 +1,1 @@
+select key from {schema}.held where inbox_id = {inbox} and id = {id}
