@@ -1,5 +1,5 @@
-// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable and store/mysql. What they decide
-// is here. How it is written is theirs: a statement has a name, that of a file in the store's sql/, or is a text that both understand, and its arguments stand
+// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable and store/mysql, and store/sqlite for its
+// inboxes. What they decide is here. How it is written is theirs: a statement has a name, that of a file in the store's sql/, or is a text that both understand, and its arguments stand
 // in braces by their names: numbers in PostgreSQL's dialect, and text in MySQL's.
 //
 // "{seq in seqs}" is whether a column has one of a list.

@@ -3,14 +3,19 @@ package tables
 import "context"
 
 // Names lists what there is: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
-func (s *Outboxes) Names(ctx context.Context, of string) (names []string, err error) {
+func (s *Outboxes) Names(ctx context.Context, of string) ([]string, error) {
+	return Names(ctx, s.on, of)
+}
+
+// Names lists what there is in a store, whatever else it does otherwise.
+func Names(ctx context.Context, on Runner, of string) (names []string, err error) {
 	column := "name"
 	if of == "inboxes" {
 		column = "consumer"
 	}
 	b := &Batch{}
 	b.Rows(All(&names), "select distinct "+column+" {collate} as name from {schema}."+of+" order by name", nil)
-	return names, s.on.Run(ctx, b)
+	return names, on.Run(ctx, b)
 }
 
 // Free is an error if an outbox or a queue has the name, which is to be one of kind. Nobody else makes one until the transaction ends.

@@ -5,14 +5,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 var _ driver.QueueStore = (*Store)(nil)
@@ -61,19 +60,10 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 func nameFree(ctx context.Context, q querier, kind, name string) error {
 	var has string
 	err := q.QueryRowContext(ctx, `select 'outbox' from penstock_outboxes where name = ?1 union all select 'queue' from penstock_queues where name = ?1`, name).Scan(&has)
-	exists, article := penstock.ErrQueueExists, "a"
-	if has == "outbox" {
-		exists, article = penstock.ErrOutboxExists, "an"
-	}
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil
-	case err != nil:
-		return err
-	case has == kind:
-		return fmt.Errorf("%s %q: %w", kind, name, exists)
 	}
-	return penstock.WithHint(fmt.Errorf("%s %q: %s %s has this name: %w", kind, name, article, has, exists), "outboxes and queues share their names: choose another")
+	return cmp.Or(err, tables.Taken(kind, name, has))
 }
 
 // DropQueue implements driver.QueueStore.
@@ -115,7 +105,7 @@ func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSet
 		if n, err := done.RowsAffected(); err != nil || n > 0 {
 			return err
 		}
-		return noQueue(name)
+		return tables.NoQueue(name)
 	})
 }
 
@@ -133,7 +123,7 @@ func findQueue(ctx context.Context, q querier, name string) (queueRow, error) {
 	err := q.QueryRowContext(ctx, `select id, lifo, max_attempts, dedup_window from penstock_queues where name = ?`, name).
 		Scan(&row.id, &row.lifo, &row.maxAttempts, &row.dedupWindow)
 	if errors.Is(err, sql.ErrNoRows) {
-		return row, noQueue(name)
+		return row, tables.NoQueue(name)
 	}
 	return row, err
 }
@@ -144,11 +134,6 @@ func (q queueRow) sign() int {
 		return -1
 	}
 	return 1
-}
-
-// noQueue is the error for a name that is not there.
-func noQueue(name string) error {
-	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create %s", shell.Word(name))
 }
 
 // Queue is one queue, for those who enqueue and those who work. Safe for concurrent use.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // claimable is what a Claim has to know before it takes jobs.
@@ -22,7 +23,7 @@ func readClaimable(ctx context.Context, q querier, name string, c driver.Claim, 
 	err := q.QueryRowContext(ctx, claimableSQL, sql.Named("queue", name), sql.Named("group_key", c.Group), sql.Named("jobs", c.Jobs), sql.Named("now", now.UnixMicro())).
 		Scan(&at.id, &at.lifo, &at.maxAttempts, &at.room, &at.ready, &at.due)
 	if errors.Is(err, sql.ErrNoRows) {
-		return at, noQueue(name)
+		return at, tables.NoQueue(name)
 	}
 	return at, err
 }

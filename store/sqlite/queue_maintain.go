@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // maintainJobs is how many leases that ended, and how many jobs that became due, one
@@ -24,7 +25,7 @@ func (q *Queue) Maintain(ctx context.Context) error {
 		err := tx.QueryRowContext(ctx, housekeepingSQL, sql.Named("queue", q.name), sql.Named("now", now.UnixMicro())).
 			Scan(&row.id, &row.dedupWindow, &due, &scheduled, &forgettable)
 		if errors.Is(err, sql.ErrNoRows) {
-			return noQueue(q.name)
+			return tables.NoQueue(q.name)
 		}
 		if err == nil {
 			ahead, err = aheadSchedules(ctx, tx, row, now)

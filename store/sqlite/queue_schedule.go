@@ -8,7 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cron"
-	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // SetSchedule implements driver.QueueStore. If it changes a schedule and not
@@ -39,7 +39,7 @@ func (s *Store) DropSchedule(ctx context.Context, name, schedule string) error {
 		if n, err := done.RowsAffected(); err != nil || n > 0 {
 			return err
 		}
-		return penstock.WithHint(fmt.Errorf("schedule %q of queue %q: %w", schedule, name, penstock.ErrNoSchedule), "see those it has with: penstock schedule list %s", shell.Word(name))
+		return tables.NoSchedule(name, schedule)
 	})
 }
 

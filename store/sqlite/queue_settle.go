@@ -5,12 +5,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/backoff"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // inQueue runs fn in one transaction that writes.
@@ -179,13 +179,9 @@ func (j *tried) scan(row interface{ Scan(...any) error }) (err error) {
 func heldJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, now time.Time) (j tried, err error) {
 	err = j.scan(tx.QueryRowContext(ctx, heldLeaseSQL, lease, row.id, now.UnixMicro()))
 	if errors.Is(err, sql.ErrNoRows) {
-		err = leaseLost(row.name, lease)
+		err = tables.LeaseLost(row.name, lease)
 	}
 	return j, err
-}
-
-func leaseLost(queue string, lease int64) error {
-	return penstock.WithHint(fmt.Errorf("lease %d of queue %q: %w", lease, queue, penstock.ErrLeaseLost), "extend leases before they end, or claim with longer ones")
 }
 
 // remember writes down what jobs have been through.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tables"
 	"github.com/penstock/penstock/work"
 )
 
@@ -77,7 +78,7 @@ func leasedSeq(ctx context.Context, tx *sql.Tx, queue string, lease int64) (seq 
 	}
 	err = tx.QueryRowContext(ctx, `select seq from penstock_leases where lease = ? and queue_id = ? and until > ?`, lease, row.id, time.Now().UnixMicro()).Scan(&seq)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = leaseLost(queue, lease)
+		err = tables.LeaseLost(queue, lease)
 	}
 	return seq, err
 }
