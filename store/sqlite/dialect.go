@@ -3,10 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -15,20 +13,6 @@ import (
 
 	"github.com/penstock/penstock/internal/tables"
 )
-
-//go:embed sql/inbox_*.sql
-var files embed.FS
-
-// texts are statements by name, of what internal/tables does for all plain tables.
-var texts = func() map[string]string {
-	all := map[string]string{}
-	entries, _ := files.ReadDir("sql")
-	for _, e := range entries {
-		text, _ := files.ReadFile("sql/" + e.Name())
-		all[strings.TrimSuffix(e.Name(), path.Ext(e.Name()))] = string(text)
-	}
-	return all
-}()
 
 // spelled is how tables are called here. Whoever writes has the file for himself, so no row is locked.
 var spelled = strings.NewReplacer("{schema}.key_heads", "penstock_heads", "{schema}.", "penstock_", " for update", "")

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/penstock/penstock/internal/doctor"
 )
-
-//go:embed sql/running.sql
-var runningSQL string
 
 var _ doctor.Examiner = (*Store)(nil)
 
@@ -121,7 +117,7 @@ func (s *Store) integrity(ctx context.Context) doctor.Finding {
 // Running implements doctor.Examiner.
 func (s *Store) Running(ctx context.Context, queue string, most int) (all []doctor.Running, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, runningSQL, queue, most)
+		rows, err := tx.QueryContext(ctx, statement("running"), queue, most)
 		if err != nil {
 			return err
 		}

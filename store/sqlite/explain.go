@@ -17,7 +17,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 	if _, err := findOutbox(ctx, s.readers, outbox); err != nil {
 		return nil, err
 	}
-	return s.plans(ctx, outbox, Table(outbox), []string{"fetch", "settle"}, fetchSQL, settleSQL)
+	return s.plans(ctx, outbox, Table(outbox), []string{"fetch", "settle"}, statement("fetch"), statement("settle"))
 }
 
 // ExplainQueue implements doctor.Explainer.
@@ -25,7 +25,7 @@ func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statem
 	if _, err := findQueue(ctx, s.readers, queue); err != nil {
 		return nil, err
 	}
-	return s.plans(ctx, queue, QueueTable(queue), []string{"claim", "ack"}, claimSQL, ackSQL)
+	return s.plans(ctx, queue, QueueTable(queue), []string{"claim", "ack"}, statement("claim"), statement("ack"))
 }
 
 func (s *Store) plans(ctx context.Context, of, table string, names []string, statements ...string) (found []doctor.Statement, err error) {

@@ -30,11 +30,11 @@ var (
 func HotStatements(outbox string) map[string]string {
 	all := map[string]string{}
 	for name, text := range map[string]string{
-		"fetchable": fetchableSQL, "fetch": fetchSQL, "behind": behindSQL, "due_keys": dueKeysSQL, "rest_of_key": restOfKeySQL,
-		"fetch_replay": unparked(fetchReplaySQL), "settle": settleSQL, "park_keys": parkKeysSQL, "park": parkSQL, "dead_letter": deadLetterSQL,
-		"dead_letter_parked": deadLetterParkedSQL, "refuse_parked": refuseParkedSQL, "advance_keys": advanceKeysSQL, "delay_keys": delayKeysSQL,
-		"end_keys": endKeysSQL, "hold": holdSQL, "hold_keys": holdKeysSQL, "held_keys": heldKeysSQL, "release": releaseSQL,
-		"retry_dead_letters": retryDeadLettersSQL, "retry": retrySQL, "chosen": chosenSQL,
+		"fetchable": statement("fetchable"), "fetch": statement("fetch"), "behind": statement("behind"), "due_keys": statement("due_keys"), "rest_of_key": statement("rest_of_key"),
+		"fetch_replay": unparked(statement("fetch_replay")), "settle": statement("settle"), "park_keys": statement("park_keys"), "park": statement("park"), "dead_letter": statement("dead_letter"),
+		"dead_letter_parked": statement("dead_letter_parked"), "refuse_parked": statement("refuse_parked"), "advance_keys": statement("advance_keys"), "delay_keys": statement("delay_keys"),
+		"end_keys": statement("end_keys"), "hold": statement("hold"), "hold_keys": statement("hold_keys"), "held_keys": statement("held_keys"), "release": statement("release"),
+		"retry_dead_letters": statement("retry_dead_letters"), "retry": statement("retry"), "chosen": statement("chosen"),
 	} {
 		all[name] = parameter.ReplaceAllString(on(Table(outbox), text), "null")
 	}
@@ -45,11 +45,11 @@ func HotStatements(outbox string) map[string]string {
 func HotQueueStatements(queue string) map[string]string {
 	all := map[string]string{}
 	for name, text := range map[string]string{
-		"claimable": claimableSQL, "claim": claimSQL, "take_ready": takeReadySQL, "lease": leaseSQL, "occupy": occupySQL, "leave_keyed": leaveKeyedSQL,
-		"ack": ackSQL, "extend": extendSQL, "held_lease": heldLeaseSQL, "remember": rememberSQL, "dead_letter_jobs": deadLetterJobsSQL, "cancel": cancelSQL,
-		"housekeeping": housekeepingSQL, "expired": expiredSQL, "due_jobs": dueJobsSQL, "wake_keyed": wakeKeyedSQL, "wake": wakeSQL,
-		"known_dedup": knownDedupSQL, "note_dedup": noteDedupSQL, "forget_dedup": forgetDedupSQL, "due_schedules": dueSchedulesSQL,
-		"retry_jobs": retryJobsSQL, "retry_histories": retryHistoriesSQL, "chosen_jobs": chosenJobsSQL,
+		"claimable": statement("claimable"), "claim": statement("claim"), "take_ready": statement("take_ready"), "lease": statement("lease"), "occupy": statement("occupy"), "leave_keyed": statement("leave_keyed"),
+		"ack": statement("ack"), "extend": statement("extend"), "held_lease": statement("held_lease"), "remember": statement("remember"), "dead_letter_jobs": statement("dead_letter_jobs"), "cancel": statement("cancel"),
+		"housekeeping": statement("housekeeping"), "expired": statement("expired"), "due_jobs": statement("due_jobs"), "wake_keyed": statement("wake_keyed"), "wake": statement("wake"),
+		"known_dedup": statement("known_dedup"), "note_dedup": statement("note_dedup"), "forget_dedup": statement("forget_dedup"), "due_schedules": statement("due_schedules"),
+		"retry_jobs": statement("retry_jobs"), "retry_histories": statement("retry_histories"), "chosen_jobs": statement("chosen_jobs"),
 	} {
 		all[name] = parameter.ReplaceAllString(onQueue(queue, text), "null")
 	}

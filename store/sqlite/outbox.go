@@ -54,7 +54,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 			name, hex.EncodeToString(uid), time.Now().UnixMicro()); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, on(Table(name), createOutboxSQL))
+		_, err := tx.ExecContext(ctx, on(Table(name), statement("create_outbox")))
 		return err
 	})
 }

@@ -18,7 +18,7 @@ func (s *Store) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]adm
 		if err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, strings.ReplaceAll(deadLettersSQL, "{chosen}", chosenSQL), sub.choose(q)...)
+		rows, err := tx.QueryContext(ctx, strings.ReplaceAll(statement("dead_letters"), "{chosen}", statement("chosen")), sub.choose(q)...)
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) (
 		if err != nil {
 			return err
 		}
-		found, err = readCauses(ctx, tx, strings.NewReplacer("{table}", "penstock_dead_letters", "{owner}", "subscription_id = :subscription", "{number}", "seq", "{chosen}", chosenSQL).Replace(causesSQL), sub.choose(q))
+		found, err = readCauses(ctx, tx, strings.NewReplacer("{table}", "penstock_dead_letters", "{owner}", "subscription_id = :subscription", "{number}", "seq", "{chosen}", statement("chosen")).Replace(causesSQL), sub.choose(q))
 		return err
 	})
 	return found, err
@@ -94,10 +94,10 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 // order, due at once. A hold stays until they are delivered.
 func (s *Store) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.takeDeadLetters(ctx, q, func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error {
-		if _, err := tx.ExecContext(ctx, retryDeadLettersSQL, subID, time.Now().UnixMicro(), array(seqs)); err != nil {
+		if _, err := tx.ExecContext(ctx, statement("retry_dead_letters"), subID, time.Now().UnixMicro(), array(seqs)); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, retrySQL, subID, array(seqs))
+		_, err := tx.ExecContext(ctx, statement("retry"), subID, array(seqs))
 		return err
 	})
 }
@@ -116,7 +116,7 @@ func (s *Store) takeDeadLetters(ctx context.Context, q admin.DeadLetterQuery, fi
 		if err != nil {
 			return err
 		}
-		seqs, err := readColumn[int64](ctx, tx, chosenSQL, sub.choose(q)...)
+		seqs, err := readColumn[int64](ctx, tx, statement("chosen"), sub.choose(q)...)
 		if n = len(seqs); err != nil || n == 0 {
 			return err
 		}

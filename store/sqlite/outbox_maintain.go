@@ -24,7 +24,7 @@ func (s *Store) Maintain(ctx context.Context, name string) error {
 			return err
 		}
 		var replayed int64
-		if err := tx.QueryRowContext(ctx, settledSQL, box.id).Scan(&low, &replayed); err != nil {
+		if err := tx.QueryRowContext(ctx, statement("settled"), box.id).Scan(&low, &replayed); err != nil {
 			return err
 		}
 		if low, err = s.retained(ctx, tx, box, first, low); err != nil {
@@ -57,7 +57,7 @@ func (s *Store) reclaim(ctx context.Context, box outbox, first, low int64) error
 		last := min(first+n-1, low)
 		err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			began := time.Now()
-			_, err := tx.ExecContext(ctx, on(Table(box.name), reclaimSQL), sql.Named("last", last), sql.Named("outbox", box.id),
+			_, err := tx.ExecContext(ctx, on(Table(box.name), statement("reclaim")), sql.Named("last", last), sql.Named("outbox", box.id),
 				sql.Named("age", int64(box.retention.Age)), sql.Named("bytes", box.retention.Bytes))
 			took = time.Since(began)
 			return err

@@ -44,7 +44,7 @@ func (s *Store) DropSubscription(ctx context.Context, outbox, subscription strin
 }
 
 func (sub subscription) drop(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, dropSubscriptionSQL, sub.id)
+	_, err := tx.ExecContext(ctx, statement("drop_subscription"), sub.id)
 	return err
 }
 
@@ -55,7 +55,7 @@ func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, ke
 		if err != nil {
 			return err
 		}
-		done, err := tx.ExecContext(ctx, retryParkedSQL, sql.Named("subscription", sub.id), sql.Named("now", time.Now().UnixMicro()),
+		done, err := tx.ExecContext(ctx, statement("retry_parked"), sql.Named("subscription", sub.id), sql.Named("now", time.Now().UnixMicro()),
 			sql.Named("all", len(keys) == 0), sql.Named("keys", array(keys)))
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 		if err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, parkedKeysSQL, sub.id, max(limit, 0))
+		rows, err := tx.QueryContext(ctx, statement("parked_keys"), sub.id, max(limit, 0))
 		if err != nil {
 			return err
 		}

@@ -162,17 +162,17 @@ func release(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64, now int
 	if len(seqs) == 0 {
 		return nil
 	}
-	keys, err := readColumn[int64](ctx, tx, heldKeysSQL, subID, array(seqs))
+	keys, err := readColumn[int64](ctx, tx, statement("held_keys"), subID, array(seqs))
 	if err != nil || len(keys) == 0 {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `delete from penstock_holds where subscription_id = ? and seq in (select value from json_each(?))`, subID, array(seqs)); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, releaseSQL, now, array(keys)); err != nil {
+	if _, err := tx.ExecContext(ctx, statement("release"), now, array(keys)); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, endKeysSQL, array(keys))
+	_, err = tx.ExecContext(ctx, statement("end_keys"), array(keys))
 	return err
 }
 

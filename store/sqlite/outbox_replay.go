@@ -32,7 +32,7 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (n int64, err error)
 				return err
 			}
 			bounds.besides = array(ahead.Seqs())
-			return tx.QueryRowContext(ctx, on(Table(r.Outbox), unparked(countReplaySQL)), bounds.args(sub.id)...).Scan(&n, &first, &last)
+			return tx.QueryRowContext(ctx, on(Table(r.Outbox), unparked(statement("count_replay"))), bounds.args(sub.id)...).Scan(&n, &first, &last)
 		})
 		if err != nil || n == 0 {
 			return 0, err
@@ -82,8 +82,8 @@ func replayBounds(r admin.Replay) replay {
 }
 
 // unparked completes a statement that leaves out what is parked or a dead letter.
-func unparked(statement string) string {
-	return strings.ReplaceAll(statement, "{unparked}", unparkedSQL)
+func unparked(text string) string {
+	return strings.ReplaceAll(text, "{unparked}", statement("unparked"))
 }
 
 // replay is how far the reading of one has come.

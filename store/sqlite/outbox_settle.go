@@ -216,7 +216,7 @@ func (s *source) apply(ctx context.Context, tx *sql.Tx, attempt int64, parts []*
 	if len(ahead) > 0 && ahead[0][0] == position+1 {
 		position, ahead = ahead[0][1], ahead[1:] // all that follows is settled
 	}
-	_, err = tx.ExecContext(ctx, settleSQL, position, ranges(ahead), attempt, count,
+	_, err = tx.ExecContext(ctx, statement("settle"), position, ranges(ahead), attempt, count,
 		decayed(now.rate, now.rateAt, at)+float64(count)/window.Seconds(), at.UnixMicro(), s.subID)
 	return err
 }

@@ -71,14 +71,14 @@ type statements struct {
 
 func (s *source) prepare(ctx context.Context) (err error) {
 	table := Table(s.box.name)
-	texts := map[**sql.Stmt]string{&s.log: fetchSQL}
+	texts := map[**sql.Stmt]string{&s.log: statement("fetch")}
 	if s.subID != 0 {
-		texts[&s.fetchable] = fetchableSQL
+		texts[&s.fetchable] = statement("fetchable")
 		texts[&s.waiting] = `select exists (select 1 from {table} where seq > ?)`
-		texts[&s.behind] = behindSQL
-		texts[&s.due] = dueKeysSQL
-		texts[&s.rest] = restOfKeySQL
-		texts[&s.again] = unparked(fetchReplaySQL)
+		texts[&s.behind] = statement("behind")
+		texts[&s.due] = statement("due_keys")
+		texts[&s.rest] = statement("rest_of_key")
+		texts[&s.again] = unparked(statement("fetch_replay"))
 	}
 	for to, text := range texts {
 		if *to, err = s.store.readers.PrepareContext(ctx, on(table, text)); err != nil {

@@ -111,7 +111,7 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx, most int) ([]admi
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, statusSQL, sql.Named("outbox", o.id), sql.Named("most", orAll(most)))
+	rows, err := tx.QueryContext(ctx, statement("status"), sql.Named("outbox", o.id), sql.Named("most", orAll(most)))
 	if err != nil {
 		return nil, err
 	}

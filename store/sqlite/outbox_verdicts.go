@@ -62,15 +62,15 @@ func (t *settlement) fresh(ctx context.Context, failed []failedVerdict) error {
 	}
 	table := Table(t.box.name)
 	if len(park) > 0 {
-		if _, err := t.tx.ExecContext(ctx, on(table, parkKeysSQL), t.subID, t.at, array(park)); err != nil {
+		if _, err := t.tx.ExecContext(ctx, on(table, statement("park_keys")), t.subID, t.at, array(park)); err != nil {
 			return err
 		}
-		if err := t.copied(t.tx.ExecContext(ctx, on(table, parkSQL), t.subID, array(park)))(len(park)); err != nil {
+		if err := t.copied(t.tx.ExecContext(ctx, on(table, statement("park")), t.subID, array(park)))(len(park)); err != nil {
 			return err
 		}
 	}
 	if len(dead) > 0 {
-		if err := t.copied(t.tx.ExecContext(ctx, on(table, deadLetterSQL), t.subID, t.at, array(dead)))(len(dead)); err != nil {
+		if err := t.copied(t.tx.ExecContext(ctx, on(table, statement("dead_letter")), t.subID, t.at, array(dead)))(len(dead)); err != nil {
 			return err
 		}
 	}
@@ -120,10 +120,10 @@ func (t *settlement) parked(ctx context.Context, failed []failedVerdict) error {
 			}
 		}
 	}
-	if err := t.exec(ctx, refuseParkedSQL, len(refused), array(refused)); err != nil {
+	if err := t.exec(ctx, statement("refuse_parked"), len(refused), array(refused)); err != nil {
 		return err
 	}
-	if err := t.exec(ctx, deadLetterParkedSQL, len(dead), t.subID, t.at, array(dead)); err != nil {
+	if err := t.exec(ctx, statement("dead_letter_parked"), len(dead), t.subID, t.at, array(dead)); err != nil {
 		return err
 	}
 	if err := t.exec(ctx, `delete from penstock_parked where number in (select value from json_each(?))`, len(gone), array(gone)); err != nil {
@@ -133,13 +133,13 @@ func (t *settlement) parked(ctx context.Context, failed []failedVerdict) error {
 		return err
 	}
 	all := array(keys)
-	if err := t.exec(ctx, advanceKeysSQL, len(keys), t.at, all); err != nil {
+	if err := t.exec(ctx, statement("advance_keys"), len(keys), t.at, all); err != nil {
 		return err
 	}
-	if err := t.exec(ctx, delayKeysSQL, len(delay), array(delay)); err != nil {
+	if err := t.exec(ctx, statement("delay_keys"), len(delay), array(delay)); err != nil {
 		return err
 	}
-	if err := t.exec(ctx, endKeysSQL, len(keys), all); err != nil {
+	if err := t.exec(ctx, statement("end_keys"), len(keys), all); err != nil {
 		return err
 	}
 	return release(ctx, t.tx, t.subID, delivered, t.at)
@@ -147,10 +147,10 @@ func (t *settlement) parked(ctx context.Context, failed []failedVerdict) error {
 
 // hold keeps the keys of dead letters waiting.
 func (t *settlement) hold(ctx context.Context, seqs []int64) error {
-	if err := t.exec(ctx, holdSQL, len(seqs), t.subID, array(seqs)); err != nil {
+	if err := t.exec(ctx, statement("hold"), len(seqs), t.subID, array(seqs)); err != nil {
 		return err
 	}
-	return t.exec(ctx, holdKeysSQL, len(seqs), t.subID, array(seqs))
+	return t.exec(ctx, statement("hold_keys"), len(seqs), t.subID, array(seqs))
 }
 
 // exec runs a statement on n things, if there are any.

@@ -51,7 +51,7 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 		for _, part := range []string{"ids", "scheduled", "ready", "keyed", "ended", "fixed"} {
 			parts = append(parts, "{"+part+"}", quotedName("penstock_"+part+"_of_", name))
 		}
-		_, err = tx.ExecContext(ctx, strings.NewReplacer(parts...).Replace(createQueueSQL))
+		_, err = tx.ExecContext(ctx, strings.NewReplacer(parts...).Replace(statement("create_queue")))
 		return err
 	})
 }
@@ -76,7 +76,7 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 		if _, err := tx.ExecContext(ctx, onQueue(name, `drop table {table}`)); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, dropQueueSQL, q.id)
+		_, err = tx.ExecContext(ctx, statement("drop_queue"), q.id)
 		return err
 	})
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSet
 		if set.DedupWindow != nil {
 			window = new(set.DedupWindow.Nanoseconds())
 		}
-		done, err := tx.ExecContext(ctx, setQueueSQL, sql.Named("queue", name), sql.Named("paused", set.Paused),
+		done, err := tx.ExecContext(ctx, statement("set_queue"), sql.Named("queue", name), sql.Named("paused", set.Paused),
 			sql.Named("max_attempts", set.MaxAttempts), sql.Named("max_running", set.MaxRunning), sql.Named("dedup_window", window))
 		if err != nil {
 			return err

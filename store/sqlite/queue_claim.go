@@ -20,7 +20,7 @@ type claimable struct {
 
 func readClaimable(ctx context.Context, q querier, name string, c driver.Claim, now time.Time) (claimable, error) {
 	at := claimable{queueRow: queueRow{name: name}}
-	err := q.QueryRowContext(ctx, claimableSQL, sql.Named("queue", name), sql.Named("group_key", c.Group), sql.Named("jobs", c.Jobs), sql.Named("now", now.UnixMicro())).
+	err := q.QueryRowContext(ctx, statement("claimable"), sql.Named("queue", name), sql.Named("group_key", c.Group), sql.Named("jobs", c.Jobs), sql.Named("now", now.UnixMicro())).
 		Scan(&at.id, &at.lifo, &at.maxAttempts, &at.room, &at.ready, &at.due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, tables.NoQueue(name)
@@ -70,12 +70,12 @@ func claim(ctx context.Context, tx *sql.Tx, name string, c driver.Claim) ([]pens
 	if err != nil || len(next.jobs) == 0 {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, takeReadySQL, at.id, c.Group, next.priority, next.rank); err != nil {
+	if _, err := tx.ExecContext(ctx, statement("take_ready"), at.id, c.Group, next.priority, next.rank); err != nil {
 		return nil, err
 	}
 	now = time.Now() // what was done before does not count
 	until := now.Add(c.Lease)
-	done, err := tx.ExecContext(ctx, leaseSQL, at.id, until.UnixMicro(), c.Worker, array(next.leases), now.UnixMicro())
+	done, err := tx.ExecContext(ctx, statement("lease"), at.id, until.UnixMicro(), c.Worker, array(next.leases), now.UnixMicro())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func claim(ctx context.Context, tx *sql.Tx, name string, c driver.Claim) ([]pens
 		return next.jobs, nil
 	}
 	// In this order: of a busy key nothing becomes ready when its first job leaves.
-	for _, statement := range []string{occupySQL, leaveKeyedSQL} {
+	for _, statement := range []string{statement("occupy"), statement("leave_keyed")} {
 		if _, err := tx.ExecContext(ctx, statement, at.id, array(next.keys)); err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ type upcoming struct {
 }
 
 func readReady(ctx context.Context, tx *sql.Tx, at claimable, group string) (l upcoming, err error) {
-	rows, err := tx.QueryContext(ctx, onQueue(at.name, claimSQL), at.id, group, at.room)
+	rows, err := tx.QueryContext(ctx, onQueue(at.name, statement("claim")), at.id, group, at.room)
 	if err != nil {
 		return l, err
 	}

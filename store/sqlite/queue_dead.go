@@ -17,7 +17,7 @@ func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.Dea
 		if err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, strings.ReplaceAll(deadJobsSQL, "{chosen}", chosenJobsSQL), row.choose(q)...)
+		rows, err := tx.QueryContext(ctx, strings.ReplaceAll(statement("dead_jobs"), "{chosen}", statement("chosen_jobs")), row.choose(q)...)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) (found 
 		if err != nil {
 			return err
 		}
-		found, err = readCauses(ctx, tx, strings.NewReplacer("{table}", "penstock_dead_jobs", "{owner}", "queue_id = :queue", "{number}", "id", "{chosen}", chosenJobsSQL).Replace(causesSQL), row.choose(q))
+		found, err = readCauses(ctx, tx, strings.NewReplacer("{table}", "penstock_dead_jobs", "{owner}", "queue_id = :queue", "{number}", "id", "{chosen}", statement("chosen_jobs")).Replace(causesSQL), row.choose(q))
 		return err
 	})
 	return found, err
@@ -82,7 +82,7 @@ func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) (found 
 // RetryDeadJobs implements driver.QueueStore.
 func (s *Store) RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error) {
 	return s.takeDeadJobs(ctx, q, func(ctx context.Context, tx *sql.Tx, row queueRow, ids []int64) error {
-		for _, statement := range []string{retryJobsSQL, retryHistoriesSQL} {
+		for _, statement := range []string{statement("retry_jobs"), statement("retry_histories")} {
 			if _, err := tx.ExecContext(ctx, onQueue(q.Queue, statement), row.id, array(ids)); err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func (s *Store) DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int,
 // takeDeadJobs deletes the chosen ones, after something was done with them.
 func (s *Store) takeDeadJobs(ctx context.Context, q admin.DeadJobQuery, first func(ctx context.Context, tx *sql.Tx, row queueRow, ids []int64) error) (n int, err error) {
 	err = s.Queue(q.Queue).inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
-		ids, err := readColumn[int64](ctx, tx, chosenJobsSQL, row.choose(q)...)
+		ids, err := readColumn[int64](ctx, tx, statement("chosen_jobs"), row.choose(q)...)
 		if n = len(ids); err != nil || n == 0 {
 			return err
 		}

@@ -70,7 +70,7 @@ func (q *Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]p
 		}
 	}
 	if len(notes) > 0 {
-		_, err = tx.ExecContext(ctx, noteDedupSQL, row.id, time.Now().UnixMicro(), array(notes))
+		_, err = tx.ExecContext(ctx, statement("note_dedup"), row.id, time.Now().UnixMicro(), array(notes))
 	}
 	return made, err
 }
@@ -117,7 +117,7 @@ func (q *Queue) sift(ctx context.Context, tx Tx, jobs []penstock.NewJob, made []
 // knownJobs are the ids of jobs whose dedup keys still count.
 func knownJobs(ctx context.Context, tx Tx, row queueRow, keys []string) (map[string]int64, error) {
 	var found string
-	err := tx.QueryRowContext(ctx, knownDedupSQL, row.id, array(keys), time.Now().Add(-row.dedupWindow).UnixMicro()).Scan(&found)
+	err := tx.QueryRowContext(ctx, statement("known_dedup"), row.id, array(keys), time.Now().Add(-row.dedupWindow).UnixMicro()).Scan(&found)
 	if err != nil {
 		return nil, err
 	}

@@ -35,10 +35,10 @@ func (q *Queue) ReadyGroups(ctx context.Context, groups []string, behind string,
 
 func readyGroups(ctx context.Context, tx *sql.Tx, queue int64, groups []string, behind string, most int) (found []string, err error) {
 	if len(groups) > 0 {
-		return readColumn[string](ctx, tx, readyOfGroupsSQL, sql.Named("queue", queue), sql.Named("groups", array(groups)), sql.Named("behind", behind), sql.Named("most", most))
+		return readColumn[string](ctx, tx, statement("ready_of_groups"), sql.Named("queue", queue), sql.Named("groups", array(groups)), sql.Named("behind", behind), sql.Named("most", most))
 	}
 	for _, part := range [][2]any{{behindGroup(behind), nil}, {"", behind}} {
-		some, err := readColumn[string](ctx, tx, readyGroupsSQL, sql.Named("queue", queue), sql.Named("from", part[0]), sql.Named("upto", part[1]), sql.Named("most", most-len(found)))
+		some, err := readColumn[string](ctx, tx, statement("ready_groups"), sql.Named("queue", queue), sql.Named("from", part[0]), sql.Named("upto", part[1]), sql.Named("most", most-len(found)))
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) (
 			from = behindGroup(after)
 		}
 		now := time.Now()
-		rows, err := tx.QueryContext(ctx, onQueue(name, queueGroupsSQL), sql.Named("queue", row.id), sql.Named("from", from), sql.Named("now", now.UnixMicro()), sql.Named("most", most))
+		rows, err := tx.QueryContext(ctx, onQueue(name, statement("queue_groups")), sql.Named("queue", row.id), sql.Named("from", from), sql.Named("now", now.UnixMicro()), sql.Named("most", most))
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func (q *Queue) Maintain(ctx context.Context) error {
 	var ahead []penstock.Schedule
 	now := time.Now()
 	err := q.store.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, housekeepingSQL, sql.Named("queue", q.name), sql.Named("now", now.UnixMicro())).
+		err := tx.QueryRowContext(ctx, statement("housekeeping"), sql.Named("queue", q.name), sql.Named("now", now.UnixMicro())).
 			Scan(&row.id, &row.dedupWindow, &due, &scheduled, &forgettable)
 		if errors.Is(err, sql.ErrNoRows) {
 			return tables.NoQueue(q.name)
@@ -51,7 +51,7 @@ func (q *Queue) Maintain(ctx context.Context) error {
 	}
 	for more := forgettable; more; {
 		err := q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
-			done, err := tx.ExecContext(ctx, forgetDedupSQL, row.id, now.Add(-row.dedupWindow).UnixMicro(), firstChunk)
+			done, err := tx.ExecContext(ctx, statement("forget_dedup"), row.id, now.Add(-row.dedupWindow).UnixMicro(), firstChunk)
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func maintain(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (mor
 	if err != nil {
 		return false, err
 	}
-	seqs, err := readColumn[int64](ctx, tx, dueJobsSQL, row.id, now.UnixMicro(), maintainJobs)
+	seqs, err := readColumn[int64](ctx, tx, statement("due_jobs"), row.id, now.UnixMicro(), maintainJobs)
 	if err != nil {
 		return false, err
 	}
@@ -126,7 +126,7 @@ func expire(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (n int
 }
 
 func readExpired(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (ended []tried, err error) {
-	rows, err := tx.QueryContext(ctx, expiredSQL, row.id, now.UnixMicro(), maintainJobs)
+	rows, err := tx.QueryContext(ctx, statement("expired"), row.id, now.UnixMicro(), maintainJobs)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func wake(ctx context.Context, tx *sql.Tx, row queueRow, seqs []int64) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	for _, statement := range []string{wakeKeyedSQL, wakeSQL} {
+	for _, statement := range []string{statement("wake_keyed"), statement("wake")} {
 		if _, err := tx.ExecContext(ctx, onQueue(row.name, statement), row.id, row.sign(), array(seqs)); err != nil {
 			return err
 		}

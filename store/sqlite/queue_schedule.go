@@ -23,7 +23,7 @@ func (s *Store) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, setScheduleSQL, row.id, sch.Name, sch.Cron, next.UnixMicro(),
+		_, err = tx.ExecContext(ctx, statement("set_schedule"), row.id, sch.Name, sch.Cron, next.UnixMicro(),
 			j.Group, j.Priority, j.Key, j.DedupKey, encodeHeaders(j.Headers), notNull(j.Payload))
 		return err
 	})
@@ -51,7 +51,7 @@ func (s *Store) Schedules(ctx context.Context, name string) ([]penstock.Schedule
 		if err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, schedulesSQL, row.id)
+		rows, err := tx.QueryContext(ctx, statement("schedules"), row.id)
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (q *Queue) runSchedules(ctx context.Context) error {
 }
 
 func dueSchedules(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (due []penstock.Schedule, err error) {
-	rows, err := tx.QueryContext(ctx, dueSchedulesSQL, row.id, now.UnixMicro())
+	rows, err := tx.QueryContext(ctx, statement("due_schedules"), row.id, now.UnixMicro())
 	if err != nil {
 		return nil, err
 	}

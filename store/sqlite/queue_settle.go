@@ -30,7 +30,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, leases ...int64
 		return nil, err
 	}
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
-		held, err = readColumn[int64](ctx, tx, extendSQL, array(leases), row.id, now.UnixMicro(), now.Add(lease).UnixMicro())
+		held, err = readColumn[int64](ctx, tx, statement("extend"), array(leases), row.id, now.UnixMicro(), now.Add(lease).UnixMicro())
 		return err
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func ack(ctx context.Context, tx *sql.Tx, row queueRow, leases []int64, now time
 
 // takeLeases ends the leases that are still held, and tells whose they were.
 func takeLeases(ctx context.Context, tx *sql.Tx, row queueRow, leases []int64, now time.Time) (held, seqs []int64, err error) {
-	rows, err := tx.QueryContext(ctx, ackSQL, array(leases), row.id, now.UnixMicro())
+	rows, err := tx.QueryContext(ctx, statement("ack"), array(leases), row.id, now.UnixMicro())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,7 +177,7 @@ func (j *tried) scan(row interface{ Scan(...any) error }) (err error) {
 
 // heldJob finds the job of a lease.
 func heldJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, now time.Time) (j tried, err error) {
-	err = j.scan(tx.QueryRowContext(ctx, heldLeaseSQL, lease, row.id, now.UnixMicro()))
+	err = j.scan(tx.QueryRowContext(ctx, statement("held_lease"), lease, row.id, now.UnixMicro()))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = tables.LeaseLost(row.name, lease)
 	}
@@ -186,13 +186,13 @@ func heldJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, now tim
 
 // remember writes down what jobs have been through.
 func remember(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried) error {
-	_, err := tx.ExecContext(ctx, rememberSQL, row.id, array(jobs))
+	_, err := tx.ExecContext(ctx, statement("remember"), row.id, array(jobs))
 	return err
 }
 
 // deadLetter makes jobs dead letters. The next ones of their keys are ready.
 func deadLetter(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried, now time.Time) error {
-	if _, err := tx.ExecContext(ctx, onQueue(row.name, deadLetterJobsSQL), row.id, now.UnixMicro(), array(jobs)); err != nil {
+	if _, err := tx.ExecContext(ctx, onQueue(row.name, statement("dead_letter_jobs")), row.id, now.UnixMicro(), array(jobs)); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, onQueue(row.name, `delete from {table} where seq in (select json_extract(value, '$[0]') from json_each(?))`), array(jobs))
@@ -202,7 +202,7 @@ func deadLetter(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried, now
 // CancelJobs implements driver.QueueStore.
 func (s *Store) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
 	err = s.Queue(name).inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
-		done, err := tx.ExecContext(ctx, onQueue(name, cancelSQL), array(ids))
+		done, err := tx.ExecContext(ctx, onQueue(name, statement("cancel")), array(ids))
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func readQueues(ctx context.Context, tx *sql.Tx, now time.Time, most int, names 
 		}
 		of = string(text)
 	}
-	rows, err := tx.QueryContext(ctx, queueStatusSQL, sql.Named("now", now.UnixMicro()), sql.Named("most", limit), sql.Named("names", of))
+	rows, err := tx.QueryContext(ctx, statement("queue_status"), sql.Named("now", now.UnixMicro()), sql.Named("most", limit), sql.Named("names", of))
 	if err != nil {
 		return nil, err
 	}
