@@ -66,7 +66,7 @@ type InboxRow struct {
 
 // Args of a statement about the inbox; {inbox} is its number once that is known.
 func (box *InboxRow) Args(more Args) Args {
-	return Args{"consumer": box.Consumer, "inbox": &box.ID}.With(more)
+	return Args{"consumer": box.Consumer, "inbox": &box.ID, "wait": box.wait.Microseconds()}.With(more)
 }
 
 // batch begins a round trip with asking for the inbox.
@@ -184,7 +184,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx Runner, m penstock.Message, wait
 				return nil, err
 			}
 			b := &Batch{}
-			b.Do("inbox_hold", box.Args(Args{"id": m.ID, "previous": previous, "key": m.Key, "wait": wait.Microseconds(), "headers": headers, "payload": NotNil(m.Payload)}))
+			b.Do("inbox_hold", box.Args(Args{"id": m.ID, "previous": previous, "key": m.Key, "headers": headers, "payload": NotNil(m.Payload)}))
 			return nil, i.on.Explain(i.consumer, tx.Run(ctx, b))
 		}
 		r.Gap, r.Missing = true, previous

@@ -181,6 +181,9 @@ func refuses(f *fixture) {
 				f.Errorf("a wait of %s: %v, want a FieldError", wait, err)
 			}
 		}
+		if fresh, err := tx.FirstOf(f.Context(), "a"); err != nil || len(fresh) != 1 {
+			f.Errorf("%q and %v, want the message to be new: it was refused before", fresh, err)
+		}
 		if _, err := tx.InOrder(f.Context(), received("k", "a", "a"), 0); !errors.As(err, &field) {
 			f.Errorf("its own predecessor: %v, want a FieldError", err)
 		}
