@@ -4,6 +4,7 @@ package descriptor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/penstock/penstock/admin"
@@ -105,4 +106,32 @@ type Store struct {
 	// Adoptions are those subscriptions, by name, without their backlog; DropAdoption forgets one.
 	Adoptions    func(ctx context.Context, url, schema string) ([]Remembered, error)
 	DropAdoption func(ctx context.Context, url, schema, subscription string) error
+}
+
+// Remembers is a store that has subscriptions over adopted tables.
+type Remembers interface {
+	Adoptions(ctx context.Context) ([]Remembered, error)
+	DropAdoption(ctx context.Context, subscription string) error
+}
+
+// Remembering is s with Adoptions and DropAdoption of what Open opens, which is one that Remembers.
+func (s Store) Remembering() Store {
+	with := func(ctx context.Context, url, schema string, do func(Remembers) error) error {
+		store, err := s.Open(ctx, url, schema, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(store.(Remembers)), store.Close())
+	}
+	s.Adoptions = func(ctx context.Context, url, schema string) (all []Remembered, err error) {
+		err = with(ctx, url, schema, func(r Remembers) error {
+			all, err = r.Adoptions(ctx)
+			return err
+		})
+		return all, err
+	}
+	s.DropAdoption = func(ctx context.Context, url, schema, subscription string) error {
+		return with(ctx, url, schema, func(r Remembers) error { return r.DropAdoption(ctx, subscription) })
+	}
+	return s
 }

@@ -88,20 +88,11 @@ func (a *Adoption) mark(low time.Time, margin time.Duration) time.Time {
 	return old
 }
 
-// NewAdopted is a table of the store, which close closes. It does not connect.
+// NewAdopted is a table of the store, which close closes, now if the config cannot be used here. It does not connect.
 func NewAdopted(on AdoptDB, subscription string, c adopted.Config, closes func() error) (*Adopted, error) {
-	if n := len(subscription); n == 0 || n > penstock.MaxSubscriptionBytes {
-		return nil, adopted.Field("subscription", "must have 1 to 128 bytes", "choose another name")
-	}
-	c.SetDefaults()
-	if err := c.Validate(); err != nil {
+	if err := usable(subscription, &c); err != nil {
+		_ = closes()
 		return nil, err
-	}
-	switch {
-	case !c.Ordered():
-		return nil, adopted.Field("workers", fmt.Sprintf("is %d", c.Workers), "leave it out: on this database one reader at a time reads an adopted table, in order")
-	case c.Delivered == adopted.Archive:
-		return nil, adopted.Field("delivered", "is archive, which this database does not offer", "choose %s, %s or %s, and move rows yourself", adopted.Delete, adopted.Mark, adopted.SetStatus)
 	}
 	t := &Adopted{on: on, name: subscription, config: c, close: closes}
 	t.rows = &Outboxes{on: on, find: func(ctx context.Context, via Runner, _, lock string) (Outbox, error) {
@@ -109,22 +100,40 @@ func NewAdopted(on AdoptDB, subscription string, c adopted.Config, closes func()
 		if err != nil {
 			return Outbox{}, err
 		}
-		box.ID, _, err = t.find(ctx, via, lock)
+		box.ID, _, err = findAdopted(ctx, via, t.name, lock)
 		return *box, err
 	}}
 	return t, nil
 }
 
+// usable says whether a table can be adopted in this way, without looking at it.
+func usable(subscription string, c *adopted.Config) error {
+	if n := len(subscription); n == 0 || n > penstock.MaxSubscriptionBytes {
+		return adopted.Field("subscription", "must have 1 to 128 bytes", "choose another name")
+	}
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case !c.Ordered():
+		return adopted.Field("workers", fmt.Sprintf("is %d", c.Workers), "leave it out: on this database one reader at a time reads an adopted table, in order")
+	case c.Delivered == adopted.Archive:
+		return adopted.Field("delivered", "is archive, which this database does not offer", "choose %s, %s or %s, and move rows yourself", adopted.Delete, adopted.Mark, adopted.SetStatus)
+	}
+	return nil
+}
+
 // Close closes the store.
 func (t *Adopted) Close() error { return t.close() }
 
-// find finds the subscription's row, and locks it.
-func (t *Adopted) find(ctx context.Context, via Runner, lock string) (outbox int64, source string, err error) {
+// findAdopted finds a subscription's row, and locks it.
+func findAdopted(ctx context.Context, via Runner, name, lock string) (outbox int64, source string, err error) {
 	there := false
 	b := &Batch{}
-	b.Row(&there, "select id, source from {schema}.adopted where subscription = {name} "+lock, Args{"name": t.name}, &outbox, &source)
+	b.Row(&there, "select id, source from {schema}.adopted where subscription = {name} "+lock, Args{"name": name}, &outbox, &source)
 	if err = via.Run(ctx, b); err == nil && !there {
-		err = penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay")
+		err = penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, name), "start its relay")
 	}
 	return -outbox, source, err
 }
@@ -177,7 +186,7 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 		return err
 	}
 	source := string(r.Box.Words["source"])
-	id, was, err := t.find(ctx, tx, "for update")
+	id, was, err := findAdopted(ctx, tx, t.name, "for update")
 	switch {
 	case errors.Is(err, penstock.ErrNoSubscription):
 		b := &Batch{}
@@ -185,7 +194,7 @@ func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
 		b.Do("insert into {schema}.adopted (subscription, source, mark) values ({name}, {source}, {mark})", args)
 		b.Do("insert into {schema}.subscriptions (outbox_id, name, keeps_settled) select -id, {name}, false from {schema}.adopted where subscription = {name}", args)
 		if err = tx.Run(ctx, b); err == nil {
-			id, _, err = t.find(ctx, tx, "")
+			id, _, err = findAdopted(ctx, tx, t.name, "")
 		}
 	case err == nil && was != source:
 		err = t.moves(ctx, tx, id, was, source)
@@ -296,23 +305,19 @@ func (t *Adopted) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuer
 }
 
 // Drop removes the subscription with its low-water mark, parked rows and dead letters. The table and its rows stay as they are.
-func (t *Adopted) Drop(ctx context.Context) error { return DropAdoption(ctx, t.on, t.name) }
+func (t *Adopted) Drop(ctx context.Context) error { return t.rows.DropAdoption(ctx, t.name) }
 
-// DropAdoption is Drop for whoever has the name alone.
-func DropAdoption(ctx context.Context, on AdoptDB, name string) error {
-	t := &Adopted{on: on, name: name}
-	if err := on.Ready(ctx); err != nil {
-		return err
-	}
-	return on.Within(ctx, func(tx Tx) error {
-		id, _, err := t.find(ctx, tx, "for update")
+// DropAdoption forgets a subscription over an adopted table, of which nothing but the name needs to be known.
+func (s *Outboxes) DropAdoption(ctx context.Context, subscription string) error {
+	return s.on.Within(ctx, func(tx Tx) error {
+		id, _, err := findAdopted(ctx, tx, subscription, "for update")
 		if err != nil {
 			return err
 		}
 		box := Outbox{ID: id}
 		b := &Batch{}
 		lockSubscriptions(b, &box)
-		for _, table := range on.PerSubscription() {
+		for _, table := range s.on.PerSubscription() {
 			b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.Args(nil))
 		}
 		b.Do("delete from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
@@ -321,19 +326,16 @@ func DropAdoption(ctx context.Context, on AdoptDB, name string) error {
 	})
 }
 
-// Adoptions are those there are, by name. Their status lacks the backlog.
-func Adoptions(ctx context.Context, on AdoptDB) (all []descriptor.Remembered, err error) {
-	if err := on.Ready(ctx); err != nil {
-		return nil, err
-	}
+// Adoptions are the subscriptions over adopted tables, by name. Their status lacks the backlog.
+func (s *Outboxes) Adoptions(ctx context.Context) (all []descriptor.Remembered, err error) {
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
 		var r descriptor.Remembered
-		s := &r.Status
+		st := &r.Status
 		var leased bool
-		err := scan(&s.Subscription, &r.Table, &leased, &s.Holder, &s.LeaseUntil, &s.Epoch, &s.DeadLetters, &s.Parked)
+		err := scan(&st.Subscription, &r.Table, &leased, &st.Holder, &st.LeaseUntil, &st.Epoch, &st.DeadLetters, &st.Parked)
 		if !leased {
-			s.Holder, s.LeaseUntil = "", time.Time{}
+			st.Holder, st.LeaseUntil = "", time.Time{}
 		}
 		all = append(all, r)
 		return err
@@ -341,7 +343,7 @@ func Adoptions(ctx context.Context, on AdoptDB) (all []descriptor.Remembered, er
 		(select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 2),
 		(select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1)
 		from {schema}.adopted a join {schema}.subscriptions s on s.outbox_id = -a.id order by a.subscription`, nil)
-	err = on.Run(ctx, b)
+	err = s.on.Run(ctx, b)
 	slices.SortFunc(all, func(a, b descriptor.Remembered) int { return cmp.Compare(a.Status.Subscription, b.Status.Subscription) })
 	return all, err
 }

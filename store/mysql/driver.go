@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/penstock/penstock/driver"
@@ -37,23 +36,4 @@ var Driver = descriptor.Store{
 		}
 		return table, nil
 	},
-	Adoptions: func(ctx context.Context, url, schema string) (all []descriptor.Remembered, err error) {
-		err = with(url, schema, func(s *Store) error {
-			all, err = s.Adoptions(ctx)
-			return err
-		})
-		return all, err
-	},
-	DropAdoption: func(ctx context.Context, url, schema, subscription string) error {
-		return with(url, schema, func(s *Store) error { return s.DropAdoption(ctx, subscription) })
-	},
-}
-
-// with opens a store for a while.
-func with(url, schema string, do func(s *Store) error) error {
-	s, err := Open(url, Options{Schema: schema})
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(s), s.Close())
-}
+}.Remembering()

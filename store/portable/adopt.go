@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/adopted"
-	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/tables"
 )
@@ -29,21 +28,7 @@ func Adopt(ctx context.Context, url string, opts Options, subscription string, c
 	if err != nil {
 		return nil, err
 	}
-	t, err := tables.NewAdopted(onTables{s}, subscription, c, s.Close)
-	if err != nil {
-		_ = s.Close()
-	}
-	return t, err
-}
-
-// Adoptions are the subscriptions over adopted tables, by name.
-func (s *Store) Adoptions(ctx context.Context) ([]descriptor.Remembered, error) {
-	return tables.Adoptions(ctx, onTables{s})
-}
-
-// DropAdoption forgets a subscription over an adopted table, of which nothing but the name needs to be known.
-func (s *Store) DropAdoption(ctx context.Context, subscription string) error {
-	return tables.DropAdoption(ctx, onTables{s}, subscription)
+	return tables.NewAdopted(onTables{s}, subscription, c, s.Close)
 }
 
 // Source implements tables.AdoptDB.

@@ -2,7 +2,6 @@ package portable
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -35,26 +34,7 @@ var Driver = descriptor.Store{
 		}
 		return table, nil
 	},
-	Adoptions: func(ctx context.Context, url, schema string) (all []descriptor.Remembered, err error) {
-		err = with(ctx, url, schema, func(s *Store) error {
-			all, err = s.Adoptions(ctx)
-			return err
-		})
-		return all, err
-	},
-	DropAdoption: func(ctx context.Context, url, schema, subscription string) error {
-		return with(ctx, url, schema, func(s *Store) error { return s.DropAdoption(ctx, subscription) })
-	},
-}
-
-// with opens a store for a while.
-func with(ctx context.Context, url, schema string, do func(s *Store) error) error {
-	s, err := Open(ctx, Plain(url), Options{Schema: schema})
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(s), s.Close())
-}
+}.Remembering()
 
 // detectPatience is how long Wanted waits for a server.
 const detectPatience = 5 * time.Second
