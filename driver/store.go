@@ -12,8 +12,7 @@ import (
 // internal/test/storetest.
 //
 // Publishing inside a business transaction is not part of it, because the
-// transaction's type is the driver's: see Publish in store/postgres and
-// store/sqlite.
+// transaction's type is the driver's: see Outbox.PublishTx of each store.
 type Store interface {
 	// Migrate creates Penstock's tables or brings them up to date. Safe to call
 	// twice and from two processes at once. ErrNewerSchema if the database was
