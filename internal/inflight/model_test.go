@@ -46,8 +46,7 @@ type model struct {
 	l   ledger
 
 	// The reader:
-	sent    map[int64]driver.Verdict // of messages in the ledger that have one
-	running bool                     // a call is under way
+	sent map[int64]driver.Verdict // of messages in the ledger that have one
 
 	// The store. A message's number is its Seq.
 	published int64

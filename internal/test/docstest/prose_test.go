@@ -65,9 +65,7 @@ func TestProse(t *testing.T) {
 	}
 	for _, folder := range imported(t) {
 		for _, s := range comments(t, folder) {
-			for _, problem := range problems(s.text) {
-				found[folder] = append(found[folder], problem)
-			}
+			found[folder] = append(found[folder], problems(s.text)...)
 		}
 	}
 	const list = "testdata/prose.txt"
