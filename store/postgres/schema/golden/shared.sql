@@ -3209,6 +3209,7 @@ declare
     q      constant _queue := (select q from _queue q where q.id = queue);
     done   constant regclass := _q(format('_%s.maintained', q.name));
     last   constant bigint := pg_sequence_last_value(done);
+    flags  constant bigint := pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass);
     upto   constant timestamptz := clock_timestamp(); -- a variable, because a volatile function is no bound of an index scan
     now_ms constant bigint := date_part('epoch'::text, upto) * '1000';
     since  constant timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last::float8 / '1000') - interval '2 s' else '-infinity' end;
@@ -3225,7 +3226,7 @@ begin
         perform _refresh(q);
     end if;
     perform setval(done, now_ms);
-    if (q.paused or q.max_running is not null) <> (_queue_flags(q.name)).watched and current_setting('transaction_isolation') = 'read committed' then
+    if (q.paused or q.max_running is not null) <> (flags & 25769803776 <> 0) and current_setting('transaction_isolation') = 'read committed' then -- watched, see _queue_flags
         perform _watch(queue, true);
     end if;
 
