@@ -18,21 +18,6 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// placeOrder commits an order, a message and a job together, or none of them.
-func placeOrder(ctx context.Context, db *pgxpool.Pool, store *postgres.Store) error {
-	orders, emails := store.Outbox("orders"), store.Queue("emails")
-	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "insert into shop_order (customer, total) values ('ann', 10)"); err != nil {
-			return err
-		}
-		if err := orders.PublishTx(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}); err != nil {
-			return err
-		}
-		_, err := emails.EnqueueTx(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`)})
-		return err
-	})
-}
-
 type mail struct {
 	To string `json:"to"`
 }
@@ -48,11 +33,27 @@ func run(ctx context.Context, url string) error {
 		return err
 	}
 	defer db.Close()
-	store := postgres.New(db, postgres.Options{})
-	if err := placeOrder(ctx, db, store); err != nil {
+	store := postgres.New(db, postgres.Options{}) // on your *pgxpool.Pool
+	orders, emails := store.Outbox("orders"), store.Queue("emails")
+
+	// The order, the message and the job are committed together, or none of them.
+	placeOrder := func() error {
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "insert into shop_order (customer, total) values ('ann', 10)"); err != nil {
+				return err
+			}
+			if err := orders.PublishTx(ctx, tx, penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte(`{"total": 10}`)}); err != nil {
+				return err
+			}
+			_, err := emails.EnqueueTx(ctx, tx, penstock.NewJob{Key: "ann", Payload: []byte(`{"to": "ann"}`)})
+			return err
+		})
+	}
+	if err := placeOrder(); err != nil {
 		return err
 	}
-	return work.Run(ctx, store.Queue("emails"), work.JSON(sendMail), work.Options{Concurrency: 20})
+	// In the worker, with func sendMail(ctx context.Context, m mail, job penstock.Job) error:
+	return work.Run(ctx, emails, work.JSON(sendMail), work.Options{Concurrency: 20})
 }
 
 func main() {

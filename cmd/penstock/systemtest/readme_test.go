@@ -163,7 +163,7 @@ func TestReadme(t *testing.T) {
 	}
 	rest := strings.Split(string(source), "\n")
 	for line := range strings.Lines(docsBlocks(t, readme, "Use it from your application", "go")[0]) {
-		if line = strings.TrimSpace(line); line == "" || line == "// In the worker:" {
+		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
 		i := slices.IndexFunc(rest, func(l string) bool { return strings.TrimSpace(l) == line })
