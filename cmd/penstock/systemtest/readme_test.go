@@ -187,7 +187,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "mail: {\"to\": \"ann\"}\n" {
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "mail to ann, attempt 1\n" {
 		t.Errorf("it prints %q: %v", line, err)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
