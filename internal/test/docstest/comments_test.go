@@ -63,7 +63,7 @@ func members(t ast.Expr) (all []*ast.CommentGroup) {
 }
 
 // goSentences leaves out what is indented: code.
-func goSentences(source, text string) (all []line) {
+func goSentences(text string) (all []line) {
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		var lines []string
 		for l := range strings.Lines(paragraph) {
@@ -71,9 +71,7 @@ func goSentences(source, text string) (all []line) {
 				lines = append(lines, strings.TrimSpace(l))
 			}
 		}
-		for _, s := range split(0, strings.Join(lines, " ")) {
-			all = append(all, line{text: source + ": " + s.text})
-		}
+		all = append(all, split(0, strings.Join(lines, " "))...)
 	}
 	return all
 }

@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -64,8 +63,12 @@ func TestProse(t *testing.T) {
 		}
 	}
 	for _, folder := range imported(t) {
-		for _, s := range comments(t, folder) {
-			found[folder] = append(found[folder], problems(s.text)...)
+		for source, all := range comments(t, folder) {
+			for _, s := range all {
+				for _, problem := range problems(s.text) {
+					found[folder] = append(found[folder], source+": "+problem)
+				}
+			}
 		}
 	}
 	const list = "testdata/prose.txt"
@@ -187,9 +190,10 @@ func imported(t *testing.T) (folders []string) {
 	return folders
 }
 
-// comments are the sentences of the comments that go doc shows.
-func comments(t *testing.T, folder string) (all []line) {
+// comments are the sentences of the comments that go doc shows, by the file they are in.
+func comments(t *testing.T, folder string) map[string][]line {
 	t.Helper()
+	all := map[string][]line{}
 	sources, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -198,13 +202,12 @@ func comments(t *testing.T, folder string) (all []line) {
 		if strings.HasSuffix(source, "_test.go") {
 			continue
 		}
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, source, nil, parser.ParseComments)
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range documented(file) {
-			all = append(all, goSentences(path.Base(source), c)...)
+			all[source] = append(all[source], goSentences(c)...)
 		}
 	}
 	return all
