@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// BufferOptions bound what a buffered transaction holds back. A store's Buffer begins one; docs/guides/buffering.md says
-// when it writes.
+// BufferOptions limit what a buffered transaction holds before it writes. A store's Buffer begins such a transaction, and
+// docs/guides/buffering.md says when it writes.
 type BufferOptions struct {
-	// Messages and jobs together that are written at once; 3,072 unless it is set. While they are on their
-	// way as many again are taken.
+	// Rows is how many messages and jobs together are buffered before they are written. Default 3,072. A full buffer
+	// may be written in the background while as many rows again are accepted.
 	Rows int
-	// Bytes of them that are, as Message.Size counts; 16 MiB unless it is set. What is larger by itself goes alone.
+	// Bytes is how many bytes of them are, as Message.Size counts. Default 16 MiB. A larger message is written alone.
 	Bytes int
-	// AcrossWrites: an INSERT, UPDATE, DELETE or MERGE by Exec does not write what is buffered first. Set it where
-	// none of them, no trigger and no function that they call, reads or writes an outbox or queue: their
-	// messages would go ahead of those that were published before.
+	// AcrossWrites: an INSERT, UPDATE, DELETE or MERGE by Exec does not flush the buffer. Set it only if neither these
+	// statements nor their triggers and functions read or write an outbox or queue. Otherwise their messages come
+	// before those that were published earlier.
 	AcrossWrites bool
 }
 
-// SetDefaults fills in what is not set.
+// SetDefaults sets the fields that are zero.
 func (o *BufferOptions) SetDefaults() {
 	o.Rows, o.Bytes = cmp.Or(o.Rows, 3072), cmp.Or(o.Bytes, 16<<20)
 }
@@ -43,13 +43,13 @@ const (
 
 var flushReasons = []FlushReason{FlushFull, FlushRead, FlushWrite, FlushSavepoint, FlushIDs, FlushOutside, FlushAsked, FlushCommit}
 
-// BufferStats are what a buffered transaction has done so far.
+// BufferStats count what a buffered transaction has done so far.
 type BufferStats struct {
-	Writes     int   // messages and jobs that were given
-	Bytes      int64 // of these, as Message.Size counts
-	Statements int   // that wrote them
+	Writes     int   // messages and jobs that were published and enqueued
+	Bytes      int64 // their size, as Message.Size counts
+	Statements int   // statements that wrote them
 	Flushes    map[FlushReason]int
-	// FlushTime is how long the flushes took, also where the program went on meanwhile.
+	// FlushTime is how long the flushes took. It includes those that ran while the program continued.
 	FlushTime time.Duration
 }
 
@@ -61,7 +61,7 @@ func (s BufferStats) Flushed() (n int) {
 	return n
 }
 
-// Explain is the stats as a small table for people.
+// Explain returns the stats as a small table for people to read.
 func (s BufferStats) Explain() string {
 	var b strings.Builder
 	line := func(name, format string, v any) { fmt.Fprintf(&b, "%-17s "+format+"\n", name, v) }
@@ -78,9 +78,9 @@ func (s BufferStats) Explain() string {
 	return b.String()
 }
 
-// PendingJobs are jobs that a buffered transaction has taken, and may not have written yet.
+// PendingJobs are jobs that a buffered transaction has accepted, and may not have written yet.
 type PendingJobs interface {
-	// Enqueued says what became of each, in the order given. It writes what is buffered if they are in it. An
-	// error is that of the flush, or that they were rolled back before.
+	// Enqueued returns the id of each job, or that it is a duplicate, in the order in which they were given. It flushes the
+	// buffer if they are still in it. It returns the error of the flush, or an error if they were rolled back before.
 	Enqueued(ctx context.Context) ([]Enqueued, error)
 }

@@ -8,8 +8,8 @@ import (
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrFenced: another reader took the subscription's lease. Whoever gets it
-	// must stop sending; what it had not settled is the new reader's to send.
+	// ErrFenced: another reader took the subscription's lease. The reader that gets
+	// this error must stop sending. The new reader sends what was not settled.
 	ErrFenced = errors.New("the lease of this subscription is held by another relay")
 	// ErrHeld: the lease could not be taken because it is held and has not
 	// expired. Try again later. Stores return it wrapped in a *HeldError.
@@ -19,36 +19,37 @@ var (
 	// ErrNoSubscription: the outbox has no subscription of that name.
 	ErrNoSubscription = errors.New("no such subscription")
 	// ErrOutboxExists: an outbox of that name exists already. Outboxes and queues share
-	// their names, so CreateQueue returns it, too.
+	// their names, so CreateQueue also returns it.
 	ErrOutboxExists = errors.New("the outbox exists already")
-	// ErrReplaying: another replay of the subscription has yet to deliver some of the same messages.
+	// ErrReplaying: another replay of the subscription still has to deliver some of the same messages.
 	ErrReplaying = errors.New("a replay of these messages is under way")
 	// ErrNoQueue: there is no queue of that name.
 	ErrNoQueue = errors.New("no such queue")
-	// ErrQueueExists: a queue of that name exists already. CreateOutbox returns it, too.
+	// ErrQueueExists: a queue of that name exists already. CreateOutbox also returns it.
 	ErrQueueExists = errors.New("the queue exists already")
 	// ErrNoSchedule: the queue has no periodic job of that name.
 	ErrNoSchedule = errors.New("no such schedule")
-	// ErrLeaseLost: the job's lease has ended or was settled already. Whatever the
-	// worker did, the job may be running elsewhere.
+	// ErrLeaseLost: the job's lease has ended or was settled already. The job may be
+	// running in another worker.
 	ErrLeaseLost = errors.New("the lease of this job is lost")
-	// ErrNotMigrated: the database has no Penstock schema, or an older one, which is ErrOlderSchema, too.
+	// ErrNotMigrated: the database has no Penstock schema, or an older one. The latter is also ErrOlderSchema.
 	ErrNotMigrated = errors.New("the database is not migrated")
 	// ErrOlderSchema: the database was migrated by an older Penstock.
 	ErrOlderSchema = errors.New("the database was migrated by an older version of penstock")
 	// ErrNewerSchema: the database was migrated by a newer Penstock.
 	ErrNewerSchema = errors.New("the database was migrated by a newer version of penstock")
-	// ErrBrokenSchema: a table or column is missing that the version of the schema has.
+	// ErrBrokenSchema: a table or column of this version of the schema is missing.
 	ErrBrokenSchema = errors.New("the schema is not whole")
 	// ErrClosed: the store, source or sink was closed.
 	ErrClosed = errors.New("closed")
 )
 
-// SchemaError says what is wrong with the tables of a database. It is ErrNotMigrated, ErrOlderSchema, ErrNewerSchema or ErrBrokenSchema.
+// SchemaError says what is wrong with the tables of a database. errors.Is finds ErrNotMigrated, ErrOlderSchema, ErrNewerSchema or
+// ErrBrokenSchema in it.
 type SchemaError struct {
 	Where      string // the schema, database or file
-	Have, Want int64  // the version of its tables, 0 without any, and that of this program
-	Lacks      string // what is missing of that version
+	Have, Want int64  // the version of its tables (0: it has none), and the version that this program needs
+	Lacks      string // the table or column that is missing
 }
 
 func (e *SchemaError) Error() string {
@@ -63,7 +64,7 @@ func (e *SchemaError) Error() string {
 	return fmt.Sprintf("%v: %s has version %d of the tables, this program knows %d", ErrNewerSchema, e.Where, e.Have, e.Want)
 }
 
-// Is tells the kinds apart.
+// Is reports whether e is of the kind target, one of the four errors above.
 func (e *SchemaError) Is(target error) bool {
 	switch {
 	case e.Lacks != "":
@@ -90,8 +91,8 @@ func (e *HeldError) Error() string {
 // Unwrap makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Unwrap() error { return ErrHeld }
 
-// FieldError is bad input: the field of a message or option that cannot be
-// used, what is wrong with it and what to do.
+// FieldError is bad input: the field of a message or option, the problem with
+// its value, and what to do.
 type FieldError struct {
 	Field   string
 	Problem string
@@ -112,7 +113,7 @@ type HintError struct {
 	Hint string
 }
 
-// WithHint returns err with the next step to take, nil for a nil err.
+// WithHint returns err with the next step to take, or nil if err is nil.
 func WithHint(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -139,8 +140,8 @@ func (e permanentError) Unwrap() error   { return e.error }
 func (e unavailableError) Unwrap() error { return e.error }
 func (e retryAfterError) Unwrap() error  { return e.error }
 
-// Permanent classifies an error that another attempt with the same message and
-// configuration cannot cure.
+// Permanent classifies an error that would come again with the same message and
+// configuration.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -170,10 +171,10 @@ func IsUnavailable(err error) bool {
 	return errors.As(err, &e)
 }
 
-// RetryAfter adds to an error the time that the broker asked to be left alone. Where a
-// part of the broker takes nothing, a stream that is full, say, it goes with
-// Unavailable: the message waits that long with its key, no attempt is spent, and
-// others go on.
+// RetryAfter adds to an error how long the broker asks to wait before the next attempt.
+// If only a part of the broker accepts nothing, for example a full stream, combine it
+// with Unavailable. Then the message and its key wait that long and no attempt is spent.
+// Messages of other keys continue.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil

@@ -11,10 +11,10 @@ type Failure struct {
 	Err     string    `json:"error"`
 }
 
-// MaxFailures is how many failures a store keeps of one message: the latest.
+// MaxFailures is how many failures a store keeps of one message. It keeps the latest.
 const MaxFailures = 10
 
-// LastError is why the last of them failed; empty without any.
+// LastError returns the error text of the last failure, or "" if there are none.
 func LastError(failures []Failure) string {
 	if len(failures) == 0 {
 		return ""

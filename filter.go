@@ -8,11 +8,11 @@ import (
 // Filter chooses which messages of an outbox a subscription delivers; the others
 // are settled unsent. The zero value chooses all.
 type Filter struct {
-	// Topics are patterns, of which one must match the whole topic. A topic is
-	// words between dots; in a pattern * stands for any one word, and > as the
-	// last word for one or more. Empty: any topic.
+	// Topics are patterns. One of them must match the whole topic. A topic is
+	// words between dots. In a pattern * stands for any one word, and > as the
+	// last word for one or more words. Empty matches any topic.
 	Topics []string `yaml:"topics" json:"topics,omitempty"`
-	// Headers must all be there. The value is compared exactly; * stands for any.
+	// Headers must all be present. The value is compared exactly; * stands for any value.
 	Headers map[string]string `yaml:"headers" json:"headers,omitempty"`
 }
 

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// HeaderPrevious names the header that holds the id of the message that was sent
-// before it with the same key; previous.Wrap adds it. A message without it has
-// no predecessor that the relay knows of.
+// HeaderPrevious is the header with the id of the message that was sent before this
+// one with the same key. previous.Wrap adds it. The relay knows no predecessor of a
+// message without it.
 const HeaderPrevious = "penstock-previous"
 
-// An inbox remembers, in a consumer's own database, which messages it has received,
-// so that what the consumer writes in the same transaction takes effect once. A
-// store's Inbox type is the driver's, because the transaction's is.
+// An inbox remembers, in a consumer's own database, which messages it has received.
+// So the consumer's writes in the same transaction take effect once. Each store has
+// its own Inbox type, because the types of transactions differ.
 var (
 	// ErrNoInbox: the consumer has no inbox.
 	ErrNoInbox = errors.New("no such inbox")
@@ -21,7 +21,7 @@ var (
 	ErrInboxExists = errors.New("the inbox exists already")
 )
 
-// How long an inbox may remember an id, and how long it does unless told otherwise.
+// How long an inbox remembers an id: the limits, and the default.
 const (
 	MinInboxKeep     = time.Minute
 	MaxInboxKeep     = 10 * 365 * 24 * time.Hour
@@ -29,23 +29,28 @@ const (
 )
 
 // Released is a message that an inbox in order hands to its consumer: the one that
-// came, or one that was held back for it.
+// was received, or one that was held back until it came.
 type Released struct {
-	// Message has the ID, Key, Headers and Payload that were received; what was held
-	// back has nothing else.
+	// Message has the ID, Key, Headers and Payload that were received. A message that
+	// was held back has nothing else.
 	Message
-	// Gap is true if the message before it, Missing, was waited for in vain.
+	// Gap is true if the message before it, whose id is Missing, did not arrive in time.
 	Gap     bool
 	Missing string
-	// Late is true if others of its key were handed over in its place: it was itself
-	// reported missing, or since the message before it was handed over, its key has gone
-	// on past a gap, or it comes behind a gap and was written before what was handed over. The
-	// last only ids tell that an outbox made: of others, what comes behind a gap is taken for newer than
-	// what was handed over. The consumer decides what it is worth now.
+	// Late is true if its place among the messages of its key has passed, for one of these
+	// reasons:
+	//
+	//   - it was itself reported missing
+	//   - its key has continued past a gap since the message before it was handed over
+	//   - it comes behind a gap, and was written before messages that were handed over
+	//
+	// The inbox recognizes the last case by the ids that an outbox makes. With other ids it
+	// assumes that a message behind a gap is newer. The consumer decides what to do with a
+	// late message.
 	Late bool
 }
 
-// ValidateInboxKeep reports a time that no inbox takes, as a *FieldError.
+// ValidateInboxKeep returns a *FieldError for a time that no inbox accepts.
 func ValidateInboxKeep(keep time.Duration) error {
 	if keep < MinInboxKeep || keep > MaxInboxKeep {
 		return &FieldError{Field: "keep", Problem: fmt.Sprintf("is %s", keep),
@@ -54,8 +59,8 @@ func ValidateInboxKeep(keep time.Duration) error {
 	return nil
 }
 
-// ValidateReceived reports what an inbox cannot take of a received message, as a
-// *FieldError.
+// ValidateReceived returns a *FieldError for the first field of a received message
+// that an inbox cannot accept.
 func ValidateReceived(m *Message) error {
 	if m.ID == "" {
 		return &FieldError{Field: "id", Problem: "is empty", Hint: "pass the id that the message carries, for example AMQP message-id"}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits of names. They hold for every store, and PostgreSQL's functions have the same;
+// Limits of names, in bytes. They hold for every store, and for PostgreSQL's functions.
 // docs/reference/limits.md lists them all.
 const (
 	MaxNameBytes         = 48 // of an outbox, a queue or an inbox's consumer
@@ -17,16 +17,16 @@ const (
 
 // Limits of the history of a queue.
 const (
-	// MaxReportBytes is the most that a Report has.
+	// MaxReportBytes is the largest report of a job.
 	MaxReportBytes = 64 << 10
-	// MinKeepDoneBytes is the least that QueueSettings.KeepDoneBytes takes.
+	// MinKeepDoneBytes is the smallest QueueSettings.KeepDoneBytes.
 	MinKeepDoneBytes = 1 << 20
 )
 
-// leastTime is what every store can tell from nothing.
+// leastTime is the resolution of time in the databases.
 const leastTime = time.Microsecond
 
-// ValidateName reports a name that is empty or that no store takes, as a *FieldError: see ValidateText.
+// ValidateName returns a *FieldError for a name that is empty, or that ValidateText refuses.
 func ValidateName(field, name string, limit int) error {
 	if name == "" {
 		return &FieldError{Field: field, Problem: "has no name", Hint: fmt.Sprintf("give it one of 1 to %d bytes", limit)}
@@ -44,18 +44,18 @@ func ownName(field, name string) error {
 	return nil
 }
 
-// ValidateOutboxName reports a name that no store takes, as a *FieldError: it must have 1 to
-// MaxNameBytes bytes of UTF-8 without NUL, and no underscore at its beginning. Drivers quote it.
+// ValidateOutboxName returns a *FieldError for a name that no outbox can have. A name has 1 to
+// MaxNameBytes bytes of UTF-8 without NUL and does not begin with an underscore. Drivers quote it.
 func ValidateOutboxName(name string) error { return ownName("outbox", name) }
 
-// ValidateQueueName is the same for queues, which share their names with outboxes.
+// ValidateQueueName does the same for queues, which share their names with outboxes.
 func ValidateQueueName(name string) error { return ownName("queue", name) }
 
-// ValidateConsumer reports a consumer's name that no store takes, as a *FieldError:
-// it must have 1 to MaxNameBytes bytes of UTF-8 without NUL.
+// ValidateConsumer returns a *FieldError for a name that no consumer can have. A name has 1 to
+// MaxNameBytes bytes of UTF-8 without NUL.
 func ValidateConsumer(name string) error { return ValidateName("consumer", name, MaxNameBytes) }
 
-// Validate reports an order that no queue has, as a *FieldError. None is FIFO.
+// Validate returns a *FieldError for an unknown order. The empty order means FIFO.
 func (o QueueOrder) Validate() error {
 	switch o {
 	case "", FIFO, LIFO:
@@ -64,7 +64,7 @@ func (o QueueOrder) Validate() error {
 	return &FieldError{Field: "order", Problem: fmt.Sprintf("is %q", o), Hint: "use fifo or lifo"}
 }
 
-// Validate reports the first setting that no queue takes, as a *FieldError.
+// Validate returns a *FieldError for the first setting that no queue accepts.
 func (s QueueSettings) Validate() error {
 	switch {
 	case s.MaxAttempts != nil && (*s.MaxAttempts < 1 || *s.MaxAttempts > math.MaxInt32):
@@ -81,7 +81,7 @@ func (s QueueSettings) Validate() error {
 	return nil
 }
 
-// ValidateWithoutHistory is Validate for a store that is no HistoryStore.
+// ValidateWithoutHistory is Validate for a store that is not a driver.HistoryStore.
 func (s QueueSettings) ValidateWithoutHistory() error {
 	if s.KeepDone != nil && *s.KeepDone != 0 || s.KeepDoneBytes != nil {
 		return &FieldError{Field: "keep done", Problem: "is not possible in this database", Hint: "jobs that are done are kept in PostgreSQL only; have the handler write what is to be kept"}
@@ -89,8 +89,8 @@ func (s QueueSettings) ValidateWithoutHistory() error {
 	return s.Validate()
 }
 
-// Validate reports the first field that no store takes, as a *FieldError. What Cron says
-// the store checks.
+// Validate returns a *FieldError for the first field that no store accepts. The store checks
+// Cron itself.
 func (s *Schedule) Validate() error {
 	if err := ValidateName("schedule", s.Name, MaxScheduleBytes); err != nil {
 		return err

@@ -22,15 +22,15 @@ const (
 // A producer sets Key, Topic, Headers, Payload and, if it has one, ID; the
 // store sets the rest.
 type Message struct {
-	// ID is stable for the life of the message and unique across outboxes: every
-	// delivery of the message carries the same one, so consumers deduplicate by
-	// it. Empty on publish means: the store derives one.
+	// ID is stable for the life of the message and unique across outboxes. Every
+	// delivery of the message carries the same ID, so consumers deduplicate by
+	// it. If it is empty on publish, the store derives one.
 	ID string
 	// Seq is the position in the outbox. Gaps mean nothing.
 	Seq int64
-	// Key orders: messages with the same key reach the sink one after another,
-	// in the order in which their transactions could have seen each other.
-	// Empty means unordered.
+	// Key sets the order: messages with the same key reach the sink one after
+	// another, in the order in which their transactions could have seen each
+	// other. Messages with an empty key have no order.
 	Key string
 	// Topic says what the message is about; sinks route by it.
 	Topic string
@@ -39,16 +39,16 @@ type Message struct {
 	Headers map[string]string
 	// Payload is opaque: any bytes, up to MaxPayloadBytes.
 	Payload []byte
-	// CreatedAt is the database's clock when the message was written.
+	// CreatedAt is the time of the database's clock when the message was written.
 	CreatedAt time.Time
 	// Attempt is 1 on the first delivery.
 	Attempt int
-	// FailedSince is when it was refused first; zero if it never was.
+	// FailedSince is when the sink first refused the message, or zero if it never did.
 	FailedSince time.Time
 }
 
-// Size is about how many bytes the message holds in memory; the relay bounds
-// what it keeps in flight by the sum.
+// Size estimates how many bytes the message takes in memory. The relay limits
+// the sum for the messages that it has in flight.
 func (m *Message) Size() int {
 	n := 160 + len(m.ID) + len(m.Key) + len(m.Topic) + len(m.Payload)
 	for k, v := range m.Headers {
@@ -57,8 +57,8 @@ func (m *Message) Size() int {
 	return n
 }
 
-// Validate reports the first field that a database or broker could not carry,
-// as a *FieldError. Every store calls it before it writes.
+// Validate returns a *FieldError for the first field that a database or broker
+// could not carry. Every store calls it before it writes.
 func (m *Message) Validate() error {
 	if len(m.Payload) > MaxPayloadBytes {
 		return &FieldError{Field: "payload", Problem: fmt.Sprintf("is %d bytes, more than the limit of %d", len(m.Payload), MaxPayloadBytes),
@@ -95,7 +95,8 @@ func (m *Message) Validate() error {
 	return nil
 }
 
-// inHeader names the field of an error: to name each that is right would cost more than to check it.
+// inHeader names the field of an error. It does so only then, because building the name of each valid header would cost more than
+// the check.
 func inHeader(err error, name, what string) error {
 	if bad, is := err.(*FieldError); is {
 		bad.Field = fmt.Sprintf("headers[%q]%s", name, what)
@@ -103,7 +104,7 @@ func inHeader(err error, name, what string) error {
 	return err
 }
 
-// ValidateText reports a text that no store takes, as a *FieldError: more than limit bytes, not UTF-8, or with NUL.
+// ValidateText returns a *FieldError for a text that no store accepts: longer than limit bytes, not UTF-8, or with a NUL.
 func ValidateText(field, s string, limit int) error {
 	if len(s) > limit {
 		return &FieldError{Field: field, Problem: fmt.Sprintf("is %d bytes, more than the limit of %d", len(s), limit), Hint: "shorten it"}

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Limits of a job beyond those of a message.
+// Limits of a job, in addition to those of a message.
 const (
 	MaxGroupBytes = 256
 	MaxDedupBytes = 256
-	// Jobs of a lower priority number run first; 0 is the default.
+	// Jobs with a lower priority number run first. The default is 0.
 	MinPriority = -16
 	MaxPriority = 15
 )
@@ -18,25 +18,25 @@ const (
 type NewJob struct {
 	// Payload is opaque: any bytes, up to MaxPayloadBytes.
 	Payload []byte
-	// Key serialises: at most one job of a key runs at a time in its queue, in the
-	// order of their ids, whatever their priorities and whether the queue is FIFO or
-	// LIFO. One that is to be tried again keeps its place, and those behind wait
-	// for it; one whose NotBefore has not come has none yet, and holds nobody up.
-	// Empty means that the job waits for nobody.
+	// Key serialises: in a queue at most one job of a key runs at a time. Jobs of a key
+	// run in the order of their ids, in FIFO and LIFO queues and with any priorities. A
+	// job that waits to be tried again keeps its place, and those behind it wait. A job
+	// whose NotBefore has not come has no place yet and delays none. A job with an empty
+	// key waits for no other job.
 	Key string
-	// Group, a tenant or an account, is ordered by itself: each Claim is from
-	// one group. Empty is a group, too.
+	// Group is a tenant or an account, for example. Each group has its own order, and a
+	// Claim takes jobs of one group. The empty group is a group as well.
 	Group    string
 	Priority int
-	// NotBefore is when it may run; zero means at once.
+	// NotBefore is when the job may run at the earliest; zero means at once.
 	NotBefore time.Time
-	// DedupKey: while the queue's window lasts, a second job with the same one is
-	// not enqueued. Empty means no deduplication.
+	// DedupKey: within the queue's deduplication window, a second job with the same key
+	// is not enqueued. Empty means no deduplication.
 	DedupKey string
 	Headers  map[string]string
 }
 
-// Validate reports the first field that a store could not carry, as a *FieldError.
+// Validate returns a *FieldError for the first field that a store could not carry.
 // Every store calls it before it writes.
 func (j *NewJob) Validate() error {
 	carried := Message{Key: j.Key, Headers: j.Headers, Payload: j.Payload}
@@ -58,17 +58,17 @@ func (j *NewJob) Validate() error {
 	return nil
 }
 
-// Enqueued is what became of a NewJob.
+// Enqueued is the result of enqueueing a NewJob.
 type Enqueued struct {
-	// ID is the job's for life; of a duplicate, that of the job that came first.
+	// ID is the id of the job. For a duplicate it is the id of the first job.
 	ID int64
 	// Deduplicated: nothing was written, because the queue had a job with its DedupKey.
 	Deduplicated bool
 }
 
-// Job is one job that was claimed, for as long as its lease lasts.
+// Job is a job that was claimed. The worker has it until its lease ends.
 type Job struct {
-	// ID is the job's for life, through all its attempts.
+	// ID stays the same through all attempts of the job.
 	ID        int64
 	Key       string
 	Group     string
@@ -79,11 +79,11 @@ type Job struct {
 	Payload   []byte
 	// Lease is the token of this claim: Ack, Retry, DeadLetter and Extend take it.
 	Lease int64
-	// LeaseUntil is when it ends, or earlier: maintenance that the claim did makes it longer.
+	// LeaseUntil is when the lease ends at the earliest. If the claim also did maintenance, it ends a little later.
 	LeaseUntil time.Time
 }
 
-// QueueOrder is in which order the jobs of one priority run.
+// QueueOrder is the order in which jobs of one priority run.
 type QueueOrder string
 
 const (
@@ -91,33 +91,37 @@ const (
 	LIFO QueueOrder = "lifo" // the newest first
 )
 
-// QueueSettings are what can be changed of a queue. In SetQueue, nil leaves a
-// setting as it is.
+// QueueSettings are the settings of a queue that can be changed. In SetQueue, nil
+// leaves a setting as it is.
 type QueueSettings struct {
 	// Paused: jobs are enqueued, but none is claimed or dequeued.
 	Paused *bool `json:"paused,omitempty"`
-	// MaxAttempts before a job is a dead letter, at least 1. 25 unless it is set.
+	// MaxAttempts is after how many attempts a job becomes a dead letter, at least 1. Default 25.
 	MaxAttempts *int `json:"max_attempts,omitempty"`
 	// MaxRunning is how many jobs may be claimed at a time, in all processes
 	// together; 0 means no limit.
 	MaxRunning *int `json:"max_running,omitempty"`
-	// DedupWindow is how long a DedupKey counts, at least a microsecond; an hour unless it is set.
+	// DedupWindow is how long a DedupKey counts, at least a microsecond. Default 1 hour.
 	DedupWindow *time.Duration `json:"dedup_window_ns,omitempty"`
-	// KeepDone is for how long jobs that are done are kept, see HistoryStore; 0, the default, keeps none, and QueueStatus has nil then.
+	// KeepDone is how long jobs are kept after they are done, see driver.HistoryStore. 0, the default, keeps none, and
+	// admin.QueueStatus then has nil.
 	KeepDone *time.Duration `json:"keep_done_ns,omitempty"`
-	// KeepDoneBytes is what they may take: beyond it the oldest go before their time. 1 GiB unless it is set.
+	// KeepDoneBytes limits how much space these jobs take. Beyond it the oldest are removed early. Default 1 GiB.
 	KeepDoneBytes *int64 `json:"keep_done_bytes,omitempty"`
 }
 
-// Schedule is a periodic job: at every time that Cron describes one job
-// is enqueued, whatever number of processes there are. Times that passed
-// while nobody looked are made up for by one job, not by one each.
+// Schedule is a periodic job. At every time that Cron describes one job is
+// enqueued, however many workers run. For times that passed while no worker
+// ran, one job is enqueued, not one each.
 type Schedule struct {
 	Queue string `json:"queue"`
 	Name  string `json:"name"`
-	// Cron has five fields (minute hour day-of-month month day-of-week) with
-	// *, lists, ranges and steps, or is @hourly, @daily, @weekly, @monthly, @yearly; in UTC, or in a zone that
-	// goes before it: TZ=Europe/Berlin 30 4 * * *. Where clocks change, a time of day comes once.
+	// Cron has five fields: minute, hour, day of month, month, day of week. They take *, lists, ranges and steps. Or it is
+	// @hourly, @daily, @weekly, @monthly or @yearly. Times are in UTC, or in a zone that comes first:
+	//
+	//	TZ=Europe/Berlin 30 4 * * *
+	//
+	// At daylight-saving changes a schedule fires once, unless its hour begins with *.
 	Cron string    `json:"cron"`
 	Job  NewJob    `json:"job"`
 	Next time.Time `json:"next"`
