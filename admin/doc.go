@@ -1,4 +1,5 @@
-// Package admin has what people see who look after outboxes, queues and inboxes, and what they
-// decide about: their status, dead letters, parked keys, held messages, where a message is, the
-// history of jobs, replays and retention. A store's methods take and return these types.
+// Package admin has the types with which operators look after outboxes, queues and inboxes.
+// They describe status, dead letters, parked keys, held messages and the history of jobs. They
+// also ask for a replay, a retention, or where a message is. A store's methods take and return
+// them.
 package admin

@@ -7,15 +7,15 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// DoneJobQuery says which of a queue's kept jobs are wanted.
+// DoneJobQuery chooses jobs that a queue keeps after they were acked.
 type DoneJobQuery struct {
 	Queue string
-	IDs   []int64 // only these, if there are any
-	After string  // the next of the page before
+	IDs   []int64 // only these jobs; empty means all
+	After string  // where the page begins: what DoneJobs returned as next
 	Limit int     // 1 to MaxClaim
 }
 
-// DoneJob is what is kept of a job that was acked.
+// DoneJob is a job that was acked, as the history keeps it.
 type DoneJob struct {
 	ID        int64     `json:"id"`
 	Key       string    `json:"key,omitempty"`
@@ -24,17 +24,17 @@ type DoneJob struct {
 	Attempt   int       `json:"attempt"` // the one that succeeded
 	Worker    string    `json:"worker,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
-	// ClaimedAt is zero for a job that was claimed before the queue kept history. Of jobs that were claimed and acked together all
-	// have the same times.
+	// ClaimedAt is zero for a job that was claimed before the queue kept history. Jobs that were claimed and acked together have
+	// the same times.
 	ClaimedAt  time.Time `json:"claimed_at,omitzero"`
 	FinishedAt time.Time `json:"finished_at"`
-	// Failures are of the attempts before, up to MaxFailures, oldest first.
+	// Failures are those of earlier attempts, up to MaxFailures, oldest first.
 	Failures []penstock.Failure `json:"failures,omitempty"`
-	// Report is what its worker said of it last.
+	// Report is the last report of its worker.
 	Report json.RawMessage `json:"report,omitempty"`
 }
 
-// Duration is from the claim to the ack, 0 where the claim is not known.
+// Duration is the time from the claim to the ack, or 0 if the time of the claim is not known.
 func (d *DoneJob) Duration() time.Duration {
 	if d.ClaimedAt.IsZero() {
 		return 0

@@ -4,19 +4,19 @@ import (
 	"time"
 )
 
-// VacuumPin is what keeps vacuum from removing dead rows because it may still see them: the
-// oldest of its kind. Penstock's own rings do not mind, other tables of the database do.
+// VacuumPin keeps vacuum from removing dead rows because it may still see them. It is the oldest
+// of its kind. It does not affect Penstock's own rings, but the other tables of the database.
 type VacuumPin struct {
 	Kind PinKind `json:"kind"`
-	// Who it is: a session's process id and application, or a name.
+	// Who names it: by a session's process id and application, or by a name.
 	Who string `json:"who"`
-	// Age is for how long; 0 where the server does not know.
+	// Age is how long it has held its snapshot; 0 if the server does not know.
 	Age time.Duration `json:"age_ns"`
-	// Transactions counts those begun since its snapshot.
+	// Transactions counts the transactions that began since its snapshot.
 	Transactions int64 `json:"transactions"`
 }
 
-// PinKind is what a VacuumPin is.
+// PinKind is the kind of a VacuumPin.
 type PinKind string
 
 const (

@@ -14,15 +14,16 @@ type DeadJobQuery struct {
 	IDs   []int64
 	Key   string
 	Group string
-	// Error is contained in the last error, in the same case.
+	// Error is a part of the last error's text. Case matters.
 	Error string
-	// DiedBefore and DiedAfter bound when they became dead letters.
+	// They became dead letters before DiedBefore and after DiedAfter.
 	DiedBefore, DiedAfter time.Time
-	// AfterID leaves out what is up to it, for reading page by page.
+	// AfterID chooses only those with a higher id, to read page by page.
 	AfterID int64
-	// Limit is the most that are returned, retried or discarded; 0 means no limit.
+	// Limit is how many are returned, retried or discarded at most; 0 means no limit.
 	Limit int
-	// Bytes ends what is returned with the one by which payloads have so many; 0 means no limit. PostgreSQL and SQLite keep to it.
+	// Bytes ends the result after the dead letter with which the payloads reach this size. 0 means no limit. Only
+	// PostgreSQL and SQLite apply it.
 	Bytes int
 }
 
@@ -34,7 +35,7 @@ type DeadJob struct {
 	At       time.Time
 }
 
-// Err is why the last attempt failed.
+// Err returns the error text of the last attempt.
 func (d DeadJob) Err() string { return penstock.LastError(d.Failures) }
 
 // QueueStatus is one queue as `penstock status` shows it.
@@ -42,33 +43,34 @@ type QueueStatus struct {
 	Queue string              `json:"queue"`
 	Order penstock.QueueOrder `json:"order"`
 	penstock.QueueSettings
-	// Bytes is what the queue's own tables take on disk, with indexes.
+	// Bytes is the size of the queue's own tables on disk, with indexes.
 	Bytes    int64           `json:"bytes"`
 	Segments []SegmentStatus `json:"segments,omitempty"`
-	// DoneBytes is what kept jobs that are done take beside that.
+	// DoneBytes is the size of the history: the jobs that are kept after they were acked. Bytes does not include it.
 	DoneBytes int64 `json:"done_bytes,omitempty"`
-	// Trouble says why space is not given back: what failed last, and where. Only who may
-	// read the store's own tables is told.
+	// Trouble says why space is not given back: what failed last, and where. It is empty if the
+	// role may not read the store's own tables.
 	Trouble []string `json:"trouble,omitempty"`
-	// Ready counts jobs that may run now, Running those that are claimed and whose lease has not ended,
-	// Delayed those whose time has not come or that wait to be tried again, Waiting those that
-	// wait for another job of their key.
-	Ready   int64 `json:"ready"`
+	// Ready counts jobs that may run now.
+	Ready int64 `json:"ready"`
+	// Running counts claimed jobs whose lease has not ended.
 	Running int64 `json:"running"`
+	// Delayed counts jobs whose time has not come, or that wait to be tried again.
 	Delayed int64 `json:"delayed"`
+	// Waiting counts jobs that wait for another job of their key.
 	Waiting int64 `json:"waiting"`
-	// DeadLetters kept.
+	// DeadLetters counts the queue's dead letters.
 	DeadLetters int64 `json:"dead_letters"`
-	// OldestAge is the age of the oldest ready job, 0 without one.
+	// OldestAge is the age of the oldest ready job; 0 if there is none.
 	OldestAge time.Duration `json:"oldest_age_ns"`
-	// AtLeast names the figures, as JSON has them, that were not counted to their end.
+	// AtLeast names the figures that were not counted to their end, by their names in JSON.
 	AtLeast []string `json:"at_least,omitempty"`
-	// Groups are filled in by whoever asks for them, see QueueGroups.
+	// Groups is empty in the result of QueueStatus. Fill it from QueueGroups if you need it.
 	Groups []GroupStatus `json:"groups,omitempty"`
 }
 
-// Cap cuts figures that were counted up to most, and names them in AtLeast; more means that there are jobs in groups
-// that were not looked at. 0 means that all were counted.
+// Cap limits figures to most and names those that reach it in AtLeast. If most is 0, all were counted to their end.
+// more says that some groups with jobs were not counted, so Ready and Waiting are at least what they say.
 func (q *QueueStatus) Cap(most int64, more bool) {
 	q.AtLeast = capped(most, map[string]*int64{"ready": &q.Ready, "running": &q.Running, "delayed": &q.Delayed, "waiting": &q.Waiting, "dead_letters": &q.DeadLetters})
 	for _, name := range []string{"ready", "waiting"} {
@@ -78,7 +80,7 @@ func (q *QueueStatus) Cap(most int64, more bool) {
 	}
 }
 
-// GroupStatus is one group of a queue. Its figures mean what they do in QueueStatus.
+// GroupStatus is one group of a queue. Its figures have the meaning that they have in QueueStatus.
 type GroupStatus struct {
 	Group       string        `json:"group"`
 	Ready       int64         `json:"ready"`
@@ -87,7 +89,7 @@ type GroupStatus struct {
 	Waiting     int64         `json:"waiting"`
 	DeadLetters int64         `json:"dead_letters"`
 	OldestAge   time.Duration `json:"oldest_age_ns"`
-	// More: a store that does not count long groups to their end has left out jobs, or dead
-	// letters.
+	// More: the store has not counted all jobs or dead letters of the group, because there are
+	// many.
 	More bool `json:"more,omitempty"`
 }
