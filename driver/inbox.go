@@ -8,38 +8,38 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// InboxStore is a database with inboxes as those who look after them see it.
-// Consumers use the driver's Inbox type. An unknown consumer is ErrNoInbox.
+// InboxStore is a database with inboxes, for operators. Consumers use the Inbox type
+// of their store. An unknown consumer is ErrNoInbox.
 type InboxStore interface {
-	// CreateInbox makes an inbox for a consumer, which knows ids for at least keep
-	// after they were received; 0 means DefaultInboxKeep. ErrInboxExists if there is one.
+	// CreateInbox makes an inbox for a consumer. It knows an id for at least keep after
+	// the message was received; 0 means DefaultInboxKeep. ErrInboxExists if there is one.
 	CreateInbox(ctx context.Context, consumer string, keep time.Duration) error
 	// SetInbox changes how long an inbox knows ids.
 	SetInbox(ctx context.Context, consumer string, keep time.Duration) error
-	// DropInbox removes an inbox with all it knows and holds back.
+	// DropInbox removes an inbox with its ids and its held messages.
 	DropInbox(ctx context.Context, consumer string) error
 
-	// Inboxes describes every inbox, ordered by the bytes of its consumer's name. It
-	// counts by reading what is held.
+	// Inboxes describes every inbox, ordered by the bytes of its consumer's name. To
+	// count held messages it reads them all.
 	Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
-	// HeldMessages returns what is held back, those first that are due first.
+	// HeldMessages returns held messages, those first that are due first.
 	HeldMessages(ctx context.Context, q admin.HeldQuery) ([]admin.HeldMessage, error)
-	// ReleaseHeld makes messages due that q chooses, and returns how many there are: the
-	// consumer's next Due hands them over as if they had waited long enough, and with
-	// each what it stands behind. Limit has no meaning here.
+	// ReleaseHeld makes the messages due that q chooses, and returns how many there are.
+	// The consumer's next Due hands them over as if their time had come, each with the
+	// held messages before it. Limit has no meaning here.
 	ReleaseHeld(ctx context.Context, q admin.HeldQuery) (int64, error)
-	// DiscardHeld deletes held messages as if they had never come: each is reported
-	// as a gap, and what waits for it becomes due. If it comes again, in a replay, it
-	// is handed over, late. It returns the ids of those that were held, in the order given.
+	// DiscardHeld deletes held messages as if they had never come: each is reported as a
+	// gap, and messages that wait for it become due. If one comes again, in a replay, it
+	// is handed over late. It returns the ids of those that were held, in the given order.
 	DiscardHeld(ctx context.Context, consumer string, ids ...string) ([]string, error)
 	// InboxGaps returns up to limit gaps within the inbox's window, the latest first.
 	InboxGaps(ctx context.Context, consumer string, limit int) ([]admin.InboxGap, error)
 }
 
-// OncePublisher is a store that can publish a message once, however often it is given: who asks again because no answer came, or
-// repeats an import, need not know how far it had got.
+// OncePublisher is a store that publishes a message once, however often it is given. So a caller can repeat an import, or a
+// call that got no answer, without knowing which messages were written.
 type OncePublisher interface {
-	// PublishOnce is Publish in one transaction with noting the messages' ids in an inbox, of those whose ids are new
-	// to it; those without an id are always written. ErrNoInbox, and the errors of Publish.
+	// PublishOnce publishes the messages whose ids are new to an inbox, and notes these ids there, in one transaction.
+	// Messages without an id are always written. ErrNoInbox, and the errors of Publish.
 	PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error
 }

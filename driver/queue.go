@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// MaxClaim is the most jobs that one Claim returns.
+	// MaxClaim is how many jobs one Claim returns at most.
 	MaxClaim = 10_000
 )
 
-// Validate reports what of a claim no store takes, as a *FieldError.
+// Validate returns a *FieldError for the first field of a claim that no store accepts.
 func (c *Claim) Validate() error {
 	if c.Jobs < 1 || c.Jobs > MaxClaim {
 		return &penstock.FieldError{Field: "jobs", Problem: fmt.Sprintf("is %d", c.Jobs), Hint: fmt.Sprintf("claim 1 to %d at a time", MaxClaim)}
@@ -28,12 +28,12 @@ func (c *Claim) Validate() error {
 	return penstock.ValidateText("worker", c.Worker, penstock.MaxHolderBytes)
 }
 
-// Claim says which jobs a worker wants.
+// Claim says which jobs a worker asks for.
 type Claim struct {
 	Group string
-	// Jobs is the most that are returned, 1 to MaxClaim.
+	// Jobs is how many are returned at most, 1 to MaxClaim.
 	Jobs int
-	// Lease is how long the worker has them unless it extends the time.
+	// Lease is how long the worker has the jobs unless it calls Extend.
 	Lease time.Duration
 	// Worker is shown in status.
 	Worker string
@@ -41,31 +41,26 @@ type Claim struct {
 
 // Queue is one queue of a store. Safe for concurrent use.
 //
-// A lease that has ended, or that another call has settled, is lost: Ack and
-// Extend leave it out of what they return, Retry and DeadLetter return ErrLeaseLost.
-// Until somebody else can have had the job, a store may still take a lease
-// for held that has ended.
+// A lease is lost when it has ended or another call has settled it. Ack and Extend
+// leave lost leases out of their results, Retry and DeadLetter return ErrLeaseLost.
+// A store may accept a lease after its end while no other worker can have had the job.
 type Queue interface {
-	// Enqueue writes jobs in one transaction of its own and says what became of each,
-	// in the order given. *FieldError for a job that cannot be carried; then none is
-	// written.
+	// Enqueue writes jobs in one transaction and returns a result for each, in the
+	// given order. *FieldError for a job that cannot be carried; then none is written.
 	Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 
-	// Claim leases jobs that may run now, and returns them in the order in which
-	// they should: by priority, then first in, first out, or the last first, as the
-	// queue was made. It does not wait; no jobs is not an error. A job whose lease
-	// ends comes back by itself, and the attempt counts: after the last one it is a
-	// dead letter.
+	// Claim leases jobs that may run now. It returns them by priority, then in the
+	// queue's order. It does not wait; no jobs is not an error. A job whose lease ends
+	// comes back by itself and the attempt counts: after the last it is a dead letter.
 	Claim(ctx context.Context, c Claim) ([]penstock.Job, error)
-
 	// Extend makes leases last for the given time from now and returns those that
 	// are still held.
 	Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error)
 	// Ack ends jobs that are done and returns the leases that were still held.
 	Ack(ctx context.Context, leases ...int64) ([]int64, error)
-	// Retry gives a job back, to run again after a pause; a negative one means the
-	// queue's own backoff. After the last attempt the job becomes a dead letter,
-	// and dead is true.
+	// Retry gives a job back, to run again after a pause. A negative pause means the
+	// queue's own backoff. After the last attempt the job becomes a dead letter, and
+	// dead is true.
 	Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error)
 	// DeadLetter makes a job a dead letter at once.
 	DeadLetter(ctx context.Context, lease int64, reason string) error
@@ -76,96 +71,93 @@ type Queue interface {
 	Maintain(ctx context.Context) error
 }
 
-// Releaser is a queue that takes jobs back as if they had not been claimed:
-// they run again after a while, 0 being at once, and the attempt does not count. Among those of its key
-// a job keeps its place, and those behind it wait. Release returns the leases that were still held. A worker
-// uses it when it stops; from a queue that is no Releaser such jobs come back when their leases end, with one attempt more.
+// Releaser is a queue that takes jobs back as if they had not been claimed. They run again after
+// the given time (0: at once), and the attempt does not count. A job keeps its place among the jobs of
+// its key, and those behind it wait. Release returns the leases that were still held. A worker calls it
+// when it stops. Jobs of any other queue come back when their leases end, and the attempt counts.
 type Releaser interface {
 	Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error)
 }
 
-// AckClaimer is a queue that ends jobs and claims others with one call: both happen, or
-// neither. acked are those of acks that were still held. Where a worker can, it lets the end of a
-// job wait for the next claim, so that a queue in use takes one call instead of two. Jobs that come with it, if only
-// with no acks, are for who ends many at a time: a store may keep their leases together, and whoever ends one then waits until
-// the transaction that ends another is over.
+// AckClaimer is a queue that ends jobs and claims others with one call: both happen, or neither. acked are
+// those of acks that were still held. A worker that can delays an ack until its next claim, which saves a call.
+//
+// Claim jobs this way, even with empty acks, only to end many of them at a time. A store may keep the leases
+// of such jobs together. Then a call that ends one of them waits for the transaction that ends another.
 type AckClaimer interface {
 	AckClaim(ctx context.Context, acks []int64, c Claim) (acked []int64, jobs []penstock.Job, err error)
 }
 
-// GroupFinder is a queue that tells which groups have jobs to claim: what a worker needs for
-// several groups.
+// GroupFinder is a queue that finds groups with jobs to claim. A worker needs it for several groups.
 type GroupFinder interface {
-	// ReadyGroups returns up to most groups with jobs that a Claim may return now, of those given, or
-	// of all if there are none given: in the order of their bytes, beginning behind a group and then
-	// going round. Others may be faster, so a Claim can find nothing after all.
+	// ReadyGroups returns up to most groups with jobs that a Claim may return now. It chooses among the given
+	// groups, or among all if none are given. They come in the order of their bytes, from the one behind the
+	// given group and then round. Other workers may be faster, so a Claim can find no jobs.
 	ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error)
 }
 
 // Forwarder is a store that makes jobs of messages by itself.
 type Forwarder interface {
-	// Forward makes a job of every message of a subscription, in a queue of the same
-	// database, until ctx ends: then it returns nil. Jobs and cursor are written in one
-	// transaction, so each message becomes exactly one job, in order. It returns an error only for
-	// what waiting cannot cure: ErrNoOutbox, ErrNoQueue, ErrNoSubscription, ErrFenced, or a *HeldError
-	// at the start.
+	// Forward makes a job of every message of a subscription, in a queue of the same database. It writes jobs
+	// and cursor in one transaction, so each message becomes exactly one job, in order. It returns nil once
+	// ctx has ended. It returns an error only if waiting does not help: ErrNoOutbox, ErrNoQueue,
+	// ErrNoSubscription, ErrFenced, or a *HeldError at the start.
 	Forward(ctx context.Context, req Subscribe, queue string) error
 }
 
-// QueueStore is a store that holds queues, beside outboxes. An unknown queue is
-// ErrNoQueue.
+// QueueStore is a store that holds queues as well as outboxes. An unknown queue is ErrNoQueue.
 type QueueStore interface {
-	// CreateQueue makes a queue. ErrQueueExists if there is one, ErrOutboxExists if an outbox
-	// too. Names are like those of outboxes.
+	// CreateQueue makes a queue. Its name follows the rules for outboxes. ErrQueueExists if there
+	// is one, ErrOutboxExists if an outbox has the name.
 	CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error
 	// DropQueue removes a queue with its jobs.
 	DropQueue(ctx context.Context, name string) error
 	// SetQueue changes a queue's settings; fields that are nil stay as they are.
 	SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
 
-	// DriverQueue is the store's own Queue(name), which can also enqueue in a transaction of its users, as
-	// what workers and the program need of it. It does not check that there is one.
+	// DriverQueue is the store's Queue(name) as workers and the program need it, without the
+	// methods that take a transaction. It does not check that there is one.
 	DriverQueue(name string) Queue
 
-	// CancelJobs removes jobs that wait, and makes running ones end as if they
-	// were done: their workers' next Extend no longer returns them. It returns
-	// how many jobs there were.
+	// CancelJobs removes waiting jobs, and ends running ones as if they were done: their
+	// workers' next Extend no longer returns them. It returns how many jobs there were.
 	CancelJobs(ctx context.Context, queue string, ids ...int64) (int, error)
 
-	// DeadJobs returns the dead letters that q describes, by id.
+	// DeadJobs returns the dead letters that q chooses, ordered by id.
 	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
-	// RetryDeadJobs puts dead letters back into their queue, at its end, with one
-	// more attempt to spend at least; attempts go on counting where they were, and
-	// among those of its key a job goes by its id. It returns how many there were.
+	// RetryDeadJobs puts dead letters back at the end of their queue, with at least one more
+	// attempt. Attempts continue to count. Among the jobs of its key, the id decides a job's
+	// place. It returns how many there were.
 	RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
-	// DiscardDeadJobs deletes dead letters for good and returns how many.
+	// DiscardDeadJobs deletes dead letters permanently and returns how many.
 	DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
 
-	// SetSchedule makes or changes a periodic job; Next is the store's to set. A Cron
-	// that makes no sense is a *FieldError.
+	// SetSchedule makes or changes a periodic job; the store sets Next. *FieldError for an
+	// invalid Cron.
 	SetSchedule(ctx context.Context, s penstock.Schedule) error
-	// DropSchedule removes one. ErrNoSchedule if there is none of that name.
+	// DropSchedule removes a periodic job. ErrNoSchedule if there is none of that name.
 	DropSchedule(ctx context.Context, queue, name string) error
-	// Schedules lists those of a queue, by name.
+	// Schedules lists the periodic jobs of a queue, ordered by name.
 	Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
 
-	// QueueStatus describes every queue, or those of these names that are there, ordered by the bytes of its name.
+	// QueueStatus describes every queue, or those of names that exist, ordered by the bytes of
+	// their names.
 	QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)
-	// QueueGroups describes up to most groups of a queue that have jobs or dead letters, ordered by
-	// their bytes: those after the given one, or if that is empty, from the first.
+	// QueueGroups describes up to most groups of a queue that have jobs or dead letters. They
+	// are ordered by their bytes and begin after the given one, or with the first if it is empty.
 	QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
 }
 
-// Reporter is a queue that keeps what a worker says of a job it runs: how far it is, or what came of it.
+// Reporter is a queue that keeps a worker's report of a job that it runs: its progress, or its result.
 type Reporter interface {
-	// Report replaces what was said before with JSON of up to MaxReportBytes. ErrLeaseLost once the lease is.
+	// Report replaces the report of a job. It is JSON of up to MaxReportBytes. ErrLeaseLost if the lease is lost.
 	Report(ctx context.Context, lease int64, report []byte) error
 }
 
-// HistoryStore is a store that can keep jobs that were acked: see QueueSettings.KeepDone. Jobs that were dequeued or
-// cancelled are not kept; dead letters are by themselves.
+// HistoryStore is a store that can keep jobs after they were acked: see QueueSettings.KeepDone. It does not keep jobs that
+// were dequeued or cancelled. Dead letters are kept separately.
 type HistoryStore interface {
-	// DoneJobs returns jobs that are kept, about in the order in which they were done, the latest first, and where the next page begins: empty
-	// at the end. A page may have fewer jobs than were asked for, or none, and be followed by more.
+	// DoneJobs returns kept jobs, roughly in the order in which they were done, the latest first. next is where the next page
+	// begins, or empty at the end. A page may have fewer jobs than were asked for, or none, and others may follow.
 	DoneJobs(ctx context.Context, q admin.DoneJobQuery) (jobs []admin.DoneJob, next string, err error)
 }

@@ -9,57 +9,57 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Source is one subscription of one outbox, held under a lease. The relay calls
-// it; a store returns it from Subscribe. Fetch is called by one goroutine at a
-// time; Settle and Renew may run beside it.
+// Source is one subscription of one outbox, held under a lease. A store returns it
+// from Subscribe, and the relay calls it: Fetch from one goroutine at a time, Settle
+// and Renew possibly at the same time.
 type Source interface {
-	// Fetch returns the next messages in order, up to limit.Messages and, by
-	// their Size, about limit.Bytes (at least one message). It does not wait: a
-	// batch without messages means that nothing new is committed now. Each
-	// message is returned once per Source; what is not settled when the Source
-	// is closed or fenced comes back to the next Subscribe.
+	// Fetch returns the next messages in order: up to limit.Messages, and about
+	// limit.Bytes by their Size, but at least one. It does not wait: a batch without
+	// messages means that no new ones are committed now. Each message is returned once
+	// per Source. After Close or a fence, the next Subscribe gets those not settled.
 	//
-	// After an error the Source may be used again: it connects anew by itself.
-	// Should that make it go back to what is settled durably, messages are
-	// returned again and the batch says so (Batch.Rewound). After Close it is
-	// ErrClosed.
+	// After an error the Source connects again by itself. If it then continues from
+	// its durable cursor, messages are returned again and Batch.Rewound is true.
+	// ErrClosed after Close.
 	Fetch(ctx context.Context, limit Limit) (Batch, error)
 
-	// Settle makes durable what is new, all of one call together: on return no message
-	// of it comes again, from this Source or the next. Batches come in order of their
-	// numbers. ErrFenced if the lease was lost; then nothing was changed. After another
-	// error the call may have taken effect or not: it is made again, with the same
-	// attempt and the same news, before any other, and takes effect once. A later call
-	// has a higher attempt. A batch from before a Rewound one is passed over.
+	// Settle stores verdicts durably, all of one call together. On return no message
+	// with a verdict comes again by itself, from this Source or the next; a Parked one
+	// comes when it is due. The caller settles batches in the order of their numbers.
+	//
+	// ErrFenced: the lease was lost, and nothing changed. After another error the call
+	// may have taken effect. The caller repeats it with the same attempt and the same
+	// news before any other call, and it takes effect once. A later call has a higher
+	// attempt. A batch from before a Rewound one is ignored.
 	Settle(ctx context.Context, attempt uint64, news ...Settled) error
 
-	// Renew extends the lease, ErrFenced if it was lost. The relay calls it
-	// about three times per lease time.
+	// Renew extends the lease. ErrFenced if it was lost. The relay calls it about
+	// three times per lease time.
 	Renew(ctx context.Context) error
 
-	// Close gives the lease back, so that another reader can start at once.
-	// It settles nothing.
+	// Close gives the lease back, so that another reader can start at once. It
+	// settles nothing.
 	Close(ctx context.Context) error
 }
 
-// Sharer is a Store whose subscriptions several readers can share, so that more of them deliver more.
+// Sharer is a Store in which several readers can share a subscription, to deliver more messages per second.
 type Sharer interface {
-	// SubscribeShared joins those who read a subscription, or is the first. Each has a part of the keys, and messages without a
-	// key in part. Renew gives some up to those who came, and takes those of one who has gone or whose lease has ended.
-	// ErrHeld if somebody has it alone, as Subscribe says of one that is shared.
+	// SubscribeShared adds a reader to a subscription. Each reader has a part of the keys, and a part of the messages without a
+	// key. Renew hands keys over to new readers, and takes over those of readers that left or lost their lease. ErrHeld if one
+	// reader has the subscription alone, as Subscribe returns for one that is shared.
 	SubscribeShared(ctx context.Context, req Subscribe) (Source, error)
 }
 
-// SinkReporter is a Source that Status can tell of how the sink is. The relay calls it when
-// that changes, beside everything else.
+// SinkReporter is a Source that keeps the state of the sink for Status. The relay calls it when
+// that changes, at the same time as other methods.
 type SinkReporter interface {
-	// ReportSink says since when the sink takes nothing, and why, in at most
-	// MaxSinkErrorBytes of valid UTF-8 without NUL; a zero time says that it takes messages. Status
-	// shows it while this Source has the lease. ErrFenced if that was lost.
+	// ReportSink says since when the sink accepts nothing, and why. A zero time says that it accepts messages.
+	// why has at most MaxSinkErrorBytes of valid UTF-8 without NUL. Status shows it while this Source has
+	// the lease. ErrFenced if the lease was lost.
 	ReportSink(ctx context.Context, down time.Time, why string) error
 }
 
-// MaxSinkErrorBytes is how much of a sink's error Status keeps.
+// MaxSinkErrorBytes is how many bytes of a sink's error Status keeps.
 const MaxSinkErrorBytes = 500
 
 // Limit bounds one Fetch.
@@ -73,10 +73,10 @@ type Batch struct {
 	// Messages in the order in which they must be sent, per key.
 	Messages []penstock.Message
 	// Number counts the batches of this Source with at least one message,
-	// from 1; Settle refers to it.
+	// from 1. Settle refers to it.
 	Number uint64
-	// More is true if the store knows that more is waiting, so that the relay
-	// need not pause before the next Fetch.
+	// More is true if the store knows that more messages are waiting. Then the
+	// relay need not pause before the next Fetch.
 	More bool
 	// Rewound is true if the Source went back to the durable cursor: batches
 	// returned earlier and not settled will come again, and the relay must
@@ -84,14 +84,14 @@ type Batch struct {
 	Rewound bool
 	// KeyOrder has one entry per message; nil means that all are InOrder.
 	KeyOrder []KeyOrder
-	// Places has one entry per message where Seq alone does not say which of two messages of a key is
-	// first: the one of the lower place is, and of one place the one of the lower Seq. Nil: Seq says it.
+	// Places has one entry per message, or is nil. Of two messages of a key, the one with the lower place
+	// comes first. If the places are equal or nil, the one with the lower Seq does.
 	Places []int64
-	// Source is what the Source needs to know of the batch when it is settled.
+	// Source is for the Source itself: its data about the batch, until it is settled.
 	Source any
 }
 
-// Place tells where a message of the batch is among those of its key.
+// Place returns where a message of the batch is among those of its key.
 func (b *Batch) Place(i int) Place {
 	p := Place{seq: b.Messages[i].Seq}
 	if b.Places != nil {
@@ -112,44 +112,44 @@ type KeyOrder uint8
 const (
 	// InOrder: it is sent in its turn, and later messages of its key wait for it.
 	InOrder KeyOrder = iota
-	// BehindParked: its key had parked messages when this Fetch began; it is parked
-	// behind them, unsent. The caller itself tracks keys that it parked since then.
+	// BehindParked: its key had parked messages when this Fetch began, and it is
+	// parked behind them, unsent. The caller itself tracks keys that it parked since.
 	BehindParked
-	// OutOfOrder: its key has gone on without it, and nothing waits for it: a dead
-	// letter that was sent back, say. It is never parked behind others.
+	// OutOfOrder: its key has continued without it and no message waits for it, for
+	// example a dead letter that was sent back. It is never parked behind others.
 	OutOfOrder
 )
 
-// Settled is what is new of one batch. Each message is in it once, with its verdict;
-// those of a key come in their order.
+// Settled has the new verdicts of one batch. Each message has its verdict once, and
+// messages of a key get theirs in their order.
 type Settled struct {
 	Batch Batch
-	// Verdicts has one entry per message, Undecided where nothing is new; nil means
+	// Verdicts has one entry per message, Undecided if it has no new verdict. Nil means
 	// that all were delivered.
 	Verdicts []Verdict
-	// Open: a message of this batch or of one before it has no verdict yet, so the
-	// cursor cannot pass. Once none is without, the batch is settled a last time and
-	// not Open, if with nothing new.
+	// Open: a message of this batch or of an earlier one has no verdict yet, so the cursor
+	// cannot pass. Once all have one, the batch is settled a last time and not Open, even
+	// if it has no new verdict.
 	Open bool
 }
 
-// Verdict is what became of a message.
+// Verdict is the outcome of a message, with its details.
 type Verdict struct {
 	Outcome Outcome
-	// Failures since the message was fetched, oldest first; the store adds them
-	// to those it has. Parked without any: it waits behind an earlier message of
+	// Failures since the message was fetched, oldest first. The store adds them to
+	// earlier ones. A Parked message without any waits behind an earlier message of
 	// its key, or no attempt was counted.
 	Failures []penstock.Failure
-	// RetryIn, of a Parked one, is how long it stays in the store before Fetch
-	// returns it again. It counts for the first message of its key; those behind
-	// it follow when that one is delivered or dead.
+	// RetryIn is how long a Parked message stays in the store before Fetch returns
+	// it again. It counts for the first message of its key. Those behind it follow
+	// when the first is delivered or dead.
 	RetryIn time.Duration
-	// Hold, of a Dead one that is InOrder, keeps its key waiting: what comes after
-	// it is parked until someone discards it, or retries it and it is delivered.
+	// Hold is for a Dead message that is InOrder. Later messages of its key are parked
+	// until an operator discards it, or retries it and it is delivered.
 	Hold bool
 }
 
-// Err is the last failure's text.
+// Err returns the error text of the last failure.
 func (v Verdict) Err() string { return penstock.LastError(v.Failures) }
 
 // Outcome of a message.
@@ -158,35 +158,35 @@ type Outcome uint8
 const (
 	// Delivered: the sink confirmed it.
 	Delivered Outcome = iota
-	// Dead: it is kept as a dead letter until someone retries or discards it.
+	// Dead: it is kept as a dead letter until an operator retries or discards it.
 	Dead
 	// Parked: the store keeps it, so that the cursor can pass, and Fetch returns it
-	// again when it is due. The messages of a parked key come back in their first
-	// order: a first one that was refused comes alone, and once it is delivered or
-	// dead the others follow. Later messages of the key are returned BehindParked
-	// until none is parked. One without a key, or OutOfOrder, is parked by itself.
+	// again when it is due. Messages of a parked key come back in their first order.
+	// If the first was refused it comes alone, and the others follow once it is
+	// delivered or dead. Later messages of the key are returned BehindParked until
+	// none is parked. A message without a key, or OutOfOrder, is parked by itself.
 	Parked
-	// Undecided: there is nothing new of the message. It has no verdict yet, and comes
-	// again should the Source be closed before, or an earlier Settle had it. What is
-	// Parked, or waits behind a dead letter that holds it, is settled with all that is
-	// behind it in its batch.
+	// Undecided: the message has no verdict yet, or an earlier Settle had it. Without a
+	// verdict it comes again if the Source is closed. A message that is Parked, or that
+	// waits behind a dead letter with Hold, is settled with all that follow it in its
+	// batch.
 	Undecided
 )
 
-// Subscribe says which subscription to read, and as whom.
+// Subscribe says which subscription to read, and who reads it.
 type Subscribe struct {
 	Outbox       string
 	Subscription string
-	// Holder names the relay in status and in HeldError: host and process, say. At most MaxHolderBytes.
+	// Holder names the relay in status and in HeldError, for example by host and process. At most MaxHolderBytes.
 	Holder string
 	// Lease is how long the subscription stays with this holder without a
 	// Renew. Default 15 s.
 	Lease time.Duration
 	// Start applies when the subscription does not exist yet.
 	Start Start
-	// Ephemeral reads along without a cursor or a lease: nothing is created,
-	// Settle and Renew do nothing, and the reader holds back no reclaim, so it
-	// may miss what was reclaimed before it came to it. For tail.
+	// Ephemeral reads without a cursor or a lease, for tail. Nothing is created, and
+	// Settle and Renew do nothing. The reader does not delay the reclaim of messages,
+	// so it may miss some.
 	Ephemeral bool
 }
 
@@ -203,10 +203,10 @@ const (
 // DefaultLease is used where Subscribe.Lease is zero.
 const DefaultLease = 15 * time.Second
 
-// SetDefaults fills in the lease.
+// SetDefaults sets the lease if it is zero.
 func (s *Subscribe) SetDefaults() { s.Lease = cmp.Or(s.Lease, DefaultLease) }
 
-// Validate reports what of a subscription no store takes, as a *FieldError. It expects defaults to be set.
+// Validate returns a *FieldError for the first field of a subscription that no store accepts. Call SetDefaults before.
 func (s *Subscribe) Validate() error {
 	if err := ValidateLease(s.Lease); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (s *Subscribe) Validate() error {
 	return penstock.ValidateName("subscription", s.Subscription, penstock.MaxSubscriptionBytes)
 }
 
-// ValidateLease reports a time that no lease has, as a *FieldError.
+// ValidateLease returns a *FieldError for a lease that is not positive.
 func ValidateLease(lease time.Duration) error {
 	if lease <= 0 {
 		return &penstock.FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", lease), Hint: "use a positive time, longer than a job takes or than the time between two renewals"}
@@ -225,7 +225,7 @@ func ValidateLease(lease time.Duration) error {
 	return nil
 }
 
-// Validate reports a limit that no Fetch takes, as a *FieldError.
+// Validate returns a *FieldError for a limit that no Fetch accepts.
 func (l Limit) Validate() error {
 	if l.Messages <= 0 || l.Bytes <= 0 {
 		return &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", l.Messages, l.Bytes), Hint: "both must be positive"}
