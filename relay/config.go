@@ -12,17 +12,17 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Store is what a relay needs of a driver.Store.
+// Store has the methods of a driver.Store that a relay needs.
 type Store interface {
-	// Subscribe takes the lease. While it fails with an error that is penstock.ErrHeld
-	// the relay stands by; after any other error it says so in the log and tries again.
+	// Subscribe takes the lease. While it fails with penstock.ErrHeld the relay stands
+	// by. After any other error it logs that and tries again.
 	Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error)
-	// Maintain is the outbox's housekeeping, which frees space. The relay calls it about
-	// once a second while it has the lease.
+	// Maintain does the outbox's housekeeping, which frees space. The relay calls it
+	// about once a second while it has the lease.
 	Maintain(ctx context.Context, outbox string) error
 }
 
-// Options are the limits that a relay works under, and who hears of it. The zero value is usable.
+// Options of a relay. The zero value is usable.
 type Options struct {
 	Limits
 	// Holder names the relay in status. Default host/pid.
@@ -30,14 +30,14 @@ type Options struct {
 	// Start is where the subscription begins if there is none yet.
 	Start driver.Start
 
-	// MaxAttempts is how often a message is sent before it becomes a dead letter;
-	// negative: without end. Default 25.
+	// MaxAttempts is how often a message is sent before it becomes a dead letter.
+	// Negative means no limit. Default 25.
 	MaxAttempts int
-	// MaxAge makes a message a dead letter that is refused this long after it was
-	// refused first. Default 0, without end.
+	// MaxAge is for how long a message is tried again. If it is refused this long
+	// after its first refusal, it becomes a dead letter. Default 0, no limit.
 	MaxAge time.Duration
-	// OnDead says what happens to the messages behind a dead letter that have its
-	// key. Default OnDeadContinue.
+	// OnDead says what happens to messages of the same key behind a dead letter.
+	// Default OnDeadContinue.
 	OnDead OnDead
 	// Filter chooses the messages to send; the others are settled unsent.
 	Filter penstock.Filter
@@ -48,45 +48,45 @@ type Options struct {
 	Observer Observer
 }
 
-// Limits are those of a relay that penstock.yaml has under the same names. The zero
-// value of each means its default.
+// Limits of a relay. penstock.yaml has them under the same names. The zero value of
+// each means its default.
 type Limits struct {
 	// Lease is how long the lease lasts without a renewal. Default driver.DefaultLease.
 	Lease time.Duration `yaml:"lease"`
 
-	// MaxInFlight bounds the messages that are fetched and not settled. Default 32768.
+	// MaxInFlight limits how many messages are fetched and not settled. Default 32768.
 	MaxInFlight int `yaml:"max_in_flight"`
-	// MaxInFlightBytes bounds their Size together; one message may exceed it.
-	// Default 32 MiB.
+	// MaxInFlightBytes limits the sum of their Size in bytes. A single message may
+	// exceed it. Default 32 MiB.
 	MaxInFlightBytes int `yaml:"max_in_flight_bytes"`
-	// MaxBatch is the most messages handed to one Send. Default 512.
+	// MaxBatch is how many messages one Send gets at most. Default 512.
 	MaxBatch int `yaml:"max_batch"`
-	// Senders is the most Sends that run at once. Default 8.
+	// Senders is how many Sends run at a time at most. Default 8.
 	Senders int `yaml:"senders"`
 
-	// PollMin and PollMax bound the pause between two fetches when nothing more
-	// is waiting; it grows with the silence. Default 1 ms and 50 ms.
+	// PollMin and PollMax limit the pause between two fetches when no more messages
+	// are waiting. It grows while none come. Default 1 ms and 50 ms.
 	PollMin time.Duration `yaml:"poll_min"`
 	PollMax time.Duration `yaml:"poll_max"`
-	// SettleEvery is the least time between two durable writes of the cursor,
-	// unless half of the window waits for one. Default 50 ms.
+	// SettleEvery is the shortest time between two durable writes of the cursor,
+	// unless half of MaxInFlight waits for one. Default 50 ms.
 	SettleEvery time.Duration `yaml:"settle_every"`
-	// RetryMin and RetryMax bound the growing delay before a refused message is
+	// RetryMin and RetryMax limit the growing delay before a refused message is
 	// sent again. Default 100 ms and 5 minutes.
 	RetryMin time.Duration `yaml:"retry_min"`
 	RetryMax time.Duration `yaml:"retry_max"`
-	// ParkAfter is how often a message is sent before it is parked, so
-	// that other keys can go on. Default 3.
+	// ParkAfter is how often a message is sent before it is parked, so that other
+	// keys can continue. Default 3, at most penstock.MaxFailures.
 	ParkAfter int `yaml:"park_after"`
 	// SendTimeout ends a Send that the sink does not end by itself. Default 1
 	// minute.
 	SendTimeout time.Duration `yaml:"send_timeout"`
-	// DrainTimeout is how long Drain waits for running Sends. Those that run longer are
-	// given up. Default 10 s.
+	// DrainTimeout is how long Drain waits for running Sends. Then it gives them up.
+	// Default 10 s.
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 }
 
-// SetDefaults fills in what is zero.
+// SetDefaults sets the fields that are zero.
 func (c *Options) SetDefaults() {
 	if c.Holder == "" {
 		host, _ := os.Hostname() // without one the pid has to do
@@ -115,8 +115,8 @@ func (c *Options) SetDefaults() {
 	}
 }
 
-// Validate reports the first field that the relay cannot work with, as a
-// *penstock.FieldError that calls settings as penstock.yaml does. It expects defaults to be set.
+// Validate returns a *penstock.FieldError for the first field that the relay cannot
+// work with. It has the field's name in penstock.yaml. Call SetDefaults before.
 func (c *Options) Validate() error {
 	for _, f := range []struct {
 		name  string

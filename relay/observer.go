@@ -21,31 +21,31 @@ type Observer interface {
 	Parked(messages int)
 	// Dead follows a durable write that made dead letters.
 	Dead(messages int)
-	// InFlight tells how many messages are fetched and not settled now.
+	// InFlight gets how many messages are fetched and not settled now.
 	InFlight(messages int)
-	// Sink tells how the sink is whenever that changes.
+	// Sink gets the state of the sink whenever that changes.
 	Sink(SinkState)
-	// Lease tells whether the subscription may be sent from now: it was taken, or its
-	// lease ran out, was lost or was given back.
+	// Lease gets true when the relay took the lease, and false when the lease ran out,
+	// was lost or was given back.
 	Lease(held bool)
 }
 
-// Send is one call of the sink and what came of it. Messages and Errors are the relay's:
-// they may be read until the call of the Observer ends.
+// Send is one call of the sink with its result. Messages and Errors belong to the relay.
+// An Observer may read them until its call ends.
 type Send struct {
 	Messages []penstock.Message
-	// Errors are the sink's, one per message; nil: all were confirmed.
+	// Errors are the sink's, one per message. Nil means that all were confirmed.
 	Errors []error
-	// Answered is when the sink did, Took how long that was.
+	// Answered is when the sink answered. Took is how long the call took.
 	Answered time.Time
 	Took     time.Duration
-	// Delivered is how many messages the sink confirmed, Failed how many it refused, and
-	// Retried how many of both had been refused before. Messages that found the sink
-	// unavailable count as neither.
+	// Delivered is how many messages the sink confirmed, and Failed how many it refused.
+	// Messages that found the sink unavailable count as neither. Retried is how many of
+	// Messages had been refused before.
 	Delivered, Failed, Retried int
 }
 
-// SinkState is what the relay makes of its sink.
+// SinkState is the state of the sink, as the relay sees it.
 type SinkState uint8
 
 const (
@@ -54,14 +54,14 @@ const (
 	SinkRefusing    = SinkState(refusing)    // it answers, and refuses everything
 )
 
-// Counters is an Observer that adds up. The zero value is ready.
+// Counters is an Observer that adds up. The zero value is ready to use.
 type Counters struct {
 	Delivered, Failed, Retried atomic.Int64
-	// Settled counts messages that will not be sent again.
+	// SettledMessages counts messages that will not be sent again.
 	SettledMessages atomic.Int64
-	// ParkedMessages and DeadLetters add up what Parked and Dead were told.
+	// ParkedMessages and DeadLetters are the sums of what Parked and Dead were called with.
 	ParkedMessages, DeadLetters atomic.Int64
-	// InFlightMessages is a level, not a sum.
+	// InFlightMessages is the latest number, not a sum.
 	InFlightMessages atomic.Int64
 }
 

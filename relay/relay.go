@@ -1,6 +1,7 @@
-// Package relay carries the messages of one subscription from a source to a
-// sink: fetched ahead of sending, in lanes by key, and settled once the sink has
-// confirmed them or they are parked or dead. See DESIGN.md beside this file.
+// Package relay carries the messages of one subscription from a source to a sink.
+// It fetches them ahead of sending and keeps them in lanes by key. It settles them
+// once the sink has confirmed them, or once they are parked or dead letters.
+// DESIGN.md in this folder says more.
 package relay
 
 import (
@@ -21,7 +22,7 @@ type Relay struct {
 	drainOne sync.Once
 }
 
-// config is what was given to New.
+// config has the arguments of New.
 type config struct {
 	Options
 	store                Store
@@ -38,15 +39,16 @@ func New(store Store, outbox, subscription string, sink driver.Sink, opts Option
 	return &Relay{cfg: config{opts, store, outbox, subscription, sink}, drain: make(chan struct{})}, nil
 }
 
-// Drain makes Run finish: nothing more is sent, running Sends are waited for, what
-// has its verdict is settled, the lease is given back and Run returns nil. Messages
-// that wait for another attempt are parked. Drain returns at once; a second call does
-// nothing.
+// Drain makes Run finish. It sends no more messages, waits for running Sends, settles
+// messages that have a verdict, gives the lease back and returns nil. Messages that
+// wait for another attempt are parked. Drain itself returns at once; a second call
+// does nothing.
 func (r *Relay) Drain() { r.drainOne.Do(func() { close(r.drain) }) }
 
 // Run relays until Drain, then returns nil, or until ctx ends, then returns its
-// error: running Sends are cancelled and what is not settled comes back to the
-// next relay. A database or broker that fails does not end it. Call it once.
+// error. In the latter case it cancels running Sends, and the next relay gets the
+// messages that were not settled. It continues through failures of the database and
+// the broker. Call it once.
 func (r *Relay) Run(ctx context.Context) error {
 	log := r.cfg.Logger.With("subscription", r.cfg.subscription)
 	for {

@@ -6,15 +6,15 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// OnDead says what becomes of a key when one of its messages becomes a dead
+// OnDead says what happens to a key when one of its messages becomes a dead
 // letter.
 type OnDead string
 
 const (
-	// OnDeadContinue lets the key go on with its next message.
+	// OnDeadContinue sends the next messages of the key.
 	OnDeadContinue OnDead = "continue"
-	// OnDeadHold parks what comes after the dead letter until a person has
-	// discarded it, or retried it with success.
+	// OnDeadHold parks the key's messages behind the dead letter until an operator
+	// has discarded it, or retried it with success.
 	OnDeadHold OnDead = "hold"
 )
 

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// jobContext is a handler's context. One that can be ended costs as much as all else that is done for a job, and a
-// handler that is quick does not look at it: it is made when somebody looks.
+// jobContext is a handler's context. A cancellable context costs as much as all else that is done for a job, and a
+// quick handler does not look at it. So it is made when the handler first looks.
 type jobContext struct {
 	parent context.Context
 	queue  Queue // of Report
 	lease  int64
 
 	mu    sync.Mutex
-	made  context.Context // nil: nobody has looked
+	made  context.Context // nil: the handler has not looked
 	stop  context.CancelCauseFunc
 	over  bool
 	cause error
@@ -56,7 +56,7 @@ func (c *jobContext) Done() <-chan struct{} { return c.get().Done() }
 // Err implements context.Context.
 func (c *jobContext) Err() error { return c.get().Err() }
 
-// Value implements context.Context. Package context asks for what is to be ended with it.
+// Value implements context.Context. Package context calls it to find a cancellable parent, so it makes the context.
 func (c *jobContext) Value(key any) any {
 	if key == (jobKey{}) {
 		return c
@@ -64,5 +64,5 @@ func (c *jobContext) Value(key any) any {
 	return c.get().Value(key)
 }
 
-// jobKey is what Report finds a job's context by.
+// jobKey is the key by which Report finds a job's context.
 type jobKey struct{}

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// JSON makes a handler of one that takes the job's payload as encoding/json reads it. A payload that is not
-// a T is a dead letter with the reason: another attempt would read the same.
+// JSON makes a Handler of a function that takes the job's payload decoded by encoding/json. A job whose payload
+// is not a T becomes a dead letter at once, because another attempt would read the same payload.
 func JSON[T any](h func(ctx context.Context, v T, job penstock.Job) error) Handler {
 	return func(ctx context.Context, job penstock.Job) error {
 		var v T

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// SetDefaults fills in what is zero.
+// SetDefaults sets the fields that are zero.
 func (o *Options) SetDefaults() {
 	o.Concurrency = cmp.Or(o.Concurrency, 10)
 	o.Batch = cmp.Or(o.Batch, 250)
@@ -34,8 +34,8 @@ func (o *Options) SetDefaults() {
 	}
 }
 
-// Validate reports the first field that Run cannot work with, as a *FieldError.
-// It expects defaults to be set.
+// Validate returns a *FieldError for the first field that Run cannot work with.
+// Call SetDefaults before.
 func (o *Options) Validate() error {
 	if o.Concurrency < 1 {
 		return &penstock.FieldError{Field: "Concurrency", Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}

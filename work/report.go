@@ -10,9 +10,10 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Report says of the job that a handler runs, whose context ctx is or comes from, how far it is, or what came of it: as JSON of up to
-// penstock.MaxReportBytes, until the next Report. With a job that is done it is kept where the queue keeps such
-// jobs, see driver.HistoryStore. It is a call of the database, so a job that reports takes longer.
+// Report replaces the report of the job that a handler runs: its progress, or its result. ctx is the context that Run gave the
+// handler, or one made from it. The report is encoded as JSON of up to penstock.MaxReportBytes. A queue that keeps jobs after they
+// were acked keeps it with the job, see driver.HistoryStore. Each Report is a call of the database. It returns an error
+// outside of a handler, for a queue that is not a driver.Reporter, and penstock.ErrLeaseLost.
 func Report(ctx context.Context, report any) error {
 	job, ok := ctx.Value(jobKey{}).(*jobContext)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package work runs handlers on the jobs of a queue: it claims them, extends their leases, writes
-// down how they ended, and gives back what it has not begun when it stops. It knows a queue by
-// what the root package says of it; relay/ is its neighbour for outboxes.
+// Package work runs handlers on the jobs of a queue. It claims jobs, extends their leases and
+// records how they ended. When it stops it gives back the jobs that it has not begun. It knows
+// queues only as package driver describes them. Package relay does the same work for outboxes.
 package work
 
 import (
@@ -14,33 +14,33 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Handler does one job. Its error decides what becomes of it:
+// Handler does one job. Its error decides what happens to the job:
 //
 //   - nil: the job is done.
-//   - an error of class Permanent: it is a dead letter at once.
-//   - an error of class RetryAfter: it is tried again after that time.
+//   - an error of class penstock.Permanent: it is a dead letter at once.
+//   - an error of class penstock.RetryAfter: it is tried again after that time.
 //   - Snooze: it runs again after that time, and no attempt is spent.
-//   - ErrCancelled: nobody wants it any more; it ends like one that is done, and counts apart.
-//   - any other, and a panic: it is tried again after the queue's own backoff,
+//   - ErrCancelled: it is not needed any more. It ends as if it were done, and is counted separately.
+//   - any other error, and a panic: it is tried again after the queue's own backoff,
 //     until its attempts are used up and it is a dead letter.
 //   - ErrSettled: the handler has ended the job itself.
 //
-// ctx ends with the cause ErrLeaseLost when the job may be running elsewhere,
+// ctx ends with the cause penstock.ErrLeaseLost when another worker may be running the job,
 // and with ErrStopping when Run stops and DrainTimeout is over.
 type Handler func(ctx context.Context, job penstock.Job) error
 
 var (
-	// ErrSettled is what a handler returns that has ended its job itself, with
-	// Ack, Retry or DeadLetter in a transaction of its own: Run leaves the job alone.
+	// ErrSettled: a handler returns it if it has ended its job itself, with Ack, Retry
+	// or DeadLetter. Run then does not touch the job.
 	ErrSettled = errors.New("the handler has settled the job")
-	// ErrCancelled is what a handler returns of a job that nobody wants any more.
+	// ErrCancelled: a handler returns it for a job that is not needed any more.
 	ErrCancelled = errors.New("the job is cancelled")
-	// ErrStopping is why a handler's context ended: Run was told to stop, and
-	// waited for DrainTimeout.
+	// ErrStopping is the cause with which a handler's context ends: Run was told to
+	// stop, and has waited for DrainTimeout.
 	ErrStopping = errors.New("the worker is stopping")
 )
 
-// Queue is what Run needs of a Queue.
+// Queue has the methods of a driver.Queue that Run needs.
 type Queue interface {
 	Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error)
 	Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error)
@@ -52,13 +52,13 @@ type Queue interface {
 
 var _ Queue = driver.Queue(nil)
 
-// Snooze is what a handler returns that wants its job again after a while, as if this had been no attempt. A queue that
-// is no Releaser spends one.
+// Snooze returns an error with which a handler gets its job again after the given time. The attempt does not count. It does
+// in a queue that is not a driver.Releaser.
 func Snooze(after time.Duration) error { return snooze(after) }
 
 type snooze time.Duration
 
-// SnoozeDelay returns the time given to Snooze, and whether err is one.
+// SnoozeDelay returns the time given to Snooze, and whether err comes from it.
 func SnoozeDelay(err error) (time.Duration, bool) {
 	var s snooze
 	ok := errors.As(err, &s)
@@ -71,40 +71,39 @@ func (s snooze) Error() string { return "the job is to run again after " + time.
 type Options struct {
 	// Concurrency is how many handlers run at a time. Default 10.
 	Concurrency int
-	// Batch is the most jobs that one Claim asks for, 1 to MaxClaim. Default 250.
+	// Batch is how many jobs one Claim asks for at most, 1 to driver.MaxClaim. Default 250.
 	Batch int
-	// Claims is how many calls of Claim may be under way while there is a backlog, each on a connection
-	// of its own. Then jobs of one group may begin in another order than they were enqueued in; those of a key do not.
-	// Default 1; 4 where a claim can carry acks (AckClaimer) and Concurrency is more than 1.
+	// Claims is how many calls of Claim may run at a time while there is a backlog. Each has its own
+	// connection. With more than 1, jobs of one group may begin out of order; jobs of a key never do.
+	// Default 1; 4 if the queue is a driver.AckClaimer and Concurrency is not 1.
 	Claims int
-	// Lease is how long a job stays with a worker that has died; the leases of
-	// one that lives are extended at every third of it. Default 30 s.
+	// Lease is how long a job stays with a worker that has died. A worker that runs
+	// extends its leases after every third of this time. Default 30 s.
 	Lease time.Duration
 	// Group to claim from. Default ''.
 	Group string
-	// Groups to claim from in turn, in place of Group: those that have jobs ready, none of them before
-	// the others had their turn. The queue has to be a GroupFinder if they are several.
+	// Groups to claim from in turn, instead of Group. Run claims from those with ready jobs, and gives each
+	// a turn before one has its second. For several groups the queue must be a driver.GroupFinder.
 	Groups []string
-	// AllGroups: in turn from every group that has jobs, whenever it appears.
+	// AllGroups claims in turn from every group that has jobs, also from new ones.
 	AllGroups bool
 	// Worker is shown in status. Default host/pid.
 	Worker string
-	// PollMin and PollMax bound the pause between two claims when nothing more is
-	// waiting; it grows with the silence. Default 1.75 ms and 50 ms. Each is up to an eighth longer
-	// or shorter, so that workers that begin together do not ask together. Of several groups it is
-	// longer where looking for those with jobs takes long: a fifth of the time at most goes into that.
+	// PollMin and PollMax limit the pause between two claims when no more jobs wait. It grows while none
+	// come. Default 1.75 ms and 50 ms. Each pause is up to an eighth longer or shorter, so that workers that
+	// start together do not claim together. With several groups it grows if the search for groups with
+	// jobs is slow: the search takes at most a fifth of the time.
 	PollMin, PollMax time.Duration
-	// AckEvery is the longest that the end of a job waits for others, to be
-	// written with them. Default 1 ms; 20 ms where a claim can carry it (AckClaimer),
-	// which then is mostly within half of it.
+	// AckEvery is how long an ack waits at most for others, to be written with them.
+	// Default 1 ms. If the queue is a driver.AckClaimer it is 20 ms, and most acks are
+	// written with a claim within half of that.
 	AckEvery time.Duration
-	// DrainTimeout is how long handlers may go on when Run stops, before their
-	// contexts end; and how long Run then tries to write down how they ended.
-	// Default 10 s.
+	// DrainTimeout is how long handlers may continue when Run stops, before their
+	// contexts end. Run then tries for as long to record how they ended. Default 10 s.
 	DrainTimeout time.Duration
-	// Middleware wraps the handler; the first is the outermost. The job's headers
-	// (traceparent among them) are in Job.Headers. A panic of one is a failure of
-	// the job, like the handler's.
+	// Middleware wraps the handler; the first is the outermost. The job's headers are
+	// in Job.Headers, also traceparent. A panic in a middleware fails the job, as one
+	// in the handler does.
 	Middleware []func(Handler) Handler
 	// Observer counts; may be nil.
 	Observer Observer
@@ -112,15 +111,15 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Observer is told what Run does, from several goroutines; it must not
-// block.
+// Observer is told what Run does. Run calls it from several goroutines, so it
+// must not block.
 type Observer interface {
 	// Claimed follows every Claim that returned jobs.
 	Claimed(jobs int)
 	// Started comes before the handler is called.
 	Started(job penstock.Job, at time.Time)
-	// Ended follows the durable end of every attempt; took is how long the
-	// handler ran, 0 if it did not begin.
+	// Ended follows the durable end of every attempt. took is how long the handler
+	// ran, or 0 if it did not begin.
 	Ended(job penstock.Job, how End, took time.Duration)
 }
 
@@ -131,27 +130,27 @@ const (
 	Done      End = "done"
 	Failed    End = "failed"    // to be tried again
 	Dead      End = "dead"      // a dead letter now
-	Lost      End = "lost"      // the lease was lost, whatever the handler said
+	Lost      End = "lost"      // the lease was lost, whatever the handler returned
 	Settled   End = "settled"   // by the handler: ErrSettled
 	Released  End = "released"  // given back when Run stopped
-	Snoozed   End = "snoozed"   // to run again later, without an attempt spent
-	Cancelled End = "cancelled" // nobody wants it any more
+	Snoozed   End = "snoozed"   // to run again later; the attempt does not count
+	Cancelled End = "cancelled" // it is not needed any more
 )
 
-// Run claims jobs and runs h on them until ctx ends. Then it claims no more,
-// gives back what it has claimed and not begun (see Releaser), waits up to
-// DrainTimeout for the handlers that run, ends the contexts of those that still
-// do, waits for them to return, writes down how they ended, and returns nil.
+// Run claims jobs and runs h on them until ctx ends. Then it claims no more, and gives
+// back the jobs that it has not begun (see driver.Releaser). It waits up to DrainTimeout
+// for running handlers and then ends their contexts. Once they have returned it records
+// how they ended and returns nil.
 //
-// It goes on through errors of the database: how a job ended is kept and written
-// once the database answers. It returns an error before ctx ends only for what
-// another attempt cannot cure: ErrNoQueue, ErrClosed, or options that cannot be
-// used, a *FieldError. An error after ctx has ended says how many ends of jobs
-// could not be written in time; these jobs run again.
+// It continues through errors of the database: it keeps how a job ended and writes that
+// once the database answers. Before ctx ends it returns an error only if another attempt
+// would not help: ErrNoQueue, ErrClosed, or a *FieldError for invalid options. An error
+// after ctx has ended says how many ends of jobs could not be written in time. These jobs
+// run again.
 //
-// A job can run more than once, after a crash or a lost lease. When handlers are
-// quick, Run claims some jobs ahead, no more than will begin within a tenth of
-// a second or a tenth of the lease; they count as running.
+// A job can run more than once, after a crash or a lost lease. When handlers are quick,
+// Run claims some jobs ahead: those that will begin within a tenth of a second, or a tenth
+// of the lease. They count as running.
 //
 // Run does the queue's housekeeping (Maintain) about twice a second.
 func Run(ctx context.Context, q Queue, h Handler, opts Options) error {

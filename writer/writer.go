@@ -1,5 +1,5 @@
-// Package writer is for producers without a transaction of their own: telemetry, imports, web handlers. Callers at the same
-// time share a commit, and each returns when its own messages are committed, or with its own error.
+// Package writer is for producers that have no transaction: telemetry, imports, web handlers. Concurrent callers share a commit.
+// Each returns when its own messages are committed, or with its own error.
 package writer
 
 import (
@@ -16,31 +16,33 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Store is what a Writer writes to. To enqueue it must also be a QueueStore, and to tell a bad message from the others of its
-// commit a ContentJudge; the stores of this module are.
+// Store is what a Writer writes to. To enqueue, it must also have the DriverQueue of a driver.QueueStore. To separate a refused
+// message from the others of its commit, it must be a driver.ContentJudge. The stores of this module are both.
 type Store interface {
 	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
 }
 
-// Options bound what is written together.
+// Options limit how many messages or jobs are written in one commit, and how long they wait for it.
 type Options struct {
-	// Delay is how long the first of a commit waits for others; 0 means that it waits only while another
-	// commit is under way, and then up to a quarter of that one's time, 5 ms at most, for those whom it has
-	// answered: they are likely to come again. That gathers many under load and delays nobody without.
+	// Delay is how long the first call of a commit waits for others. With 0, the default, it waits only for
+	// a commit that is under way. After that it waits up to a quarter of that commit's time, 5 ms at most, because
+	// the callers that were answered are likely to call again. So calls are gathered under load, and an idle
+	// Writer adds no delay.
 	Delay time.Duration
-	// Rows and Bytes are the most messages, or jobs, of one commit; 3,072 and 16 MiB unless they are set. A call is
-	// never divided: one that is larger has a commit of its own.
+	// Rows and Bytes limit the messages or jobs of one commit. Default 3,072 and 16 MiB. A call is never divided: a
+	// larger call gets a separate commit.
 	Rows  int
 	Bytes int
-	// InFlight is how many commits of one outbox or queue may be under way at a time; 1 unless it is set. With more of them
-	// messages of a key that are published without waiting for each other may change places.
+	// InFlight is how many commits of one outbox or queue may run at a time. Default 1. With more, messages of a key may
+	// change places if they are published without waiting for each other.
 	InFlight int
 }
 
-// Once has messages with an id published once, however often they are given: a store whose inbox knows those of its window.
+// Once returns a Store that publishes a message with an id once, however often it is given. The inbox knows the ids that were
+// published within its window.
 func Once(store OnceStore, inbox string) Store { return &once{store, inbox} }
 
-// OnceStore is a Store that can; PostgreSQL's and SQLite's are.
+// OnceStore is a Store that Once can use: PostgreSQL's or SQLite's.
 type OnceStore interface {
 	Store
 	driver.OncePublisher
@@ -59,15 +61,15 @@ func (o *once) Publish(ctx context.Context, outbox string, msgs ...penstock.Mess
 // Stats count what a Writer has done.
 type Stats struct {
 	Calls   int64
-	Rows    int64 // messages and jobs of these
-	Commits int64 // that were tried
-	// Lost are messages that were given to PublishUnconfirmed and not written; LastLoss is why.
+	Rows    int64 // messages and jobs in these calls
+	Commits int64 // commits that were tried
+	// Lost counts messages that were given to PublishUnconfirmed and not written. LastLoss is the last reason.
 	Lost     int64
 	LastLoss error
 }
 
-// Writer gathers calls into commits. It holds at most what one commit may, and what is under way; more callers wait. Safe
-// for concurrent use. Close it.
+// Writer gathers calls into commits. For each outbox or queue it holds the messages of one commit and of those under way;
+// other callers wait. Safe for concurrent use. Close it.
 type Writer struct {
 	store Store
 	opts  Options
@@ -89,9 +91,9 @@ func New(store Store, opts Options) *Writer {
 	return w
 }
 
-// Publish returns when the messages are committed, all or none of them. Errors: *penstock.FieldError for one that cannot be carried, those of
-// the store's Publish, penstock.ErrClosed. When ctx ends while the commit is under way the error says so: they
-// may be committed nevertheless.
+// Publish returns when the messages are committed, all or none of them. Errors: *penstock.FieldError for one that cannot be carried, those
+// of the store's Publish, and penstock.ErrClosed. If ctx ends while the commit is under way, the error says that they may still be
+// committed.
 func (w *Writer) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	c, err := published(msgs)
 	if err != nil || len(msgs) == 0 {
@@ -101,8 +103,8 @@ func (w *Writer) Publish(ctx context.Context, outbox string, msgs ...penstock.Me
 	return err
 }
 
-// PublishAsync returns when there is room for the messages, and wait what became of them, as Publish does. What one goroutine
-// gives so is written in the order given, with InFlight 1.
+// PublishAsync returns when there is room for the messages. wait returns when they are committed, with the errors of Publish. With
+// InFlight 1, messages of one goroutine are written in the order in which it gave them.
 func (w *Writer) PublishAsync(ctx context.Context, outbox string, msgs ...penstock.Message) (wait func(context.Context) error, err error) {
 	c, err := published(msgs)
 	if err != nil || len(msgs) == 0 {
@@ -115,8 +117,8 @@ func (w *Writer) PublishAsync(ctx context.Context, outbox string, msgs ...pensto
 	}, err
 }
 
-// PublishUnconfirmed returns when there is room for the messages, before they are committed. What is lost then, because the process ends or
-// the store refuses it, nobody is told: Stats counts the latter. Errors are those of what is seen at once.
+// PublishUnconfirmed returns when there is room for the messages, before they are committed. The caller does not learn of messages that are
+// lost later: Stats counts those that the store refuses, and a crash loses others. It returns only errors that are found at once.
 func (w *Writer) PublishUnconfirmed(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	c, err := published(msgs)
 	if err != nil || len(msgs) == 0 {
@@ -150,7 +152,7 @@ func numbered(what string, i, n int, err error) error {
 	return fmt.Errorf("%s %d of %d: %w", what, i+1, n, err)
 }
 
-// Enqueue is Publish for jobs, and says what became of each, in the order given.
+// Enqueue is Publish for jobs. It returns a result for each job, in the order given.
 func (w *Writer) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	wait, err := w.EnqueueAsync(ctx, queue, jobs...)
 	if err != nil {
@@ -185,7 +187,7 @@ type queueStore interface {
 	DriverQueue(name string) driver.Queue
 }
 
-// Flush returns when everything that was given before has been written, or has failed.
+// Flush returns when all earlier messages and jobs have been written or have failed, or with the error of ctx.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	var waitFor []*batch
@@ -210,8 +212,8 @@ func (w *Writer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close refuses what comes, and returns when everything that was given before has been written, or has failed. When ctx ends
-// first, what is not committed yet fails.
+// Close refuses new calls. It returns when all earlier messages and jobs have been written or have failed. If ctx ends first, those
+// that are not committed yet fail, and Close returns the error of ctx.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {
@@ -230,7 +232,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	return err
 }
 
-// Stats are a copy.
+// Stats returns a copy of the counts.
 func (w *Writer) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
