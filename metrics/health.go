@@ -25,9 +25,12 @@ func (p Problem) String() string {
 	return p.Why
 }
 
-// Problems tells what of this process's work stands still: a subscription that has a backlog, whose sink
-// is up and that has settled nothing for StalledAfter, unless another process holds it; a queue with ready
-// jobs of which none has run for so long; or a database that cannot be read.
+// Problems returns what in this process has stalled, one Problem for each:
+//
+//   - a subscription with a backlog that has settled nothing for StalledAfter, though its sink is up and
+//     no other process holds it
+//   - a queue with ready jobs of which none has run for StalledAfter
+//   - a database whose status cannot be read
 func (m *Metrics) Problems() []Problem {
 	if m.o.Store == nil {
 		return nil
@@ -39,13 +42,13 @@ func (m *Metrics) Problems() []Problem {
 	return r.stalled
 }
 
-// move is when something was seen to move last, and where it had got to.
+// move is how far something had got when it was last seen to move, and when that was.
 type move struct {
 	to int64
 	at time.Time
 }
 
-// moved notes how far something has got, or that it has nothing to do, and says since when it stands still.
+// moved notes how far something has got, or that it has nothing to do, and returns for how long it has not moved.
 func (m *Metrics) moved(what string, to int64, idle bool, now time.Time) time.Duration {
 	last, seen := m.moves[what]
 	if !seen || idle || last.to != to {
@@ -92,8 +95,8 @@ func (m *Metrics) findStalled(r *reading) (stalled []Problem) {
 	return stalled
 }
 
-// conditions of a subscription: whether another process holds it, and whether its sink is up as far as
-// anybody knows.
+// conditions of a subscription: whether another process holds it, and whether its sink is up, as far as
+// that is known.
 func (m *Metrics) conditions(s *admin.SubscriptionStatus, observers []*RelayObserver) (elsewhere, sinkUp bool) {
 	elsewhere, sinkUp = s.Holder != "" && s.Holder != m.o.Holder, s.SinkDown.IsZero()
 	for _, o := range observers {

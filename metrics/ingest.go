@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// IngestObserver is told what becomes of messages that come over HTTP.
+// IngestObserver counts requests that bring messages over HTTP, and their answers.
 type IngestObserver struct {
 	requests, messages *prometheus.CounterVec
 	duration           *prometheus.HistogramVec
@@ -27,7 +27,7 @@ func (o *IngestObserver) each(f func(prometheus.Collector)) {
 	}
 }
 
-// Answered is told of each answer.
+// Answered counts one answer: its status code, how many messages the request had, and how long it took.
 func (o *IngestObserver) Answered(outbox string, status, messages int, took time.Duration) {
 	outbox = labels(outbox)[0]
 	o.requests.WithLabelValues(outbox, strconv.Itoa(status)).Inc()

@@ -1,6 +1,6 @@
-// Package metrics tells Prometheus what Penstock does: what its relays and workers in this
-// process do, and the status of a database. docs/reference/metrics.md lists every metric; their labels
-// are names of outboxes, subscriptions, queues and consumers, never keys.
+// Package metrics has metrics for Prometheus: of the relays and workers in this process, and of the
+// status of a database. docs/reference/metrics.md lists every metric. Labels are names of outboxes,
+// subscriptions, queues and consumers, never keys.
 package metrics
 
 import (
@@ -20,24 +20,24 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// Options of what is told; the zero value tells only what this process does.
+// Options choose the metrics. With the zero value they are only about this process.
 type Options struct {
-	// Store is the database whose status is told, as far as it has it and this role may read
-	// it: Status, QueueStatus, Inboxes, VacuumPins. nil: none.
+	// Store is the database whose status is read: Status, QueueStatus, Inboxes and VacuumPins, as far as
+	// it has these methods and its role may call them. Nil means no status.
 	Store any
-	// Queue leaves out of that status all but one queue: what a worker needs.
+	// Queue limits the status to one queue, for a worker.
 	Queue string
-	// Groups is of how many groups of each queue the jobs are told: the first by name. 0: of none.
+	// Groups is for how many groups of each queue jobs are counted: the first by name. Default 0, none.
 	Groups int
-	// StatusEvery is the least time between two reads of the status, however often it is asked for.
+	// StatusEvery is the shortest time between two reads of the status, however often it is scraped.
 	// Default 10 s.
 	StatusEvery time.Duration
-	// StatusTimeout ends a read, in the database, too. Default 5 s.
+	// StatusTimeout ends a read of the status, also in the database. Default 5 s.
 	StatusTimeout time.Duration
-	// StalledAfter is after how long without movement a subscription or a queue is stalled: see
+	// StalledAfter is after how long without progress a subscription or a queue is stalled: see
 	// Problems. Default 2 minutes.
 	StalledAfter time.Duration
-	// Holder is what relays of this process call themselves in the status.
+	// Holder is the name of this process's relays in the status, see relay.Options.
 	Holder string
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
@@ -66,7 +66,7 @@ type subscription struct{ outbox, name string }
 
 var _ prometheus.Collector = (*Metrics)(nil)
 
-// New makes metrics of which nothing is registered yet.
+// New makes metrics. The caller registers them.
 func New(o Options) *Metrics {
 	o.StatusEvery = cmp.Or(o.StatusEvery, 10*time.Second)
 	o.StatusTimeout = cmp.Or(o.StatusTimeout, 5*time.Second)
@@ -99,7 +99,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Waits are the histograms of how long messages and jobs of this process wait, without the status of a database.
+// Waits returns only the histograms of how long messages and jobs of this process wait, without the status of a database.
 func (m *Metrics) Waits() prometheus.Collector { return waits{m} }
 
 type waits struct{ of *Metrics }
@@ -130,7 +130,7 @@ func (m *Metrics) Relay(outbox, name string) *RelayObserver {
 	return o
 }
 
-// Forwarding has Problems look at a subscription that the database itself carries into a queue.
+// Forwarding adds a subscription to Problems that the database itself forwards into a queue.
 func (m *Metrics) Forwarding(outbox, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,7 +145,7 @@ func (m *Metrics) Worker(queue string) work.Observer {
 	return m.workers.observer(labels(queue)[0])
 }
 
-// Ingest returns the observer of what takes messages over HTTP in this process.
+// Ingest returns the observer of the server that accepts messages over HTTP in this process.
 func (m *Metrics) Ingest() *IngestObserver { return &m.ingest }
 
 // Table adds an adopted table to the status.
@@ -175,7 +175,7 @@ func buildInfo() prometheus.Gauge {
 	return g
 }
 
-// histogram has classic buckets, and native ones for whoever scrapes those.
+// histogram has classic buckets, and native ones for servers that scrape those.
 func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets,
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}, labels)

@@ -46,8 +46,8 @@ func (r *relayMetrics) each(f func(prometheus.Collector)) {
 // sinkStates are the values of the label state.
 var sinkStates = map[relay.SinkState]string{relay.SinkUp: "up", relay.SinkUnavailable: "unavailable", relay.SinkRefusing: "refusing"}
 
-// RelayObserver tells what one relay does, and adds it up. Several relays of a subscription in one
-// process have one each.
+// RelayObserver exports what one relay does, and adds it up. Each relay has a separate one, also if several in one process
+// relay the same subscription.
 type RelayObserver struct {
 	relay.Counters
 	held, sink atomic.Int32 // of Lease and Sink

@@ -15,8 +15,11 @@ import (
 	"github.com/penstock/penstock/internal/web"
 )
 
-// Handler serves /metrics with those of the Go runtime and of this process beside ours, /healthz,
-// which says that the process lives, and /readyz, which has the Problems: 503 if there are any.
+// Handler serves three paths:
+//
+//   - /metrics has these metrics, and those of the Go runtime and the process
+//   - /healthz answers 200 while the process runs
+//   - /readyz answers 200, or 503 with the Problems if there are any
 func (m *Metrics) Handler() http.Handler {
 	all := prometheus.NewRegistry()
 	all.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -29,7 +32,7 @@ func (m *Metrics) Handler() http.Handler {
 	return mux
 }
 
-// answer is about a condition: text, or JSON for who accepts that.
+// answer writes a condition as text, or as JSON if the client accepts that.
 func answer(w http.ResponseWriter, r *http.Request, condition string, problems []Problem) {
 	code := http.StatusOK
 	if len(problems) > 0 {
@@ -54,7 +57,8 @@ func answer(w http.ResponseWriter, r *http.Request, condition string, problems [
 	}
 }
 
-// Serve serves the Handler at an address such as 127.0.0.1:9464 until the server is closed.
+// Serve starts a server of the Handler at an address such as 127.0.0.1:9464, and returns it. Close ends it. It returns an
+// error if it cannot listen there.
 func (m *Metrics) Serve(address string) (*http.Server, error) {
 	server, err := web.Serve(web.Options{Listen: address, Open: true, ReadTimeout: 5 * time.Second,
 		WriteTimeout: m.o.StatusTimeout + 15*time.Second, Logger: m.o.Logger}, m.Handler())

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// What of a store is read, if it has it.
+// Parts of a store that are read, if it has them.
 type (
 	// StatusReader is a store with outboxes.
 	StatusReader interface {
@@ -31,7 +31,7 @@ type (
 	inboxReader interface {
 		Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
 	}
-	// retrier is a store that runs transactions again where its database asks for that.
+	// retrier is a store that runs transactions again if its database asks for that.
 	retrier interface {
 		Retries() map[string]int64
 	}

@@ -1,4 +1,4 @@
-// Package penstocktest helps to test programs that publish messages and work on queues.
+// Package penstocktest has helpers to test programs that publish messages and work on queues.
 package penstocktest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// RequirePublished returns the latest message of a topic and a key ("" for none) that an outbox of PostgreSQL has as tx sees it,
-// so also what tx itself has published, and fails the test if there is none. It needs the rights of the outbox's owner.
+// RequirePublished returns the latest message of a topic and a key ("" for none) in an outbox of PostgreSQL. It reads in tx, so it
+// also sees messages that tx has published. It fails the test if there is none. It needs the rights of the outbox's owner.
 func RequirePublished(t testing.TB, tx postgres.PgxQuery, outbox, topic, key string) (m penstock.Message) {
 	t.Helper()
 	rows, err := tx.Query(t.Context(), "select coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers::text, 'null'), payload from "+
@@ -36,8 +36,9 @@ func RequirePublished(t testing.TB, tx postgres.PgxQuery, outbox, topic, key str
 	return m
 }
 
-// Advance has a queue of PostgreSQL believe that so much time has passed: what is delayed, snoozed or retried until then is due, leases that end until then
-// have ended, and schedules run. Within a transaction it holds others up until its end. It needs the rights of the schema's owner.
+// Advance moves the clock of a queue of PostgreSQL forward by the given time. Jobs that are delayed, snoozed or retried until then
+// become due, leases that end until then have ended, and schedules run. In a transaction it makes others wait until that
+// ends. It needs the rights of the schema's owner.
 func Advance(t testing.TB, db postgres.PgxQuery, queue string, by time.Duration) {
 	t.Helper()
 	rows, err := db.Query(t.Context(), "select "+pgx.Identifier{postgres.DefaultSchema, "advance_queue"}.Sanitize()+"($1, $2)", queue, by)
@@ -50,8 +51,8 @@ func Advance(t testing.TB, db postgres.PgxQuery, queue string, by time.Duration)
 	}
 }
 
-// RunOne claims the next job of a queue, runs h on it as work.Run does, and says how that ended. It fails the test if there is no
-// job to run now.
+// RunOne claims the next job of a queue, runs h on it as work.Run does, and returns how that ended. It fails the test if no job
+// can run now.
 func RunOne(t testing.TB, q driver.Queue, h work.Handler) (job penstock.Job, how work.End) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -66,7 +67,7 @@ func RunOne(t testing.TB, q driver.Queue, h work.Handler) (job penstock.Job, how
 	return one.job, one.how
 }
 
-// oneJob is a queue that is claimed from once, and the observer of what becomes of the job.
+// oneJob is a queue that allows one claim, and the observer of how the job ends.
 type oneJob struct {
 	driver.Queue
 	cancel  context.CancelFunc

@@ -1,4 +1,4 @@
-// Package trace connects the spans of OpenTelemetry across outboxes and queues, by the headers
+// Package trace connects OpenTelemetry's spans across outboxes and queues. It uses the headers
 // traceparent and tracestate of messages and jobs:
 //
 //	message.Headers = trace.Inject(ctx, message.Headers) // a producer, before Publish or Enqueue
@@ -6,8 +6,8 @@
 //	work.Options{Middleware: []func(work.Handler) work.Handler{trace.Worker("mails")}}
 //	ctx = trace.Extract(ctx, headers)                                        // a consumer
 //
-// Spans go to OpenTelemetry's global provider; package otlp makes one from the standard environment
-// variables. What carries no traceparent, or one that its producer did not sample, costs nothing but a look.
+// Spans go to OpenTelemetry's global provider. Package otlp makes one from the standard environment
+// variables. Messages and jobs without a traceparent, or with one that is not sampled, get no span.
 package trace
 
 import (
@@ -32,7 +32,7 @@ var w3c propagation.TraceContext
 
 func tracer() otrace.Tracer { return otel.Tracer("github.com/penstock/penstock") }
 
-// Inject returns the headers with the span of ctx in them, if there is one. It changes a copy.
+// Inject returns the headers with the span of ctx added, if there is one. It changes a copy.
 func Inject(ctx context.Context, headers map[string]string) map[string]string {
 	if !otrace.SpanContextFromContext(ctx).IsValid() {
 		return headers
@@ -45,7 +45,7 @@ func Inject(ctx context.Context, headers map[string]string) map[string]string {
 	return headers
 }
 
-// Extract returns ctx with the span that is in the headers, if there is one, as the parent of what begins.
+// Extract returns ctx with the span from the headers, if there is one. It is the parent of spans that start in ctx.
 func Extract(ctx context.Context, headers map[string]string) context.Context {
 	return w3c.Extract(ctx, propagation.MapCarrier(headers))
 }
@@ -57,8 +57,8 @@ func sampled(headers map[string]string) bool {
 	return len(parent) >= length && (parent[length-1]-'0')&1 == 1
 }
 
-// Relay returns an observer that makes a span of each sampled message's sending, from the call of the sink to its
-// confirm, and tells next everything.
+// Relay returns an observer that makes a span for each sampled message, from the call of the sink to its answer. It
+// passes everything on to next.
 func Relay(outbox, subscription string, next relay.Observer) relay.Observer {
 	return &relayObserver{next, "send " + outbox + "/" + subscription, []attribute.KeyValue{
 		attribute.String("messaging.system", "penstock"), attribute.String("messaging.operation.type", "send"),
@@ -89,22 +89,22 @@ func (o *relayObserver) Sent(s relay.Send) {
 	}
 }
 
-// Worker returns work.Options.Middleware that runs each handler in a span of its own, which the job's headers
-// and context lead on.
+// Worker returns a middleware for work.Options that runs each handler of a sampled job in a new span. The job's headers
+// and context then carry this span.
 func Worker(queue string) func(work.Handler) work.Handler {
 	of := otrace.WithAttributes(attribute.String("messaging.system", "penstock"), attribute.String("messaging.operation.type", "process"),
 		attribute.String("messaging.destination.name", queue), attribute.String("penstock.queue", queue))
 	return func(next work.Handler) work.Handler {
 		return func(ctx context.Context, job penstock.Job) (err error) {
 			if !sampled(job.Headers) {
-				if otrace.SpanContextFromContext(ctx).IsValid() { // the span in which the worker began, which is to get no children for as long as that lives
+				if otrace.SpanContextFromContext(ctx).IsValid() { // the span in which the worker began: it would get children for as long as the worker runs
 					ctx = Extract(otrace.ContextWithSpan(ctx, nil), job.Headers)
 				}
 				return next(ctx, job)
 			}
 			ctx, span := tracer().Start(Extract(ctx, job.Headers), "run "+queue, otrace.WithSpanKind(otrace.SpanKindConsumer), of, otrace.WithAttributes(
 				attribute.Int64("penstock.job", job.ID), attribute.Int("penstock.attempt", job.Attempt), attribute.Float64("penstock.enqueue_to_start_seconds", time.Since(job.CreatedAt).Seconds())))
-			defer span.End() // records a panic, too
+			defer span.End() // also records a panic
 			job.Headers = Inject(ctx, job.Headers)
 			if err = next(ctx, job); err != nil && !errors.Is(err, work.ErrSettled) {
 				span.SetStatus(codes.Error, err.Error())
@@ -114,7 +114,7 @@ func Worker(queue string) func(work.Handler) work.Handler {
 	}
 }
 
-// LogHandler adds trace_id and span_id to what is logged with a context that has a span.
+// LogHandler adds trace_id and span_id to records that are logged with a context that has a span.
 func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 
 type logHandler struct{ slog.Handler }

@@ -1,4 +1,4 @@
-// Package otlp sends spans to a collector as OpenTelemetry's environment variables say.
+// Package otlp sends spans to a collector, configured by OpenTelemetry's environment variables.
 package otlp
 
 import (
@@ -25,9 +25,10 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Start has the process record spans, and send them over HTTP, if OTEL_EXPORTER_OTLP_ENDPOINT or
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME, OTEL_EXPORTER_OTLP_HEADERS,
-// …_TIMEOUT and the variables of the SDK hold as usual. What it returns sends the last spans.
+// Start makes the process record spans and send them over HTTP, if OTEL_EXPORTER_OTLP_ENDPOINT or
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. Otherwise it does nothing. OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME,
+// OTEL_EXPORTER_OTLP_HEADERS, …_TIMEOUT and the variables of the SDK apply as usual. stop sends the last
+// spans and waits up to 5 s. Start returns an error for an endpoint or a protocol that it cannot use.
 func Start(ctx context.Context) (stop func() error, err error) {
 	stop = func() error { return nil }
 	endpoint := of("ENDPOINT")
