@@ -1,5 +1,5 @@
-// Package discard is the sink that confirms everything and keeps nothing. It
-// measures how fast messages come out of a database, and it is the smallest
+// Package discard is a sink that confirms every message and keeps none. Use it to
+// measure how fast messages come out of a database. It is also the smallest
 // example of a sink.
 package discard
 
@@ -19,10 +19,10 @@ type Config struct{}
 // SetDefaults does nothing.
 func (*Config) SetDefaults() {}
 
-// Validate finds nothing wrong.
+// Validate returns nil.
 func (*Config) Validate() error { return nil }
 
-// ParseURL takes "discard" and "discard:".
+// ParseURL accepts "discard" and "discard:".
 func ParseURL(u string) (Config, error) {
 	if u != "discard" && u != "discard:" {
 		return Config{}, fmt.Errorf("sink URL %q: write just discard, it has no settings", u)
@@ -30,7 +30,7 @@ func ParseURL(u string) (Config, error) {
 	return Config{}, nil
 }
 
-// Sink confirms and forgets. It implements driver.InOrderSink.
+// Sink confirms messages and does not keep them. It implements driver.InOrderSink.
 type Sink struct {
 	closed atomic.Bool
 }
@@ -48,10 +48,10 @@ func (s *Sink) Send(_ context.Context, msgs []penstock.Message) []error {
 	return nil
 }
 
-// KeepsOrder is true: no message is ever refused.
+// KeepsOrder returns true: no message is ever refused.
 func (*Sink) KeepsOrder() bool { return true }
 
-// Close makes later Sends fail.
+// Close makes later Sends fail with penstock.ErrClosed.
 func (s *Sink) Close(context.Context) error {
 	s.closed.Store(true)
 	return nil

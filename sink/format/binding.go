@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock/internal/descriptor"
 )
 
-// Binding is how a sink's protocol carries CloudEvents; each sink has its own in its
-// Driver: rabbitmq.Driver.Binding.
+// Binding is how a sink's protocol carries CloudEvents. Each sink has it in its Driver,
+// for example rabbitmq.Driver.Binding.
 type Binding = descriptor.Binding
 
 // prefixOf is the prefix to use: chosen, or by default the first.

@@ -24,42 +24,42 @@ const (
 	Structured = "structured" // attributes and data together in one JSON object
 )
 
-// Omit as the template of an optional attribute leaves it out.
+// Omit leaves out an optional attribute, as its template.
 const Omit = "-"
 
-// Config says what messages look like. The zero value of a field means its
-// default; see SetDefaults. Fields that the kind does not use must not be set.
+// Config is the format of messages. The zero value of a field means its default;
+// see SetDefaults. Fields that the kind does not use must not be set.
 //
-// Templates have {topic}, {key} and {header.NAME}. An optional attribute whose
-// template names a header that the message lacks, or comes out empty, is left
-// out of that message's event.
+// Templates have {topic}, {key} and {header.NAME}. An event has no optional attribute
+// if the attribute's template names a header that the message does not have, or if
+// the result is empty.
 type Config struct {
 	// Kind is raw, cloudevents or debezium.
 	Kind string `yaml:"kind"`
 
 	// Mode of CloudEvents: binary or structured.
 	Mode string `yaml:"mode"`
-	// Source is a template of the attribute source, a URI reference.
+	// Source is a template for the attribute source, a URI reference.
 	Source string `yaml:"source"`
-	// Type is a template of the attribute type.
+	// Type is a template for the attribute type.
 	Type string `yaml:"type"`
-	// Subject is a template of the attribute subject.
+	// Subject is a template for the attribute subject.
 	Subject string `yaml:"subject"`
-	// DataContentType is the media type of payloads that do not say it
-	// themselves, in a header content-type.
+	// DataContentType is the media type of payloads of messages that have no
+	// header content-type.
 	DataContentType string `yaml:"datacontenttype"`
-	// DataSchema is a template of the attribute dataschema, an absolute URI.
+	// DataSchema is a template for the attribute dataschema, an absolute URI.
 	DataSchema string `yaml:"dataschema"`
-	// Extensions are extension attributes by name, as templates. They come on top
-	// of the default ones.
+	// Extensions are templates for extension attributes, by name. They are added to
+	// the default ones.
 	Extensions map[string]string `yaml:"extensions"`
 	// Sequence adds the extension sequence: the message's position in its outbox.
 	Sequence bool `yaml:"sequence"`
-	// Prefix of attribute names in headers, where the protocol allows several.
+	// Prefix of attribute names in headers, if the protocol allows several.
 	Prefix string `yaml:"prefix"`
 
-	// Headers are added by debezium, by name, as templates: what EventRouter's
-	// table.fields.additional.placement does.
+	// Headers are templates for headers that debezium adds, by name, like
+	// EventRouter's table.fields.additional.placement.
 	Headers map[string]string `yaml:"headers"`
 }
 
@@ -80,13 +80,13 @@ var defaultExtensions = map[string]string{
 	"tracestate":   "{header.tracestate}",
 }
 
-// DefaultSource is the source of events of the outbox or subscription of that
-// name: /penstock/NAME, escaped.
+// DefaultSource returns the source of events of an outbox or a subscription:
+// /penstock/NAME, escaped.
 func DefaultSource(name string) string { return "/penstock/" + url.PathEscape(name) }
 
-// SetDefaults fills in what is not set and the kind uses. Who knows the name of
-// the outbox or subscription sets Source to DefaultSource of it before, if it
-// is empty; here it becomes /penstock.
+// SetDefaults sets the fields that are zero and that the kind uses. It sets an
+// empty Source to /penstock. A caller that knows the name of the outbox or the
+// subscription sets it to DefaultSource before.
 func (c *Config) SetDefaults() {
 	fill := func(field *string, value string) {
 		if *field == "" {
@@ -108,8 +108,8 @@ func (c *Config) SetDefaults() {
 	c.Extensions = extensions
 }
 
-// Validate reports the first field that cannot be used, as a
-// *penstock.FieldError. It expects SetDefaults to have run.
+// Validate returns a *penstock.FieldError for the first field that cannot be used.
+// Call SetDefaults before.
 func (c *Config) Validate() error {
 	switch c.Kind {
 	case Raw, Debezium:
@@ -129,8 +129,8 @@ func (c *Config) Validate() error {
 	return field("kind", fmt.Sprintf("is %q", c.Kind), "write raw, cloudevents or debezium")
 }
 
-// ValidateFor does what Validate does and checks that the format suits the
-// protocol.
+// ValidateFor does what Validate does, and also checks that the protocol can carry
+// the format.
 func (c *Config) ValidateFor(b Binding) error {
 	if err := c.Validate(); err != nil || c.Kind == Raw {
 		return err

@@ -19,12 +19,11 @@ type encoder interface {
 	encode(m *penstock.Message, headers map[string]string, s *scratch) ([]byte, error)
 }
 
-// Wrap returns a sink that gives messages the configured format and sends them
-// by way of sink; with kind raw it is sink itself. It closes sink when it is
-// closed.
+// Wrap returns a sink that gives messages the configured format and sends them to
+// sink. With kind raw it is sink itself. Its Close closes sink.
 //
-// A message that cannot have the format fails as
-// penstock.Permanent and is not sent; the others are.
+// A message that cannot have the format fails as penstock.Permanent and is not sent.
+// The others are sent.
 //
 // The error is a *penstock.FieldError.
 func Wrap(sink driver.Sink, cfg Config, b Binding) (driver.Sink, error) {
@@ -59,8 +58,8 @@ type formatted struct {
 
 var _ driver.InOrderSink = (*formatted)(nil)
 
-// KeepsOrder is the word of the sink behind it: a message that cannot be
-// encoded holds back those of its key.
+// KeepsOrder returns what the wrapped sink returns. After a message that cannot be
+// encoded, later ones of its key are not sent.
 func (f *formatted) KeepsOrder() bool { return f.inOrder }
 
 var errNoID = penstock.WithHint(errors.New("the message has no id"), "publish with one, or let the store derive it")
@@ -68,7 +67,7 @@ var errNoID = penstock.WithHint(errors.New("the message has no id"), "publish wi
 // errHeldBack has no class: nothing is wrong with the message.
 var errHeldBack = errors.New("held back: an earlier message with the same key cannot be sent")
 
-// Send encodes msgs and sends those that can be.
+// Send encodes msgs and sends those that can be encoded.
 func (f *formatted) Send(ctx context.Context, msgs []penstock.Message) []error {
 	s, ok := f.scratch.Get().(*scratch)
 	if !ok {

@@ -17,11 +17,11 @@ import (
 // Config says where the messages go and how. The zero value of a field means
 // its default; see SetDefaults.
 type Config struct {
-	// URL names brokers to ask for the others: kafka://host1:9092,host2:9092,
-	// kafkas:// for TLS. It may have a user: kafka://user:password@host.
+	// URL has brokers that are asked for the others: kafka://host1:9092,host2:9092,
+	// or kafkas:// for TLS. It may have a user: kafka://user:password@host.
 	URL string `yaml:"url" url:"-"`
-	// User and Password replace those of the URL, for secrets that come from
-	// elsewhere.
+	// User and Password replace those of the URL, for secrets that are kept
+	// separately.
 	User     string `yaml:"user"`
 	Password string `yaml:"password"`
 	// SASL is how the user logs in: plain, scram-sha-256 or scram-sha-512.
@@ -30,28 +30,28 @@ type Config struct {
 	// Topic is a template: {topic}, {key}, {header.NAME}.
 	Topic string `yaml:"topic"`
 	// CreateTopics lets the broker create a topic that does not exist, with its
-	// default partitions and replicas, if its auto.create.topics.enable allows.
+	// default partitions and replicas, if its auto.create.topics.enable is true.
 	CreateTopics bool `yaml:"create_topics"`
 	// Timestamp of the records: sent is when they are sent, created when the
 	// messages were written. A topic's retention counts from it.
 	Timestamp string `yaml:"timestamp"`
 
-	// ClientID is what the brokers' logs, metrics and quotas call this program.
+	// ClientID is the name of this program in the brokers' logs, metrics and quotas.
 	ClientID string `yaml:"client_id"`
 	// Compression of batches: none, gzip, snappy, lz4 or zstd.
 	Compression string `yaml:"compression"`
-	// MaxMessageBytes bounds a batch of records before compression, and with it
-	// the largest message. Not more than the topics' max.message.bytes.
+	// MaxMessageBytes limits the bytes of a batch of records before compression, and so
+	// of the largest message. It must not exceed the topics' max.message.bytes.
 	MaxMessageBytes int `yaml:"max_message_bytes"`
-	// Producers is how many Sends go on at a time, each with a producer of its
-	// own: connections and producer id. As many as the relay has senders.
+	// Producers is how many Sends run at a time. Each has a separate producer, with
+	// its own connections and producer id. Set it to the relay's senders.
 	Producers int `yaml:"producers"`
 
-	// ConnectTimeout bounds one attempt to connect and log in.
+	// ConnectTimeout limits one attempt to connect and log in.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
-	// DeliveryTimeout is how long a message may wait for a leader and enough
-	// in-sync replicas while brokers can be reached. If none can, Sends fail
-	// at once.
+	// DeliveryTimeout is how long a message may wait for a leader and enough in-sync
+	// replicas while brokers can be reached. If none can be reached, Sends fail at
+	// once.
 	DeliveryTimeout time.Duration `yaml:"delivery_timeout"`
 
 	TLS TLSConfig `yaml:"tls"`
@@ -90,7 +90,7 @@ const shortestTimeout = 100 * time.Millisecond
 
 const defaultPort = "9092"
 
-// SetDefaults fills in what is not set.
+// SetDefaults sets the fields that are zero.
 func (c *Config) SetDefaults() {
 	c.URL = cmp.Or(c.URL, DefaultURL)
 	c.Topic = cmp.Or(c.Topic, DefaultTopic)
@@ -103,8 +103,8 @@ func (c *Config) SetDefaults() {
 	c.DeliveryTimeout = cmp.Or(c.DeliveryTimeout, DefaultDeliveryTimeout)
 }
 
-// Validate reports the first field that cannot be used, as a
-// *penstock.FieldError. It expects SetDefaults to have run and opens no file.
+// Validate returns a *penstock.FieldError for the first field that cannot be used.
+// Call SetDefaults before. It opens no file.
 func (c *Config) Validate() error {
 	a, err := c.address()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package kafka is the sink for Apache Kafka and what speaks its protocol.
+// Package kafka is the sink for Apache Kafka and brokers that speak its protocol.
 //
-// Messages are produced idempotently with acks=all: one counts as delivered when
-// every in-sync replica of its partition has it.
+// Messages are produced idempotently with acks=all. A message counts as delivered
+// when every in-sync replica of its partition has it.
 //
 //	message          Kafka
 //	Topic            topic (by the template topic), else header penstock-topic
@@ -12,5 +12,5 @@
 //	Headers          headers of the same name: content-type stays content-type
 //	Payload          record value
 //
-// Consumers deduplicate by penstock-id. DESIGN.md tells how it works and why.
+// Consumers deduplicate by penstock-id. DESIGN.md explains how it works and why.
 package kafka

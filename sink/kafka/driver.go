@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock/internal/descriptor"
 )
 
-// Driver is this sink for config's list.
+// Driver describes this sink for the list in internal/drivers.
 var Driver = descriptor.Sink[Config]{
 	Name: "kafka", Usage: "kafka://HOST", Schemes: []string{"kafka", "kafkas"},
 	Parse: ParseURL, Open: descriptor.Opens(Open),

@@ -30,8 +30,8 @@ type topicPartitioner struct {
 	current, left int    // this is the partition of those without a key, for so many bytes more
 }
 
-// RequiresConsistency: a key has one partition, whether it can be written to or
-// not.
+// RequiresConsistency is true for a record with a key: its partition stays the same
+// even if it cannot be written to.
 func (t *topicPartitioner) RequiresConsistency(r *kgo.Record) bool { return r.Key != nil }
 
 // Partition is called under a lock of the library's.

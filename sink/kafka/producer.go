@@ -161,9 +161,9 @@ func (p *producer) probe() (any, error) {
 	return nil, nil
 }
 
-// OnBrokerConnect is told by the library of each connection that it made or
-// could not make. One broker that cannot be reached is Kafka's everyday life;
-// so it is asked whether any can.
+// OnBrokerConnect is called by the library for each connection that it made or
+// could not make. A single unreachable broker is normal in Kafka, so it checks
+// whether any can be reached.
 func (p *producer) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) && p.up.CompareAndSwap(true, false) {
 		p.probes.DoChan("", p.probe)
@@ -193,7 +193,7 @@ func (p *producer) end(err error) {
 	<-p.ended
 }
 
-// OnProduceRecordPartitioned is told by the library of each record that it has
+// OnProduceRecordPartitioned is called by the library for each record that it has
 // put into its partition.
 func (p *producer) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
 	if f := p.flight.Load(); f != nil {

@@ -22,8 +22,8 @@ type Sink struct {
 
 var _ driver.InOrderSink = (*Sink)(nil)
 
-// Open checks the configuration. It does not need brokers to be there: the first
-// Send connects, and Sends fail as Unavailable until that succeeds.
+// Open checks the configuration. Brokers need not be up: the first Send connects,
+// and Sends fail as Unavailable until that succeeds.
 func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -54,7 +54,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	return s, nil
 }
 
-// KeepsOrder is true: see fly.
+// KeepsOrder returns true: see fly.
 func (*Sink) KeepsOrder() bool { return true }
 
 // Send produces the messages and waits until all in-sync replicas have each one.
@@ -89,8 +89,8 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	return d.errs
 }
 
-// Close waits for running Sends until ctx ends; those that run longer then end
-// with an Unavailable error.
+// Close waits for running Sends until ctx ends. Those that run longer end with an
+// Unavailable error.
 func (s *Sink) Close(ctx context.Context) error {
 	idle, first := s.gate.Close()
 	if !first {

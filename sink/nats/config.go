@@ -19,14 +19,14 @@ import (
 // Config says where the messages go and how. The zero value of a field means
 // its default; see SetDefaults.
 type Config struct {
-	// URL of the servers, one or several of one cluster separated by commas:
-	// nats://host:4222, tls://, ws:// or wss://. It may carry user:password or a
+	// URL of the servers, one or several of a cluster separated by commas:
+	// nats://host:4222, tls://, ws:// or wss://. It may have user:password or a
 	// token. Not used with InProcess.
 	URL string `yaml:"url" url:"-"`
 	// Subject is the template of the subject: {topic}, {key}, {header.NAME}.
 	Subject string `yaml:"subject"`
-	// CreateStream, if set, names the stream to create where it does not exist.
-	// Without it, streams are the operator's.
+	// CreateStream is the stream to create if it does not exist. Without it, the
+	// operator creates streams.
 	CreateStream *StreamConfig `yaml:"create_stream"`
 
 	// CredentialsFile is a .creds file (a user's JWT and its key).
@@ -37,41 +37,41 @@ type Config struct {
 	Password string `yaml:"password"`
 	Token    string `yaml:"token"`
 	// InboxPrefix replaces _INBOX in the subject of acknowledgements, for users
-	// that may subscribe only to a prefix of their own.
+	// that may subscribe only to a certain prefix.
 	InboxPrefix string    `yaml:"inbox_prefix"`
 	TLS         TLSConfig `yaml:"tls"`
 
-	// MaxPending bounds how many messages wait for their acknowledgement at a
-	// time. JetStream queues at most 100,000 per stream and refuses more.
+	// MaxPending is how many messages may wait for their acknowledgement at a time.
+	// JetStream queues at most 100,000 per stream and refuses more.
 	MaxPending int `yaml:"max_pending"`
-	// AckWait is how long a Send waits without a single acknowledgement before
-	// it gives up.
+	// AckWait is how long a Send waits without any acknowledgement before it gives
+	// up.
 	AckWait time.Duration `yaml:"ack_wait"`
-	// ConnectTimeout bounds one attempt to connect to one server.
+	// ConnectTimeout limits one attempt to connect to one server.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 
-	// InProcess, if set, is a server in this process that runs, to connect to through memory:
-	// a *server.Server of nats-server, say. The sink does not stop it.
+	// InProcess is a running server in this process, to connect to through memory, for
+	// example a *server.Server of nats-server. The sink does not stop it.
 	InProcess nats.InProcessConnProvider `yaml:"-" url:"-"`
 	// Embedded describes the server that the program penstock starts, for InProcess. Open
 	// starts none, and refuses Embedded without InProcess.
 	Embedded *EmbeddedConfig `yaml:"embedded"`
 }
 
-// StreamConfig is a stream to create. An existing stream of the name is used as
-// it is.
+// StreamConfig is a stream to create. If a stream of that name exists, it is used
+// unchanged.
 type StreamConfig struct {
 	Name string `yaml:"name"`
-	// Subjects that the stream stores; they must cover what Subject produces.
-	// Default: all that begin with the words Subject begins with, so orders.> for
-	// orders.{topic}.
+	// Subjects that the stream stores. They must cover every subject that Subject
+	// produces. Default: the fixed words at the beginning of Subject and all that
+	// follows, for example orders.> for orders.{topic}.
 	Subjects []string `yaml:"subjects"`
 	// Storage is file or memory.
 	Storage string `yaml:"storage"`
 	// Replicas is the number of servers that keep a copy, 1 to 5.
 	Replicas int `yaml:"replicas"`
-	// DuplicateWindow is how long the stream remembers message ids, and drops a
-	// message that it has seen. The server keeps the ids in memory.
+	// DuplicateWindow is how long the stream remembers message ids. It drops messages
+	// with these ids. The server keeps them in memory. Default 2 minutes.
 	DuplicateWindow time.Duration `yaml:"duplicate_window"`
 }
 
@@ -81,13 +81,14 @@ type TLSConfig = tlsconfig.Client
 
 // EmbeddedConfig is the server that the program penstock runs in its process.
 type EmbeddedConfig struct {
-	// Dir keeps the streams. It is made if it does not exist; one server at a time may use it.
+	// Dir is the folder of the streams. It is created if it does not exist. Only one server
+	// at a time may use it.
 	Dir string `yaml:"dir" url:"-"`
 	// Listen is a loopback host:port for consumers in other processes, which need no
-	// credentials; port 0 takes a free one. Empty: only this process reaches the server.
+	// credentials. Port 0 takes a free port. If it is empty, only this process can connect.
 	Listen string `yaml:"listen"`
-	// SyncAlways makes each write reach the disk before it is confirmed, so that confirmed
-	// messages survive a power cut, too. Without it that takes up to two minutes.
+	// SyncAlways writes each message to the disk before it is confirmed, so confirmed
+	// messages survive a power cut. Without it they reach the disk within two minutes.
 	SyncAlways bool `yaml:"sync_always"`
 }
 
@@ -100,8 +101,8 @@ const (
 	DefaultConnectTimeout  = 2 * time.Second
 	DefaultDuplicateWindow = 2 * time.Minute
 
-	// The embedded server has nobody else to create a stream on it, so it gets
-	// one. A stream cannot store every subject there is, hence the prefix.
+	// No operator creates a stream on the embedded server, so the sink does. A stream
+	// cannot store all subjects, hence the prefix.
 	DefaultEmbeddedDir     = "penstock-nats"
 	DefaultEmbeddedSubject = "penstock.{topic}"
 	DefaultEmbeddedStream  = "PENSTOCK"
@@ -109,7 +110,7 @@ const (
 
 const maxMaxPending = 50_000
 
-// SetDefaults fills in what is not set.
+// SetDefaults sets the fields that are zero.
 func (c *Config) SetDefaults() {
 	if c.Embedded != nil {
 		c.Embedded.Dir = cmp.Or(c.Embedded.Dir, DefaultEmbeddedDir)
@@ -148,8 +149,8 @@ func everythingUnder(subject string) []string {
 	return nil
 }
 
-// Validate reports the first field that cannot be used, as a
-// *penstock.FieldError. It expects SetDefaults to have run and opens no file.
+// Validate returns a *penstock.FieldError for the first field that cannot be used.
+// Call SetDefaults before. It opens no file.
 func (c *Config) Validate() error {
 	if err := c.validPlace(); err != nil {
 		return err

@@ -19,7 +19,7 @@ type dialer struct {
 	last atomic.Pointer[watchedConn]
 }
 
-// Dial is called by the client library.
+// Dial is called by the client library to connect.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := d.Dialer.Dial(network, address)
 	if err != nil {

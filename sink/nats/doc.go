@@ -1,10 +1,16 @@
-// Package nats sends messages to NATS JetStream, on servers elsewhere or on one
-// in this process, which the program itself runs. DESIGN.md says what is confirmed
-// when, and why acknowledgements are handled here rather than by the client library.
+// Package nats sends messages to NATS JetStream, on other servers or on one that runs
+// in this process. DESIGN.md says when messages count as confirmed, and why the client
+// library does not handle acknowledgements.
 //
-// On the wire: the payload as it is; Nats-Msg-Id carries the message's id, by
-// which JetStream drops a second copy within the stream's duplicate window;
-// Penstock-Key, Penstock-Topic and Penstock-Created-At (RFC 3339, nanoseconds,
-// UTC) carry the rest, Penstock-Attempt from the second delivery on; the
-// message's own headers keep their names.
+//	message          NATS
+//	Topic            subject (by the template subject), header Penstock-Topic
+//	ID               header Nats-Msg-Id
+//	Key              header Penstock-Key
+//	CreatedAt        header Penstock-Created-At: RFC 3339, nanoseconds, UTC
+//	Attempt          header Penstock-Attempt, from the second on
+//	Headers          headers of the same name
+//	Payload          data
+//
+// JetStream drops a second message with the same Nats-Msg-Id within the stream's
+// duplicate window.
 package nats

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/descriptor"
 )
 
-// Driver is this sink for config's list, which has it with a server for Config.Embedded.
+// Driver describes this sink for the list in internal/drivers, which adds the server for Config.Embedded.
 var Driver = descriptor.Sink[Config]{
 	Name: "nats", Usage: "nats://HOST or embedded[:DIR]", Schemes: []string{"nats", "tls", "ws", "wss", "embedded"},
 	Parse: ParseURL, Open: descriptor.Opens(Open),

@@ -15,8 +15,8 @@ import (
 // stride is how many messages are published between looks at the flight.
 const stride = 256
 
-// Send publishes msgs one behind the other without waiting between them, and
-// returns when each has been acknowledged by its stream or refused.
+// Send publishes msgs one after another without waiting between them. It returns when
+// each has been acknowledged by its stream or refused.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {
 		return nil

@@ -44,10 +44,10 @@ type Sink struct {
 
 var _ driver.Sink = (*Sink)(nil)
 
-// Open starts the sink. Servers elsewhere need not be up: the sink keeps
-// connecting in the background, and until it is connected Send fails with
-// Unavailable errors. It fails if the configuration cannot be used, a
-// file it names cannot be read, or a server in this process does not make the stream.
+// Open starts the sink. Servers need not be up: the sink connects in the background,
+// and Send fails with Unavailable errors until it is connected. Open returns an error
+// if the configuration cannot be used or names a file that it cannot read. It also
+// does if a server in this process does not create the stream.
 func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -91,8 +91,8 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 
 var errClosed = penstock.Unavailable(fmt.Errorf("nats sink: %w", penstock.ErrClosed))
 
-// Close waits for running Sends until ctx ends, then stops them, and lets go of
-// the connection.
+// Close waits for running Sends until ctx ends, then stops them and closes the
+// connection.
 func (s *Sink) Close(ctx context.Context) error {
 	idle, first := s.gate.Close()
 	if !first {

@@ -1,6 +1,6 @@
-// Package previous adds to messages, on their way to a broker, what a consumer's inbox
-// needs to put them in order again: the id of the message before, of the same key. The
-// inboxes themselves are in store/postgres and store/sqlite. See DESIGN.md.
+// Package previous adds a header to messages on their way to a broker: the id of the
+// message before, of the same key. A consumer's inbox needs it to restore the order of
+// messages. The inboxes themselves are in the stores. See DESIGN.md.
 package previous
 
 import (
@@ -15,28 +15,27 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// DefaultKeys is how many keys Wrap remembers unless told otherwise: some
-// 20 MB of ids and keys of usual length.
+// DefaultKeys is how many keys Wrap remembers by default. That takes about 20 MB with
+// ids and keys of usual length.
 const DefaultKeys = 100_000
 
-// MaxAge is how long ago a predecessor may have been sent. An inbox forgets ids
-// after its window; it must not wait for one that it has forgotten.
+// MaxAge is for how long Wrap remembers a sent message. An inbox forgets ids after its
+// window, and must not wait for a message that it has forgotten.
 const MaxAge = 24 * time.Hour
 
 // Wrap returns a sink that adds the header penstock.HeaderPrevious to each
 // message with a key: the id of the last message of that key that sink has confirmed.
-// One that it refused, and that became a dead letter, is nobody's predecessor.
+// So a message that was refused and became a dead letter is not in any header.
 //
-// It remembers the keys sent to last, up to keys (0: DefaultKeys), in memory, for
-// MaxAge. After a restart, and of a key that was forgotten, the first message
-// goes without the header, and a consumer that has not received the one before it
-// cannot know.
+// It remembers the keys that were used last, up to keys (0: DefaultKeys), in memory, for
+// MaxAge. After a restart, or of a key that was forgotten, the first message has no
+// header. Then a consumer cannot know whether it has missed the message before.
 //
-// What comes again from further back, a replay or a dead letter that was sent back, has
-// the message before it among those that came back so, and never becomes the
-// predecessor of a newer one.
+// Messages that are sent again, in a replay or as dead letters, get the id of the
+// message before them among those that are sent again. They never become predecessors
+// of newer messages.
 //
-// The result is a driver.InOrderSink that keeps what sink promises.
+// The result is a driver.InOrderSink. Its KeepsOrder returns what that of sink does.
 func Wrap(sink driver.Sink, keys int) driver.InOrderSink {
 	if keys <= 0 {
 		keys = DefaultKeys
@@ -64,10 +63,10 @@ func (p *previous) KeepsOrder() bool { return p.keepsOrder }
 // Close implements driver.Sink.
 func (p *previous) Close(ctx context.Context) error { return p.sink.Close(ctx) }
 
-// Send implements driver.Sink. No other call has a key of msgs now, so what is
-// remembered of the key does not change meanwhile. Of two messages of a key in one
-// call the second follows the first: a sink that keeps order does not accept it
-// otherwise. One that does not is never given two.
+// Send implements driver.Sink. No other call has a key of msgs now, so the trail of
+// such a key does not change meanwhile. Of two messages of a key in one call, the
+// second has the first as its predecessor: a sink that keeps order accepts the second
+// only after the first. Other sinks never get two.
 func (p *previous) Send(ctx context.Context, msgs []penstock.Message) []error {
 	sent, trails := slices.Clone(msgs), make(map[string]trail)
 	now := time.Now()

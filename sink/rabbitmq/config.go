@@ -17,36 +17,36 @@ import (
 // Config says where the messages go and how. The zero value of a field means
 // its default; see SetDefaults.
 type Config struct {
-	// URL of the broker: amqp://user:password@host:5672/vhost, amqps:// for TLS. Of
-	// several hosts, those of a cluster, say, host1:5672,host2:5672, one is used.
+	// URL of the broker: amqp://user:password@host:5672/vhost, or amqps:// for TLS. With
+	// several hosts, host1:5672,host2:5672, for example of a cluster, one of them is used.
 	URL string `yaml:"url" url:"-"`
-	// User and Password replace those of the URL, for secrets that come from
-	// elsewhere.
+	// User and Password replace those of the URL, for secrets that are kept
+	// separately.
 	User     string `yaml:"user"`
 	Password string `yaml:"password"`
 
-	// Exchange to publish to. Empty is RabbitMQ's default exchange, where the
-	// routing key is the name of a queue. It must exist.
+	// Exchange to publish to. It must exist. Empty means RabbitMQ's default exchange,
+	// where the routing key is the name of a queue.
 	Exchange string `yaml:"exchange"`
-	// RoutingKey is a template: {topic}, {key}, {header.NAME}. Default: the queue that
-	// DeclareQueue names, or else the topic.
+	// RoutingKey is a template: {topic}, {key}, {header.NAME}. Default: DeclareQueue, or
+	// the topic if that is empty.
 	RoutingKey string `yaml:"routing_key"`
-	// DeclareQueue, if set, names a durable queue to create where it does not
-	// exist. Only with the default exchange; bindings are the operator's.
+	// DeclareQueue is the name of a durable queue to create if it does not exist. Only
+	// with the default exchange: the operator makes bindings.
 	DeclareQueue string `yaml:"declare_queue"`
 	// CreatedAtHeader adds the header penstock-created-at with the time in full
-	// precision. The timestamp property, which is always there, has seconds.
+	// precision. The property timestamp is always set, in seconds.
 	CreatedAtHeader bool `yaml:"created_at_header"`
 
-	// Channels over which messages are published, all on one connection.
+	// Channels is over how many channels of one connection messages are published.
 	Channels int `yaml:"channels"`
-	// MaxPending bounds, per channel, the messages that wait for their confirm.
+	// MaxPending is how many messages per channel may wait for their confirm.
 	MaxPending int `yaml:"max_pending"`
 
-	// ConnectTimeout bounds one attempt to connect and log in.
+	// ConnectTimeout limits one attempt to connect and log in.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
-	// Heartbeat is how often the two sides show that they are alive; a
-	// connection that is silent for three of them is given up.
+	// Heartbeat is how often the two sides show that they are alive. A connection
+	// that is silent for three of these times is given up.
 	Heartbeat time.Duration `yaml:"heartbeat"`
 
 	TLS TLSConfig `yaml:"tls"`
@@ -72,7 +72,7 @@ const (
 	maxMaxPending = 65_536
 )
 
-// SetDefaults fills in what is not set.
+// SetDefaults sets the fields that are zero.
 func (c *Config) SetDefaults() {
 	declared := strings.NewReplacer("{", "{{", "}", "}}").Replace(c.DeclareQueue)
 	c.URL = cmp.Or(c.URL, DefaultURL)
@@ -83,8 +83,8 @@ func (c *Config) SetDefaults() {
 	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
 }
 
-// Validate reports the first field that cannot be used, as a
-// *penstock.FieldError. It expects SetDefaults to have run and opens no file.
+// Validate returns a *penstock.FieldError for the first field that cannot be used.
+// Call SetDefaults before. It opens no file.
 func (c *Config) Validate() error {
 	uris, err := c.addresses()
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package rabbitmq is the sink for RabbitMQ (AMQP 0-9-1).
 //
-// Every message is published persistent and mandatory, and counts as delivered
-// when RabbitMQ has confirmed it and has not returned it: then it is in every
-// queue that it was routed to, at least one, on disk where the queue is durable.
+// Every message is published persistent and mandatory. It counts as delivered when
+// RabbitMQ has confirmed it and has not returned it. Then it is in every queue that
+// it was routed to, at least one, and on disk if the queue is durable.
 //
 //	message          AMQP
 //	ID               message-id
@@ -14,5 +14,5 @@
 //	                 content-type is the property content-type
 //	Payload          body
 //
-// Consumers deduplicate by message-id. DESIGN.md tells how it works and why.
+// Consumers deduplicate by message-id. DESIGN.md explains how it works and why.
 package rabbitmq

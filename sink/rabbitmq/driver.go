@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/internal/descriptor"
 )
 
-// Driver is this sink for config's list.
+// Driver describes this sink for the list in internal/drivers.
 var Driver = descriptor.Sink[Config]{
 	Name: "rabbitmq", Usage: "amqp://HOST", Schemes: []string{"amqp", "amqps"},
 	Parse: ParseURL, Open: descriptor.Opens(Open),

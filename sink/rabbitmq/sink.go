@@ -12,8 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/template"
 )
 
-// Sink publishes to a RabbitMQ exchange. It is not a driver.InOrderSink: on a
-// channel a message that has nowhere to go is overtaken by those behind it.
+// Sink publishes to a RabbitMQ exchange. It is not a driver.InOrderSink: on a channel,
+// messages behind one that cannot be routed overtake it.
 type Sink struct {
 	cfg    Config
 	key    *template.Template
@@ -23,8 +23,8 @@ type Sink struct {
 
 var _ driver.Sink = (*Sink)(nil)
 
-// Open checks the configuration. It does not need the broker to be there: the
-// first Send connects, and Sends fail as Unavailable until that succeeds.
+// Open checks the configuration. The broker need not be up: the first Send connects,
+// and Sends fail as Unavailable until that succeeds.
 func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -52,9 +52,11 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 // Send publishes the messages, persistent and mandatory, and waits until the
 // broker has confirmed each one.
 //
-// Unavailable: the broker cannot be reached, is blocked by an alarm, or lets
-// nobody publish to the exchange. Permanent: the message breaks a limit of AMQP
-// or of the broker. Unclassified: no queue takes it, or a queue refused it.
+// Unavailable: the broker cannot be reached, is blocked by an alarm, or the exchange
+// does not exist or is closed to this user. RetryAfter and Unavailable: a nack, because
+// a queue is full or has failed. Permanent: the message exceeds a limit of AMQP or of
+// the broker. Unclassified: no queue is bound for it, or the user may not write to its
+// routing key.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {
 		return nil
@@ -105,8 +107,8 @@ func sendPart(ctx context.Context, conn *connection, out outgoing) {
 	}
 }
 
-// Close waits for running Sends until ctx ends; those that run longer then end
-// with an Unavailable error.
+// Close waits for running Sends until ctx ends. Those that run longer end with an
+// Unavailable error.
 func (s *Sink) Close(ctx context.Context) error {
 	idle, first := s.gate.Close()
 	if !first {

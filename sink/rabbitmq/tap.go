@@ -59,7 +59,7 @@ func (t *tap) receivers() []receiver {
 	return slices.Collect(maps.Values(t.own))
 }
 
-// Read is called by the library, and by nobody else.
+// Read is called only by the library.
 func (t *tap) Read(p []byte) (int, error) {
 	for t.pass == 0 && !t.foreign {
 		head, err := t.in.Peek(frameHead)

@@ -60,16 +60,16 @@ func (w *wire) fromNetwork(p []byte) (int, error) {
 	return n, err
 }
 
-// Read gives the library its share of what comes.
+// Read returns the library's share of what the broker sends.
 func (w *wire) Read(p []byte) (int, error) { return w.tap.Read(p) }
 
-// SetReadDeadline is what the library does to notice a dead connection.
+// SetReadDeadline is called by the library to notice a dead connection.
 func (w *wire) SetReadDeadline(t time.Time) error {
 	w.idle.after.Store(int64(max(0, time.Until(t))))
 	return w.Conn.SetReadDeadline(t)
 }
 
-// SetDeadline is what the library does for the handshake and the goodbye.
+// SetDeadline is called by the library for the handshake and at the end.
 func (w *wire) SetDeadline(t time.Time) error {
 	w.idle.after.Store(0)
 	return w.Conn.SetDeadline(t)
@@ -101,7 +101,7 @@ func (w *wire) run() {
 	}
 }
 
-// Write takes all of p or fails with what broke the connection.
+// Write accepts all of p, or returns the error that broke the connection.
 func (w *wire) Write(p []byte) (int, error) {
 	err := w.append(func(buf []byte) []byte { return append(buf, p...) })
 	if err != nil {
@@ -163,7 +163,7 @@ func (w *wire) await(ctx context.Context) error {
 	}
 }
 
-// Close closes the connection; what is still in the buffer is lost.
+// Close closes the connection. Bytes that are still in the buffer are lost.
 func (w *wire) Close() error {
 	w.mu.Lock()
 	w.fail(net.ErrClosed)

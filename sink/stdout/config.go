@@ -8,10 +8,10 @@ type Config struct{}
 // SetDefaults does nothing.
 func (*Config) SetDefaults() {}
 
-// Validate finds nothing wrong.
+// Validate returns nil.
 func (*Config) Validate() error { return nil }
 
-// ParseURL takes "stdout", "stdout:" and "-".
+// ParseURL accepts "stdout", "stdout:" and "-".
 func ParseURL(u string) (Config, error) {
 	switch u {
 	case "stdout", "stdout:", "-":

@@ -2,7 +2,7 @@ package stdout
 
 import "github.com/penstock/penstock/internal/descriptor"
 
-// Driver is this sink for config's list.
+// Driver describes this sink for the list in internal/drivers.
 var Driver = descriptor.Sink[Config]{
 	Name: "stdout", Usage: "stdout", Schemes: []string{"stdout", "-"},
 	Parse: ParseURL, Open: descriptor.Opens(Open),

@@ -1,13 +1,13 @@
-// Package stdout is the sink that writes each message as one line of JSON:
+// Package stdout is a sink that writes each message as one line of JSON:
 //
 //	{"id":"…","seq":7,"key":"N123AA","topic":"flight.departed","headers":{"traceparent":"…"},
 //	 "payload":"text","created_at":"2026-05-04T03:02:01.123456Z","attempt":1}
 //
-// (on one line). A payload that is not valid UTF-8 comes as "payload_base64"
-// instead of "payload".
+// (on one line). A payload that is not valid UTF-8 is in "payload_base64" instead of
+// "payload".
 //
-// A message is confirmed when the operating system has taken its whole line.
-// Whether the reader of the pipe has kept it nobody says; for that, use a
+// A message is confirmed when the operating system has accepted its whole line. That
+// does not say whether the reader of the pipe has kept it. If you need that, use a
 // broker.
 package stdout
 
@@ -44,7 +44,7 @@ func Open(_ Config, _ *slog.Logger) (*Sink, error) { return New(os.Stdout), nil 
 // New writes to w, which the sink never closes.
 func New(w io.Writer) *Sink { return &Sink{w: w, turn: make(chan struct{}, 1)} }
 
-// KeepsOrder is true: lines are written one after another, and the first that
+// KeepsOrder returns true: lines are written one after another, and the first that
 // cannot be written ends the Send.
 func (*Sink) KeepsOrder() bool { return true }
 
@@ -52,9 +52,8 @@ func (*Sink) KeepsOrder() bool { return true }
 // of large messages needs little memory of its own.
 const chunkBytes = 64 << 10
 
-// Send writes the messages and returns when nothing is buffered any more. A
-// writer that fails says nothing about the message: the rest of the Send gets
-// an Unavailable error.
+// Send writes the messages and returns when all are written. If the writer fails, the
+// other messages get an Unavailable error, because that is not about a message.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	select {
 	case s.turn <- struct{}{}:

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// AddressError: the endpoint's host leads to an address that requests from
-// inside a network should not be talked into.
+// AddressError: the endpoint's host has an address that is not public, so a request could
+// reach a server inside the network.
 type AddressError struct {
 	Addr netip.Addr
-	Kind string // "a private address", say
+	Kind string // for example "a private address"
 }
 
 func (e *AddressError) Error() string { return fmt.Sprintf("%s is %s", e.Addr, e.Kind) }

@@ -17,10 +17,10 @@ import (
 // StatusError is an answer that does not deliver the message.
 type StatusError struct {
 	Status int
-	// RedirectTo is the host that a 3xx answer points to, if it names one.
+	// RedirectTo is the host that a 3xx answer redirects to, if it names one.
 	RedirectTo string
 	// Text is the beginning of the answer's body: at most 200 bytes in one line,
-	// without secrets. Empty if it is no text.
+	// without secrets. Empty if the body is not text.
 	Text string
 }
 

@@ -19,49 +19,48 @@ import (
 // its default; see SetDefaults.
 type Config struct {
 	// URL of the endpoint. Its path and query are templates: {topic}, {key},
-	// {header.NAME}; values are escaped. Host and port are fixed, so that no
-	// message decides whom the relay talks to. user:password@ becomes basic
-	// authorization.
+	// {header.NAME}; values are escaped. Host and port are fixed, so that a message
+	// cannot choose the server. user:password@ becomes basic authorization.
 	URL string `yaml:"url" url:"-"`
 	// Method is POST or PUT.
 	Method string `yaml:"method"`
-	// Headers of every request, such as Authorization: Bearer …. They win over
-	// headers of the message. Their values are never shown.
+	// Headers of every request, such as Authorization: Bearer …. They replace headers
+	// of the message. Their values are never shown.
 	Headers map[string]Secret `yaml:"headers" url:"-"`
 	// ContentType is used for messages without a content-type header.
 	ContentType string `yaml:"content_type"`
 	// Secrets sign every message after the Standard Webhooks conventions: base64
-	// of 24 to 64 bytes, with or without whsec_ in front. Several: each adds a
+	// of 24 to 64 bytes, with or without the prefix whsec_. Each secret adds a
 	// signature, so that receivers can change from one to the next.
 	Secrets []Secret `yaml:"secrets" url:"-"`
-	// RetryStatuses are statuses of 400 to 499 that are worth another attempt,
-	// besides 408, 425 and 429.
+	// RetryStatuses are further statuses of 400 to 499 after which a message is tried
+	// again. 408, 425 and 429 always are among them.
 	RetryStatuses []int `yaml:"retry_statuses"`
 
-	// Concurrency bounds the requests under way, all Sends together.
+	// Concurrency is how many requests may be under way in all Sends together.
 	Concurrency int `yaml:"concurrency"`
-	// HTTP is auto, 1.1 or 2. Auto is HTTP/2 where the endpoint offers it over TLS;
-	// 2 with an http:// URL speaks HTTP/2 without TLS.
+	// HTTP is auto, 1.1 or 2. Auto uses HTTP/2 if the endpoint offers it over TLS.
+	// 2 with an http:// URL uses HTTP/2 without TLS.
 	HTTP string `yaml:"http"`
-	// ConnectTimeout bounds looking up the host and connecting to it, and then
-	// the TLS handshake.
+	// ConnectTimeout limits the time to look up the host and connect to it, and then
+	// the time of the TLS handshake.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
-	// ResponseTimeout bounds the wait for the answer's headers once the request is
+	// ResponseTimeout limits the wait for the answer's headers after the request was
 	// written.
 	ResponseTimeout time.Duration `yaml:"response_timeout"`
-	// Timeout bounds a request as a whole, with connecting and the answer's body.
+	// Timeout limits a whole request, with connecting and the answer's body.
 	Timeout time.Duration `yaml:"timeout"`
-	// MaxRetryAfter bounds the pause that an endpoint can ask for.
+	// MaxRetryAfter limits the pause that an endpoint can ask for.
 	MaxRetryAfter time.Duration `yaml:"max_retry_after"`
 
-	// AllowPrivate permits every address. Without it, what is not a public
-	// address of the internet is refused, whatever name led to it.
+	// AllowPrivate permits every address. Without it, an address that is not public is
+	// refused, also if a host name leads to it.
 	AllowPrivate bool `yaml:"allow_private"`
-	// AllowAddresses permits addresses, or ranges such as 10.1.0.0/16, that would be
-	// refused.
+	// AllowAddresses permits addresses that would be refused, or ranges such as
+	// 10.1.0.0/16.
 	AllowAddresses []string `yaml:"allow_addresses"`
-	// Proxy, http:// or https://, to send through; those of the environment are
-	// not used. It then is the proxy who decides which addresses are reached.
+	// Proxy to send through, http:// or https://. Proxies of the environment are not
+	// used. With a proxy, the proxy decides which addresses can be reached.
 	Proxy string `yaml:"proxy"`
 
 	TLS TLSConfig `yaml:"tls"`
@@ -88,7 +87,7 @@ const maxConcurrency = 4096
 // static header would overwrite in every message: one id for all of them.
 const cloudEventsPrefix = "Ce-"
 
-// SetDefaults fills in what is not set.
+// SetDefaults sets the fields that are zero.
 func (c *Config) SetDefaults() {
 	c.Method = cmp.Or(c.Method, DefaultMethod)
 	c.ContentType = cmp.Or(c.ContentType, DefaultContentType)
@@ -100,9 +99,9 @@ func (c *Config) SetDefaults() {
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, DefaultMaxRetryAfter)
 }
 
-// Validate reports the first field that cannot be used, as a
-// *penstock.FieldError. It expects SetDefaults to have run and opens no file.
-// Its errors quote no URL: webhook URLs often hold a token.
+// Validate returns a *penstock.FieldError for the first field that cannot be used.
+// Call SetDefaults before. It opens no file. Its errors do not quote the URL, which
+// often holds a token.
 func (c *Config) Validate() error {
 	e, err := parseEndpoint(c.URL)
 	if err != nil {
@@ -209,6 +208,7 @@ func field(name, problem, hint string, args ...any) error {
 	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
 }
 
-// RelayLimits suit a webhook: each message in a Send of its own, and as many Sends as
-// requests may be under way, so that no key waits for the answer to another's.
+// RelayLimits returns the relay's max_batch and senders for a webhook: one message per
+// Send, and as many Sends as requests may be under way. So no key waits for the answer
+// to another key's request.
 func (c *Config) RelayLimits() (maxBatch, senders int) { return 1, c.Concurrency }

@@ -9,7 +9,7 @@
 //	Penstock-Topic: orders.placed
 //	Penstock-Key: customer-4711
 //
-// A 2xx answer delivers the message. Requests of different keys run side by
-// side, those of one key one after another. See DESIGN.md for what every other
-// answer means, and for whom the sink will not talk to.
+// A 2xx answer delivers the message. Requests of different keys run concurrently,
+// those of one key one after another. DESIGN.md says what every other answer means,
+// and which addresses the sink does not connect to.
 package webhook

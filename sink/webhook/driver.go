@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/descriptor"
 )
 
-// Driver is this sink for config's list.
+// Driver describes this sink for the list in internal/drivers.
 var Driver = descriptor.Sink[Config]{
 	Name: "webhook", Usage: "https://HOST/PATH", Schemes: []string{"https", "http"},
 	Parse: ParseURL, Open: descriptor.Opens(Open),

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// Secret is a text that shows in no log, error or printed configuration.
+// Secret is a text that is masked in logs, errors and printed configurations.
 type Secret string
 
 const masked = "xxxxx"
@@ -20,7 +20,7 @@ func (s Secret) String() string {
 	return masked
 }
 
-// Format masks the secret with every verb, %#v and %x too.
+// Format masks the secret with every verb, also with %#v and %x.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, s.String()) }
 
 // LogValue masks the secret in slog.

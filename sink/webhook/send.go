@@ -10,14 +10,14 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Send makes a request for each message: those of different keys, and those
-// without one, side by side, up to Config.Concurrency, those of one key one after
-// another. If one of a key is not delivered, those behind it are not sent.
+// Send makes a request for each message. Up to Config.Concurrency run at a time.
+// Messages of one key are sent one after another. If one is not delivered, those
+// behind it are not sent.
 //
-// Permanent: the message cannot be made into a request, or the endpoint's
-// answer is 3xx or 4xx, except 408, 425 and 429. RetryAfter: the endpoint asked for a pause.
-// Unavailable: the endpoint cannot be reached or gives no answer to anybody.
-// Unclassified: every other answer but 2xx, or none to this message alone.
+// Permanent: the message cannot be made into a request, or the endpoint's answer is
+// 3xx or 4xx, except 408, 425, 429 and Config.RetryStatuses. RetryAfter: the endpoint
+// asked for a pause. Unavailable: the endpoint cannot be reached, or answers no request.
+// Unclassified: any other answer except 2xx, or no answer to this message alone.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {
 		return nil

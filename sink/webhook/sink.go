@@ -14,9 +14,9 @@ import (
 
 // Sink sends messages to an HTTP endpoint. It is safe for concurrent use.
 //
-// It keeps the order of a key within one Send but is no driver.InOrderSink:
-// the relay would hand it whole lines of one key then, and a Send of a few long
-// lines has few requests under way. See DESIGN.md.
+// It keeps the order of a key within one Send but is not a driver.InOrderSink. If it
+// were, the relay would hand it many messages of one key. A Send of a few keys has
+// few requests under way. See DESIGN.md.
 type Sink struct {
 	cfg       Config
 	endpoint  *endpoint
@@ -33,8 +33,8 @@ type Sink struct {
 
 var _ driver.Sink = (*Sink)(nil)
 
-// Open checks the configuration and reads the files that it names. It does not
-// need the endpoint to be there.
+// Open checks the configuration and reads the files that it names. The endpoint need
+// not be up.
 func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -104,8 +104,8 @@ func (s *Sink) hide(secret string) {
 	}
 }
 
-// Close waits for running Sends until ctx ends; those that run longer then end
-// with an Unavailable error.
+// Close waits for running Sends until ctx ends. Those that run longer end with an
+// Unavailable error.
 func (s *Sink) Close(ctx context.Context) error {
 	idle, first := s.gate.Close()
 	if !first {

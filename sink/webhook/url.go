@@ -10,12 +10,12 @@ import (
 //
 //	https://api.example.com/hooks/{topic}?tenant=7#concurrency=64&content_type=application/json
 //
-// Everything before the # is the endpoint's URL, its query included. Options
-// stand where a URL that is requested can have nothing, in the fragment: the
-// fields of the YAML form, those of tls with "tls." in front, lists separated
-// by commas. Secrets and headers have to be in the YAML form, since command lines
-// can be read by others. The result has its defaults set and is valid. Errors
-// do not quote the URL.
+// Everything before the # is the endpoint's URL, with its query. Options are in the
+// fragment, because a request does not carry it. They are the fields of the YAML
+// form, those of tls with the prefix "tls."; lists are separated by commas. Secrets
+// and headers must be in the YAML form, because other users of the machine can read
+// command lines. The result has its defaults set and is valid. Errors do not quote
+// the URL.
 func ParseURL(u string) (Config, error) {
 	target, options, _ := strings.Cut(u, "#")
 	c := Config{URL: target}
