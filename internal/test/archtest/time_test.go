@@ -290,7 +290,7 @@ func (w finder) objection(n ast.Node, up []ast.Node) string {
 }
 
 // hours are the names of what lasts one, in time and in the suites.
-var hours = []string{"Hour", "longLease"}
+var hours = []string{"Hour", "LongLease"}
 
 // names says whether one of the names is in n.
 func names(n ast.Node, list ...string) bool {

@@ -6,6 +6,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var cancelCases = []testCase{
@@ -20,7 +21,7 @@ var cancelCases = []testCase{
 func (e *env) cancel(want int, ids ...int64) {
 	e.Helper()
 	n, err := e.Store.CancelJobs(e.ctx, queue, ids...)
-	e.must(err, "CancelJobs")
+	e.Must(err, "CancelJobs")
 	if n != want {
 		e.Fatalf("CancelJobs of %d says there were %d, want %d", ids, n, want)
 	}
@@ -53,11 +54,11 @@ func cancelRunning(e *env) {
 	ids := e.enqueue(jobs("a", 2)...)
 	claimed := e.want("a0", "a1")
 	e.cancel(1, ids[0])
-	held, err := e.q.Extend(e.ctx, longLease, leases(claimed)...)
-	e.must(err, "Extend")
+	held, err := e.q.Extend(e.ctx, suite.LongLease, leases(claimed)...)
+	e.Must(err, "Extend")
 	e.sameLeases("Extend after CancelJobs", held, claimed[1:])
 	_, err = e.q.Retry(e.ctx, claimed[0].Lease, 0, "x")
-	e.mustBe(err, penstock.ErrLeaseLost, "Retry of a cancelled job")
+	e.MustBe(err, penstock.ErrLeaseLost, "Retry of a cancelled job")
 	e.ack(claimed[1])
 	e.maintain()
 	e.want()
@@ -67,15 +68,15 @@ func cancelRunning(e *env) {
 func cancelRevived(e *env) {
 	ids := e.enqueue(jobs("a", 3)...)
 	for _, j := range e.want("a0", "a1", "a2") {
-		e.must(e.q.DeadLetter(e.ctx, j.Lease, "x"), "DeadLetter")
+		e.Must(e.q.DeadLetter(e.ctx, j.Lease, "x"), "DeadLetter")
 	}
 	_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
-	e.must(err, "RetryDeadJobs")
+	e.Must(err, "RetryDeadJobs")
 	e.cancel(1, ids[0])
 	claimed := e.want("a1", "a2")
 	e.cancel(1, ids[1])
 	held, err := e.q.Ack(e.ctx, leases(claimed)...)
-	e.must(err, "Ack")
+	e.Must(err, "Ack")
 	e.sameLeases("Ack after CancelJobs", held, claimed[1:])
 	e.maintain()
 	e.want()
@@ -86,9 +87,9 @@ func cancelContext(e *env) {
 	claimed := e.claim(1)
 	ctx := cancelled(e.ctx)
 	_, enqueue := e.q.Enqueue(ctx, job("never"))
-	_, claim := e.q.Claim(ctx, driver.Claim{Jobs: 1, Lease: longLease})
+	_, claim := e.q.Claim(ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})
 	_, ack := e.q.Ack(ctx, claimed[0].Lease)
-	_, extend := e.q.Extend(ctx, longLease, claimed[0].Lease)
+	_, extend := e.q.Extend(ctx, suite.LongLease, claimed[0].Lease)
 	_, retry := e.q.Retry(ctx, claimed[0].Lease, 0, "")
 	_, status := e.Store.QueueStatus(ctx)
 	for what, err := range map[string]error{

@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var claimCases = []testCase{
@@ -30,8 +31,8 @@ func enqueueClaimAck(e *env) {
 		if j.ID != ids[i] || j.Attempt != 1 || j.Lease == 0 || j.CreatedAt.IsZero() || j.CreatedAt.After(before.Add(time.Hour)) {
 			e.Errorf("claimed %+v, want id %d and attempt 1, a lease and a time of creation", j, ids[i])
 		}
-		if left := time.Until(j.LeaseUntil); left < longLease/2 || left > 2*longLease {
-			e.Errorf("the lease of %s ends in %s", longLease, left)
+		if left := time.Until(j.LeaseUntil); left < suite.LongLease/2 || left > 2*suite.LongLease {
+			e.Errorf("the lease of %s ends in %s", suite.LongLease, left)
 		}
 	}
 	e.ack(claimed...)
@@ -50,10 +51,10 @@ func emptyQueue(e *env) {
 	e.maintain()
 	e.want()
 	held, err := e.q.Ack(e.ctx)
-	e.must(err, "Ack of nothing")
+	e.Must(err, "Ack of nothing")
 	e.sameLeases("Ack of nothing", held, nil)
 	held, err = e.q.Extend(e.ctx, time.Second)
-	e.must(err, "Extend of nothing")
+	e.Must(err, "Extend of nothing")
 	e.sameLeases("Extend of nothing", held, nil)
 	e.enqueue()
 	e.want()
@@ -74,14 +75,14 @@ func claimedOnce(e *env) {
 func acrossProcesses(e *env) {
 	other := e.Another(e).DriverQueue(queue)
 	_, err := other.Enqueue(e.ctx, job("a"), job("b"))
-	e.must(err, "Enqueue by another process")
+	e.Must(err, "Enqueue by another process")
 	mine := e.claim(1)
 	e.same(mine, "a")
-	theirs, err := other.Claim(e.ctx, driver.Claim{Jobs: 10, Lease: longLease, Worker: "other"})
-	e.must(err, "Claim by another process")
+	theirs, err := other.Claim(e.ctx, driver.Claim{Jobs: 10, Lease: suite.LongLease, Worker: "other"})
+	e.Must(err, "Claim by another process")
 	e.same(theirs, "b")
 	held, err := other.Ack(e.ctx, mine[0].Lease)
-	e.must(err, "Ack by another process")
+	e.Must(err, "Ack by another process")
 	e.sameLeases("Ack by another process", held, mine)
 	e.ack(theirs...)
 }
@@ -117,7 +118,7 @@ func releaseSpendsNone(e *env) {
 	claimed := e.want("k0", "a")
 	e.ack(claimed[1])
 	held, err := r.Release(e.ctx, 0, leases(claimed)...)
-	e.must(err, "Release")
+	e.Must(err, "Release")
 	e.sameLeases("Release", held, claimed[:1])
 	again := e.collect("k0")
 	if again[0].ID != ids[0] || again[0].Attempt != 1 || again[0].Lease == claimed[0].Lease {
@@ -138,7 +139,7 @@ func releaseForAWhile(e *env) {
 	for attempt := range 2 {
 		start := time.Now()
 		held, err := e.q.(driver.Releaser).Release(e.ctx, while, leases(claimed)...)
-		e.must(err, "Release for a while")
+		e.Must(err, "Release for a while")
 		e.sameLeases("Release for a while", held, claimed)
 		claimed = e.collect("a", "k0")
 		if took := time.Since(start); took < while/2 {
@@ -152,8 +153,8 @@ func releaseForAWhile(e *env) {
 		}
 		claimed = e.collect("a", "k0")
 	}
-	held, err := e.q.(driver.Releaser).Release(e.ctx, longLease, leases(claimed)...)
-	e.must(err, "Release for long")
+	held, err := e.q.(driver.Releaser).Release(e.ctx, suite.LongLease, leases(claimed)...)
+	e.Must(err, "Release for long")
 	e.sameLeases("Release for long", held, claimed)
 	e.maintain()
 	e.want()

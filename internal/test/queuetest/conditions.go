@@ -1,14 +1,9 @@
 package queuetest
 
-import (
-	"slices"
-	"strings"
-	"testing"
-)
+import "github.com/penstock/penstock/internal/test/suite"
 
-// Cases are groups ("Order") and single cases ("Order/FIFO") of the suite: those that a
-// condition can change, where a store passes all of them without it.
-type Cases []string
+// Cases are those that a condition can change.
+type Cases = suite.Cases
 
 // Buffered transactions write later: when a job is seen, in which order, what of it, duplicates, and what is refused.
 var Buffered = Cases{"Tx", "Order/FIFO", "Order/LIFO", "Key/OneAtATimeInOrder", "Dedup", "Delay/NotBeforeItsTime", "Delay/DelayedAndRolledBack", "Content", "Input/BadJobs", "Input/NoSuchQueue", "Model/RandomWalk"}
@@ -39,20 +34,3 @@ var Engine = Cases{"Claim/AcrossProcesses", "Tx", "Order/FIFO", "Order/LIFO", "O
 var ByAClient = Cases{"Claim/EnqueueClaimAck", "Claim/GroupsAreLinesOfTheirOwn", "Claim/ReleaseForAWhile", "Lease/LostLeaseSettlesNothing", "Lease/ExtendKeepsTheLease",
 	"Retry/AfterAPause", "Retry/LastAttemptIsADeadLetter", "Delay/NotBeforeItsTime", "Dedup/Told", "Input/BadJobs", "Input/NoSuchQueue", "Content/BytesSurvive", "Content/TextSurvives",
 	"Work/CancelledJob", "Work/Snooze", "Work/Outcomes"}
-
-// has reports whether the case is one of them; without any, each is.
-func (c Cases) has(group, name string) bool {
-	return len(c) == 0 || slices.Contains(c, group) || slices.Contains(c, group+"/"+name)
-}
-
-// check fails the test if there is no such group or case.
-func (c Cases) check(t *testing.T) {
-	for _, want := range c {
-		in, name, single := strings.Cut(want, "/")
-		if !slices.ContainsFunc(groups, func(g group) bool {
-			return g.name == in && (!single || slices.ContainsFunc(g.cases, func(c testCase) bool { return c.name == name }))
-		}) {
-			t.Fatalf("Harness.Only has %q, which the suite has not", want)
-		}
-	}
-}

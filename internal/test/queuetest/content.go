@@ -19,7 +19,7 @@ var contentCases = []testCase{
 }
 
 func bytesSurvive(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)
@@ -44,7 +44,7 @@ func bytesSurvive(e *env) {
 	claimed := e.claim(len(payloads))
 	check(claimed)
 	for _, j := range claimed {
-		e.must(e.q.DeadLetter(e.ctx, j.Lease, "\"x\"\nü"), "DeadLetter")
+		e.Must(e.q.DeadLetter(e.ctx, j.Lease, "\"x\"\nü"), "DeadLetter")
 	}
 	dead := e.deadJobs(admin.DeadJobQuery{})
 	var again []penstock.Job

@@ -82,7 +82,7 @@ func cronNonsense(e *env) {
 		"* * * * 8", "*/0 * * * *", "*/100 * * * *", "5-1 * * * *", "-1 * * * *", "+1 * * * *", "1- * * * *", "1,,2 * * * *", "001 * * * *", "? * * * *",
 		"* * * * fri-sun", "* * * * monday", "jan * * * *", "*-5 * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *", "@every 5s", "@reboot", "TZ=Europe/Nowhere 0 4 * * *", "TZ=CEST 0 4 * * *", "TZ=Europe/Berlin", "TZ= 0 4 * * *", "0 4 * * * TZ=Europe/Berlin"} {
 		err := e.Store.SetSchedule(e.ctx, penstock.Schedule{Queue: queue, Name: "s", Cron: spec, Job: job("a")})
-		e.badField("SetSchedule with the cron text "+spec, err, "cron")
+		e.BadField("SetSchedule with the cron text "+spec, err, "cron")
 	}
 	if all := e.schedules(); len(all) != 0 {
 		e.Errorf("bad input left the schedules %+v", all)

@@ -27,7 +27,7 @@ func (e *env) deadLetter(reason string, jobs ...penstock.NewJob) []int64 {
 		ids = append(ids, e.enqueue(j)...)
 		claimed := e.claimAs(driver.Claim{Group: j.Group, Jobs: 1})
 		e.same(claimed, string(j.Payload))
-		e.must(e.q.DeadLetter(e.ctx, claimed[0].Lease, reason), "DeadLetter")
+		e.Must(e.q.DeadLetter(e.ctx, claimed[0].Lease, reason), "DeadLetter")
 	}
 	return ids
 }
@@ -153,7 +153,7 @@ func deadQuery(e *env) {
 }
 
 func deadNothing(e *env) {
-	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
+	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	e.deadLetter("x", job("a"))
 	for what, f := range map[string]func() (int, error){
 		"RetryDeadJobs":   func() (int, error) { return e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: "other"}) },
@@ -192,7 +192,7 @@ func deadSpoilt(e *env) {
 	}
 	claimed := e.collect("d0", "d1", "d2")
 	for _, j := range claimed {
-		e.must(e.q.DeadLetter(e.ctx, j.Lease, "again"), "DeadLetter")
+		e.Must(e.q.DeadLetter(e.ctx, j.Lease, "again"), "DeadLetter")
 	}
 	for _, d := range e.deadJobs(admin.DeadJobQuery{}) {
 		if d.Err() != "again" {

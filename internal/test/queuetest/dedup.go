@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var dedupCases = []testCase{
@@ -66,13 +67,13 @@ func dedupTold(e *env) {
 		made, err := t.Tx.Enqueue(e.ctx, queue, step.jobs...)
 		e.told("in one transaction: "+step.what, made, err, step.want...)
 	}
-	t.commit()
+	t.Commit()
 	e.ack(e.collect("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k")...)
 }
 
 func (e *env) told(what string, made []penstock.Enqueued, err error, want ...bool) {
 	e.Helper()
-	e.must(err, what)
+	e.Must(err, what)
 	got := make([]bool, len(made))
 	for i := range made {
 		got[i] = made[i].Deduplicated
@@ -94,26 +95,26 @@ func dedupWindow(e *env) {
 func dedupRollback(e *env) {
 	t := e.begin()
 	t.enqueue(once("d", "never"))
-	t.rollback()
+	t.Rollback()
 	e.enqueue(once("d", "a"))
 	e.ack(e.want("a")...)
 }
 
 func dedupQueues(e *env) {
-	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
+	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	e.enqueue(once("d", "a"), keyed("d", "b"))
 	_, err := e.Store.DriverQueue("other").Enqueue(e.ctx, once("d", "other"))
-	e.must(err, "Enqueue")
+	e.Must(err, "Enqueue")
 	e.want("a", "b")
-	claimed, err := e.Store.DriverQueue("other").Claim(e.ctx, driver.Claim{Jobs: 2, Lease: longLease})
-	e.must(err, "Claim")
+	claimed, err := e.Store.DriverQueue("other").Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
+	e.Must(err, "Claim")
 	e.same(claimed, "other")
 }
 
 func dedupRace(e *env) {
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	ids := make([]int64, 8)
-	e.must(concurrently(len(ids), func(i int) error {
+	e.Must(suite.Concurrently(len(ids), func(i int) error {
 		got, err := qs[i%2].Enqueue(e.ctx, once("d", "a"))
 		if err == nil {
 			ids[i] = got[0].ID

@@ -40,7 +40,7 @@ func delayed(e *env) {
 }
 
 func manyDelays(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	var want []string
 	for i := range 100 {
 		name := fmt.Sprint("d", i)
@@ -62,10 +62,10 @@ func manyDelays(e *env) {
 func delayedRollback(e *env) {
 	t := e.begin()
 	t.enqueue(after(time.Millisecond, "never"))
-	t.rollback()
+	t.Rollback()
 	t = e.begin()
 	t.enqueue(after(time.Millisecond, "a"))
-	t.commit()
+	t.Commit()
 	e.ack(e.collect("a")...)
 	e.maintain()
 	e.want()

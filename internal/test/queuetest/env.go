@@ -2,48 +2,34 @@ package queuetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/test/testseed"
-)
-
-const (
-	// deadline ends a test whose condition never came. It is far longer than
-	// any condition takes, so that a slow machine fails nothing.
-	deadline = 5 * time.Minute
-	// longLease outlives every test; shortLease is one that a test lets expire.
-	longLease  = time.Hour
-	shortLease = 100 * time.Millisecond
-	// queue is the name that tests use when the name does not matter.
-	queue = "jobs"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // env is one test: a database, and helpers that fail the test instead of
 // returning errors.
 type env struct {
-	testing.TB
+	*suite.Env
 	Instance
 	features Features
 	ctx      context.Context // ends with the test, or at its deadline
 	q        driver.Queue    // the one called queue
-
-	seedShown sync.Once
 }
+
+// queue is the name that tests use when the name does not matter.
+const queue = "jobs"
 
 func newEnv(t *testing.T, h Harness, order penstock.QueueOrder) *env {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline*time.Duration(testseed.Rounds()))
-	t.Cleanup(cancel)
-	e := &env{TB: t, Instance: h.open(t, order), features: h.Features, ctx: ctx}
+	base := suite.NewEnv(t)
+	e := &env{Env: base, Instance: h.open(t, order), features: h.Features, ctx: base.Context()}
 	switch {
 	case e.Store == nil || e.Begin == nil || e.Another == nil || e.Backdate == nil:
 		t.Fatal("queuetest: Instance needs Store, Begin, Another and Backdate")
@@ -54,48 +40,26 @@ func newEnv(t *testing.T, h Harness, order penstock.QueueOrder) *env {
 	return e
 }
 
-func (e *env) must(err error, what string) {
-	e.Helper()
-	if err != nil {
-		e.Fatalf("%s: %v", what, err)
-	}
-}
-
-// mustBe fails the test unless err is, or wraps, want.
-func (e *env) mustBe(err, want error, what string) {
-	e.Helper()
-	if !errors.Is(err, want) {
-		e.Fatalf("%s: got error %v, want one that is %q", what, err, want)
-	}
-}
-
 // eventually asks cond again and again until it is true, and does the queue's
 // housekeeping in between.
 func (e *env) eventually(what string, cond func() bool) {
 	e.Helper()
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	e.Eventually(what, func() bool {
 		e.maintain()
-		if cond() {
-			return
-		}
-		select {
-		case <-e.ctx.Done():
-			e.Fatalf("it never came to be that %s", what)
-		case <-time.After(pause):
-		}
-	}
+		return cond()
+	})
 }
 
 func (e *env) maintain() {
 	e.Helper()
-	e.must(e.q.Maintain(e.ctx), "Maintain")
+	e.Must(e.q.Maintain(e.ctx), "Maintain")
 }
 
 // enqueue returns the ids.
 func (e *env) enqueue(jobs ...penstock.NewJob) []int64 {
 	e.Helper()
 	made, err := e.q.Enqueue(e.ctx, jobs...)
-	e.must(err, "Enqueue")
+	e.Must(err, "Enqueue")
 	if len(made) != len(jobs) {
 		e.Fatalf("Enqueue of %d jobs returned %d ids", len(jobs), len(made))
 	}
@@ -119,10 +83,10 @@ func (e *env) claim(n int) []penstock.Job {
 func (e *env) claimAs(c driver.Claim) []penstock.Job {
 	e.Helper()
 	if c.Lease == 0 {
-		c.Lease = longLease
+		c.Lease = suite.LongLease
 	}
 	jobs, err := e.q.Claim(e.ctx, c)
-	e.must(err, "Claim")
+	e.Must(err, "Claim")
 	if len(jobs) > c.Jobs {
 		e.Fatalf("a Claim of %d jobs returned %d", c.Jobs, len(jobs))
 	}
@@ -166,7 +130,7 @@ func (e *env) collect(payloads ...string) []penstock.Job {
 func (e *env) ack(jobs ...penstock.Job) {
 	e.Helper()
 	held, err := e.q.Ack(e.ctx, leases(jobs)...)
-	e.must(err, "Ack")
+	e.Must(err, "Ack")
 	e.sameLeases("Ack", held, jobs)
 }
 
@@ -184,7 +148,7 @@ func (e *env) sameLeases(what string, held []int64, jobs []penstock.Job) {
 func (e *env) retry(job penstock.Job, after time.Duration, reason string) {
 	e.Helper()
 	dead, err := e.q.Retry(e.ctx, job.Lease, after, reason)
-	e.must(err, "Retry")
+	e.Must(err, "Retry")
 	if dead {
 		e.Fatalf("Retry of attempt %d made a dead letter", job.Attempt)
 	}
@@ -192,7 +156,7 @@ func (e *env) retry(job penstock.Job, after time.Duration, reason string) {
 
 func (e *env) set(s penstock.QueueSettings) {
 	e.Helper()
-	e.must(e.Store.SetQueue(e.ctx, queue, s), "SetQueue")
+	e.Must(e.Store.SetQueue(e.ctx, queue, s), "SetQueue")
 }
 
 func (e *env) status() admin.QueueStatus {
@@ -203,7 +167,7 @@ func (e *env) status() admin.QueueStatus {
 func (e *env) statusOf(name string) admin.QueueStatus {
 	e.Helper()
 	all, err := e.Store.QueueStatus(e.ctx)
-	e.must(err, "QueueStatus")
+	e.Must(err, "QueueStatus")
 	i := slices.IndexFunc(all, func(s admin.QueueStatus) bool { return s.Queue == name })
 	if i < 0 {
 		e.Fatalf("QueueStatus does not have the queue %q", name)
@@ -215,39 +179,23 @@ func (e *env) deadJobs(q admin.DeadJobQuery) []admin.DeadJob {
 	e.Helper()
 	q.Queue = queue
 	dead, err := e.Store.DeadJobs(e.ctx, q)
-	e.must(err, "DeadJobs")
+	e.Must(err, "DeadJobs")
 	return dead
 }
 
 // tx is a Tx that fails the test.
-type tx struct {
-	e *env
-	Tx
-}
+type tx struct{ suite.Open[Tx] }
 
 func (e *env) begin() tx {
 	e.Helper()
-	t, err := e.Begin(e.ctx)
-	e.must(err, "Begin")
-	e.Cleanup(func() { _ = t.Rollback(context.WithoutCancel(e.ctx)) })
-	return tx{e, t}
+	return tx{suite.Begin(e.Env, e.Begin)}
 }
 
 func (t tx) enqueue(jobs ...penstock.NewJob) []int64 {
-	t.e.Helper()
-	made, err := t.Tx.Enqueue(t.e.ctx, queue, jobs...)
-	t.e.must(err, "Enqueue in a transaction")
+	t.Helper()
+	made, err := t.Tx.Enqueue(t.Context(), queue, jobs...)
+	t.Must(err, "Enqueue in a transaction")
 	return idsOf(made)
-}
-
-func (t tx) commit() {
-	t.e.Helper()
-	t.e.must(t.Tx.Commit(t.e.ctx), "Commit")
-}
-
-func (t tx) rollback() {
-	t.e.Helper()
-	t.e.must(t.Tx.Rollback(t.e.ctx), "Rollback")
 }
 
 // job makes a job that is told apart by its payload.
@@ -280,23 +228,4 @@ func leases(jobs []penstock.Job) []int64 {
 		all[i] = j.Lease
 	}
 	return all
-}
-
-// concurrently runs f(0) to f(n-1) at the same time and joins their errors.
-func concurrently(n int, f func(i int) error) error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { errs[i] = f(i) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// random returns a generator that PENSTOCK_SEED repeats; part tells several of
-// one test apart.
-func (e *env) random(part int) *rand.Rand {
-	e.Helper()
-	e.seedShown.Do(func() { e.Logf("PENSTOCK_SEED=%d", testseed.Seed()) })
-	return testseed.New(e.Name(), part)
 }

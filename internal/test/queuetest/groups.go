@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/work"
 )
 
@@ -43,7 +44,7 @@ func (e *env) finder(q driver.Queue) driver.GroupFinder {
 func (e *env) readyGroups(groups []string, behind string, most int) []string {
 	e.Helper()
 	found, err := e.finder(e.q).ReadyGroups(e.ctx, groups, behind, most)
-	e.must(err, "ReadyGroups")
+	e.Must(err, "ReadyGroups")
 	return found
 }
 
@@ -87,7 +88,7 @@ func groupsReady(e *env) {
 	e.wantGroups("all is done", nil, "", 10)
 
 	_, err := e.finder(e.Store.DriverQueue("nobody's")).ReadyGroups(e.ctx, nil, "", 10)
-	e.mustBe(err, penstock.ErrNoQueue, "ReadyGroups of no queue")
+	e.MustBe(err, penstock.ErrNoQueue, "ReadyGroups of no queue")
 	if _, err := e.finder(e.q).ReadyGroups(cancelled(e.ctx), nil, "", 10); err == nil {
 		e.Error("ReadyGroups with a context that has ended succeeded")
 	}
@@ -126,7 +127,7 @@ func groupsLate(e *env) {
 		e.ack(e.claimAs(driver.Claim{Group: "known", Jobs: 10})...)
 	}
 	e.wantGroups("not committed", nil, "", 10)
-	t.commit()
+	t.Commit()
 	e.wantGroups("committed", nil, "", 10, "known", "new")
 	e.wantGroups("committed", []string{"known", "other"}, "", 10, "known")
 	e.eventually("the late one is claimed", func() bool {
@@ -159,13 +160,13 @@ func groupsPaused(e *env) {
 func (e *env) groupStatus(after string, most int) map[string]admin.GroupStatus {
 	e.Helper()
 	all, err := e.Store.QueueGroups(e.ctx, queue, after, most)
-	e.must(err, "QueueGroups")
+	e.Must(err, "QueueGroups")
 	found := map[string]admin.GroupStatus{}
 	for i, g := range all {
 		if i > 0 && all[i-1].Group >= g.Group {
 			e.Errorf("QueueGroups returned %q before %q", all[i-1].Group, g.Group)
 		}
-		if g.OldestAge < 0 || g.OldestAge > deadline || g.Ready == 0 && g.OldestAge != 0 {
+		if g.OldestAge < 0 || g.OldestAge > suite.Deadline || g.Ready == 0 && g.OldestAge != 0 {
 			e.Errorf("of the group %q %d jobs are ready, and the oldest is %s old", g.Group, g.Ready, g.OldestAge)
 		}
 		g.OldestAge = 0
@@ -196,11 +197,11 @@ func groupsCounted(e *env) {
 	}
 	e.eventually("the oldest job has an age", func() bool {
 		all, err := e.Store.QueueGroups(e.ctx, queue, "", 1)
-		e.must(err, "QueueGroups")
+		e.Must(err, "QueueGroups")
 		return len(all) == 1 && all[0].OldestAge > 0
 	})
 	_, err := e.Store.QueueGroups(e.ctx, "nobody's", "", 10)
-	e.mustBe(err, penstock.ErrNoQueue, "QueueGroups of no queue")
+	e.MustBe(err, penstock.ErrNoQueue, "QueueGroups of no queue")
 }
 
 // Of a key one job may run at a time: the others wait.
@@ -235,7 +236,7 @@ func groupsPaged(e *env) {
 		{"", 2, []string{"", "a"}}, {"a", 2, []string{"b", "c"}}, {"aa", 10, []string{"b", "c", "d"}}, {"c", 2, []string{"d"}}, {"d", 2, nil},
 	} {
 		all, err := e.Store.QueueGroups(e.ctx, queue, page.after, page.most)
-		e.must(err, "QueueGroups")
+		e.Must(err, "QueueGroups")
 		var got []string
 		for _, g := range all {
 			got = append(got, g.Group)
@@ -288,7 +289,7 @@ func groupsTakeTurns(e *env) {
 	e.eventually("the calm group is served", func() bool { return done("calm") >= n })
 	before := done("busy")
 	e.eventually("the busy group goes on", func() bool { return done("busy") > before })
-	e.must(stop(), "Work")
+	e.Must(stop(), "Work")
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	for _, w := range log.wrong {
@@ -320,5 +321,5 @@ func groupsServeAll(e *env) {
 	for _, group := range late {
 		e.eventually("a group that appears later is served", func() bool { return done(group) == 1 })
 	}
-	e.must(stop(), "Work")
+	e.Must(stop(), "Work")
 }

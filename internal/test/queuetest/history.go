@@ -25,7 +25,7 @@ func (e *env) keepDone() bool {
 	_, keeps := e.Store.(driver.HistoryStore)
 	err := e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{KeepDone: &day})
 	if keeps {
-		e.must(err, "SetQueue")
+		e.Must(err, "SetQueue")
 		return true
 	}
 	if field, ok := errors.AsType[*penstock.FieldError](err); !ok || field.Hint == "" {
@@ -43,7 +43,7 @@ func (e *env) doneJobs(limit int, ids ...int64) map[int64]admin.DoneJob {
 	all := map[int64]admin.DoneJob{}
 	for after := ""; ; {
 		page, next, err := e.Store.(driver.HistoryStore).DoneJobs(e.ctx, admin.DoneJobQuery{Queue: queue, IDs: ids, After: after, Limit: limit})
-		e.must(err, "DoneJobs")
+		e.Must(err, "DoneJobs")
 		if len(page) > limit {
 			e.Fatalf("a page of %d has %d", limit, len(page))
 		}
@@ -66,15 +66,15 @@ func historyKept(e *env) {
 	e.enqueue(penstock.NewJob{Key: "k", Priority: 2, Payload: []byte("a")}, job("b"))
 	claimed := e.claimAs(driver.Claim{Jobs: 2, Worker: "w"})
 	report := e.q.(driver.Reporter).Report
-	e.must(report(e.ctx, claimed[0].Lease, []byte(`{"n": 1}`)), "Report")
-	e.must(report(e.ctx, claimed[0].Lease, []byte(`{"n": 2}`)), "Report")
+	e.Must(report(e.ctx, claimed[0].Lease, []byte(`{"n": 1}`)), "Report")
+	e.Must(report(e.ctx, claimed[0].Lease, []byte(`{"n": 2}`)), "Report")
 	for _, bad := range [][]byte{nil, []byte("no JSON"), []byte(`{"a": "` + string(make([]byte, 1)) + `"}`), slices.Concat([]byte(`"`), slices.Repeat([]byte("x"), penstock.MaxReportBytes), []byte(`"`))} {
 		if err := report(e.ctx, claimed[0].Lease, bad); err == nil {
 			e.Errorf("a report was taken that is %.20q of %d bytes", bad, len(bad))
 		}
 	}
 	e.ack(claimed[0])
-	e.mustBe(report(e.ctx, claimed[0].Lease, []byte("1")), penstock.ErrLeaseLost, "Report of a job that is done")
+	e.MustBe(report(e.ctx, claimed[0].Lease, []byte("1")), penstock.ErrLeaseLost, "Report of a job that is done")
 	kept := e.doneJobs(10)
 	j, ok := kept[claimed[0].ID]
 	if !ok || len(kept) != 1 || j.Key != claimed[0].Key || j.Priority != claimed[0].Priority || j.Attempt != 1 || j.Worker != "w" || j.ClaimedAt.Before(j.CreatedAt) || j.FinishedAt.Before(j.ClaimedAt) || !sameJSON(j.Report, `{"n": 2}`) {
@@ -100,7 +100,7 @@ func historyWalk(e *env) {
 	if !e.keepDone() {
 		return
 	}
-	random := e.random(0)
+	random := e.Random(0)
 	type want struct {
 		attempt, failures int
 		report            string
@@ -139,14 +139,14 @@ func historyWalk(e *env) {
 		case what == 8:
 			some = some[:1]
 			_, err := e.q.Retry(e.ctx, some[0].Lease, 0, "no")
-			e.must(err, "Retry")
+			e.Must(err, "Retry")
 			failures[some[0].ID]++
 		case what == 9:
 			some = some[:1]
-			e.must(e.q.DeadLetter(e.ctx, some[0].Lease, "never"), "DeadLetter")
+			e.Must(e.q.DeadLetter(e.ctx, some[0].Lease, "never"), "DeadLetter")
 			if failures[some[0].ID]++; random.IntN(2) == 0 {
 				_, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, IDs: []int64{some[0].ID}})
-				e.must(err, "RetryDeadJobs")
+				e.Must(err, "RetryDeadJobs")
 			}
 		case what == 10:
 			some = some[:1]
@@ -154,7 +154,7 @@ func historyWalk(e *env) {
 		default:
 			some = some[:1]
 			text := fmt.Sprintf(`{"n":%d}`, random.IntN(100))
-			e.must(e.q.(driver.Reporter).Report(e.ctx, some[0].Lease, []byte(text)), "Report")
+			e.Must(e.q.(driver.Reporter).Report(e.ctx, some[0].Lease, []byte(text)), "Report")
 			reports[some[0].Lease] = text
 			took = false
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var inputCases = []testCase{
@@ -18,17 +19,6 @@ var inputCases = []testCase{
 	{name: "SettingsUpToTheLimits", run: settingsLimits},
 	{name: "NamesUpToTheLimit", run: queueNames},
 	{name: "NoSuchQueue", run: noSuchQueue},
-}
-
-// badField fails the test unless err is a *FieldError whose field begins so.
-func (e *env) badField(what string, err error, field string) {
-	e.Helper()
-	var f *penstock.FieldError
-	if !errors.As(err, &f) {
-		e.Errorf("%s: got error %v, want a *FieldError", what, err)
-	} else if !strings.HasPrefix(f.Field, field) {
-		e.Errorf("%s: the FieldError names %q, want %q", what, f.Field, field)
-	}
 }
 
 // Nothing of a call with one bad job is written, and the transaction that the
@@ -59,14 +49,14 @@ func badJobs(e *env) {
 		{"headers", header("n", strings.Repeat("v", penstock.MaxHeaderBytes))},
 	} {
 		_, err := tx.Tx.Enqueue(e.ctx, queue, job("with a bad one"), b.job)
-		e.badField("Enqueue in a transaction with a bad "+b.field, err, b.field)
+		e.BadField("Enqueue in a transaction with a bad "+b.field, err, b.field)
 		if e.features.ConcurrentWriters {
 			_, err = e.q.Enqueue(e.ctx, job("with a bad one"), b.job)
-			e.badField("Enqueue with a bad "+b.field, err, b.field)
+			e.BadField("Enqueue with a bad "+b.field, err, b.field)
 		}
 	}
 	tx.enqueue(job("still good"))
-	tx.commit()
+	tx.Commit()
 	e.want("in the transaction", "still good")
 }
 
@@ -78,7 +68,7 @@ func badClaims(e *env) {
 		{Jobs: 1, Lease: time.Second, Group: "\x00"}, {Jobs: 1, Lease: time.Second, Worker: "\xff"},
 	} {
 		_, err := e.q.Claim(e.ctx, c)
-		e.badField(fmt.Sprintf("Claim %+v", c), err, "")
+		e.BadField(fmt.Sprintf("Claim %+v", c), err, "")
 	}
 	claimed := e.want("a")
 	if claimed[0].Attempt != 1 {
@@ -86,7 +76,7 @@ func badClaims(e *env) {
 	}
 	for _, lease := range []time.Duration{0, -time.Second} {
 		_, err := e.q.Extend(e.ctx, lease, claimed[0].Lease)
-		e.badField(fmt.Sprint("Extend by ", lease), err, "lease")
+		e.BadField(fmt.Sprint("Extend by ", lease), err, "lease")
 	}
 	e.ack(claimed...)
 	e.same(e.claimAs(driver.Claim{Jobs: driver.MaxClaim}))
@@ -94,13 +84,13 @@ func badClaims(e *env) {
 
 func settingsLimits(e *env) {
 	for _, n := range []int{-1, 0, math.MaxInt32 + 1} {
-		e.badField(fmt.Sprint(n, " attempts"), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{MaxAttempts: &n}), "max attempts")
+		e.BadField(fmt.Sprint(n, " attempts"), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{MaxAttempts: &n}), "max attempts")
 	}
 	for _, n := range []int{-1, math.MaxInt32 + 1} {
-		e.badField(fmt.Sprint(n, " running"), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{MaxRunning: &n}), "max running")
+		e.BadField(fmt.Sprint(n, " running"), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{MaxRunning: &n}), "max running")
 	}
 	for _, d := range []time.Duration{-time.Second, 0, time.Microsecond - 1} {
-		e.badField(fmt.Sprint("a window of ", d), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{DedupWindow: &d}), "dedup window")
+		e.BadField(fmt.Sprint("a window of ", d), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{DedupWindow: &d}), "dedup window")
 	}
 	if s := e.status(); *s.MaxAttempts != 25 || *s.MaxRunning != 0 || *s.DedupWindow != time.Hour {
 		e.Errorf("bad input changed the settings: %+v", s.QueueSettings)
@@ -122,24 +112,24 @@ func settingsLimits(e *env) {
 
 func queueNames(e *env) {
 	for _, name := range []string{"", "_own", strings.Repeat("q", penstock.MaxNameBytes+1), "a\x00", "\xff"} {
-		e.badField(fmt.Sprintf("CreateQueue %q", name), e.Store.CreateQueue(e.ctx, name, penstock.FIFO), "queue")
+		e.BadField(fmt.Sprintf("CreateQueue %q", name), e.Store.CreateQueue(e.ctx, name, penstock.FIFO), "queue")
 	}
-	e.badField("CreateQueue in no order", e.Store.CreateQueue(e.ctx, "good", "sideways"), "order")
+	e.BadField("CreateQueue in no order", e.Store.CreateQueue(e.ctx, "good", "sideways"), "order")
 	for _, name := range []string{`a "quoted" name; drop table x --`, "Grüße", "select", "a.b", "UPPER", "q", "two\nlines\r'", `$fn$ %s {id} \\`, strings.Repeat("q", penstock.MaxNameBytes)} {
-		e.must(e.Store.CreateQueue(e.ctx, name, ""), "CreateQueue "+name)
+		e.Must(e.Store.CreateQueue(e.ctx, name, ""), "CreateQueue "+name)
 		if s := e.statusOf(name); s.Order != penstock.FIFO {
 			e.Errorf("a queue made without an order is %q, want %q", s.Order, penstock.FIFO)
 		}
 		q := e.Store.DriverQueue(name)
 		_, err := q.Enqueue(e.ctx, job("in "+name))
-		e.must(err, "Enqueue")
-		claimed, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: longLease})
-		e.must(err, "Claim")
+		e.Must(err, "Enqueue")
+		claimed, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
+		e.Must(err, "Claim")
 		e.same(claimed, "in "+name)
 		_, err = q.Ack(e.ctx, claimed[0].Lease)
-		e.must(err, "Ack")
-		e.must(q.Maintain(e.ctx), "Maintain")
-		e.must(e.Store.DropQueue(e.ctx, name), "DropQueue")
+		e.Must(err, "Ack")
+		e.Must(q.Maintain(e.ctx), "Maintain")
+		e.Must(e.Store.DropQueue(e.ctx, name), "DropQueue")
 	}
 }
 
@@ -147,9 +137,9 @@ func noSuchQueue(e *env) {
 	const name = "missing"
 	q := e.Store.DriverQueue(name)
 	_, enqueue := q.Enqueue(e.ctx, job("a"))
-	_, claim := q.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: longLease})
+	_, claim := q.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})
 	_, ack := q.Ack(e.ctx, 1)
-	_, extend := q.Extend(e.ctx, longLease, 1)
+	_, extend := q.Extend(e.ctx, suite.LongLease, 1)
 	_, retry := q.Retry(e.ctx, 1, 0, "")
 	_, cancel := e.Store.CancelJobs(e.ctx, name, 1)
 	_, dead := e.Store.DeadJobs(e.ctx, admin.DeadJobQuery{Queue: name})

@@ -8,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var keyCases = []testCase{
@@ -89,7 +90,7 @@ func keyMany(e *env) {
 func keyManyRetried(e *env) {
 	for i := range 20 {
 		e.enqueue(keyed("k", fmt.Sprint("k", i)))
-		e.must(e.q.DeadLetter(e.ctx, e.claim(1)[0].Lease, "no"), "DeadLetter")
+		e.Must(e.q.DeadLetter(e.ctx, e.claim(1)[0].Lease, "no"), "DeadLetter")
 	}
 	if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}); n != 20 || err != nil {
 		e.Fatalf("RetryDeadJobs: got %d, %v, want 20", n, err)
@@ -100,8 +101,8 @@ func keyManyRetried(e *env) {
 	e.enqueue(withPriority(1, "later"))
 	another := e.Another(e).DriverQueue(queue) // which does not know yet what is in the way
 	for _, want := range []string{"again", "later"} {
-		claimed, err := another.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: longLease})
-		e.must(err, "Claim")
+		claimed, err := another.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})
+		e.Must(err, "Claim")
 		e.same(claimed, want)
 	}
 }
@@ -128,7 +129,7 @@ func keyRetry(e *env) {
 
 func keyExpired(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
-	e.same(e.claimAs(driver.Claim{Jobs: 10, Lease: shortLease}), "k0")
+	e.same(e.claimAs(driver.Claim{Jobs: 10, Lease: suite.ShortLease}), "k0")
 	again := e.collect("k0")
 	if again[0].Attempt != 2 {
 		e.Errorf("after an expired lease: attempt %d, want 2", again[0].Attempt)
@@ -139,7 +140,7 @@ func keyExpired(e *env) {
 
 func keyDead(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"))
-	e.must(e.q.DeadLetter(e.ctx, e.want("k0")[0].Lease, "no"), "DeadLetter")
+	e.Must(e.q.DeadLetter(e.ctx, e.want("k0")[0].Lease, "no"), "DeadLetter")
 	k1 := e.collect("k1")
 	if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}); n != 1 || err != nil {
 		e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
@@ -170,19 +171,19 @@ func keyEarlier(e *env) {
 		"retried": func(j penstock.Job) { e.retry(j, 0, "at once") },
 		"expired": func(j penstock.Job) {
 			_, err := e.q.Extend(e.ctx, time.Millisecond, j.Lease)
-			e.must(err, "Extend")
+			e.Must(err, "Extend")
 		},
 	}
 	if r, ok := e.q.(driver.Releaser); ok {
 		ends["released"] = func(j penstock.Job) {
 			_, err := r.Release(e.ctx, 0, j.Lease)
-			e.must(err, "Release")
+			e.Must(err, "Release")
 		}
 	}
 	for name, end := range ends {
 		first, second := name+" 0", name+" 1"
 		e.enqueue(keyed(name, first), keyed(name, second))
-		e.must(e.q.DeadLetter(e.ctx, e.want(first)[0].Lease, "no"), "DeadLetter")
+		e.Must(e.q.DeadLetter(e.ctx, e.want(first)[0].Lease, "no"), "DeadLetter")
 		running := e.collect(second)
 		if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue, Key: name}); n != 1 || err != nil {
 			e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
@@ -222,10 +223,10 @@ func keyProcesses(e *env) {
 	others := []driver.Queue{e.q, e.Another(e).DriverQueue(queue), e.Another(e).DriverQueue(queue)}
 	for i := range 30 {
 		_, err := others[i%3].Enqueue(e.ctx, keyed(fmt.Sprint("k", i%3), fmt.Sprint(i)))
-		e.must(err, "Enqueue")
+		e.Must(err, "Enqueue")
 	}
 	log := newRunLog()
-	e.must(concurrently(6, func(i int) error {
+	e.Must(suite.Concurrently(6, func(i int) error {
 		for log.ended.Load() < 30 {
 			if err := e.ctx.Err(); err != nil {
 				return err

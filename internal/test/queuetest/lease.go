@@ -8,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var leaseCases = []testCase{
@@ -22,11 +23,11 @@ var leaseCases = []testCase{
 
 func expiredLease(e *env) {
 	ids := e.enqueue(jobs("a", 3)...)
-	first := e.claimAs(driver.Claim{Jobs: 3, Lease: longLease, Worker: "dies"})
+	first := e.claimAs(driver.Claim{Jobs: 3, Lease: suite.LongLease, Worker: "dies"})
 	e.same(first, "a0", "a1", "a2")
 	e.ack(first[1])
 	_, err := e.q.Extend(e.ctx, time.Millisecond, first[0].Lease, first[2].Lease) // so that Ack cannot come too late
-	e.must(err, "Extend")
+	e.Must(err, "Extend")
 	again := e.collect("a0", "a2")
 	for _, j := range again {
 		if j.Attempt != 2 || j.ID != ids[0] && j.ID != ids[2] || j.CreatedAt != first[0].CreatedAt && j.CreatedAt != first[2].CreatedAt {
@@ -40,21 +41,21 @@ func expiredLease(e *env) {
 // The worker wakes up when its job runs elsewhere, and when it is done.
 func lostLease(e *env) {
 	e.enqueue(job("a"), keyed("k", "k0"), keyed("k", "k1"))
-	old := e.claimAs(driver.Claim{Jobs: 3, Lease: shortLease})
+	old := e.claimAs(driver.Claim{Jobs: 3, Lease: suite.ShortLease})
 	e.same(old, "a", "k0")
 	again := e.collect("a", "k0")
 	wantLost := func() {
 		e.Helper()
 		held, err := e.q.Ack(e.ctx, leases(old)...)
-		e.must(err, "Ack of lost leases")
+		e.Must(err, "Ack of lost leases")
 		e.sameLeases("Ack of lost leases", held, nil)
-		held, err = e.q.Extend(e.ctx, longLease, leases(old)...)
-		e.must(err, "Extend of lost leases")
+		held, err = e.q.Extend(e.ctx, suite.LongLease, leases(old)...)
+		e.Must(err, "Extend of lost leases")
 		e.sameLeases("Extend of lost leases", held, nil)
 		for _, j := range old {
 			_, err = e.q.Retry(e.ctx, j.Lease, 0, "x")
-			e.mustBe(err, penstock.ErrLeaseLost, "Retry of a lost lease")
-			e.mustBe(e.q.DeadLetter(e.ctx, j.Lease, "x"), penstock.ErrLeaseLost, "DeadLetter of a lost lease")
+			e.MustBe(err, penstock.ErrLeaseLost, "Retry of a lost lease")
+			e.MustBe(e.q.DeadLetter(e.ctx, j.Lease, "x"), penstock.ErrLeaseLost, "DeadLetter of a lost lease")
 		}
 	}
 	wantLost()
@@ -73,24 +74,24 @@ func extendKeeps(e *env) {
 	var claimed []penstock.Job
 	var held []int64
 	var err error
-	for lease := shortLease; ; lease *= 2 { // until the leases are long enough for this machine
+	for lease := suite.ShortLease; ; lease *= 2 { // until the leases are long enough for this machine
 		e.enqueue(jobs("a", 3)...)
 		claimed = e.claimAs(driver.Claim{Jobs: 3, Lease: lease})
-		held, err = e.q.Extend(e.ctx, longLease, claimed[0].Lease, claimed[2].Lease)
-		e.must(err, "Extend")
+		held, err = e.q.Extend(e.ctx, suite.LongLease, claimed[0].Lease, claimed[2].Lease)
+		e.Must(err, "Extend")
 		if len(held) == 2 {
 			break
 		}
 		lost := slices.DeleteFunc(claimed, func(j penstock.Job) bool { return slices.Contains(held, j.Lease) })
 		_, err = e.q.Ack(e.ctx, held...)
-		e.must(err, "Ack")
+		e.Must(err, "Ack")
 		e.ack(e.collect(names(lost)...)...)
 	}
 	again := e.collect("a1") // so the time has passed
 	e.maintain()
 	e.want()
-	held, err = e.q.Extend(e.ctx, longLease, append(leases(append(again, claimed...)), claimed[0].Lease)...)
-	e.must(err, "Extend")
+	held, err = e.q.Extend(e.ctx, suite.LongLease, append(leases(append(again, claimed...)), claimed[0].Lease)...)
+	e.Must(err, "Extend")
 	e.sameLeases("Extend of two that are held, one of them twice, one that was lost and the new one", held, []penstock.Job{claimed[0], claimed[2], again[0]})
 	e.ack(claimed[0], claimed[2], again[0])
 }
@@ -99,7 +100,7 @@ func extendShortens(e *env) {
 	e.enqueue(job("a"))
 	claimed := e.want("a")
 	held, err := e.q.Extend(e.ctx, time.Millisecond, claimed[0].Lease)
-	e.must(err, "Extend")
+	e.Must(err, "Extend")
 	e.sameLeases("Extend", held, claimed)
 	e.ack(e.collect("a")...)
 }
@@ -109,20 +110,20 @@ func unknownLease(e *env) {
 	claimed := e.want("a")
 	for _, lease := range []int64{0, -1, claimed[0].Lease + 1000, 1 << 62} {
 		held, err := e.q.Ack(e.ctx, lease)
-		e.must(err, "Ack of an unknown lease")
+		e.Must(err, "Ack of an unknown lease")
 		e.sameLeases("Ack of an unknown lease", held, nil)
 		_, err = e.q.Retry(e.ctx, lease, 0, "")
-		e.mustBe(err, penstock.ErrLeaseLost, "Retry of an unknown lease")
+		e.MustBe(err, penstock.ErrLeaseLost, "Retry of an unknown lease")
 	}
 	// A lease counts in its own queue only.
-	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
+	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
 	other := e.Store.DriverQueue("other")
 	held, err := other.Ack(e.ctx, claimed[0].Lease)
-	e.must(err, "Ack in another queue")
+	e.Must(err, "Ack in another queue")
 	e.sameLeases("Ack in another queue", held, nil)
-	e.mustBe(other.DeadLetter(e.ctx, claimed[0].Lease, ""), penstock.ErrLeaseLost, "DeadLetter in another queue")
+	e.MustBe(other.DeadLetter(e.ctx, claimed[0].Lease, ""), penstock.ErrLeaseLost, "DeadLetter in another queue")
 	held, err = e.q.Ack(e.ctx, claimed[0].Lease, claimed[0].Lease, -1)
-	e.must(err, "Ack")
+	e.Must(err, "Ack")
 	e.sameLeases("Ack of a lease twice", held, claimed)
 }
 
@@ -130,9 +131,9 @@ func lastLease(e *env) {
 	attempts := 2
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
-	e.same(e.claimAs(driver.Claim{Jobs: 2, Lease: shortLease}), "k0")
+	e.same(e.claimAs(driver.Claim{Jobs: 2, Lease: suite.ShortLease}), "k0")
 	e.eventually("it comes back", func() bool {
-		return len(e.claimAs(driver.Claim{Jobs: 1, Lease: shortLease, Worker: "w"})) == 1
+		return len(e.claimAs(driver.Claim{Jobs: 1, Lease: suite.ShortLease, Worker: "w"})) == 1
 	})
 	var dead []admin.DeadJob
 	e.eventually("it is a dead letter", func() bool {
@@ -156,10 +157,10 @@ func readsEach(e *env) {
 		e.enqueue(batch...)
 		e.enqueue(batch...)
 		claimed := e.claim(n)
-		_, err := e.q.Extend(e.ctx, longLease, leases(claimed)...)
-		e.must(err, "Extend")
+		_, err := e.q.Extend(e.ctx, suite.LongLease, leases(claimed)...)
+		e.Must(err, "Extend")
 		_, err = e.q.(driver.Releaser).Release(e.ctx, 0, leases(claimed)...)
-		e.must(err, "Release")
+		e.Must(err, "Release")
 		e.ack(e.claim(n / 2)...)
 		claimed = nil
 		for range 10 {

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -75,7 +76,7 @@ func (l *runLog) end(j penstock.Job, done bool) {
 
 // work claims up to n jobs and ends them.
 func (l *runLog) work(e *env, q driver.Queue, n int) error {
-	jobs, err := q.Claim(e.ctx, driver.Claim{Jobs: n, Lease: longLease})
+	jobs, err := q.Claim(e.ctx, driver.Claim{Jobs: n, Lease: suite.LongLease})
 	if err != nil {
 		return err
 	}
@@ -118,10 +119,10 @@ func manyWorkers(e *env) {
 	each := testseed.Steps(150)
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	log := newRunLog()
-	e.must(concurrently(producers+workers, func(i int) error {
+	e.Must(suite.Concurrently(producers+workers, func(i int) error {
 		q := qs[i%2]
 		if i < producers {
-			rnd := e.random(i)
+			rnd := e.Random(i)
 			for n := 0; n < each; {
 				batch := make([]penstock.NewJob, min(1+rnd.IntN(5), each-n))
 				for b := range batch {
@@ -170,8 +171,8 @@ func workersThatDie(e *env) {
 	}
 	var mu sync.Mutex
 	done := map[int64]int{}
-	e.must(concurrently(6, func(i int) error {
-		rnd := e.random(i)
+	e.Must(suite.Concurrently(6, func(i int) error {
+		rnd := e.Random(i)
 		lease := 20 * time.Millisecond
 		for {
 			mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -29,21 +30,21 @@ func maintainBounded(e *env) {
 			done += len(jobs)
 		}
 	}
-	claimed(100, longLease, func(jobs []penstock.Job) {
+	claimed(100, suite.LongLease, func(jobs []penstock.Job) {
 		for _, j := range jobs {
 			e.retry(j, 24*time.Hour, "not now")
 		}
 	})
 	if r, ok := e.q.(driver.Releaser); ok {
-		claimed(many, longLease, func(jobs []penstock.Job) {
+		claimed(many, suite.LongLease, func(jobs []penstock.Job) {
 			_, err := r.Release(e.ctx, 24*time.Hour, leases(jobs)...)
-			e.must(err, "Release")
+			e.Must(err, "Release")
 		})
 	}
 	e.set(penstock.QueueSettings{MaxAttempts: new(1)})
 	claimed(many, time.Millisecond, func([]penstock.Job) {}) // they die
 	e.eventually("all are dead letters", func() bool { return len(e.deadJobs(admin.DeadJobQuery{Limit: many})) == many })
-	claimed(many, longLease, func([]penstock.Job) {}) // they run
+	claimed(many, suite.LongLease, func([]penstock.Job) {}) // they run
 	kinds := []func(j *penstock.NewJob, i int){
 		func(j *penstock.NewJob, i int) { j.NotBefore = time.Now().Add(24 * time.Hour) },
 		func(j *penstock.NewJob, i int) {

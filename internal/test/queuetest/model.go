@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -80,7 +81,7 @@ type walkTx struct {
 func randomWalk(e *env) {
 	attempts := 1_000_000
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
-	w := &walk{env: e, rnd: e.random(0), lifo: e.status().Order == penstock.LIFO, byID: map[int64]*tracked{},
+	w := &walk{env: e, rnd: e.Random(0), lifo: e.status().Order == penstock.LIFO, byID: map[int64]*tracked{},
 		stores: []driver.QueueStore{e.Store, e.Another(e)}}
 	operations, steps := w.operations(), testseed.Steps(1000)
 	for w.step = 1; w.step <= steps; w.step++ {
@@ -196,7 +197,7 @@ func (w *walk) finish() {
 	}
 	w.eventually("every job has ended", func() bool {
 		for _, g := range groupNames {
-			for jobs := w.claimGroup(g, 50, held, longLease); len(jobs) > 0; jobs = w.claimGroup(g, 50, held, longLease) {
+			for jobs := w.claimGroup(g, 50, held, suite.LongLease); len(jobs) > 0; jobs = w.claimGroup(g, 50, held, suite.LongLease) {
 				for _, j := range jobs {
 					w.settleOne(w.byID[j.ID], w.ackOne)
 				}

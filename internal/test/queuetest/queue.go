@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var queueCases = []testCase{
@@ -17,13 +18,13 @@ var queueCases = []testCase{
 
 func queueExists(e *env) {
 	err := e.Store.CreateQueue(e.ctx, queue, penstock.FIFO)
-	e.mustBe(err, penstock.ErrQueueExists, "a second CreateQueue")
+	e.MustBe(err, penstock.ErrQueueExists, "a second CreateQueue")
 	if got, want := err.Error(), fmt.Sprintf("queue %q: the queue exists already", queue); got != want {
 		e.Errorf("a second CreateQueue: got %q, want %q", got, want)
 	}
-	e.mustBe(e.Another(e).CreateQueue(e.ctx, queue, penstock.LIFO), penstock.ErrQueueExists, "CreateQueue by another process")
+	e.MustBe(e.Another(e).CreateQueue(e.ctx, queue, penstock.LIFO), penstock.ErrQueueExists, "CreateQueue by another process")
 	if store, ok := e.Store.(driver.Store); ok {
-		e.must(store.CreateOutbox(e.ctx, "outbox"), "CreateOutbox")
+		e.Must(store.CreateOutbox(e.ctx, "outbox"), "CreateOutbox")
 		// One name space: whoever goes on after "exists already" has what he asked for.
 		for what, is := range map[string]struct{ err, want, not error }{
 			`queue "outbox": an outbox has this name: the outbox exists already`:      {e.Store.CreateQueue(e.ctx, "outbox", penstock.FIFO), penstock.ErrOutboxExists, penstock.ErrQueueExists},
@@ -33,7 +34,7 @@ func queueExists(e *env) {
 				e.Errorf("got %v, want %s", is.err, what)
 			}
 		}
-		e.mustBe(e.Store.DropQueue(e.ctx, "outbox"), penstock.ErrNoQueue, "DropQueue of an outbox")
+		e.MustBe(e.Store.DropQueue(e.ctx, "outbox"), penstock.ErrNoQueue, "DropQueue of an outbox")
 	}
 }
 
@@ -41,16 +42,16 @@ func dropForgets(e *env) {
 	attempts := 1
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
 	e.deadLetter("x", job("dead"))
-	e.enqueue(keyed("k", "running"), keyed("k", "waiting"), once("d", "ready"), after(longLease, "delayed"))
+	e.enqueue(keyed("k", "running"), keyed("k", "waiting"), once("d", "ready"), after(suite.LongLease, "delayed"))
 	running := e.claim(1)
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@hourly", Job: job("s")})
-	e.must(e.Store.DropQueue(e.ctx, queue), "DropQueue")
+	e.Must(e.Store.DropQueue(e.ctx, queue), "DropQueue")
 	_, err := e.q.Enqueue(e.ctx, job("a"))
-	e.mustBe(err, penstock.ErrNoQueue, "Enqueue after DropQueue")
+	e.MustBe(err, penstock.ErrNoQueue, "Enqueue after DropQueue")
 	_, err = e.q.Ack(e.ctx, running[0].Lease)
-	e.mustBe(err, penstock.ErrNoQueue, "Ack after DropQueue")
+	e.MustBe(err, penstock.ErrNoQueue, "Ack after DropQueue")
 
-	e.must(e.Store.CreateQueue(e.ctx, queue, penstock.LIFO), "CreateQueue")
+	e.Must(e.Store.CreateQueue(e.ctx, queue, penstock.LIFO), "CreateQueue")
 	e.maintain()
 	e.want()
 	s := e.status()
@@ -60,32 +61,32 @@ func dropForgets(e *env) {
 	if all := e.schedules(); len(all) != 0 {
 		e.Errorf("a queue that was dropped and made anew has the schedules %+v", all)
 	}
-	e.mustBe(e.q.DeadLetter(e.ctx, running[0].Lease, ""), penstock.ErrLeaseLost, "DeadLetter of a lease from before")
+	e.MustBe(e.q.DeadLetter(e.ctx, running[0].Lease, ""), penstock.ErrLeaseLost, "DeadLetter of a lease from before")
 	e.enqueue(once("d", "a"), keyed("k", "b"))
 	e.ack(e.want("b", "a")...)
 }
 
 func queuesApart(e *env) {
-	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
+	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
 	other := e.Store.DriverQueue("other")
 	e.enqueue(keyed("k", "mine"))
 	_, err := other.Enqueue(e.ctx, keyed("k", "theirs"))
-	e.must(err, "Enqueue")
+	e.Must(err, "Enqueue")
 	mine := e.want("mine")
-	theirs, err := other.Claim(e.ctx, driver.Claim{Jobs: 5, Lease: longLease})
-	e.must(err, "Claim")
+	theirs, err := other.Claim(e.ctx, driver.Claim{Jobs: 5, Lease: suite.LongLease})
+	e.Must(err, "Claim")
 	e.same(theirs, "theirs")
 	e.pause(true)
 	_, err = other.Ack(e.ctx, theirs[0].Lease)
-	e.must(err, "Ack")
-	e.must(e.Store.DropQueue(e.ctx, "other"), "DropQueue")
+	e.Must(err, "Ack")
+	e.Must(e.Store.DropQueue(e.ctx, "other"), "DropQueue")
 	e.ack(mine...)
 }
 
 func makersRace(e *env) {
 	stores := []driver.QueueStore{e.Store, e.Another(e), e.Another(e)}
 	made := make([]bool, len(stores))
-	e.must(concurrently(len(stores), func(i int) error {
+	e.Must(suite.Concurrently(len(stores), func(i int) error {
 		err := stores[i].CreateQueue(e.ctx, "race", penstock.FIFO)
 		if made[i] = err == nil; errors.Is(err, penstock.ErrQueueExists) {
 			return nil

@@ -21,7 +21,7 @@ var reclaimCases = []testCase{
 // can end.
 func (e *env) churn() {
 	e.Helper()
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	const n = 1500
 	for i := 0; i < n; i += 50 {
 		batch := make([]penstock.NewJob, 50)
@@ -39,7 +39,7 @@ func (e *env) churn() {
 					e.retry(claimed[0], 0, "x")
 					claimed = claimed[1:]
 				}
-				e.must(e.q.DeadLetter(e.ctx, claimed[0].Lease, "x"), "DeadLetter")
+				e.Must(e.q.DeadLetter(e.ctx, claimed[0].Lease, "x"), "DeadLetter")
 				claimed = claimed[1:]
 			}
 			e.ack(claimed...)
@@ -52,7 +52,7 @@ func (e *env) churn() {
 		return len(claimed) == 0 && s.Ready+s.Running+s.Delayed+s.Waiting == 0
 	})
 	_, err := e.Store.DiscardDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue})
-	e.must(err, "DiscardDeadJobs")
+	e.Must(err, "DiscardDeadJobs")
 }
 
 func (e *env) floor() int64 {
@@ -99,8 +99,8 @@ func reclaimKeeps(e *env) {
 	running := e.want("k0", "running", "retried", "dead")
 	e.enqueue(after(300*time.Millisecond, "delayed"))
 	e.retry(running[2], 300*time.Millisecond, "x")
-	e.must(e.q.DeadLetter(e.ctx, running[3].Lease, "x"), "DeadLetter")
-	rnd := e.random(1)
+	e.Must(e.q.DeadLetter(e.ctx, running[3].Lease, "x"), "DeadLetter")
+	rnd := e.Random(1)
 	for range 20 {
 		batch := make([]penstock.NewJob, 50)
 		for b := range batch {

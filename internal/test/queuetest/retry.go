@@ -36,7 +36,7 @@ func retryRunsAgain(e *env) {
 		}
 		e.retry(j, 0, "again")
 		_, err := e.q.Retry(e.ctx, j.Lease, 0, "twice")
-		e.mustBe(err, penstock.ErrLeaseLost, "a second Retry")
+		e.MustBe(err, penstock.ErrLeaseLost, "a second Retry")
 	}
 }
 
@@ -79,7 +79,7 @@ func retryLast(e *env) {
 	for attempt := 1; attempt <= 3; attempt++ {
 		j := e.collect("a")[0]
 		dead, err := e.q.Retry(e.ctx, j.Lease, 0, fmt.Sprint("reason ", attempt))
-		e.must(err, "Retry")
+		e.Must(err, "Retry")
 		if dead != (attempt == 3) {
 			e.Fatalf("Retry of attempt %d of 3 says dead = %v", attempt, dead)
 		}
@@ -100,7 +100,7 @@ func retryFailures(e *env) {
 	}
 	last := e.collect("a")[0]
 	long := strings.Repeat("ü", 3000)
-	e.must(e.q.DeadLetter(e.ctx, last.Lease, long), "DeadLetter")
+	e.Must(e.q.DeadLetter(e.ctx, last.Lease, long), "DeadLetter")
 	d := e.deadJobs(admin.DeadJobQuery{})[0]
 	if len(d.Failures) != penstock.MaxFailures {
 		e.Fatalf("%d failures are kept, want %d", len(d.Failures), penstock.MaxFailures)

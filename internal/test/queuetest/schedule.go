@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var scheduleCases = []testCase{
@@ -24,13 +25,13 @@ var scheduleCases = []testCase{
 func (e *env) schedule(s penstock.Schedule) {
 	e.Helper()
 	s.Queue = queue
-	e.must(e.Store.SetSchedule(e.ctx, s), "SetSchedule")
+	e.Must(e.Store.SetSchedule(e.ctx, s), "SetSchedule")
 }
 
 func (e *env) schedules() []penstock.Schedule {
 	e.Helper()
 	all, err := e.Store.Schedules(e.ctx, queue)
-	e.must(err, "Schedules")
+	e.Must(err, "Schedules")
 	return all
 }
 
@@ -61,8 +62,8 @@ func scheduleSet(e *env) {
 	if all = e.schedules(); len(all) != 2 || all[0].Next.UTC().Hour() != 5 || string(all[0].Job.Payload) != "changed" || all[0].Job.Key != "" {
 		e.Errorf("after the change the schedules are %+v", all)
 	}
-	e.must(e.Store.DropSchedule(e.ctx, queue, "nightly"), "DropSchedule")
-	e.mustBe(e.Store.DropSchedule(e.ctx, queue, "nightly"), penstock.ErrNoSchedule, "a second DropSchedule")
+	e.Must(e.Store.DropSchedule(e.ctx, queue, "nightly"), "DropSchedule")
+	e.MustBe(e.Store.DropSchedule(e.ctx, queue, "nightly"), penstock.ErrNoSchedule, "a second DropSchedule")
 	if all = e.schedules(); len(all) != 1 {
 		e.Errorf("after DropSchedule there are %d schedules, want 1", len(all))
 	}
@@ -100,12 +101,12 @@ func scheduleAhead(e *env) {
 	const little = 175 * time.Minute
 	e.Backdate(e, queue, "little", -little)
 	before := e.schedules()
-	e.must(e.Another(e).DriverQueue(queue).Maintain(e.ctx), "Maintain")
+	e.Must(e.Another(e).DriverQueue(queue).Maintain(e.ctx), "Maintain")
 	if after := e.schedules(); !after[0].Next.Equal(before[0].Next) {
 		e.Errorf("what ran %s ahead is next at %s, want %s", little, after[0].Next, before[0].Next)
 	}
 	e.Backdate(e, queue, "s", -800*24*time.Hour)
-	e.must(e.Another(e).DriverQueue(queue).Maintain(e.ctx), "Maintain")
+	e.Must(e.Another(e).DriverQueue(queue).Maintain(e.ctx), "Maintain")
 	if after := e.schedules(); !after[1].Next.Equal(before[1].Next) {
 		e.Errorf("what ran years ahead is next at %s, want %s", after[1].Next, before[1].Next)
 	}
@@ -117,7 +118,7 @@ func scheduleRace(e *env) {
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue), e.Another(e).DriverQueue(queue)}
 	for range 5 {
 		e.Backdate(e, queue, "s", time.Minute)
-		e.must(concurrently(len(qs)*2, func(i int) error { return qs[i%len(qs)].Maintain(e.ctx) }), "Maintain at once")
+		e.Must(suite.Concurrently(len(qs)*2, func(i int) error { return qs[i%len(qs)].Maintain(e.ctx) }), "Maintain at once")
 		e.ack(e.collect("s")...)
 		e.maintain()
 		e.want()
@@ -151,14 +152,14 @@ func scheduleBad(e *env) {
 	long := strings.Repeat("s", penstock.MaxScheduleBytes)
 	for _, name := range []string{"", long + "s", "a\x00", "\xff"} {
 		s.Name = name
-		e.badField(fmt.Sprintf("SetSchedule %q", name), e.Store.SetSchedule(e.ctx, s), "schedule")
+		e.BadField(fmt.Sprintf("SetSchedule %q", name), e.Store.SetSchedule(e.ctx, s), "schedule")
 	}
 	s = good
 	s.Job.Priority = penstock.MaxPriority + 1
-	e.badField("SetSchedule with a bad priority", e.Store.SetSchedule(e.ctx, s), "priority")
+	e.BadField("SetSchedule with a bad priority", e.Store.SetSchedule(e.ctx, s), "priority")
 	s = good
 	s.Queue = "missing"
-	e.mustBe(e.Store.SetSchedule(e.ctx, s), penstock.ErrNoQueue, "SetSchedule in a queue that is missing")
+	e.MustBe(e.Store.SetSchedule(e.ctx, s), penstock.ErrNoQueue, "SetSchedule in a queue that is missing")
 	if all := e.schedules(); len(all) != 0 {
 		e.Errorf("bad input left the schedules %+v", all)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var settingsCases = []testCase{
@@ -53,13 +54,13 @@ func maxRunning(e *env) {
 	first := e.claim(2)
 	e.same(first, "a0", "a1")
 	other := e.Another(e).DriverQueue(queue)
-	second, err := other.Claim(e.ctx, driver.Claim{Jobs: 5, Lease: longLease})
-	e.must(err, "Claim")
+	second, err := other.Claim(e.ctx, driver.Claim{Jobs: 5, Lease: suite.LongLease})
+	e.Must(err, "Claim")
 	e.same(second, "a2")
 	e.want()
 	e.ack(first[0])
 	e.retry(first[1], time.Hour, "x")
-	e.must(e.q.DeadLetter(e.ctx, second[0].Lease, "x"), "DeadLetter")
+	e.Must(e.q.DeadLetter(e.ctx, second[0].Lease, "x"), "DeadLetter")
 	e.same(e.claim(8), "a3", "a4", "a5")
 	limit = 0
 	e.set(penstock.QueueSettings{MaxRunning: &limit})
@@ -75,9 +76,9 @@ func maxRunningRace(e *env) {
 	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
 	var mu sync.Mutex
 	running, most, done := 0, 0, 0
-	e.must(concurrently(8, func(i int) error {
+	e.Must(suite.Concurrently(8, func(i int) error {
 		for e.ctx.Err() == nil {
-			jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Jobs: 1 + i%3, Lease: longLease})
+			jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Jobs: 1 + i%3, Lease: suite.LongLease})
 			if err != nil {
 				return err
 			}
@@ -128,7 +129,7 @@ func pauseHolds(e *env) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				was := paused.Load()
-				jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Jobs: 1 + i%2, Lease: longLease})
+				jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Jobs: 1 + i%2, Lease: suite.LongLease})
 				if err != nil {
 					e.Errorf("Claim: %v", err)
 					return
@@ -181,7 +182,7 @@ func settingsInATransaction(e *env) {
 		if !ok {
 			e.Skip("this store's settings are no part of transactions")
 		}
-		e.must(setter.SetQueue(e.ctx, queue, s), "SetQueue in a transaction")
+		e.Must(setter.SetQueue(e.ctx, queue, s), "SetQueue in a transaction")
 		return t
 	}
 	nothing := func(when string) {
@@ -201,16 +202,16 @@ func settingsInATransaction(e *env) {
 	e.pause(true)
 	t := set(penstock.QueueSettings{Paused: &no})
 	nothing("the queue's resumption is not committed")
-	t.rollback()
+	t.Rollback()
 	nothing("the queue's resumption was rolled back")
 	t = set(penstock.QueueSettings{Paused: &no})
-	t.commit()
+	t.Commit()
 	e.same(e.claim(1), "a0")
 
 	t = set(penstock.QueueSettings{Paused: &yes})
 	e.maintain()
 	e.same(e.claim(1), "a1") // not yet
-	t.commit()
+	t.Commit()
 	nothing("the pause is committed")
 	e.pause(false)
 
@@ -218,7 +219,7 @@ func settingsInATransaction(e *env) {
 	e.claim(2)
 	t = set(penstock.QueueSettings{MaxRunning: &unlimited})
 	nothing("that the limit is lifted is not committed")
-	t.rollback()
+	t.Rollback()
 	nothing("that the limit is lifted was rolled back")
 	e.set(penstock.QueueSettings{MaxRunning: &unlimited})
 	if got := e.claim(5); len(got) != 5 {

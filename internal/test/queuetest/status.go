@@ -7,6 +7,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var statusCases = []testCase{
@@ -31,7 +32,7 @@ func statusCounts(e *env) {
 		s = e.status()
 		return [5]int64{s.Ready, s.Running, s.Delayed, s.Waiting, s.DeadLetters} == want && s.OldestAge > 0
 	})
-	if s.OldestAge > deadline || s.Bytes <= 0 {
+	if s.OldestAge > suite.Deadline || s.Bytes <= 0 {
 		e.Errorf("the status has an oldest age of %s and %d bytes", s.OldestAge, s.Bytes)
 	}
 }
@@ -39,8 +40,8 @@ func statusCounts(e *env) {
 // A worker that died runs nothing once its lease has ended, though nobody has claimed since.
 func statusEndedLeases(e *env) {
 	e.enqueue(jobs("a", 2)...)
-	e.claimAs(driver.Claim{Jobs: 1, Lease: longLease})
-	e.claimAs(driver.Claim{Jobs: 1, Lease: shortLease})
+	e.claimAs(driver.Claim{Jobs: 1, Lease: suite.LongLease})
+	e.claimAs(driver.Claim{Jobs: 1, Lease: suite.ShortLease})
 	e.eventually("the lease that has ended is not counted as running", func() bool {
 		s := e.status()
 		return s.Running == 1 && s.Ready == 1
@@ -49,10 +50,10 @@ func statusEndedLeases(e *env) {
 
 func statusSorted(e *env) {
 	for _, name := range []string{"z", "B", "ä", "a"} {
-		e.must(e.Store.CreateQueue(e.ctx, name, penstock.LIFO), "CreateQueue")
+		e.Must(e.Store.CreateQueue(e.ctx, name, penstock.LIFO), "CreateQueue")
 	}
 	all, err := e.Store.QueueStatus(e.ctx)
-	e.must(err, "QueueStatus")
+	e.Must(err, "QueueStatus")
 	var got []string
 	for _, s := range all {
 		got = append(got, s.Queue)
@@ -77,7 +78,7 @@ func statusDefaults(e *env) {
 
 // Queues that are named are described alone; their settings are told without counting anything.
 func statusNamed(e *env) {
-	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
+	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
 	three := 3
 	e.set(penstock.QueueSettings{MaxRunning: &three})
 	e.enqueue(jobs("a", 3)...)
@@ -90,7 +91,7 @@ func statusNamed(e *env) {
 	for how, status := range read {
 		for _, names := range [][]string{{queue}, {"none"}, {"other", queue}, nil} {
 			all, err := status(names...)
-			e.must(err, how)
+			e.Must(err, how)
 			var got []string
 			for _, s := range all {
 				got = append(got, s.Queue)
@@ -117,7 +118,7 @@ func statusUpTo(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), after(time.Hour, "delayed"))
 	for most, want := range map[int][]string{1: {"dead_letters", "delayed", "ready", "waiting"}, 5: {"ready"}, 100: nil} {
 		all, err := counter.QueueStatusUpTo(e.ctx, most)
-		e.must(err, "QueueStatusUpTo")
+		e.Must(err, "QueueStatusUpTo")
 		s := all[0]
 		got := slices.Sorted(slices.Values(s.AtLeast))
 		if figures := [3]int64{s.Ready, s.Delayed, s.DeadLetters}; !slices.Equal(got, want) || figures != [3]int64{min(21, int64(most)), 1, 1} {
@@ -129,7 +130,7 @@ func statusUpTo(e *env) {
 		return // one on plain tables
 	}
 	got, err := causes.DeadJobCauses(e.ctx, admin.DeadJobQuery{Queue: queue})
-	e.must(err, "DeadJobCauses")
+	e.Must(err, "DeadJobCauses")
 	if len(got) != 1 || got[0].Letters != 1 || got[0].Error != "x" || got[0].First.IsZero() || !got[0].First.Equal(got[0].Last) {
 		e.Errorf("the causes are %+v", got)
 	}

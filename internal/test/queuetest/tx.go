@@ -17,7 +17,7 @@ var txCases = []testCase{
 func commitShows(e *env) {
 	t := e.begin()
 	ids := t.enqueue(job("a"), job("b"))
-	t.commit()
+	t.Commit()
 	claimed := e.want("a", "b")
 	if len(ids) != 2 || claimed[0].ID != ids[0] || claimed[1].ID != ids[1] {
 		e.Errorf("Enqueue in a transaction returned %d, the jobs have %d and %d", ids, claimed[0].ID, claimed[1].ID)
@@ -27,7 +27,7 @@ func commitShows(e *env) {
 func rollbackForgets(e *env) {
 	t := e.begin()
 	t.enqueue(job("never"), keyed("k", "never"))
-	t.rollback()
+	t.Rollback()
 	e.enqueue(job("a"), keyed("k", "b"))
 	e.ack(e.want("a", "b")...)
 	e.maintain()
@@ -49,13 +49,13 @@ func lateCommit(e *env) {
 		e.maintain()
 	}
 	e.want()
-	t.commit()
+	t.Commit()
 	e.ack(e.collect("late")...)
 	e.want()
 }
 
 func manyLateCommits(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	var open []tx
 	var want, got []string
 	for i := range 60 {
@@ -65,7 +65,7 @@ func manyLateCommits(e *env) {
 		want = append(want, name)
 		if open = append(open, t); len(open) > 5 {
 			k := rnd.IntN(len(open))
-			open[k].commit()
+			open[k].Commit()
 			open = append(open[:k], open[k+1:]...)
 		}
 		claimed := e.claim(1 + rnd.IntN(3))
@@ -73,7 +73,7 @@ func manyLateCommits(e *env) {
 		e.ack(claimed...)
 	}
 	for _, t := range open {
-		t.commit()
+		t.Commit()
 	}
 	e.eventually("all jobs are claimed", func() bool {
 		claimed := e.claim(10)
@@ -92,7 +92,7 @@ func lateCommitOfKey(e *env) {
 	t.enqueue(keyed("k", "first"))
 	e.enqueue(keyed("k", "second"), keyed("k", "third"))
 	second := e.want("second")
-	t.commit()
+	t.Commit()
 	for range 3 {
 		e.maintain()
 		e.want()
@@ -111,5 +111,5 @@ func openWriter(e *env) {
 	e.retry(claimed[0], 0, "again")
 	e.ack(claimed[1])
 	e.ack(e.collect("a")...)
-	t.rollback()
+	t.Rollback()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -28,7 +29,7 @@ func (w *walk) operations() []func() {
 	add(2, w.enqueueTx)
 	add(1, func() { w.endTx(true) })
 	add(1, func() { w.endTx(w.rnd.IntN(3) == 0) })
-	add(6, func() { w.claimSome(held, longLease) })
+	add(6, func() { w.claimSome(held, suite.LongLease) })
 	add(2, func() { w.claimSome(mortal, time.Duration(1+w.rnd.IntN(20))*time.Millisecond) })
 	add(4, func() { w.settleSome(w.ackOne) })
 	add(2, func() { w.settleSome(w.retryOne) })
@@ -37,7 +38,7 @@ func (w *walk) operations() []func() {
 	add(1, w.cancelSome)
 	add(1, w.deadSome)
 	add(1, w.pauseOrResume)
-	add(2, func() { w.must(w.queue().Maintain(w.ctx), "Maintain") })
+	add(2, func() { w.Must(w.queue().Maintain(w.ctx), "Maintain") })
 	add(1, w.checkDead)
 	add(1, w.checkGroups)
 	return all
@@ -98,7 +99,7 @@ func (w *walk) commit(t *tracked) {
 func (w *walk) enqueueSome() {
 	batch := w.make()
 	made, err := w.queue().Enqueue(w.ctx, batch...)
-	w.must(err, "Enqueue")
+	w.Must(err, "Enqueue")
 	w.track(idsOf(made), batch, ready)
 }
 
@@ -126,13 +127,13 @@ func (w *walk) endTx(commit bool) {
 	t := w.open[i]
 	w.open = slices.Delete(w.open, i, i+1)
 	if !commit {
-		t.rollback()
+		t.Rollback()
 		for _, j := range t.jobs {
 			j.note(w.step, string(undone))
 		}
 		return
 	}
-	t.commit()
+	t.Commit()
 	for _, j := range t.jobs {
 		w.commit(j)
 	}
@@ -145,9 +146,9 @@ func (w *walk) claimSome(as fate, lease time.Duration) {
 func (w *walk) claimGroup(group string, n int, as fate, lease time.Duration) []penstock.Job {
 	w.Helper()
 	listed, err := w.finder(w.queue()).ReadyGroups(w.ctx, nil, groupNames[w.rnd.IntN(2)], 100)
-	w.must(err, "ReadyGroups")
+	w.Must(err, "ReadyGroups")
 	jobs, err := w.queue().Claim(w.ctx, driver.Claim{Group: group, Jobs: n, Lease: lease})
-	w.must(err, "Claim")
+	w.Must(err, "Claim")
 	for _, j := range jobs { // what is due, or waits for a key, may have become ready in between
 		if t := w.byID[j.ID]; t != nil && t.fate == ready && !t.moved && t.job.Key == "" && !slices.Contains(listed, group) {
 			w.wrong(fmt.Sprintf("job %d was claimed, and the ready groups were %q", t.id, listed), t)
@@ -180,7 +181,7 @@ func (w *walk) settleOne(t *tracked, f func(*tracked) bool) {
 
 func (w *walk) ackOne(t *tracked) bool {
 	leases, err := w.queue().Ack(w.ctx, t.lease)
-	w.must(err, "Ack")
+	w.Must(err, "Ack")
 	if len(leases) == 1 {
 		t.begun = false
 		t.note(w.step, string(ended))
@@ -195,7 +196,7 @@ func (w *walk) retryOne(t *tracked) bool {
 	if errors.Is(err, penstock.ErrLeaseLost) {
 		return false
 	}
-	w.must(err, "Retry")
+	w.Must(err, "Retry")
 	if isDead {
 		w.wrong(fmt.Sprintf("Retry made a dead letter of job %d", t.id), t)
 	}
@@ -210,15 +211,15 @@ func (w *walk) deadLetterOne(t *tracked) bool {
 	if errors.Is(err, penstock.ErrLeaseLost) {
 		return false
 	}
-	w.must(err, "DeadLetter")
+	w.Must(err, "DeadLetter")
 	t.begun = false
 	t.note(w.step, string(dead))
 	return true
 }
 
 func (w *walk) extendOne(t *tracked) bool {
-	leases, err := w.queue().Extend(w.ctx, longLease, t.lease)
-	w.must(err, "Extend")
+	leases, err := w.queue().Extend(w.ctx, suite.LongLease, t.lease)
+	w.Must(err, "Extend")
 	if len(leases) == 1 {
 		t.note(w.step, string(held))
 	}
@@ -234,7 +235,7 @@ func (w *walk) cancelSome() {
 		}
 	}
 	n, err := w.store().CancelJobs(w.ctx, queue, ids...)
-	w.must(err, "CancelJobs")
+	w.Must(err, "CancelJobs")
 	if n != len(chosen) {
 		w.wrong(fmt.Sprintf("CancelJobs of %d says %d, want %d", ids, n, len(ids)), chosen...)
 	}
@@ -261,7 +262,7 @@ func (w *walk) deadSome() {
 		f, what, then = w.store().DiscardDeadJobs, "DiscardDeadJobs", withdrawn
 	}
 	n, err := f(w.ctx, q)
-	w.must(err, what)
+	w.Must(err, what)
 	if n != len(chosen) {
 		w.wrong(fmt.Sprintf("%s of %d says %d, want %d", what, q.IDs, n, len(chosen)), chosen...)
 	}
@@ -276,5 +277,5 @@ func (w *walk) pauseOrResume() {
 		return // most of the time it runs
 	}
 	w.paused = !w.paused
-	w.must(w.store().SetQueue(w.ctx, queue, penstock.QueueSettings{Paused: &w.paused}), "SetQueue")
+	w.Must(w.store().SetQueue(w.ctx, queue, penstock.QueueSettings{Paused: &w.paused}), "SetQueue")
 }

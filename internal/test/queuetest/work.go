@@ -12,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/work"
 )
 
@@ -79,7 +80,7 @@ func workTwoProcesses(e *env) {
 	stops := []func() error{e.work(h, work.Options{Worker: "one"}), e.work(h, work.Options{Worker: "two", Concurrency: 3})}
 	e.eventually("all jobs are done", func() bool { return log.ended.Load() >= n })
 	for _, stop := range stops {
-		e.must(stop(), "Work")
+		e.Must(stop(), "Work")
 	}
 	log.check(e, n)
 	e.want()
@@ -101,9 +102,9 @@ func workStops(e *env) {
 	h := log.logged(func(context.Context, penstock.Job) error { time.Sleep(100 * time.Microsecond); return nil })
 	for log.ended.Load() < n {
 		before := log.ended.Load()
-		stop := e.work(h, work.Options{Lease: longLease, Concurrency: 4})
+		stop := e.work(h, work.Options{Lease: suite.LongLease, Concurrency: 4})
 		e.eventually("some jobs are done", func() bool { return log.ended.Load() >= min(before+30, n) })
-		e.must(stop(), "Work")
+		e.Must(stop(), "Work")
 	}
 	log.check(e, n)
 	e.want()
@@ -125,8 +126,8 @@ func workCancelled(e *env) {
 	}, work.Options{Lease: 6 * time.Second})
 	<-started
 	e.cancel(1, ids...)
-	e.mustBe(<-ended, penstock.ErrLeaseLost, "the cause of a cancelled job's context")
-	e.must(stop(), "Work")
+	e.MustBe(<-ended, penstock.ErrLeaseLost, "the cause of a cancelled job's context")
+	e.Must(stop(), "Work")
 	e.maintain()
 	e.want()
 }
@@ -147,7 +148,7 @@ func workSnoozes(e *env) {
 		return nil
 	}), work.Options{})
 	e.eventually("all jobs are done", func() bool { return log.ended.Load() >= 3 })
-	e.must(stop(), "Work")
+	e.Must(stop(), "Work")
 	log.check(e, 3)
 	e.want()
 	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 0 {
@@ -173,7 +174,7 @@ func workOutcomes(e *env) {
 		return nil
 	}, work.Options{})
 	e.eventually("each has run", func() bool { return calls.Load() >= 5 })
-	e.must(stop(), "Work")
+	e.Must(stop(), "Work")
 	if s := e.status(); s.Ready+s.Running+s.Waiting != 0 || s.Delayed+s.DeadLetters < 2 { // the one that failed may be back
 		e.Errorf("the status is %+v", s)
 	}

@@ -50,7 +50,7 @@ func cancelBefore(e *env) {
 // Contexts that end at any moment of a Fetch make none of its messages vanish:
 // what Fetch has taken and not returned comes with a later one.
 func cancelFetch(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	r := e.read()
 	var want []string
 	for range 10 {
@@ -69,7 +69,7 @@ func cancelFetch(e *env) {
 			if cancelled++; cancelled%20 == 0 {
 				patience *= 2 // it is a slow machine
 			}
-			e.must(e.ctx.Err(), "a Fetch that is never cancelled")
+			e.Must(e.ctx.Err(), "a Fetch that is never cancelled")
 			continue
 		}
 		c.add(b)
@@ -79,14 +79,14 @@ func cancelFetch(e *env) {
 
 // A Settle whose context ends has happened or has not; asking again is safe.
 func cancelSettle(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	e.publish(messages("m", 100)...)
 	r := e.read()
 	patience := int64(500 * time.Microsecond)
 	c := collector{e: e, r: r}
 	for {
 		b, err := r.Fetch(e.ctx, driver.Limit{Messages: 5, Bytes: plenty.Bytes})
-		e.must(err, "Fetch after a cancelled Settle")
+		e.Must(err, "Fetch after a cancelled Settle")
 		if len(b.Messages) == 0 {
 			break
 		}
@@ -124,7 +124,7 @@ func cancelWaiting(e *env) {
 			e.Errorf("%s while a writer is open: got error %v, want that its context has ended", what, err)
 		}
 	}
-	writer.commit()
+	writer.Commit()
 	r.settle(b)
 	r.again().want("writer")
 }

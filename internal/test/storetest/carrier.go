@@ -44,14 +44,14 @@ func (c *carrier) step() bool {
 		}
 		settled[0].Verdicts = append(settled[0].Verdicts, v)
 	}
-	c.e.must(c.r.Settle(c.e.ctx, settled...), "Settle")
+	c.e.Must(c.r.Settle(c.e.ctx, settled...), "Settle")
 	return true
 }
 
 // until carries on until n messages were delivered, and expects no more.
 func (c *carrier) until(n int) {
 	c.e.Helper()
-	c.e.eventually(fmt.Sprintf("%d messages were delivered", n), func() bool {
+	c.e.Eventually(fmt.Sprintf("%d messages were delivered", n), func() bool {
 		for c.step() {
 		}
 		return len(c.sent) >= n
@@ -65,7 +65,7 @@ func (c *carrier) until(n int) {
 func (c *carrier) parkAll() {
 	c.e.Helper()
 	c.decide = func(m penstock.Message) driver.Verdict { return refused(m, soon) }
-	c.e.eventually("everything is parked", func() bool {
+	c.e.Eventually("everything is parked", func() bool {
 		c.step()
 		return c.e.subscriptionStatus(c.r.req).Backlog == 0
 	})

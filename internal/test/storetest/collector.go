@@ -69,13 +69,13 @@ func (c *collector) finish(want ...string) {
 	c.e.Helper()
 	for {
 		b, err := c.r.Fetch(c.e.ctx, plenty)
-		c.e.must(err, "Fetch")
+		c.e.Must(err, "Fetch")
 		c.add(b)
 		if len(c.open) == 0 {
 			break
 		}
 		for _, b := range slices.Clone(c.open) {
-			c.e.must(c.settle(c.e.ctx, b), "Settle")
+			c.e.Must(c.settle(c.e.ctx, b), "Settle")
 		}
 	}
 	times := map[string]int{}

@@ -1,14 +1,9 @@
 package storetest
 
-import (
-	"slices"
-	"strings"
-	"testing"
-)
+import "github.com/penstock/penstock/internal/test/suite"
 
-// Cases are groups ("Order") and single cases ("Order/WithinOneTransaction") of the suite:
-// those that a condition can change, where a store passes all of them without it.
-type Cases []string
+// Cases are those that a condition can change.
+type Cases = suite.Cases
 
 // Buffered transactions write later: when a message is seen, in which order, what of it, and what is refused.
 var Buffered = Cases{"Visibility", "Order/WithinOneTransaction", "Order/EarlyIdentifierCommitsLast", "Content", "Input/BadFieldsAreNamed", "Input/NoSuchOutbox", "Model/RandomWalk/1"}
@@ -40,20 +35,3 @@ var Engine = Cases{"Visibility", "Order", "Lease/FirstSubscribersRace", "Lease/S
 
 // ByAClient of another language messages are published and no more: that they are seen, what of them, and what is refused.
 var ByAClient = Cases{"Visibility/CommittedIsDelivered", "Content/PayloadBytes", "Content/KeyAndTopic", "Content/Headers", "Content/GivenID", "Input/BadFieldsAreNamed", "Input/NoSuchOutbox"}
-
-// has reports whether the case is one of them; without any, each is.
-func (c Cases) has(group, name string) bool {
-	return len(c) == 0 || slices.Contains(c, group) || slices.Contains(c, group+"/"+name)
-}
-
-// check fails the test if there is no such group or case.
-func (c Cases) check(t *testing.T) {
-	for _, want := range c {
-		in, name, single := strings.Cut(want, "/")
-		if !slices.ContainsFunc(groups, func(g group) bool {
-			return g.name == in && (!single || slices.ContainsFunc(g.cases, func(c testCase) bool { return c.name == name }))
-		}) {
-			t.Fatalf("Harness.Only has %q, which the suite has not", want)
-		}
-	}
-}

@@ -56,11 +56,11 @@ func (e *env) sameContent(got, want penstock.Message) {
 // Store.Publish, and expects each back as it was, and as a dead letter too.
 func roundTrip(e *env, msgs []penstock.Message) {
 	e.Helper()
-	e.must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
+	e.Must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
 	tx := e.begin()
 	tx.publish(msgs...)
-	tx.commit()
-	e.must(e.Store.Publish(e.ctx, "other", msgs...), "Publish")
+	tx.Commit()
+	e.Must(e.Store.Publish(e.ctx, "other", msgs...), "Publish")
 	for _, name := range []string{outbox, "other"} {
 		r := e.subscribe(driver.Subscribe{Outbox: name})
 		batches := r.drain(plenty)
@@ -90,7 +90,7 @@ func (e *env) sameContents(got, want []penstock.Message) {
 }
 
 func payloadBytes(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)
@@ -170,7 +170,7 @@ func derivedIDs(e *env) {
 	seen := map[string]string{}
 	look := func(s driver.Store, name, where string) {
 		e.Helper()
-		e.must(s.Publish(e.ctx, name, messages("m", 5)...), "Publish")
+		e.Must(s.Publish(e.ctx, name, messages("m", 5)...), "Publish")
 		r := e.subscribeOn(s, driver.Subscribe{Outbox: name})
 		for _, m := range flatten(r.drain(plenty)) {
 			if before, ok := seen[m.ID]; ok {
@@ -183,15 +183,15 @@ func derivedIDs(e *env) {
 		}
 		r.close()
 	}
-	e.must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
+	e.Must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
 	look(e.Store, outbox, "the first outbox")
 	look(e.Store, "other", "another outbox")
-	e.must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
-	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+	e.Must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
+	e.Must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	look(e.Store, outbox, "an outbox dropped and made anew")
 	elsewhere := e.harness.openCreated(e) // perhaps a copy of the database of this one
-	e.must(elsewhere.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
-	e.must(elsewhere.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+	e.Must(elsewhere.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
+	e.Must(elsewhere.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	look(elsewhere.Store, outbox, "another database")
 }
 
@@ -201,7 +201,7 @@ func callersKeepMemory(e *env) {
 	tx := e.begin()
 	tx.publish(m)
 	m.Payload[0], m.Headers["h"] = 'X', "changed"
-	tx.commit()
+	tx.Commit()
 	want := penstock.Message{Payload: []byte("payload"), Headers: map[string]string{"h": "v"}}
 	r := e.read()
 	got := r.fetch(plenty).Messages[0]

@@ -31,7 +31,7 @@ var deadLetterCases = []testCase{
 func (e *env) deadLetters(r *reader) []admin.DeadLetter {
 	e.Helper()
 	deadLetters, err := e.Store.DeadLetters(e.ctx, query(r.req))
-	e.must(err, "DeadLetters")
+	e.Must(err, "DeadLetters")
 	return deadLetters
 }
 
@@ -49,7 +49,7 @@ func (e *env) wantDeadLetters(r *reader, n int) []admin.DeadLetter {
 func (e *env) retryDead(q admin.DeadLetterQuery, n int) {
 	e.Helper()
 	got, err := e.Store.RetryDeadLetters(e.ctx, q)
-	e.must(err, "RetryDeadLetters")
+	e.Must(err, "RetryDeadLetters")
 	if got != n {
 		e.Fatalf("RetryDeadLetters of %+v sent %d back, want %d", q, got, n)
 	}
@@ -58,7 +58,7 @@ func (e *env) retryDead(q admin.DeadLetterQuery, n int) {
 func (e *env) discardDead(q admin.DeadLetterQuery, n int) {
 	e.Helper()
 	got, err := e.Store.DiscardDeadLetters(e.ctx, q)
-	e.must(err, "DiscardDeadLetters")
+	e.Must(err, "DiscardDeadLetters")
 	if got != n {
 		e.Fatalf("DiscardDeadLetters of %+v deleted %d, want %d", q, got, n)
 	}
@@ -86,7 +86,7 @@ func (r *reader) deadLetter(reason string, batches ...driver.Batch) {
 	for i, b := range batches {
 		settled[i].Verdicts = slices.Repeat([]driver.Verdict{dead(reason)}, len(b.Messages))
 	}
-	r.e.must(r.Settle(r.e.ctx, settled...), "Settle with everything dead")
+	r.e.Must(r.Settle(r.e.ctx, settled...), "Settle with everything dead")
 }
 
 func deadMessages(deadLetters []admin.DeadLetter) []penstock.Message {
@@ -121,7 +121,7 @@ func deadLettersListed(e *env) {
 	q := query(r.req)
 	q.Limit = 2
 	some, err := e.Store.DeadLetters(e.ctx, q)
-	e.must(err, "DeadLetters")
+	e.Must(err, "DeadLetters")
 	if len(some) != 2 || some[0].Message.ID != deadLetters[0].Message.ID || some[1].Message.ID != deadLetters[1].Message.ID {
 		e.Errorf("with a limit of 2 there are %d, want the two oldest", len(some))
 	}
@@ -215,7 +215,7 @@ func retryPassesOver(e *env) {
 	e.publish(messages("m", 3)...)
 	b := r.fetch(plenty)
 	verdicts := []driver.Verdict{{}, dead("no"), {}}
-	e.must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: verdicts}), "Settle")
+	e.Must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: verdicts}), "Settle")
 	died, alive := b.Messages[1], b.Messages[0]
 	q := query(r.req)
 	q.Seqs = []int64{alive.Seq, died.Seq, 1 << 40, died.Seq}
@@ -226,7 +226,7 @@ func retryPassesOver(e *env) {
 }
 
 func deadLettersSurviveReclaim(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	r := e.read()
 	want := map[string]bool{}
 	for range 4 {

@@ -64,7 +64,7 @@ func (e *env) ask(q admin.DeadLetterQuery, all []admin.DeadLetter) {
 		}
 	}
 	got, err := e.Store.DeadLetters(e.ctx, q)
-	e.must(err, "DeadLetters")
+	e.Must(err, "DeadLetters")
 	var ids []string
 	for _, l := range got {
 		ids = append(ids, l.Message.ID)
@@ -114,7 +114,7 @@ func queryFields(e *env) {
 }
 
 func queryCombinations(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	r, all := e.someDeadLetters()
 	for range testseed.Steps(100) {
 		e.ask(randomQuery(rnd, r, all), all)
@@ -137,7 +137,7 @@ func queryPages(e *env) {
 	var got []admin.DeadLetter
 	for {
 		page, err := e.Store.DeadLetters(e.ctx, q)
-		e.must(err, "DeadLetters")
+		e.Must(err, "DeadLetters")
 		if len(page) == 0 {
 			break
 		}
@@ -149,7 +149,7 @@ func queryPages(e *env) {
 
 // retry and discard act on what the same query lists, and on nothing else.
 func retryByQuery(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	r, all := e.someDeadLetters()
 	for len(all) > 0 {
 		q := randomQuery(rnd, r, all)
@@ -158,7 +158,7 @@ func retryByQuery(e *env) {
 			q.Limit = 2
 		}
 		chosen, err := e.Store.DeadLetters(e.ctx, q)
-		e.must(err, "DeadLetters")
+		e.Must(err, "DeadLetters")
 		e.retryDead(q, len(chosen))
 		all = e.without(r, all, chosen)
 		c := &carrier{e: e, r: r, limit: plenty}
@@ -169,19 +169,19 @@ func retryByQuery(e *env) {
 }
 
 func discardByQuery(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	r, all := e.someDeadLetters()
 	for len(all) > 0 {
 		q := randomQuery(rnd, r, all)
 		chosen, err := e.Store.DeadLetters(e.ctx, q)
-		e.must(err, "DeadLetters")
+		e.Must(err, "DeadLetters")
 		e.discardDead(q, len(chosen))
 		all = e.without(r, all, chosen)
 		if n := e.subscriptionStatus(r.req).DeadLetters; n != int64(len(all)) {
 			e.Errorf("status shows %d dead letters, want %d", n, len(all))
 		}
 		n, err := e.Store.DiscardDeadLetters(e.ctx, q)
-		e.must(err, "DiscardDeadLetters again")
+		e.Must(err, "DiscardDeadLetters again")
 		if q.Limit == 0 && n != 0 {
 			e.Errorf("a second DiscardDeadLetters of %+v deleted %d", q, n)
 		}

@@ -23,6 +23,8 @@
 //		})
 //	}
 //
+// store/sqlite/outbox_suite_test.go is one.
+//
 // What databases cannot do alike is declared in [Features]; a test asks for a
 // feature and never for a driver. A declared feature whose hook is missing
 // fails the suite, so that nothing is skipped by accident. If the store rotates

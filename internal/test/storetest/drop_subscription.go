@@ -19,8 +19,8 @@ var dropSubscriptionCases = []testCase{
 
 func (e *env) dropSubscription(r *reader) {
 	e.Helper()
-	e.must(e.Store.DropSubscription(e.ctx, r.req.Outbox, r.req.Subscription), "DropSubscription")
-	e.mustBe(e.Store.DropSubscription(e.ctx, r.req.Outbox, r.req.Subscription), penstock.ErrNoSubscription, "DropSubscription again")
+	e.Must(e.Store.DropSubscription(e.ctx, r.req.Outbox, r.req.Subscription), "DropSubscription")
+	e.MustBe(e.Store.DropSubscription(e.ctx, r.req.Outbox, r.req.Subscription), penstock.ErrNoSubscription, "DropSubscription again")
 }
 
 // The reader is fenced, even when another has made the subscription anew.
@@ -34,9 +34,9 @@ func dropFences(e *env) {
 		e.dropSubscription(old)
 		check := func() {
 			e.Helper()
-			e.mustBe(old.Settle(e.ctx, delivered(open)...), penstock.ErrFenced, "Settle after DropSubscription")
-			e.mustBe(old.Settle(e.ctx, judged(verdicts{"k2": refused(open.Messages[0], soon)}, open)...), penstock.ErrFenced, "Settle after DropSubscription")
-			e.mustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew after DropSubscription")
+			e.MustBe(old.Settle(e.ctx, delivered(open)...), penstock.ErrFenced, "Settle after DropSubscription")
+			e.MustBe(old.Settle(e.ctx, judged(verdicts{"k2": refused(open.Messages[0], soon)}, open)...), penstock.ErrFenced, "Settle after DropSubscription")
+			e.MustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew after DropSubscription")
 			if b, err := old.Fetch(e.ctx, plenty); err != nil && !errors.Is(err, penstock.ErrFenced) || len(b.Messages) > 0 {
 				e.Errorf("Fetch after DropSubscription: got %s and error %v", brief(payloads(b.Messages)), err)
 			}
@@ -50,7 +50,7 @@ func dropFences(e *env) {
 		check()
 		_ = old.Close(e.ctx)
 		_, err := e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
-		e.mustBe(err, penstock.ErrHeld, "Subscribe after the old reader's Close")
+		e.MustBe(err, penstock.ErrHeld, "Subscribe after the old reader's Close")
 		e.publish(message("k", "new"))
 		r.settle(r.want("new")...)
 		e.wantParked(r, 0, 0, 0)
@@ -66,10 +66,10 @@ func dropRemoves(e *env) {
 	q := query(r.req)
 	q.Limit = 1
 	_, err := e.Store.RetryDeadLetters(e.ctx, q)
-	e.must(err, "RetryDeadLetters")
+	e.Must(err, "RetryDeadLetters")
 	e.dropSubscription(r)
 	for op, err := range e.operate(outbox, r.req.Subscription) {
-		e.mustBe(err, penstock.ErrNoSubscription, op)
+		e.MustBe(err, penstock.ErrNoSubscription, op)
 	}
 	r = e.subscribe(driver.Subscribe{Start: driver.FromNow})
 	r.want()
@@ -89,9 +89,9 @@ func dropEndsReplay(e *env) {
 	b := r.fetch(two)
 	e.wantPayloads(b.Messages, payloads(sent[:2])...)
 	e.dropSubscription(r)
-	e.mustBe(r.Settle(e.ctx, delivered(b)...), penstock.ErrFenced, "Settle of a replay after DropSubscription")
+	e.MustBe(r.Settle(e.ctx, delivered(b)...), penstock.ErrFenced, "Settle of a replay after DropSubscription")
 	next := e.subscribe(driver.Subscribe{Start: driver.FromNow})
-	e.mustBe(r.Settle(e.ctx, delivered(b)...), penstock.ErrFenced, "Settle of a replay after DropSubscription")
+	e.MustBe(r.Settle(e.ctx, delivered(b)...), penstock.ErrFenced, "Settle of a replay after DropSubscription")
 	next.want()
 	if e.subscriptionStatus(next.req).Replaying {
 		e.Error("the subscription that was made anew shows the old one's replay")

@@ -129,7 +129,7 @@ func holdLate(e *env, together bool) {
 	e.publish(message("k", "k1"))
 	first := r.fetch(plenty)
 	e.wantOrder(first, driver.InOrder, "k1")
-	late.commit()
+	late.Commit()
 	second := r.fetch(plenty)
 	e.wantOrder(second, driver.InOrder, "late")
 	k1 := first.Messages[0]
@@ -253,7 +253,7 @@ func holdAlone(e *env) {
 
 func holdDropped(e *env) {
 	r := e.held()
-	e.must(e.Store.DropSubscription(e.ctx, outbox, r.req.Subscription), "DropSubscription")
+	e.Must(e.Store.DropSubscription(e.ctx, outbox, r.req.Subscription), "DropSubscription")
 	r = e.subscribe(driver.Subscribe{Start: driver.FromNow})
 	e.wantParked(r, 0, 0, 0)
 	e.publish(keyed("k", 3, 4)...)

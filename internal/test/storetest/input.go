@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -19,17 +18,6 @@ var inputCases = []testCase{
 	{name: "FetchOfNothing", run: fetchLimits},
 	{name: "NoSuchOutbox", run: noSuchOutbox},
 	{name: "NoSuchSubscription", run: noSuchSubscription},
-}
-
-// badField fails the test unless err is a *FieldError whose field begins so.
-func (e *env) badField(what string, err error, field string) {
-	e.Helper()
-	var f *penstock.FieldError
-	if !errors.As(err, &f) {
-		e.Errorf("%s: got error %v, want a *FieldError", what, err)
-	} else if !strings.HasPrefix(f.Field, field) {
-		e.Errorf("%s: the FieldError names %q, want %q", what, f.Field, field)
-	}
 }
 
 // Nothing of a call with one bad message is written, and the transaction that
@@ -64,11 +52,11 @@ func badFields(e *env) {
 	tx := e.begin()
 	tx.publish(message("", "in the transaction"))
 	for _, b := range bad {
-		e.badField("Publish in a transaction", tx.Tx.Publish(e.ctx, outbox, message("", "with a bad one"), b.msg), b.field)
+		e.BadField("Publish in a transaction", tx.Tx.Publish(e.ctx, outbox, message("", "with a bad one"), b.msg), b.field)
 	}
-	tx.commit()
+	tx.Commit()
 	for _, b := range bad {
-		e.badField("Publish", e.Store.Publish(e.ctx, outbox, message("", "with a bad one"), b.msg, message("", "after it")), b.field)
+		e.BadField("Publish", e.Store.Publish(e.ctx, outbox, message("", "with a bad one"), b.msg, message("", "after it")), b.field)
 	}
 	e.publish(message("", "good"))
 	r.want("in the transaction", "good")
@@ -76,14 +64,14 @@ func badFields(e *env) {
 
 func names(e *env) {
 	for _, name := range []string{"", "_own", "a\x00b", "a\xff", strings.Repeat("n", penstock.MaxNameBytes+1), strings.Repeat("日", 17)} {
-		e.badField(fmt.Sprintf("CreateOutbox %q", name), e.Store.CreateOutbox(e.ctx, name), "outbox")
+		e.BadField(fmt.Sprintf("CreateOutbox %q", name), e.Store.CreateOutbox(e.ctx, name), "outbox")
 	}
 	if n := len(e.status()); n != 1 {
 		e.Errorf("there are %d outboxes, want the one that was there", n)
 	}
 	for _, name := range []string{"n", strings.Repeat("n", penstock.MaxNameBytes), strings.Repeat("日", penstock.MaxNameBytes/3)} {
-		e.must(e.Store.CreateOutbox(e.ctx, name), "CreateOutbox "+name)
-		e.must(e.Store.Publish(e.ctx, name, message("", "m")), "Publish")
+		e.Must(e.Store.CreateOutbox(e.ctx, name), "CreateOutbox "+name)
+		e.Must(e.Store.Publish(e.ctx, name, message("", "m")), "Publish")
 		e.subscribe(driver.Subscribe{Outbox: name}).want("m")
 	}
 }
@@ -106,7 +94,7 @@ func subscribeLimits(e *env) {
 	} {
 		bad.Outbox = outbox
 		_, err := e.Store.Subscribe(e.ctx, bad.Subscribe)
-		e.badField("Subscribe", err, bad.field)
+		e.BadField("Subscribe", err, bad.field)
 	}
 	if n := len(e.outboxStatus(outbox).Subscriptions); n != 0 {
 		e.Errorf("bad input made %d subscriptions", n)
@@ -120,17 +108,17 @@ func subscribeLimits(e *env) {
 	} {
 		good.Outbox = outbox
 		src, err := e.Store.Subscribe(e.ctx, good)
-		e.must(err, fmt.Sprintf("Subscribe %+v", good))
+		e.Must(err, fmt.Sprintf("Subscribe %+v", good))
 		b, err := src.Fetch(e.ctx, driver.Limit{Messages: 1, Bytes: 1})
-		e.must(err, "Fetch")
+		e.Must(err, "Fetch")
 		e.wantPayloads(b.Messages, "m")
-		e.must(src.Settle(e.ctx, b.Number, delivered(b)...), "Settle")
+		e.Must(src.Settle(e.ctx, b.Number, delivered(b)...), "Settle")
 		if good.Holder != "" {
 			if s := e.subscriptionStatus(good); s.Holder != holder || !s.LeaseUntil.After(time.Now().AddDate(200, 0, 0)) {
 				e.Errorf("the subscription's status is %+v", s)
 			}
 		}
-		e.must(src.Close(e.ctx), "Close")
+		e.Must(src.Close(e.ctx), "Close")
 	}
 }
 
@@ -139,7 +127,7 @@ func fetchLimits(e *env) {
 	e.publish(message("", "m"))
 	for _, limit := range []driver.Limit{{}, {Messages: 1}, {Bytes: 1}, {Messages: -1, Bytes: 1}, {Messages: 1, Bytes: -1}} {
 		_, err := r.Fetch(e.ctx, limit)
-		e.badField(fmt.Sprintf("Fetch %+v", limit), err, "limit")
+		e.BadField(fmt.Sprintf("Fetch %+v", limit), err, "limit")
 	}
 	r.want("m")
 }
@@ -147,25 +135,25 @@ func fetchLimits(e *env) {
 func noSuchOutbox(e *env) {
 	for _, name := range []string{"missing", outbox + " ", strings.ToUpper(outbox), "Orders\"; drop table x--"} {
 		what := func(op string) string { return fmt.Sprintf("%s of %q", op, name) }
-		e.mustBe(e.Store.Publish(e.ctx, name, message("", "m")), penstock.ErrNoOutbox, what("Publish"))
+		e.MustBe(e.Store.Publish(e.ctx, name, message("", "m")), penstock.ErrNoOutbox, what("Publish"))
 		t := e.begin()
 		err := t.Tx.Publish(e.ctx, name, message("", "m"))
 		if err == nil && e.features.Buffered {
 			err = t.Tx.Commit(e.ctx)
 		} else {
-			t.rollback()
+			t.Rollback()
 		}
-		e.mustBe(err, penstock.ErrNoOutbox, what("Publish in a transaction"))
+		e.MustBe(err, penstock.ErrNoOutbox, what("Publish in a transaction"))
 		_, err = e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{Outbox: name}))
-		e.mustBe(err, penstock.ErrNoOutbox, what("Subscribe"))
+		e.MustBe(err, penstock.ErrNoOutbox, what("Subscribe"))
 		_, err = e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{Outbox: name, Ephemeral: true}))
-		e.mustBe(err, penstock.ErrNoOutbox, what("Subscribe"))
-		e.mustBe(e.Store.Maintain(e.ctx, name), penstock.ErrNoOutbox, what("Maintain"))
-		e.mustBe(e.Store.DropOutbox(e.ctx, name), penstock.ErrNoOutbox, what("DropOutbox"))
+		e.MustBe(err, penstock.ErrNoOutbox, what("Subscribe"))
+		e.MustBe(e.Store.Maintain(e.ctx, name), penstock.ErrNoOutbox, what("Maintain"))
+		e.MustBe(e.Store.DropOutbox(e.ctx, name), penstock.ErrNoOutbox, what("DropOutbox"))
 		for op, err := range e.operate(name, "sub") {
-			e.mustBe(err, penstock.ErrNoOutbox, what(op))
+			e.MustBe(err, penstock.ErrNoOutbox, what(op))
 		}
-		e.mustBe(e.Store.SetRetention(e.ctx, name, admin.Retention{}), penstock.ErrNoOutbox, what("SetRetention"))
+		e.MustBe(e.Store.SetRetention(e.ctx, name, admin.Retention{}), penstock.ErrNoOutbox, what("SetRetention"))
 	}
 	e.read().want()
 }
@@ -190,7 +178,7 @@ func noSuchSubscription(e *env) {
 	r := e.subscribe(driver.Subscribe{Subscription: "Sub"})
 	for _, name := range []string{"missing", "", "sub", "Sub "} {
 		for op, err := range e.operate(outbox, name) {
-			e.mustBe(err, penstock.ErrNoSubscription, fmt.Sprintf("%s of %q", op, name))
+			e.MustBe(err, penstock.ErrNoSubscription, fmt.Sprintf("%s of %q", op, name))
 		}
 	}
 	if n := len(e.outboxStatus(outbox).Subscriptions); n != 1 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -40,7 +41,7 @@ func oneHolder(e *env) {
 		}
 	}
 	e.publish(messages("m", 2)...)
-	e.must(r.Renew(e.ctx), "Renew by the holder")
+	e.Must(r.Renew(e.ctx), "Renew by the holder")
 	r.settle(r.want("m0", "m1")...)
 }
 
@@ -73,10 +74,10 @@ func expiredLease(e *env) {
 	r := e.takeOver(e.Another(e), driver.Subscribe{})
 	wantFenced := func() {
 		e.Helper()
-		e.mustBe(old.Settle(e.ctx, delivered(second)...), penstock.ErrFenced, "Settle by the old holder")
+		e.MustBe(old.Settle(e.ctx, delivered(second)...), penstock.ErrFenced, "Settle by the old holder")
 		deadLettered := []driver.Settled{{Batch: second, Verdicts: []driver.Verdict{dead("x"), dead("x")}}}
-		e.mustBe(old.Settle(e.ctx, deadLettered...), penstock.ErrFenced, "Settle by the old holder")
-		e.mustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew by the old holder")
+		e.MustBe(old.Settle(e.ctx, deadLettered...), penstock.ErrFenced, "Settle by the old holder")
+		e.MustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew by the old holder")
 	}
 	wantFenced()
 	again := r.want(payloads(messages("m", 6))[2:]...)
@@ -96,11 +97,11 @@ func expiredLease(e *env) {
 
 // An old holder that shuts down must not give away the lease of the new one.
 func staleClose(e *env) {
-	old := e.subscribe(driver.Subscribe{Lease: shortLease})
+	old := e.subscribe(driver.Subscribe{Lease: suite.ShortLease})
 	r := e.takeOver(e.Store, driver.Subscribe{})
 	_ = old.Close(e.ctx) // whether it says so or not
 	_, err := e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
-	e.mustBe(err, penstock.ErrHeld, "Subscribe after the old holder's Close")
+	e.MustBe(err, penstock.ErrHeld, "Subscribe after the old holder's Close")
 	e.publish(message("", "m"))
 	r.settle(r.want("m")...)
 }
@@ -108,8 +109,8 @@ func staleClose(e *env) {
 func renewExtends(e *env) {
 	r := e.read()
 	before := e.subscriptionStatus(r.req).LeaseUntil
-	e.eventually("Renew moved the end of the lease", func() bool {
-		e.must(r.Renew(e.ctx), "Renew")
+	e.Eventually("Renew moved the end of the lease", func() bool {
+		e.Must(r.Renew(e.ctx), "Renew")
 		return e.subscriptionStatus(r.req).LeaseUntil.After(before)
 	})
 }
@@ -118,12 +119,12 @@ func closedSource(e *env) {
 	r := e.read()
 	r.close()
 	_, err := r.Fetch(e.ctx, plenty)
-	e.mustBe(err, penstock.ErrClosed, "Fetch after Close")
+	e.MustBe(err, penstock.ErrClosed, "Fetch after Close")
 	if err := r.Renew(e.ctx); err == nil {
 		e.Error("Renew after Close succeeded")
 	}
 	_, err = e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
-	e.must(err, "Subscribe after Renew by a closed source")
+	e.Must(err, "Subscribe after Renew by a closed source")
 }
 
 func firstSubscribersRace(e *env) {
@@ -134,7 +135,7 @@ func firstSubscribersRace(e *env) {
 		stores[i], reqs[i] = e.Another(e), e.request(driver.Subscribe{})
 	}
 	var won atomic.Int32
-	e.must(concurrently(n, func(i int) error {
+	e.Must(suite.Concurrently(n, func(i int) error {
 		_, err := stores[i].Subscribe(e.ctx, reqs[i])
 		if err == nil {
 			won.Add(1)
@@ -153,7 +154,7 @@ func firstSubscribersRace(e *env) {
 // told ErrFenced, the new one must get it.
 func settleRacesTakeover(e *env) {
 	const lease = 10 * time.Millisecond
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	other := e.Another(e)
 	one := driver.Limit{Messages: 1, Bytes: plenty.Bytes}
 	for round := range testseed.Steps(20) {
@@ -163,7 +164,7 @@ func settleRacesTakeover(e *env) {
 		var src driver.Source
 		var settled []penstock.Message
 		fenced := false
-		e.must(concurrently(2, func(i int) (err error) {
+		e.Must(suite.Concurrently(2, func(i int) (err error) {
 			if i == 0 {
 				for src == nil && (err == nil || errors.Is(err, penstock.ErrHeld)) {
 					src, err = other.Subscribe(e.ctx, req)
@@ -216,8 +217,8 @@ func contenders(e *env) {
 		stores[i] = e.Another(e)
 	}
 	contend := func(i int) error {
-		rnd := e.random(i)
-		req := driver.Subscribe{Outbox: outbox, Subscription: "sub", Lease: shortLease / 2, Holder: fmt.Sprint("contender", i)}
+		rnd := e.Random(i)
+		req := driver.Subscribe{Outbox: outbox, Subscription: "sub", Lease: suite.ShortLease / 2, Holder: fmt.Sprint("contender", i)}
 		src, err := stores[i].Subscribe(e.ctx, req)
 		if errors.Is(err, penstock.ErrHeld) {
 			time.Sleep(time.Millisecond)
@@ -237,7 +238,7 @@ func contenders(e *env) {
 				return nil
 			}
 			if rnd.IntN(4) == 0 {
-				time.Sleep(time.Duration(rnd.Int64N(int64(2 * shortLease))))
+				time.Sleep(time.Duration(rnd.Int64N(int64(2 * suite.ShortLease))))
 			}
 			err = src.Settle(e.ctx, b.Number, driver.Settled{Batch: b})
 			if errors.Is(err, penstock.ErrFenced) {
@@ -259,7 +260,7 @@ func contenders(e *env) {
 		}
 		return nil
 	}
-	e.must(concurrently(n, func(i int) error {
+	e.Must(suite.Concurrently(n, func(i int) error {
 		for unsettled() > 0 {
 			if err := contend(i); err != nil {
 				return err

@@ -11,7 +11,7 @@ import (
 var lostCases = []testCase{
 	{name: "WhatTheReaderHas", run: lostInFlight, needs: Features{Lose: true}},
 	{name: "WhatTheReaderHasRetained", run: func(e *env) {
-		e.must(e.Store.(driver.Operator).SetRetention(e.ctx, outbox, admin.Retention{Age: time.Hour}), "SetRetention")
+		e.Must(e.Store.(driver.Operator).SetRetention(e.ctx, outbox, admin.Retention{Age: time.Hour}), "SetRetention")
 		lostInFlight(e)
 	}, needs: Features{Lose: true}},
 }
@@ -24,11 +24,11 @@ func lostInFlight(e *env) {
 		e.publish(message("k", "lost"))
 		b := r.fetch(plenty)
 		e.Lose(e)
-		e.must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}), "Settle what was refused")
+		e.Must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{Outcome: driver.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}), "Settle what was refused")
 		e.publish(message("k", "lost, too"))
 		b = r.fetch(plenty)
 		e.Lose(e)
-		e.must(r.Settle(e.ctx, driver.Settled{Batch: b}), "Settle")
+		e.Must(r.Settle(e.ctx, driver.Settled{Batch: b}), "Settle")
 	}
 	e.publish(message("k", "in flight, and lost"))
 	lost := r.fetch(plenty)
@@ -38,11 +38,11 @@ func lostInFlight(e *env) {
 	if len(b.Messages) != 1 || string(b.Messages[0].Payload) != "there" || b.KeyOrder != nil && b.KeyOrder[0] != driver.InOrder {
 		e.Fatalf("got %+v, want one message in order", b)
 	}
-	e.must(r.Settle(e.ctx, driver.Settled{Batch: lost}), "Settle what is not there")
+	e.Must(r.Settle(e.ctx, driver.Settled{Batch: lost}), "Settle what is not there")
 	if s := e.subscriptionStatus(r.req); s.Settled != 0 || s.Backlog != 1 {
 		e.Errorf("status: %+v, want none settled", s)
 	}
-	e.must(r.Settle(e.ctx, driver.Settled{Batch: b}), "Settle what is there")
+	e.Must(r.Settle(e.ctx, driver.Settled{Batch: b}), "Settle what is there")
 	if s := e.subscriptionStatus(r.req); s.Settled != 1 || s.Parked != 0 || s.Backlog != 0 {
 		e.Errorf("status: %+v, want one settled", s)
 	}

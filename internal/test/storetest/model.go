@@ -124,7 +124,7 @@ type operation struct {
 }
 
 func randomWalk(e *env, part int) {
-	w := &walk{env: e, rnd: e.random(part), byName: map[string]*tracked{}, counts: map[string]int{}, released: map[string]bool{}}
+	w := &walk{env: e, rnd: e.Random(part), byName: map[string]*tracked{}, counts: map[string]int{}, released: map[string]bool{}}
 	w.stores = []driver.Store{e.Store, e.Another(e)}
 	if w.retains = part%2 == 0; w.retains {
 		e.retain(admin.Retention{Age: notInThisTest})

@@ -242,7 +242,7 @@ func (w *walk) sent(t *tracked) bool {
 // checkDurable compares dead letters and status with the model.
 func (w *walk) checkDurable() {
 	deadLetters, err := w.store().DeadLetters(w.ctx, query(driver.Subscribe{Outbox: outbox, Subscription: "sub"}))
-	w.must(err, "DeadLetters")
+	w.Must(err, "DeadLetters")
 	listed := map[string]bool{}
 	for _, l := range deadLetters {
 		t := w.byName[l.Message.ID]
@@ -290,13 +290,13 @@ func (w *walk) finish() {
 	w.calm = true
 	w.restart() // what was decided and not settled is forgotten
 	_, err := w.Store.DiscardDeadLetters(w.ctx, query(w.r.req))
-	w.must(err, "DiscardDeadLetters")
+	w.Must(err, "DiscardDeadLetters")
 	for _, t := range w.all {
 		if t.fate == deadLettered {
 			w.discarded(t)
 		}
 	}
-	w.eventually("everything was delivered", func() bool {
+	w.Eventually("everything was delivered", func() bool {
 		w.drainAll()
 		w.settleSome()
 		w.maintainSome()
@@ -313,7 +313,7 @@ func (w *walk) finish() {
 		w.Errorf("after everything was settled there came %s", brief(payloads(b.Messages)))
 	}
 	w.checkDurable()
-	w.eventually("status shows nothing left", func() bool {
+	w.Eventually("status shows nothing left", func() bool {
 		s := w.subscriptionStatus(w.r.req)
 		return s.Backlog == 0 && s.Parked == 0 && s.ParkedKeys == 0 && s.HeldKeys == 0 && !s.Replaying
 	})

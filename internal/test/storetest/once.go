@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // Of stores that know what was published, by an inbox.
@@ -33,7 +34,7 @@ func (e *env) once() onceStore {
 		e.Skip("the store has no inboxes")
 	}
 	for _, inbox := range []string{"imports", "others"} {
-		e.must(store.CreateInbox(e.ctx, inbox, 0), "CreateInbox")
+		e.Must(store.CreateInbox(e.ctx, inbox, 0), "CreateInbox")
 	}
 	return store
 }
@@ -49,12 +50,12 @@ func said(texts ...string) (msgs []penstock.Message) {
 
 func onceByID(e *env) {
 	s := e.once()
-	e.must(e.Store.CreateOutbox(e.ctx, "others"), "CreateOutbox")
+	e.Must(e.Store.CreateOutbox(e.ctx, "others"), "CreateOutbox")
 	for _, call := range [][]string{{"a:1", "b:1", ":1"}, {"a:2", "c:2", "c:3", ":1", "b:2", ":1"}, {}, {"a:3", "c:4"}, {"d:1"}} {
-		e.must(s.PublishOnce(e.ctx, "imports", outbox, said(call...)...), "PublishOnce")
+		e.Must(s.PublishOnce(e.ctx, "imports", outbox, said(call...)...), "PublishOnce")
 	}
-	e.must(s.PublishOnce(e.ctx, "others", outbox, said("a:4")...), "PublishOnce by another inbox")
-	e.must(s.PublishOnce(e.ctx, "imports", "others", said("a:5", "e:5")...), "PublishOnce to another outbox by the same inbox")
+	e.Must(s.PublishOnce(e.ctx, "others", outbox, said("a:4")...), "PublishOnce by another inbox")
+	e.Must(s.PublishOnce(e.ctx, "imports", "others", said("a:5", "e:5")...), "PublishOnce to another outbox by the same inbox")
 	e.read().want("a:1", "b:1", ":1", "c:2", ":1", ":1", "d:1", "a:4")
 	e.subscribe(driver.Subscribe{Outbox: "others"}).want("e:5")
 }
@@ -62,7 +63,7 @@ func onceByID(e *env) {
 // What is left out of a call changes nothing about the order of the rest, however large it is.
 func onceInOrder(e *env) {
 	s := e.once()
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	known := map[string]bool{}
 	var want []string
 	for call := range 12 {
@@ -78,7 +79,7 @@ func onceInOrder(e *env) {
 			}
 			known[id] = id != ""
 		}
-		e.must(s.PublishOnce(e.ctx, "imports", outbox, said(texts...)...), "PublishOnce")
+		e.Must(s.PublishOnce(e.ctx, "imports", outbox, said(texts...)...), "PublishOnce")
 	}
 	if got := payloads(flatten(e.read().drain(plenty))); !slices.Equal(got, want) {
 		e.Errorf("got %d messages\n%.300v, want %d\n%.300v", len(got), got, len(want), want)
@@ -98,7 +99,7 @@ func onceOddIDs(e *env) {
 		msgs = append(msgs, penstock.Message{ID: id, Topic: id, Headers: map[string]string{"h": id}, Payload: []byte(id + "\x00\xff")})
 	}
 	for range 2 {
-		e.must(s.PublishOnce(e.ctx, "imports", outbox, msgs...), "PublishOnce")
+		e.Must(s.PublishOnce(e.ctx, "imports", outbox, msgs...), "PublishOnce")
 	}
 	e.sameContents(flatten(e.read().drain(plenty)), msgs)
 }
@@ -114,9 +115,9 @@ func onceFromSeveral(e *env) {
 	orders := make([][]string, callers)
 	for i := range orders {
 		orders[i] = slices.Clone(texts)
-		e.random(i).Shuffle(ids, func(a, b int) { orders[i][a], orders[i][b] = orders[i][b], orders[i][a] })
+		e.Random(i).Shuffle(ids, func(a, b int) { orders[i][a], orders[i][b] = orders[i][b], orders[i][a] })
 	}
-	e.must(concurrently(callers, func(i int) error {
+	e.Must(suite.Concurrently(callers, func(i int) error {
 		for _, part := range [][]string{orders[i][:ids/2], orders[i]} {
 			if err := s.PublishOnce(e.ctx, "imports", outbox, said(part...)...); err != nil {
 				return err
@@ -131,12 +132,12 @@ func onceFromSeveral(e *env) {
 func onceFailures(e *env) {
 	s := e.once()
 	again := said("a:", "b:")
-	e.mustBe(s.PublishOnce(e.ctx, "imports", "nowhere", again...), penstock.ErrNoOutbox, "PublishOnce to an outbox that is not there")
-	e.mustBe(s.PublishOnce(e.ctx, "nobody", outbox, again...), penstock.ErrNoInbox, "PublishOnce by an inbox that is not there")
+	e.MustBe(s.PublishOnce(e.ctx, "imports", "nowhere", again...), penstock.ErrNoOutbox, "PublishOnce to an outbox that is not there")
+	e.MustBe(s.PublishOnce(e.ctx, "nobody", outbox, again...), penstock.ErrNoInbox, "PublishOnce by an inbox that is not there")
 	var field *penstock.FieldError
 	if err := s.PublishOnce(e.ctx, "imports", outbox, append(said("a:"), penstock.Message{ID: "b", Key: "\x00"})...); !errors.As(err, &field) || field.Field != "key" {
 		e.Errorf("PublishOnce of a message that cannot be carried: %v", err)
 	}
-	e.must(s.PublishOnce(e.ctx, "imports", outbox, again...), "PublishOnce")
+	e.Must(s.PublishOnce(e.ctx, "imports", outbox, again...), "PublishOnce")
 	e.read().want("a:", "b:")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -29,7 +30,7 @@ func orderWithinOneTransaction(e *env) {
 		tx.publish(message("k", fmt.Sprint(2*i)), message("k", fmt.Sprint(2*i+1)))
 		want = append(want, fmt.Sprint(2*i), fmt.Sprint(2*i+1))
 	}
-	tx.commit()
+	tx.Commit()
 	got := payloads(flatten(e.read().drain(driver.Limit{Messages: 7, Bytes: plenty.Bytes})))
 	if !slices.Equal(got, want) {
 		e.Fatalf("the messages of one key came as %s, want %s", brief(got), brief(want))
@@ -40,15 +41,15 @@ func orderWithinOneTransaction(e *env) {
 // row: its id is the lowest and its message must be the last.
 func earlyIdentifier(e *env) {
 	first := e.begin()
-	_, err := first.Count(e.ctx, "something else")
-	e.must(err, "Count")
+	_, err := first.Tx.Count(e.ctx, "something else")
+	e.Must(err, "Count")
 	for want := range int64(3) {
 		t := e.begin()
 		publishCounted(e, t, "k", want+1)
-		t.commit()
+		t.Commit()
 	}
 	publishCounted(e, first, "k", 4)
-	first.commit()
+	first.Commit()
 	got := payloads(e.read().fetch(plenty).Messages)
 	if want := []string{"1", "2", "3", "4"}; !slices.Equal(got, want) {
 		e.Fatalf("the messages came as %s, want %s", brief(got), brief(want))
@@ -57,8 +58,8 @@ func earlyIdentifier(e *env) {
 
 func publishCounted(e *env, t tx, key string, want int64) {
 	e.Helper()
-	n, err := t.Count(e.ctx, key)
-	e.must(err, "Count")
+	n, err := t.Tx.Count(e.ctx, key)
+	e.Must(err, "Count")
 	if n != want {
 		e.Fatalf("storetest: the harness's Count is %d, want %d", n, want)
 	}
@@ -75,7 +76,7 @@ func rowLockedWriters(e *env, page int) {
 	const writers, keys = 8, 5
 	transactions := testseed.Steps(24)
 	r := e.read()
-	rnd := e.random(writers)
+	rnd := e.Random(writers)
 	var running atomic.Int32
 	running.Store(writers)
 	var failed error
@@ -83,9 +84,9 @@ func rowLockedWriters(e *env, page int) {
 	e.Cleanup(func() { <-finished }) // before the database goes
 	go func() {
 		defer close(finished)
-		failed = concurrently(writers, func(i int) error {
+		failed = suite.Concurrently(writers, func(i int) error {
 			defer running.Add(-1)
-			rnd := e.random(i)
+			rnd := e.Random(i)
 			for range transactions {
 				if err := countedTransaction(e, rnd, i, keys); err != nil {
 					return err
@@ -123,13 +124,13 @@ func rowLockedWriters(e *env, page int) {
 		}
 	}
 	<-finished
-	e.must(failed, "a writer")
+	e.Must(failed, "a writer")
 	for i := range keys {
 		key := fmt.Sprint("key", i)
 		t := e.begin()
-		n, err := t.Count(e.ctx, key)
-		e.must(err, "Count")
-		t.rollback()
+		n, err := t.Tx.Count(e.ctx, key)
+		e.Must(err, "Count")
+		t.Rollback()
 		if last[key] != n-1 {
 			e.Errorf("%s: the last message was %d, want %d", key, last[key], n-1)
 		}

@@ -48,17 +48,17 @@ func outageHeals(e *env) {
 		}
 	}
 	up()
-	e.eventually("the store has healed by itself", func() bool {
+	e.Eventually("the store has healed by itself", func() bool {
 		b, err := r.Fetch(e.ctx, plenty)
 		if err == nil {
 			c.add(b)
 		}
 		return err == nil
 	})
-	e.eventually("publishing works again", func() bool {
+	e.Eventually("publishing works again", func() bool {
 		return e.Store.Publish(e.ctx, outbox, message("", "after")) == nil
 	})
-	e.must(r.Renew(e.ctx), "Renew after the outage")
+	e.Must(r.Renew(e.ctx), "Renew after the outage")
 	c.finish(append(payloads(messages("before", 4)), "after")...)
 }
 
@@ -66,7 +66,7 @@ func outageHeals(e *env) {
 // Nothing is lost, and what was settled does not come again. While nothing gets settled
 // between two cuts they come less often, so that a slow machine gets on as well.
 func outageInTheMiddle(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	const total = 300
 	e.publish(messages("m", total)...)
 	r := e.read()
@@ -117,7 +117,7 @@ func outageInTheMiddle(e *env) {
 	}
 	calm()
 	e.Logf("%d calls failed", failures)
-	e.eventually("the store has healed by itself", func() bool { return r.Renew(e.ctx) == nil })
+	e.Eventually("the store has healed by itself", func() bool { return r.Renew(e.ctx) == nil })
 	c.finish(payloads(messages("m", total))...)
 	if s := e.subscriptionStatus(r.req); s.Settled != total || s.Backlog != 0 {
 		e.Errorf("status: settled %d, backlog %d, want %d and 0", s.Settled, s.Backlog, total)

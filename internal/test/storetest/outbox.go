@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var outboxCases = []testCase{
@@ -34,49 +35,49 @@ var oddNames = []string{
 }
 
 func notMigrated(e *env) {
-	e.mustBe(e.Store.CreateOutbox(e.ctx, outbox), penstock.ErrNotMigrated, "CreateOutbox before Migrate")
-	e.mustBe(e.Store.Publish(e.ctx, outbox, message("", "m")), penstock.ErrNotMigrated, "Publish before Migrate")
+	e.MustBe(e.Store.CreateOutbox(e.ctx, outbox), penstock.ErrNotMigrated, "CreateOutbox before Migrate")
+	e.MustBe(e.Store.Publish(e.ctx, outbox, message("", "m")), penstock.ErrNotMigrated, "Publish before Migrate")
 	_, err := e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
-	e.mustBe(err, penstock.ErrNotMigrated, "Subscribe before Migrate")
+	e.MustBe(err, penstock.ErrNotMigrated, "Subscribe before Migrate")
 	_, err = e.Store.Status(e.ctx)
-	e.mustBe(err, penstock.ErrNotMigrated, "Status before Migrate")
-	e.must(e.Store.Migrate(e.ctx), "Migrate")
-	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+	e.MustBe(err, penstock.ErrNotMigrated, "Status before Migrate")
+	e.Must(e.Store.Migrate(e.ctx), "Migrate")
+	e.Must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	e.publish(message("", "m"))
 	e.read().want("m")
 }
 
 func migrateTwice(e *env) {
-	e.must(e.Store.Migrate(e.ctx), "Migrate")
-	e.must(e.Store.Migrate(e.ctx), "Migrate again")
-	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+	e.Must(e.Store.Migrate(e.ctx), "Migrate")
+	e.Must(e.Store.Migrate(e.ctx), "Migrate again")
+	e.Must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	r := e.read()
 	e.publish(messages("m", 2)...)
-	e.must(e.Store.Migrate(e.ctx), "Migrate in use")
-	e.must(e.Another(e).Migrate(e.ctx), "Migrate by another")
+	e.Must(e.Store.Migrate(e.ctx), "Migrate in use")
+	e.Must(e.Another(e).Migrate(e.ctx), "Migrate by another")
 	r.settle(r.want("m0", "m1")...)
 	r.again().want()
 }
 
 func migrateAtOnce(e *env) {
 	stores := []driver.Store{e.Store, e.Another(e), e.Another(e), e.Another(e)}
-	e.must(concurrently(len(stores), func(i int) error { return stores[i].Migrate(e.ctx) }), "Migrate by several at once")
-	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+	e.Must(suite.Concurrently(len(stores), func(i int) error { return stores[i].Migrate(e.ctx) }), "Migrate by several at once")
+	e.Must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	e.publish(message("", "m"))
 	e.read().want("m")
 }
 
 func createTwice(e *env) {
 	e.publish(message("", "m"))
-	e.mustBe(e.Store.CreateOutbox(e.ctx, outbox), penstock.ErrOutboxExists, "CreateOutbox again")
-	e.mustBe(e.Another(e).CreateOutbox(e.ctx, outbox), penstock.ErrOutboxExists, "CreateOutbox by another")
+	e.MustBe(e.Store.CreateOutbox(e.ctx, outbox), penstock.ErrOutboxExists, "CreateOutbox again")
+	e.MustBe(e.Another(e).CreateOutbox(e.ctx, outbox), penstock.ErrOutboxExists, "CreateOutbox by another")
 	e.read().want("m")
 }
 
 func createAtOnce(e *env) {
 	stores := []driver.Store{e.Store, e.Another(e), e.Another(e), e.Another(e)}
 	var made atomic.Int32
-	e.must(concurrently(len(stores), func(i int) error {
+	e.Must(suite.Concurrently(len(stores), func(i int) error {
 		err := stores[i].CreateOutbox(e.ctx, "new")
 		if err == nil {
 			made.Add(1)
@@ -92,18 +93,18 @@ func createAtOnce(e *env) {
 
 func oddNamesStayApart(e *env) {
 	for _, name := range oddNames {
-		e.must(e.Store.CreateOutbox(e.ctx, name), fmt.Sprintf("CreateOutbox(%q)", name))
+		e.Must(e.Store.CreateOutbox(e.ctx, name), fmt.Sprintf("CreateOutbox(%q)", name))
 	}
 	tx := e.begin()
 	for i, name := range oddNames {
-		e.must(tx.Tx.Publish(e.ctx, name, message("", fmt.Sprint("m", i))), fmt.Sprintf("Publish to %q", name))
+		e.Must(tx.Tx.Publish(e.ctx, name, message("", fmt.Sprint("m", i))), fmt.Sprintf("Publish to %q", name))
 	}
-	tx.commit()
+	tx.Commit()
 	for i, name := range oddNames {
-		e.must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
+		e.Must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
 		r := e.subscribe(driver.Subscribe{Outbox: name})
 		r.deadLetter("no", r.want(fmt.Sprint("m", i))...)
-		e.must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
+		e.Must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
 		deadLetters := e.deadLetters(r)
 		e.wantPayloads(deadMessages(deadLetters), fmt.Sprint("m", i))
 		e.retry(r, deadLetters...)
@@ -123,38 +124,38 @@ func oddNamesStayApart(e *env) {
 	// Dropping one leaves the others alone.
 	for i, name := range oddNames {
 		if i%2 == 0 {
-			e.must(e.Store.DropOutbox(e.ctx, name), fmt.Sprintf("DropOutbox(%q)", name))
+			e.Must(e.Store.DropOutbox(e.ctx, name), fmt.Sprintf("DropOutbox(%q)", name))
 		}
 	}
 	for i, name := range oddNames {
 		err := e.Store.Publish(e.ctx, name, message("", "again"))
 		if i%2 == 0 {
-			e.mustBe(err, penstock.ErrNoOutbox, fmt.Sprintf("Publish to %q, which was dropped", name))
+			e.MustBe(err, penstock.ErrNoOutbox, fmt.Sprintf("Publish to %q, which was dropped", name))
 			continue
 		}
-		e.must(err, fmt.Sprintf("Publish to %q", name))
+		e.Must(err, fmt.Sprintf("Publish to %q", name))
 		e.subscribe(driver.Subscribe{Outbox: name}).want("again")
 	}
 	e.read().want()
 }
 
 func dropOutbox(e *env) {
-	e.must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
-	e.must(e.Store.Publish(e.ctx, "other", message("", "other")), "Publish")
+	e.Must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
+	e.Must(e.Store.Publish(e.ctx, "other", message("", "other")), "Publish")
 	other := e.subscribe(driver.Subscribe{Outbox: "other"})
 	r := e.read()
 	e.publish(messages("m", 3)...)
 	r.deadLetter("no", r.fetch(two))
 	r.close()
 
-	e.must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
-	e.mustBe(e.Store.DropOutbox(e.ctx, outbox), penstock.ErrNoOutbox, "DropOutbox again")
-	e.mustBe(e.Store.Publish(e.ctx, outbox, message("", "m")), penstock.ErrNoOutbox, "Publish to a dropped outbox")
+	e.Must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
+	e.MustBe(e.Store.DropOutbox(e.ctx, outbox), penstock.ErrNoOutbox, "DropOutbox again")
+	e.MustBe(e.Store.Publish(e.ctx, outbox, message("", "m")), penstock.ErrNoOutbox, "Publish to a dropped outbox")
 	if all := e.status(); len(all) != 1 || all[0].Outbox != "other" {
 		e.Errorf("status shows %+v, want only the other outbox", all)
 	}
 
-	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox of the same name")
+	e.Must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox of the same name")
 	if subs := e.outboxStatus(outbox).Subscriptions; len(subs) != 0 {
 		e.Errorf("the new outbox has the subscriptions %+v", subs)
 	}
@@ -174,12 +175,12 @@ func dropUnderReader(e *env) {
 		old := e.subscribeOn(s, driver.Subscribe{Subscription: fmt.Sprint("sub", i)})
 		e.publish(messages("old", 2)...)
 		b := old.fetch(plenty)
-		e.must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
+		e.Must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
 		if err := old.Renew(e.ctx); err == nil {
 			e.Error("Renew after DropOutbox succeeded")
 		}
-		e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox of the same name")
-		e.must(s.Publish(e.ctx, outbox, messages("new", 2)...), "Publish by a store that knew the old outbox")
+		e.Must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox of the same name")
+		e.Must(s.Publish(e.ctx, outbox, messages("new", 2)...), "Publish by a store that knew the old outbox")
 		r := e.subscribe(driver.Subscribe{Subscription: fmt.Sprint("sub", i)})
 		if err := old.Settle(e.ctx, delivered(b)...); err == nil {
 			e.Error("Settle of a batch from the dropped outbox succeeded")
@@ -189,7 +190,7 @@ func dropUnderReader(e *env) {
 		}
 		_ = old.Close(e.ctx)
 		_, err := e.Store.Subscribe(e.ctx, e.request(r.req))
-		e.mustBe(err, penstock.ErrHeld, "Subscribe after the old reader's Close")
+		e.MustBe(err, penstock.ErrHeld, "Subscribe after the old reader's Close")
 		r.settle(r.want("new0", "new1")...)
 		r.again().want()
 	}

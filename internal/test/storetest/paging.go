@@ -40,7 +40,7 @@ func pagingByMessages(e *env) {
 
 // The backlog is many times what the reader allows in memory.
 func pagingByBytes(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	const total = 60
 	var want []string
 	for i := range total {
@@ -56,7 +56,7 @@ func pagingByBytes(e *env) {
 }
 
 func oneMessageOverLimit(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	small := messages("small", 2)
 	big := message("", string(testseed.Bytes(rnd, 500_000)))
 	e.publish(small[0], big, small[1])

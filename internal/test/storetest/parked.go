@@ -181,7 +181,7 @@ func handedOutOnce(e *env) {
 	}
 	r.judge(v, b)
 	var got []driver.Batch
-	e.eventually("a message of each key has come", func() bool {
+	e.Eventually("a message of each key has come", func() bool {
 		got = append(got, r.drain(two)...)
 		keys := map[string]bool{}
 		for _, m := range flatten(got) {
@@ -334,7 +334,7 @@ func describedLines(e *env) {
 	}
 	for i := range 4 {
 		some, err := e.Store.ParkedKeys(e.ctx, outbox, r.req.Subscription, i)
-		e.must(err, "ParkedKeys")
+		e.Must(err, "ParkedKeys")
 		if fmt.Sprint(some) != fmt.Sprint(keys[:i]) {
 			e.Errorf("with a limit of %d there are %+v", i, some)
 		}
@@ -345,7 +345,7 @@ func describedLines(e *env) {
 func (e *env) retryParked(r *reader, parked int, keys ...string) {
 	e.Helper()
 	n, err := e.Another(e).RetryParked(e.ctx, outbox, r.req.Subscription, keys...)
-	e.must(err, "RetryParked")
+	e.Must(err, "RetryParked")
 	if n != parked {
 		e.Fatalf("RetryParked %q: %d keys, want %d", keys, n, parked)
 	}

@@ -40,7 +40,7 @@ func manyLines(e *env) {
 			continue
 		}
 		_, err := fmt.Sscan(string(m.Payload), &i)
-		e.must(err, "a payload")
+		e.Must(err, "a payload")
 		if i/keys != next[i%keys] {
 			e.Fatalf("%s came as number %d of %s", m.Payload, next[i%keys], m.Key)
 		}
@@ -86,7 +86,7 @@ func starvesNobody(e *env) {
 	}
 	for i := range 20 {
 		e.publish(message("good", fmt.Sprint("good", i)))
-		e.eventually("the new message came", func() bool {
+		e.Eventually("the new message came", func() bool {
 			c.step()
 			return len(c.sent) == i+1
 		})
@@ -96,7 +96,7 @@ func starvesNobody(e *env) {
 
 // What is parked is no longer the outbox's, which frees everything around it.
 func parkedSurvivesReclaim(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	r := e.read()
 	var want []string
 	for i := range 5 {
@@ -127,7 +127,7 @@ func parkedSurvivesReclaim(e *env) {
 
 // Small pieces of storage come and go while keys are parked and drained.
 func parkedBetweenHousekeeping(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	c := &carrier{e: e, r: e.read(), limit: driver.Limit{Messages: 3, Bytes: plenty.Bytes}}
 	refusals := map[string]int{}
 	c.decide = func(m penstock.Message) driver.Verdict {

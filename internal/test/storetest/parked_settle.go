@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // What parks and what drains takes effect with its batch, in order of batches.
@@ -26,21 +27,21 @@ func parkedTwice(e *env) {
 	b := r.fetch(plenty)
 	settled := judged(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind}, b)
 	for range 3 {
-		e.must(r.Settle(e.ctx, settled...), "Settle")
+		e.Must(r.Settle(e.ctx, settled...), "Settle")
 	}
 	e.wantParked(r, 2, 1, 0)
 	b = r.awaitOnly(driver.InOrder, "k0")
-	e.must(r.Settle(e.ctx, settled...), "Settle, while the key is in flight")
+	e.Must(r.Settle(e.ctx, settled...), "Settle, while the key is in flight")
 	settled = judged(verdicts{"k0": dead("no")}, b)
 	for range 3 {
-		e.must(r.Settle(e.ctx, settled...), "Settle")
+		e.Must(r.Settle(e.ctx, settled...), "Settle")
 	}
 	deadLetters := e.deadLetters(r)
 	if len(deadLetters) != 1 || len(deadLetters[0].Failures) != 2 || deadLetters[0].Message.Attempt != 2 {
 		e.Fatalf("the dead letters are %+v, want one with two failures", deadLetters)
 	}
 	r.settle(r.awaitOnly(driver.InOrder, "k1"))
-	e.must(r.Settle(e.ctx, settled...), "Settle, when nothing of the key is parked")
+	e.Must(r.Settle(e.ctx, settled...), "Settle, when nothing of the key is parked")
 	e.wantParked(r, 0, 0, 0)
 	r.again().want()
 }
@@ -139,19 +140,19 @@ func refusedAndFollowed(e *env) {
 
 func parkedTakeover(e *env) {
 	stores := []driver.Store{e.Store, e.Another(e)}
-	r := e.subscribe(driver.Subscribe{Lease: shortLease})
+	r := e.subscribe(driver.Subscribe{Lease: suite.ShortLease})
 	e.publish(keyed("k", 0, 3)...)
 	b := r.fetch(plenty)
 	err := r.Settle(e.ctx, judged(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind}, b)...)
 	if err != nil {
-		e.mustBe(err, penstock.ErrFenced, "Settle by a slow machine")
+		e.MustBe(err, penstock.ErrFenced, "Settle by a slow machine")
 		r = e.takeOver(e.Store, driver.Subscribe{})
 		b = r.fetch(plenty)
 		r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind}, b)
 		r.close()
 	}
 	for i := range 3 {
-		r = e.takeOver(stores[i%2], driver.Subscribe{Lease: shortLease})
+		r = e.takeOver(stores[i%2], driver.Subscribe{Lease: suite.ShortLease})
 		// Whether it returns the key before it crashes or not, the next gets it.
 		if b, err := r.Fetch(e.ctx, plenty); err == nil && len(b.Messages) > 0 {
 			e.wantOrder(b, driver.InOrder, "k0")
@@ -173,22 +174,22 @@ func parkedFenced(e *env) {
 	first.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind}, b)
 	first.close()
 
-	old := e.takeOver(e.Another(e), driver.Subscribe{Lease: shortLease})
+	old := e.takeOver(e.Another(e), driver.Subscribe{Lease: suite.ShortLease})
 	parked, err := old.Fetch(e.ctx, plenty) // maybe empty: it is not due, or the lease is over
 	if err != nil {
-		e.mustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
+		e.MustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
 	}
 	e.publish(keyed("o", 0, 1)...)
 	fresh, err := old.Fetch(e.ctx, plenty)
 	if err != nil {
-		e.mustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
+		e.MustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
 	}
 	r := e.takeOver(e.Store, driver.Subscribe{})
 	for _, b := range []driver.Batch{parked, fresh} {
 		for _, m := range b.Messages {
 			p := string(m.Payload)
 			for _, v := range []driver.Verdict{{}, refused(m, notInThisTest), dead("no"), holding(m)} {
-				e.mustBe(old.Settle(e.ctx, judged(verdicts{p: v}, parked, fresh)...), penstock.ErrFenced, "Settle by the old holder")
+				e.MustBe(old.Settle(e.ctx, judged(verdicts{p: v}, parked, fresh)...), penstock.ErrFenced, "Settle by the old holder")
 			}
 		}
 	}
@@ -213,7 +214,7 @@ func parkedLateCommit(e *env) {
 	b := r.fetch(plenty)
 	r.judge(verdicts{"head": refused(b.Messages[0], soon)}, b)
 	head := r.awaitOnly(driver.InOrder, "head")
-	tx.commit()
+	tx.Commit()
 	late := r.awaitOnly(driver.BehindParked, "late")
 	r.judge(verdicts{"head": refused(head.Messages[0], soon), "late": behind}, head, late)
 	e.wantParked(r, 2, 1, 0)
@@ -238,14 +239,14 @@ func parkedLatePlaces(e *env) {
 	r.judge(verdicts{"head": refused(b.Messages[0], soon)}, b)
 	c := &carrier{e: e, r: r, limit: plenty, decide: func(m penstock.Message) driver.Verdict { return refused(m, soon) }}
 	for i, t := range []tx{second, first} {
-		t.commit()
-		e.eventually("it is parked", func() bool {
+		t.Commit()
+		e.Eventually("it is parked", func() bool {
 			c.step()
 			return e.subscriptionStatus(r.req).Parked == int64(i+2)
 		})
 	}
 	var came []string
-	e.eventually("all have come", func() bool {
+	e.Eventually("all have come", func() bool {
 		b := r.fetch(plenty)
 		for i, m := range b.Messages {
 			came = append(came, string(m.Payload))

@@ -29,7 +29,7 @@ var partCases = []testCase{
 // part settles what is named, by payload; the rest of the batches stays undecided.
 func (r *reader) part(v verdicts, batches ...driver.Batch) {
 	r.e.Helper()
-	r.e.must(r.Settle(r.e.ctx, parts(v, batches...)...), "Settle of parts")
+	r.e.Must(r.Settle(r.e.ctx, parts(v, batches...)...), "Settle of parts")
 }
 
 func parts(v verdicts, batches ...driver.Batch) []driver.Settled {
@@ -71,7 +71,7 @@ func restComesBack(e *env) {
 	r = r.again()
 	b = r.fetch(plenty)
 	e.wantInOrder(b.Messages, "m0", "m2", "m3", "m5")
-	e.must(r.Renew(e.ctx), "Renew")
+	e.Must(r.Renew(e.ctx), "Renew")
 	r = r.again() // what this one did not settle comes again, and not what the first one did
 	b = r.fetch(plenty)
 	e.wantInOrder(b.Messages, "m0", "m2", "m3", "m5")
@@ -152,7 +152,7 @@ func partOfMany(e *env) {
 		e.publish(messages(fmt.Sprint(i, "-"), 20)...)
 		t := e.begin()
 		t.publish(message("", "no"))
-		t.rollback()
+		t.Rollback()
 		for j := range 20 {
 			want[fmt.Sprint(i, "-", j)] = true
 		}
@@ -327,7 +327,7 @@ func partAndLateCommit(e *env) {
 	b := r.fetch(plenty)
 	e.wantInOrder(b.Messages, "m0", "m1", "m2", "m3")
 	r.part(sent("m1", "m2"), b)
-	t.commit()
+	t.Commit()
 	late := r.fetch(plenty)
 	e.wantInOrder(late.Messages, "late0", "late1")
 	r.part(sent("late1"), late)
@@ -345,7 +345,7 @@ func partFenced(e *env) {
 	var b driver.Batch
 	old := e.mortalReader(func(r *reader) (err error) { b, err = r.Fetch(e.ctx, plenty); return err })
 	r := e.takeOver(e.Store, driver.Subscribe{})
-	e.mustBe(old.Settle(e.ctx, parts(verdicts{"m1": {}, "m2": dead("for good")}, b)...), penstock.ErrFenced, "Settle of a part")
+	e.MustBe(old.Settle(e.ctx, parts(verdicts{"m1": {}, "m2": dead("for good")}, b)...), penstock.ErrFenced, "Settle of a part")
 	r.want("m0", "m1", "m2", "m3")
 	e.wantDeadLetters(r, 0)
 	e.wantSettled(r, 0, 4)

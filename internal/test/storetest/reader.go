@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // plenty is a limit that no test reaches by accident.
@@ -35,7 +36,7 @@ func (e *env) request(req driver.Subscribe) driver.Subscribe {
 		req.Holder = fmt.Sprintf("holder-%d", e.holders)
 	}
 	if req.Lease == 0 {
-		req.Lease = longLease
+		req.Lease = suite.LongLease
 	}
 	return req
 }
@@ -50,7 +51,7 @@ func (e *env) subscribeOn(s driver.Store, req driver.Subscribe) *reader {
 	e.Helper()
 	req = e.request(req)
 	src, err := s.Subscribe(e.ctx, req)
-	e.must(err, "Subscribe")
+	e.Must(err, "Subscribe")
 	return e.reader(s, req, src)
 }
 
@@ -69,12 +70,12 @@ func (e *env) takeOver(s driver.Store, req driver.Subscribe) *reader {
 	e.Helper()
 	req = e.request(req)
 	var src driver.Source
-	e.eventually("the lease expired", func() bool {
+	e.Eventually("the lease expired", func() bool {
 		var err error
 		if src, err = s.Subscribe(e.ctx, req); err == nil {
 			return true
 		}
-		e.mustBe(err, penstock.ErrHeld, "Subscribe while the lease runs")
+		e.MustBe(err, penstock.ErrHeld, "Subscribe while the lease runs")
 		return false
 	})
 	return e.reader(s, req, src)
@@ -84,13 +85,13 @@ func (e *env) takeOver(s driver.Store, req driver.Subscribe) *reader {
 // has ended: then it begins anew, with a lease that is longer, until that is long enough for this machine.
 func (e *env) mortalReader(does func(*reader) error) *reader {
 	e.Helper()
-	for lease := shortLease; ; lease *= 2 {
+	for lease := suite.ShortLease; ; lease *= 2 {
 		r := e.takeOver(e.Store, driver.Subscribe{Lease: lease})
 		err := does(r)
 		if err == nil {
 			return r
 		}
-		e.mustBe(err, penstock.ErrFenced, "what a reader does before its lease ends")
+		e.MustBe(err, penstock.ErrFenced, "what a reader does before its lease ends")
 	}
 }
 
@@ -98,7 +99,7 @@ func (e *env) mortalReader(does func(*reader) error) *reader {
 func (r *reader) fetch(limit driver.Limit) driver.Batch {
 	r.e.Helper()
 	b, err := r.Fetch(r.e.ctx, limit)
-	r.e.must(err, "Fetch")
+	r.e.Must(err, "Fetch")
 	if b.Rewound {
 		r.e.Fatal("Fetch: the batch is Rewound, but nothing failed")
 	}
@@ -164,12 +165,12 @@ func (r *reader) want(payloads ...string) []driver.Batch {
 // settle marks whole batches as delivered, in one call.
 func (r *reader) settle(batches ...driver.Batch) {
 	r.e.Helper()
-	r.e.must(r.Settle(r.e.ctx, delivered(batches...)...), "Settle")
+	r.e.Must(r.Settle(r.e.ctx, delivered(batches...)...), "Settle")
 }
 
 func (r *reader) close() {
 	r.e.Helper()
-	r.e.must(r.Close(r.e.ctx), "Close of a source")
+	r.e.Must(r.Close(r.e.ctx), "Close of a source")
 }
 
 // again closes the reader and subscribes anew: what is durable shows.

@@ -22,7 +22,7 @@ var reclaimCases = []testCase{
 // bulk publishes about n MiB in messages of 32 KiB.
 func (e *env) bulk(part, n int) {
 	e.Helper()
-	rnd := e.random(part)
+	rnd := e.Random(part)
 	for range n * 4 {
 		msgs := make([]penstock.Message, 8)
 		for i := range msgs {
@@ -37,7 +37,7 @@ func (e *env) bulk(part, n int) {
 func (e *env) shrinks(floor int64) {
 	e.Helper()
 	const little = 512 << 10
-	e.eventually(fmt.Sprintf("the outbox fell back to about %d bytes", floor), func() bool {
+	e.Eventually(fmt.Sprintf("the outbox fell back to about %d bytes", floor), func() bool {
 		e.maintain()
 		return e.outboxStatus(outbox).Bytes <= floor+little
 	})
@@ -47,7 +47,7 @@ func (e *env) shrinks(floor int64) {
 // what a store had to measure for long holds for a while.
 func (e *env) grows(floor int64) {
 	e.Helper()
-	e.eventually(fmt.Sprintf("the messages take 3 MiB beside %d bytes", floor), func() bool {
+	e.Eventually(fmt.Sprintf("the messages take 3 MiB beside %d bytes", floor), func() bool {
 		return e.outboxStatus(outbox).Bytes >= floor+3<<20
 	})
 }
@@ -96,7 +96,7 @@ func reclaimWaits(e *env) {
 
 // Housekeeping runs at every point of a subscription's life.
 func reclaimLosesNothing(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	a := e.subscribe(driver.Subscribe{Subscription: "a"})
 	b := e.subscribe(driver.Subscribe{Subscription: "b"})
 	var want []string
@@ -152,7 +152,7 @@ func reclaimLosesNoneParked(e *env) {
 // What a transaction has written and not committed is nobody's yet, but it is
 // there: housekeeping must neither take it nor wait for it.
 func reclaimLosesNoTx(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	r := e.read()
 	var want []string
 	var got []penstock.Message
@@ -177,12 +177,12 @@ func reclaimLosesNoTx(e *env) {
 		late.publish(message("", fmt.Sprint("later", i)))
 		want = append(want, fmt.Sprint("late", i), fmt.Sprint("later", i))
 		if i%2 == 0 {
-			late.commit()
+			late.Commit()
 			e.maintain()
 			drain()
 		} else {
 			r.close()
-			late.commit() // while nobody reads
+			late.Commit() // while nobody reads
 			e.maintain()
 			r = e.read()
 		}
@@ -212,7 +212,7 @@ func reclaimTwice(e *env) {
 		}
 	}()
 	r := e.read()
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	var got []penstock.Message
 	var want []string
 	for i := range 20 {
@@ -225,7 +225,7 @@ func reclaimTwice(e *env) {
 		e.maintain()
 	}
 	close(stop)
-	e.must(<-done, "Maintain by another process")
+	e.Must(<-done, "Maintain by another process")
 	e.wantPayloads(got, want...)
 	r.again().want()
 }

@@ -34,7 +34,7 @@ func (e *env) replay(r *reader, what admin.Replay, n int) {
 	e.Helper()
 	what.Outbox, what.Subscription = r.req.Outbox, r.req.Subscription
 	got, err := e.Store.Replay(e.ctx, what)
-	e.must(err, "Replay")
+	e.Must(err, "Replay")
 	if got != int64(n) {
 		e.Fatalf("Replay of %+v has %d messages, want %d", what, got, n)
 	}
@@ -44,7 +44,7 @@ func (e *env) replay(r *reader, what admin.Replay, n int) {
 // the outbox retains.
 func (e *env) settledOnes(n int) (*reader, []penstock.Message) {
 	e.Helper()
-	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
+	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	var sent []penstock.Message
 	for i := range n {
@@ -161,7 +161,7 @@ func replayNothing(e *env) {
 // What is parked comes anyway, and a dead letter is a person's to send back: a replay would
 // deliver both twice, and a held key out of order.
 func replayNeitherParkedNorDead(e *env) {
-	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
+	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	e.publish(message("held", "held0"), message("held", "held1"), message("held", "held2"), message("parked", "parked0"), message("parked", "parked1"),
 		message("dead", "dead"), message("", "sent back"), message("", "delivered"))
@@ -250,7 +250,7 @@ func replayUnderWay(e *env) {
 	if err == nil {
 		want = sent
 	} else {
-		e.mustBe(err, penstock.ErrReplaying, "Replay of what is under way")
+		e.MustBe(err, penstock.ErrReplaying, "Replay of what is under way")
 	}
 	c := &carrier{e: e, r: r, limit: two}
 	c.until(len(want))
@@ -346,9 +346,9 @@ func replayParked(e *env) {
 
 // A replay is not reclaimed under way, though nobody retains it any longer.
 func replayKeepsRange(e *env) {
-	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
+	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	var sent []penstock.Message
 	for i := range 32 {
 		e.publish(message("k", fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10))))
@@ -359,7 +359,7 @@ func replayKeepsRange(e *env) {
 		e.maintain()
 	}
 	e.replay(r, admin.Replay{FromSeq: sent[8].Seq}, 24)
-	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{}), "SetRetention")
+	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{}), "SetRetention")
 	c := &carrier{e: e, r: r, limit: driver.Limit{Messages: 5, Bytes: plenty.Bytes}}
 	for range 3 {
 		e.maintain()
@@ -378,7 +378,7 @@ func replayKeepsRange(e *env) {
 }
 
 func replayLarge(e *env) {
-	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
+	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
 	const total = 1500
 	msgs := keyed("k", 0, total)

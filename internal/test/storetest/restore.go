@@ -15,7 +15,7 @@ var restoreCases = []testCase{
 
 // on is the same test on another database.
 func (e *env) on(i Instance) *env {
-	return &env{TB: e.TB, Instance: i, harness: e.harness, features: e.features, ctx: e.ctx}
+	return &env{Env: e.Env, Instance: i, harness: e.harness, features: e.features, ctx: e.ctx}
 }
 
 // copied are two databases that were one until now: what was restored, and the one that
@@ -32,7 +32,7 @@ func (e *env) copied() (restored, goesOn *env) {
 // is older than what is written to it.
 func (e *env) nextInstant(m penstock.Message) {
 	e.Helper()
-	e.eventually("the clock has moved on", func() bool { return time.Since(m.CreatedAt) >= 2*time.Millisecond })
+	e.Eventually("the clock has moved on", func() bool { return time.Since(m.CreatedAt) >= 2*time.Millisecond })
 }
 
 // Positions come again in a restored copy. Consumers and brokers that remember ids would
@@ -55,7 +55,7 @@ func restoreNoIDAgain(e *env) {
 		e.publish(messages(history.prefix, 3)...)
 		tx := e.begin()
 		tx.publish(messages(history.prefix+"tx", 3)...)
-		tx.commit()
+		tx.Commit()
 		for _, m := range flatten(e.read().drain(plenty)) {
 			if other := carrier[m.ID]; other != "" {
 				e.Errorf("%s and %s have the id %s", other, m.Payload, m.ID)
@@ -72,7 +72,7 @@ func restoreNoIDAgain(e *env) {
 // What was written before the copy has the same id in both, whatever has become of it, and
 // keeps it.
 func restoreKeepsIDs(e *env) {
-	e.must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
+	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	sent := messages("", 6)
 	for i, name := range []string{"settled", "parked", "behind", "dead", "sent back", "new"} {
 		sent[i].Payload, sent[i].Key = []byte(name), map[bool]string{true: "key"}[name == "parked" || name == "behind"]

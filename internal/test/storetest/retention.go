@@ -24,7 +24,7 @@ var retentionCases = []testCase{
 
 func (e *env) retain(r admin.Retention) {
 	e.Helper()
-	e.must(e.Store.SetRetention(e.ctx, outbox, r), "SetRetention")
+	e.Must(e.Store.SetRetention(e.ctx, outbox, r), "SetRetention")
 	if got := e.outboxStatus(outbox).Retention; got != r {
 		e.Errorf("status shows the retention %+v, want %+v", got, r)
 	}
@@ -142,7 +142,7 @@ func retentionLimits(e *env) {
 	want := admin.Retention{Age: 36*time.Hour + time.Millisecond, Bytes: 1 << 40}
 	e.retain(want)
 	for _, bad := range []admin.Retention{{Age: -1}, {Age: time.Microsecond - 1}, {Bytes: -1}, {Age: -time.Hour, Bytes: 1}, {Age: time.Hour, Bytes: math.MinInt64}} {
-		e.badField(fmt.Sprintf("SetRetention(%+v)", bad), e.Store.SetRetention(e.ctx, outbox, bad), "retention")
+		e.BadField(fmt.Sprintf("SetRetention(%+v)", bad), e.Store.SetRetention(e.ctx, outbox, bad), "retention")
 	}
 	if got := e.outboxStatus(outbox).Retention; got != want {
 		e.Errorf("status shows the retention %+v, want %+v", got, want)
@@ -151,7 +151,7 @@ func retentionLimits(e *env) {
 		e.retain(good)
 		e.maintain()
 	}
-	e.must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
+	e.Must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
 	if got := e.outboxStatus("other").Retention; got != (admin.Retention{}) {
 		e.Errorf("the new outbox has the retention %s", fmt.Sprint(got))
 	}

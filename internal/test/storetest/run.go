@@ -1,11 +1,9 @@
 package storetest
 
 import (
-	"reflect"
-	"slices"
 	"testing"
 
-	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 // Run runs the whole suite against the store behind h.
@@ -13,31 +11,19 @@ func Run(t *testing.T, h Harness) {
 	if h.Open == nil {
 		t.Fatal("storetest: Harness.Open is missing")
 	}
-	h.Only.check(t)
-	h.Elsewhere.check(t)
+	var all []suite.Group
 	for _, g := range groups {
-		if len(h.Groups) > 0 && !slices.Contains(h.Groups, g.name) {
-			continue
-		}
-		t.Run(g.name, func(t *testing.T) {
-			for _, c := range g.cases {
-				if (c.long || !h.Only.has(g.name, c.name) || len(h.Elsewhere) > 0 && h.Elsewhere.has(g.name, c.name)) && !testseed.Long() {
-					continue // in the long form
-				}
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					if what := c.needs.missing(h.Features); what != "" {
-						t.Skipf("the store does not declare the feature %s", what)
-					}
-					if c.unmigrated {
-						c.run(newEnv(t, h, h.Open))
-						return
-					}
-					c.run(newEnv(t, h, h.openCreated))
-				})
+		var cases []suite.Case
+		for _, c := range g.cases {
+			open := h.openCreated
+			if c.unmigrated {
+				open = h.Open
 			}
-		})
+			cases = append(cases, suite.Case{Name: c.name, Long: c.long, Needs: c.needs, Run: func(t *testing.T) { c.run(newEnv(t, h, open)) }})
+		}
+		all = append(all, suite.Group{Name: g.name, Cases: cases})
 	}
+	suite.Run(t, suite.Choice{Groups: h.Groups, Only: h.Only, Elsewhere: h.Elsewhere, Features: h.Features}, all)
 }
 
 // testCase is one promise. It gets a database of its own, migrated and with one
@@ -84,15 +70,4 @@ var groups = []group{
 	{"Outage", outageCases},
 	{"Lost", lostCases},
 	{"Model", modelCases},
-}
-
-// missing names the first feature that f asks for and have lacks.
-func (f Features) missing(have Features) string {
-	asks, has := reflect.ValueOf(f), reflect.ValueOf(have)
-	for i := range asks.NumField() {
-		if asks.Field(i).Bool() && !has.Field(i).Bool() {
-			return asks.Type().Field(i).Name
-		}
-	}
-	return ""
 }

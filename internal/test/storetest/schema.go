@@ -47,14 +47,14 @@ func (e *env) wantSchema(hint string, migrates bool, want ...error) {
 
 func schemaOfAnotherVersion(e *env) {
 	version, err := e.Store.(versioned).SchemaVersion(e.ctx)
-	e.must(err, "SchemaVersion")
+	e.Must(err, "SchemaVersion")
 	e.SetVersion(e, version-1)
 	e.wantSchema("migrate", true, // by the program's migrate, or anew, where nothing leads on from the version before
 		penstock.ErrOlderSchema, penstock.ErrNotMigrated)
 	e.SetVersion(e, version+1)
 	e.wantSchema("newer penstock", false, penstock.ErrNewerSchema)
 	e.SetVersion(e, version)
-	e.must(e.Another(e).CreateOutbox(e.ctx, "new"), "CreateOutbox on the version that it was")
+	e.Must(e.Another(e).CreateOutbox(e.ctx, "new"), "CreateOutbox on the version that it was")
 }
 
 func schemaNotWhole(e *env) {

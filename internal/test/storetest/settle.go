@@ -53,7 +53,7 @@ func mixedVerdicts(e *env) {
 			died = append(died, string(b.Messages[i].Payload))
 		}
 	}
-	e.must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: verdicts}), "Settle")
+	e.Must(r.Settle(e.ctx, driver.Settled{Batch: b, Verdicts: verdicts}), "Settle")
 	r = r.again()
 	r.want()
 	deadLetters := e.deadLetters(r)
@@ -76,7 +76,7 @@ func severalBatches(e *env) {
 		v := []driver.Verdict{{}, dead(err)}
 		return driver.Settled{Batch: batches[n], Verdicts: v}
 	}
-	e.must(r.Settle(e.ctx, one(0, "first"), driver.Settled{Batch: batches[1]}, one(2, "third")), "Settle")
+	e.Must(r.Settle(e.ctx, one(0, "first"), driver.Settled{Batch: batches[1]}, one(2, "third")), "Settle")
 	r = r.again()
 	r.want()
 	e.wantPayloads(deadMessages(e.deadLetters(r)), string(batches[0].Messages[1].Payload), string(batches[2].Messages[1].Payload))
@@ -112,7 +112,7 @@ func settleWhileFetching(e *env) {
 		}
 	}
 	end()
-	e.must(<-done, "the settling goroutine")
+	e.Must(<-done, "the settling goroutine")
 	if len(got) != total {
 		e.Fatalf("got %d messages, want %d", len(got), total)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 )
 
 var statusCases = []testCase{
@@ -20,7 +21,7 @@ var statusCases = []testCase{
 func (e *env) status() []admin.OutboxStatus {
 	e.Helper()
 	all, err := e.Store.Status(e.ctx)
-	e.must(err, "Status")
+	e.Must(err, "Status")
 	return all
 }
 
@@ -48,7 +49,7 @@ func (e *env) subscriptionStatus(req driver.Subscribe) admin.SubscriptionStatus 
 
 func statusOrder(e *env) {
 	for _, name := range []string{"zebra", "apple", "Middle", "b"} {
-		e.must(e.Store.CreateOutbox(e.ctx, name), "CreateOutbox")
+		e.Must(e.Store.CreateOutbox(e.ctx, name), "CreateOutbox")
 	}
 	var names []string
 	for _, o := range e.status() {
@@ -72,7 +73,7 @@ func statusNumbers(e *env) {
 			e.Errorf("%s: without a backlog the oldest is %s old", when, s.OldestAge)
 		}
 		if backlog > 0 {
-			e.eventually("the backlog grows older", func() bool { return e.subscriptionStatus(r.req).OldestAge > 0 })
+			e.Eventually("the backlog grows older", func() bool { return e.subscriptionStatus(r.req).OldestAge > 0 })
 		}
 	}
 	want("at first", 0, 0, 0)
@@ -82,7 +83,7 @@ func statusNumbers(e *env) {
 	want("fetched", 6, 0, 0)
 	r.settle(first)
 	want("one batch settled", 4, 2, 0)
-	e.must(r.Settle(e.ctx, driver.Settled{Batch: second, Verdicts: []driver.Verdict{{}, dead("no")}}), "Settle")
+	e.Must(r.Settle(e.ctx, driver.Settled{Batch: second, Verdicts: []driver.Verdict{{}, dead("no")}}), "Settle")
 	want("one message dead", 2, 4, 1)
 	r.settle(third)
 	want("all settled", 0, 6, 1)
@@ -94,11 +95,11 @@ func statusNumbers(e *env) {
 	tx := e.begin()
 	tx.publish(messages("b", 3)...)
 	want("not committed", 0, 6, 1)
-	tx.commit()
+	tx.Commit()
 	want("committed", 3, 6, 1)
 	r.settle(r.drain(plenty)...)
 	want("settled again", 0, 9, 1)
-	e.eventually("the rate is more than 0", func() bool { return e.subscriptionStatus(r.req).Rate > 0 })
+	e.Eventually("the rate is more than 0", func() bool { return e.subscriptionStatus(r.req).Rate > 0 })
 
 	fresh := e.subscribe(driver.Subscribe{Subscription: "fresh", Start: driver.FromNow})
 	e.publish(message("", "c"))
@@ -119,15 +120,15 @@ func statusLease(e *env) {
 	if s.Holder != r.req.Holder {
 		e.Errorf("the holder is %q, want %q", s.Holder, r.req.Holder)
 	}
-	if in := time.Until(s.LeaseUntil); in < longLease/2 || in > 2*longLease {
-		e.Errorf("the lease ends in %s, want about %s", in, longLease)
+	if in := time.Until(s.LeaseUntil); in < suite.LongLease/2 || in > 2*suite.LongLease {
+		e.Errorf("the lease ends in %s, want about %s", in, suite.LongLease)
 	}
 	if ago := time.Since(s.HolderSince); ago.Abs() > time.Hour {
 		e.Errorf("it is the holder since %s, want about now", s.HolderSince)
 	}
 	e.publish(message("", "m"))
 	r.settle(r.fetch(plenty))
-	e.must(r.Renew(e.ctx), "Renew")
+	e.Must(r.Renew(e.ctx), "Renew")
 	if since := e.subscriptionStatus(r.req).HolderSince; !since.Equal(s.HolderSince) {
 		e.Errorf("after Renew and Settle it is the holder since %s, want %s as before", since, s.HolderSince)
 	}
@@ -136,11 +137,11 @@ func statusLease(e *env) {
 		e.Errorf("after Close the holder is %q since %s, want nobody", s.Holder, s.HolderSince)
 	}
 	before := s.Epoch
-	r = e.subscribe(driver.Subscribe{Lease: shortLease})
+	r = e.subscribe(driver.Subscribe{Lease: suite.ShortLease})
 	if next := e.subscriptionStatus(r.req); next.Epoch <= before || next.Holder != "" && next.HolderSince.Before(s.HolderSince) {
 		e.Errorf("the epoch is %d and was %d, since %s and was since %s: it must grow with every holder", next.Epoch, before, next.HolderSince, s.HolderSince)
 	}
-	e.eventually("an expired lease has no holder", func() bool { return e.subscriptionStatus(r.req).Holder == "" })
+	e.Eventually("an expired lease has no holder", func() bool { return e.subscriptionStatus(r.req).Holder == "" })
 }
 
 // Status shows how the sink is, as the holder of the lease said, and nobody before him.
@@ -159,18 +160,18 @@ func statusSink(e *env) {
 	down := time.Now().Add(-time.Minute).Truncate(time.Millisecond).UTC()
 	long := strings.Repeat("ü", driver.MaxSinkErrorBytes/2)
 	want("at first", time.Time{}, "")
-	e.must(reporter.ReportSink(e.ctx, down, long), "ReportSink")
+	e.Must(reporter.ReportSink(e.ctx, down, long), "ReportSink")
 	want("down", down, long)
-	e.must(first.Renew(e.ctx), "Renew")
+	e.Must(first.Renew(e.ctx), "Renew")
 	want("renewed", down, long)
-	e.must(reporter.ReportSink(e.ctx, time.Time{}, ""), "ReportSink")
+	e.Must(reporter.ReportSink(e.ctx, time.Time{}, ""), "ReportSink")
 	want("back", time.Time{}, "")
-	e.must(reporter.ReportSink(e.ctx, down, "no route"), "ReportSink")
+	e.Must(reporter.ReportSink(e.ctx, down, "no route"), "ReportSink")
 	first.close()
 	want("nobody has the lease", time.Time{}, "")
 	second := e.subscribe(driver.Subscribe{Holder: "second"})
 	want("the next holder has said nothing", time.Time{}, "")
-	e.must(second.Source.(driver.SinkReporter).ReportSink(e.ctx, down, "again"), "ReportSink")
+	e.Must(second.Source.(driver.SinkReporter).ReportSink(e.ctx, down, "again"), "ReportSink")
 	want("the next holder", down, "again")
 }
 
@@ -185,7 +186,7 @@ func statusUpTo(e *env) {
 	batches := r.drain(plenty)
 	for most, want := range map[int]int64{3: 3, 100: 20} {
 		all, err := counter.StatusUpTo(e.ctx, most)
-		e.must(err, "StatusUpTo")
+		e.Must(err, "StatusUpTo")
 		s := all[0].Subscriptions[0]
 		if more := slices.Contains(s.AtLeast, "backlog"); s.OldestAge <= 0 || more && s.Backlog != want || !more && s.Backlog != 20 {
 			e.Errorf("counted up to %d there are %d messages in the backlog, at least %v, the oldest %s old", most, s.Backlog, s.AtLeast, s.OldestAge)
@@ -197,7 +198,7 @@ func statusUpTo(e *env) {
 	}
 	r.deadLetter("no such exchange", batches...)
 	got, err := causes.DeadLetterCauses(e.ctx, query(r.req))
-	e.must(err, "DeadLetterCauses")
+	e.Must(err, "DeadLetterCauses")
 	if len(got) != 1 || got[0].Letters != 20 || got[0].Error != "no such exchange" || got[0].First.After(got[0].Last) || got[0].First.IsZero() {
 		e.Errorf("the causes are %+v", got)
 	}

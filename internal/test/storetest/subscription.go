@@ -48,7 +48,7 @@ func fromNowOpenTx(e *env) {
 	r := e.subscribe(driver.Subscribe{Start: driver.FromNow})
 	e.publish(message("", "after"))
 	r.settle(r.want("after")...)
-	open.commit()
+	open.Commit()
 	r.want("open")
 }
 
@@ -70,7 +70,7 @@ func twoSubscriptions(e *env) {
 	batch := b.fetch(plenty)
 	verdicts := make([]driver.Verdict, len(batch.Messages))
 	verdicts[0] = dead("only for b")
-	e.must(b.Settle(e.ctx, driver.Settled{Batch: batch, Verdicts: verdicts}), "Settle")
+	e.Must(b.Settle(e.ctx, driver.Settled{Batch: batch, Verdicts: verdicts}), "Settle")
 	e.wantDeadLetters(a, 0)
 	if n := len(e.deadLetters(b)); n != 1 {
 		e.Errorf("b has %d dead letters, want 1", n)
@@ -106,7 +106,7 @@ func ephemeral(e *env) {
 	all.want("after")
 	tail.want("after")
 	all.settle(seen...)
-	e.must(all.Renew(e.ctx), "Renew of an ephemeral source")
+	e.Must(all.Renew(e.ctx), "Renew of an ephemeral source")
 	all.close()
 	tail.close()
 	r.want("before0", "before1", "after")
@@ -140,7 +140,7 @@ func defaultLease(e *env) {
 	req := e.request(driver.Subscribe{})
 	req.Lease = 0
 	_, err := e.Store.Subscribe(e.ctx, req)
-	e.must(err, "Subscribe without a lease time")
+	e.Must(err, "Subscribe without a lease time")
 	s := e.subscriptionStatus(req)
 	if s.Holder != req.Holder || s.LeaseUntil.IsZero() {
 		e.Errorf("status shows holder %q until %s, want %q for %s", s.Holder, s.LeaseUntil, req.Holder, driver.DefaultLease)

@@ -50,7 +50,7 @@ type verdicts map[string]driver.Verdict
 // judge settles batches in one call.
 func (r *reader) judge(v verdicts, batches ...driver.Batch) {
 	r.e.Helper()
-	r.e.must(r.Settle(r.e.ctx, judged(v, batches...)...), "Settle")
+	r.e.Must(r.Settle(r.e.ctx, judged(v, batches...)...), "Settle")
 }
 
 func judged(v verdicts, batches ...driver.Batch) []driver.Settled {
@@ -67,7 +67,7 @@ func judged(v verdicts, batches ...driver.Batch) []driver.Settled {
 // await returns the next batch with messages.
 func (r *reader) await(limit driver.Limit) (b driver.Batch) {
 	r.e.Helper()
-	r.e.eventually("something is due", func() bool {
+	r.e.Eventually("something is due", func() bool {
 		b = r.fetch(limit)
 		return len(b.Messages) > 0
 	})
@@ -125,7 +125,7 @@ func keyOrderOf(b driver.Batch, i int) driver.KeyOrder {
 func (e *env) parkedKeys(r *reader) []admin.ParkedKey {
 	e.Helper()
 	keys, err := e.Store.ParkedKeys(e.ctx, r.req.Outbox, r.req.Subscription, 10_000)
-	e.must(err, "ParkedKeys")
+	e.Must(err, "ParkedKeys")
 	return keys
 }
 

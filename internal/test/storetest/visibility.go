@@ -31,13 +31,13 @@ func committedIsDelivered(e *env) {
 	tx := e.begin()
 	tx.publish(messages("b", 2)...)
 	tx.publish(message("", "b2"))
-	tx.commit()
+	tx.Commit()
 	r.settle(r.want("b0", "b1", "b2")...)
 	r = r.again()
 	r.want()
 
 	e.publish() // nothing is published, and nothing is wrong
-	e.must(r.Settle(e.ctx), "Settle of nothing")
+	e.Must(r.Settle(e.ctx), "Settle of nothing")
 }
 
 func uncommittedIsNeverSeen(e *env) {
@@ -46,7 +46,7 @@ func uncommittedIsNeverSeen(e *env) {
 	tx.publish(messages("late", 2)...)
 	r.want()
 	r.want()
-	tx.commit()
+	tx.Commit()
 	r.want("late0", "late1")
 }
 
@@ -55,7 +55,7 @@ func rolledBackIsNeverSeen(e *env) {
 	tx := e.begin()
 	tx.publish(messages("never", 2)...)
 	r.want()
-	tx.rollback()
+	tx.Rollback()
 	r.want()
 	e.publish(message("", "after"))
 	r.settle(r.want("after")...)
@@ -71,7 +71,7 @@ func lateCommitIsDelivered(e *env) {
 	e.publish(messages("early", 3)...)
 	r.settle(r.want("early0", "early1", "early2")...)
 	r.want()
-	late.commit()
+	late.Commit()
 	r.settle(r.want("late")...)
 	r.again().want()
 }
@@ -92,7 +92,7 @@ func lateCommitAfterRestart(e *env) {
 	}
 	r = r.again()
 	r.want()
-	late.commit()
+	late.Commit()
 	r.want("late")
 	e.maintain()
 	r = r.again()
@@ -112,11 +112,11 @@ func lateCommitDuringPaging(e *env) {
 	r := e.read()
 	limit := driver.Limit{Messages: 3, Bytes: plenty.Bytes}
 	first := r.fetch(limit)
-	late.commit()
+	late.Commit()
 	r.settle(first)
 	r = r.again() // resume in the middle of the backlog
 	second := r.fetch(limit)
-	later.commit()
+	later.Commit()
 	rest := r.drain(limit)
 	got := slices.Concat(first.Messages, second.Messages, flatten(rest))
 	e.wantPayloads(got, append(payloads(backlog), "late", "later")...)
@@ -127,7 +127,7 @@ func lateCommitDuringPaging(e *env) {
 // Transactions commit in another order than they published, with readings,
 // settlements and rollbacks in between.
 func manyLateCommits(e *env) {
-	rnd := e.random(0)
+	rnd := e.Random(0)
 	r := e.read()
 	var want []string
 	var got []penstock.Message
@@ -139,9 +139,9 @@ func manyLateCommits(e *env) {
 		}
 		for _, i := range rnd.Perm(len(txs)) {
 			if rnd.IntN(4) == 0 {
-				txs[i].rollback()
+				txs[i].Rollback()
 			} else {
-				txs[i].commit()
+				txs[i].Commit()
 				want = append(want, payloads(messages(string(rune('a'+round%26))+string(rune('a'+i)), 3))...)
 			}
 			batches := r.drain(driver.Limit{Messages: 2, Bytes: plenty.Bytes})
@@ -160,8 +160,8 @@ func manyLateCommits(e *env) {
 func unrelatedWriter(e *env) {
 	r := e.read()
 	unrelated := e.begin()
-	_, err := unrelated.Count(e.ctx, "unrelated")
-	e.must(err, "Count")
+	_, err := unrelated.Tx.Count(e.ctx, "unrelated")
+	e.Must(err, "Count")
 	for range 3 {
 		e.publish(messages("m", 3)...)
 		r.settle(r.want("m0", "m1", "m2")...)
@@ -170,7 +170,7 @@ func unrelatedWriter(e *env) {
 		r.want()
 	}
 	unrelated.publish(message("", "at last"))
-	unrelated.commit()
+	unrelated.Commit()
 	r.want("at last")
 }
 
@@ -179,7 +179,7 @@ func anotherHandle(e *env) {
 	e.publish(messages("a", 2)...)
 	r := e.subscribeOn(other, driver.Subscribe{})
 	r.settle(r.want("a0", "a1")...)
-	e.must(other.Publish(e.ctx, outbox, messages("b", 2)...), "Publish")
+	e.Must(other.Publish(e.ctx, outbox, messages("b", 2)...), "Publish")
 	r.close()
 	r = e.read()
 	r.want("b0", "b1")
@@ -191,7 +191,7 @@ func survivesClose(e *env) {
 	r.settle(r.want("a0", "a1")...)
 	e.publish(messages("b", 2)...)
 	r.close()
-	e.must(e.Store.Close(), "Close")
+	e.Must(e.Store.Close(), "Close")
 	other := e.Another(e)
 	e.subscribeOn(other, driver.Subscribe{}).want("b0", "b1")
 	if err := e.Store.Publish(e.ctx, outbox, message("", "x")); err == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -53,10 +54,10 @@ func (w *walk) endTx(commit bool) {
 	t := w.txs[i]
 	w.txs = slices.Delete(w.txs, i, i+1)
 	if !commit {
-		t.rollback()
+		t.Rollback()
 		return
 	}
-	t.commit()
+	t.Commit()
 	w.commit(t.msgs)
 }
 
@@ -68,11 +69,11 @@ func (w *walk) commit(ts []*tracked) {
 
 func (w *walk) publishAlone() {
 	msgs, ts := w.make()
-	w.must(w.store().Publish(w.ctx, outbox, msgs...), "Publish")
+	w.Must(w.store().Publish(w.ctx, outbox, msgs...), "Publish")
 	w.commit(ts)
 }
 
-func (w *walk) maintainSome() { w.must(w.store().Maintain(w.ctx, outbox), "Maintain") }
+func (w *walk) maintainSome() { w.Must(w.store().Maintain(w.ctx, outbox), "Maintain") }
 
 func (w *walk) fetchSome() {
 	limit := driver.Limit{Messages: 1 + w.rnd.IntN(8), Bytes: 1 + w.rnd.IntN(10_000)}
@@ -80,7 +81,7 @@ func (w *walk) fetchSome() {
 	if w.lost(err) {
 		return
 	}
-	w.must(err, "Fetch")
+	w.Must(err, "Fetch")
 	w.take(b, limit)
 }
 
@@ -149,7 +150,7 @@ func (w *walk) settle(chosen []*walkBatch) bool {
 	if w.lost(err) {
 		return false
 	}
-	w.must(err, "Settle")
+	w.Must(err, "Settle")
 	for _, b := range chosen {
 		w.apply(b)
 	}
@@ -179,7 +180,7 @@ func (b *walkBatch) outcome() driver.Settled {
 func (w *walk) enter(afterCrash bool) {
 	req := driver.Subscribe{}
 	if w.mortal = w.rnd.IntN(3) == 0; w.mortal {
-		req.Lease = shortLease / 2
+		req.Lease = suite.ShortLease / 2
 	}
 	if afterCrash {
 		w.r = w.takeOver(w.store(), req)
@@ -226,8 +227,8 @@ func (w *walk) staleSettle() {
 	}
 	i := w.rnd.IntN(len(w.retired))
 	old := w.retired[i]
-	w.mustBe(old.Settle(w.ctx, driver.Settled{Batch: old.batch.Batch, Verdicts: old.batch.verdicts}), penstock.ErrFenced, "Settle by a crashed reader")
-	w.mustBe(old.Renew(w.ctx), penstock.ErrFenced, "Renew by a crashed reader")
+	w.MustBe(old.Settle(w.ctx, driver.Settled{Batch: old.batch.Batch, Verdicts: old.batch.verdicts}), penstock.ErrFenced, "Settle by a crashed reader")
+	w.MustBe(old.Renew(w.ctx), penstock.ErrFenced, "Renew by a crashed reader")
 	if w.rnd.IntN(2) == 0 {
 		_ = old.Close(w.ctx)
 		w.retired = slices.Delete(w.retired, i, i+1)
@@ -238,7 +239,7 @@ func (w *walk) staleSettle() {
 func (w *walk) someDeadLetters() (admin.DeadLetterQuery, []*tracked) {
 	q := admin.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Limit: 1 + w.rnd.IntN(10)}
 	deadLetters, err := w.store().DeadLetters(w.ctx, q)
-	w.must(err, "DeadLetters")
+	w.Must(err, "DeadLetters")
 	var some []*tracked
 	for _, l := range deadLetters {
 		if t := w.byName[l.Message.ID]; t != nil && t.fate == deadLettered && w.rnd.IntN(2) == 0 {
@@ -255,7 +256,7 @@ func (w *walk) retrySome() {
 		return
 	}
 	n, err := w.store().RetryDeadLetters(w.ctx, q)
-	w.must(err, "RetryDeadLetters")
+	w.Must(err, "RetryDeadLetters")
 	if n != len(some) {
 		w.Fatalf("step %d: RetryDeadLetters sent %d back, want %d", w.step, n, len(some))
 	}
@@ -272,7 +273,7 @@ func (w *walk) discardSome() {
 		return
 	}
 	n, err := w.store().DiscardDeadLetters(w.ctx, q)
-	w.must(err, "DiscardDeadLetters")
+	w.Must(err, "DiscardDeadLetters")
 	if n != len(some) {
 		w.Fatalf("step %d: DiscardDeadLetters deleted %d, want %d", w.step, n, len(some))
 	}
@@ -317,7 +318,7 @@ func (w *walk) replaySome() {
 	}
 	r := admin.Replay{Outbox: outbox, Subscription: "sub", FromSeq: chosen[0].seq, ToSeq: chosen[len(chosen)-1].seq}
 	n, err := w.store().Replay(w.ctx, r)
-	w.must(err, "Replay")
+	w.Must(err, "Replay")
 	want := int64(0)
 	for _, t := range chosen {
 		if t.fate == done {

@@ -1,0 +1,127 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/testseed"
+)
+
+const (
+	// Deadline ends a test whose condition never came. It is far longer than
+	// any condition takes, so that a slow machine fails nothing.
+	Deadline = 5 * time.Minute
+	// LongLease outlives every test; ShortLease is one that a test lets expire.
+	LongLease  = time.Hour
+	ShortLease = 100 * time.Millisecond
+)
+
+// Env is one test: helpers that fail it instead of returning errors.
+type Env struct {
+	testing.TB
+	ctx       context.Context
+	seedShown sync.Once
+}
+
+// NewEnv has a context that ends with the test, or at its deadline.
+func NewEnv(t testing.TB) *Env {
+	ctx, cancel := context.WithTimeout(t.Context(), Deadline*time.Duration(testseed.Rounds()))
+	t.Cleanup(cancel)
+	return &Env{TB: t, ctx: ctx}
+}
+
+func (e *Env) Context() context.Context { return e.ctx }
+
+func (e *Env) Must(err error, what string) {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("%s: %v", what, err)
+	}
+}
+
+// MustBe fails the test unless err is, or wraps, want.
+func (e *Env) MustBe(err, want error, what string) {
+	e.Helper()
+	if !errors.Is(err, want) {
+		e.Fatalf("%s: got error %v, want one that is %q", what, err, want)
+	}
+}
+
+// BadField fails the test unless err is a *FieldError whose field begins so.
+func (e *Env) BadField(what string, err error, field string) {
+	e.Helper()
+	var f *penstock.FieldError
+	if !errors.As(err, &f) {
+		e.Errorf("%s: got error %v, want a *FieldError", what, err)
+	} else if !strings.HasPrefix(f.Field, field) {
+		e.Errorf("%s: the FieldError names %q, want %q", what, f.Field, field)
+	}
+}
+
+// Eventually asks cond again and again until it is true.
+func (e *Env) Eventually(what string, cond func() bool) {
+	e.Helper()
+	for pause := time.Millisecond; !cond(); pause = min(2*pause, 50*time.Millisecond) {
+		select {
+		case <-e.ctx.Done():
+			e.Fatalf("it never came to be that %s", what)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Random returns a generator that PENSTOCK_SEED repeats; part tells several of
+// one test apart.
+func (e *Env) Random(part int) *rand.Rand {
+	e.Helper()
+	e.seedShown.Do(func() { e.Logf("PENSTOCK_SEED=%d", testseed.Seed()) })
+	return testseed.New(e.Name(), part)
+}
+
+// Concurrently runs f(0) to f(n-1) at the same time and joins their errors.
+func Concurrently(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Ender is how a transaction ends.
+type Ender interface {
+	Commit(ctx context.Context) error
+	Rollback(ctx context.Context) error
+}
+
+// Open is a transaction that fails the test.
+type Open[T Ender] struct {
+	*Env
+	Tx T
+}
+
+// Begin begins a transaction, which does not outlive the test.
+func Begin[T Ender](e *Env, begin func(ctx context.Context) (T, error)) Open[T] {
+	e.Helper()
+	t, err := begin(e.ctx)
+	e.Must(err, "Begin")
+	e.Cleanup(func() { _ = t.Rollback(context.WithoutCancel(e.ctx)) })
+	return Open[T]{e, t}
+}
+
+func (o Open[T]) Commit() {
+	o.Helper()
+	o.Must(o.Tx.Commit(o.ctx), "Commit")
+}
+
+func (o Open[T]) Rollback() {
+	o.Helper()
+	o.Must(o.Tx.Rollback(o.ctx), "Rollback")
+}
