@@ -115,7 +115,7 @@ func (w *carryWalk) run(lifo bool) {
 // maintainAtOnce sees to the ring of the queue "q" as if time had passed since the last look.
 const maintainAtOnce = `begin;
 	select pg_advisory_xact_lock('penstock._queue'::regclass::oid::int, id) from penstock._queue where name = 'q';
-	update penstock._segment set again = null, retired = retired - interval '1 min' where again is not null or retired is not null;
+	update penstock._segment set again = null, looked = looked - interval '1 min', retired = retired - interval '1 min' where again is not null or looked is not null or retired is not null;
 	select penstock._maintain_ring('q');
 	commit`
 

@@ -70,6 +70,23 @@ func TestMaintenanceOnlyAtTheEndOfATransaction(t *testing.T) {
 	}
 }
 
+// While a transaction that has enqueued a job stays open it keeps its segment. The others take turns, and the job comes once it commits.
+func TestRingTurnsBesideAnOpenEnqueue(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	l := newRingLoad(f, "fifo")
+	const jobs = 250
+	tx := f.begin(f.Connect())
+	_, err := tx.Exec(f.Ctx, "select penstock.enqueue('q', 'open'::text)")
+	f.Must(err)
+	l.wantFlat(1, jobs, func() { l.leave("", 0, 0, jobs) })
+	f.Must(tx.Commit(f.Ctx))
+	f.later("q")
+	if got := f.Number("select count(*) from penstock.dequeue('q', 10)"); got != 1 {
+		t.Errorf("%d jobs are left, want the one of the open transaction", got)
+	}
+}
+
 // While a transaction that took a job is prepared the ring goes on turning, and its job is not lost.
 func TestRingTurnsBesideAPreparedTransaction(t *testing.T) {
 	t.Parallel()

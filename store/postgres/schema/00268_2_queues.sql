@@ -22,7 +22,8 @@ create table _segment (
     queue   integer not null references _queue on delete cascade,
     slot    smallint not null,
     turn    bigint not null,
-    writers text[],                         -- the virtual transactions that may still commit jobs into it; null: nobody has looked
+    writers text[],                         -- the virtual transactions that may still commit jobs into it; null: not looked for yet
+    looked  timestamptz,                    -- when they were looked for
     rest    integer,                        -- how many jobs it had when they were last counted
     leaving boolean not null default false, -- they are being carried over to the next one
     job     tid,                            -- one that a long search came to: while it is there nobody searches

@@ -174,9 +174,12 @@ declare
 begin
     if s.writers is null then -- not when it was left behind: who had read the register then may have got his lock since
         s.writers := _writers_in(segment) || _writers_in(_q(q.name)); -- an INSERT locks the queue before it reads the register
-        update _segment x set writers = s.writers where x.queue = q.id and x.slot = s.slot;
+        s.looked := clock_timestamp();
+        update _segment x set writers = s.writers, looked = s.looked where x.queue = q.id and x.slot = s.slot;
     end if;
-    if _still_in(segment, s.writers) or _writers_in(_q(q.name)) && s.writers then
+    -- One that has the queue's lock, but not the segment's, may be between the two, which takes moments. A transaction that stays open has
+    -- the queue's lock for as long, wherever it has written: it delays this for ten seconds, no longer.
+    if _still_in(segment, s.writers) or _not_yet(s.looked + interval '10 s') and _writers_in(_q(q.name)) && s.writers then
         return;
     end if;
     began := clock_timestamp();
@@ -277,7 +280,7 @@ begin
       into scarce, none_free
       from _segments(queue) g left join _segment x on x.queue = q.id and x.slot = g.slot;
     if fresh then
-        update _segment x set retired = null, writers = null, rest = null, leaving = false, job = null, again = null, turn = pg_sequence_last_value(ring) / 1024
+        update _segment x set retired = null, writers = null, looked = null, rest = null, leaving = false, job = null, again = null, turn = pg_sequence_last_value(ring) / 1024
          where x.queue = q.id and x.slot = current and x.retired is not null;
     end if;
     if none_free and bytes >= q.segment_bytes then
