@@ -6,63 +6,67 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import pg from 'pg'
 
-// Each queue: prepare makes its tables, producer enqueues payloads, worker runs the handler until its result is called.
+// Each queue: library loads its client, prepare makes its tables, producer enqueues payloads, worker runs the handler until its result is called.
 const queues = {
   penstock: {
+    library: () => import('@penstock/client'),
     async prepare(url) {
       const penstock = fileURLToPath(new URL('../../../bin/penstock', import.meta.url))
       for (const args of [['migrate'], ['queue', 'create', 'bench']]) execFileSync(penstock, args, { env: { ...process.env, PENSTOCK_DATABASE_URL: url } })
     },
     async producer(url) {
-      const { Penstock } = await import('@penstock/client')
+      const { Penstock } = await this.library()
       const [pool, penstock] = [new pg.Pool({ connectionString: url }), new Penstock()]
       return { enqueue: payloads => penstock.enqueueMany(pool, 'bench', payloads.map(payload => ({ payload }))), end: () => pool.end() }
     },
     async worker(url, handler, concurrency) {
-      const { Penstock } = await import('@penstock/client')
+      const { Penstock } = await this.library()
       const [pool, stop] = [new pg.Pool({ connectionString: url }), new AbortController()]
       const running = new Penstock().work(pool, 'bench', job => handler(job.json()), { concurrency, signal: stop.signal })
       return async () => (stop.abort(), await running, pool.end())
     },
   },
   'graphile-worker': {
+    library: () => import('graphile-worker'),
     async prepare(url) {
-      const { runMigrations } = await import('graphile-worker')
+      const { runMigrations } = await this.library()
       await runMigrations({ connectionString: url })
     },
     async producer(url) {
-      const { makeWorkerUtils } = await import('graphile-worker')
+      const { makeWorkerUtils } = await this.library()
       const utils = await makeWorkerUtils({ connectionString: url })
-      const addJobs = `select graphile_worker.add_jobs(array(
-        select row('bench', p, null, null, null, null, null, null)::graphile_worker.job_spec from json_array_elements($1) p))`
-      return { enqueue: payloads => utils.withPgClient(client => client.query(addJobs, [JSON.stringify(payloads)])), end: () => utils.release() }
+      return { enqueue: payloads => utils.addJobs(payloads.map(payload => ({ identifier: 'bench', payload }))), end: () => utils.release() }
     },
     async worker(url, handler, concurrency) {
-      const { Logger, run } = await import('graphile-worker')
-      const runner = await run({ connectionString: url, concurrency, noHandleSignals: true, logger: new Logger(() => () => {}), taskList: { bench: payload => handler(payload) } })
+      const { Logger, run } = await this.library()
+      // The local queue and the batches of its authors' benchmark, with a pool of the size that they advise.
+      const worker = { connectionString: url, concurrentJobs: concurrency, maxPoolSize: concurrency + 2, localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0,
+        logger: new Logger(() => () => {}) }
+      const runner = await run({ preset: { worker }, noHandleSignals: true, taskList: { bench: payload => handler(payload) } })
       return () => runner.stop()
     },
   },
   'pg-boss': {
+    library: () => import('pg-boss'),
     async prepare(url) {
       const boss = await this.started(url)
-      await boss.createQueue('bench')
+      await boss.createQueue('bench', { notify: true })
       await boss.stop()
     },
     async started(url) {
-      const { default: PgBoss } = await import('pg-boss')
-      const boss = new PgBoss(url)
+      const { PgBoss } = await this.library()
+      const boss = new PgBoss({ connectionString: url, useListenNotify: true })
       boss.on('error', err => console.error(err))
       return boss.start()
     },
     async producer(url) {
       const boss = await this.started(url)
-      return { enqueue: payloads => boss.insert(payloads.map(data => ({ name: 'bench', data }))), end: () => boss.stop() }
+      return { enqueue: payloads => boss.insert('bench', payloads.map(data => ({ data }))), end: () => boss.stop() }
     },
     async worker(url, handler, concurrency) {
       const boss = await this.started(url)
-      // As quick as it goes: its shortest interval, and more at a time than the others take.
-      await boss.work('bench', { batchSize: concurrency * 100, pollingIntervalSeconds: 0.5 }, async jobs => { for (const job of jobs) await handler(job.data) })
+      // As quick as it goes: told by NOTIFY, at once again after a full batch, and more at a time than the others take.
+      await boss.work('bench', { batchSize: concurrency * 100, burstWhenBatchFull: true }, async jobs => { for (const job of jobs) await handler(job.data) })
       return () => boss.stop({ graceful: true })
     },
   },
@@ -71,7 +75,7 @@ const queues = {
 if (process.argv[2] === 'worker') {
   // A worker's process tells in batches how long each job waited, by the clock that all processes share.
   const waits = []
-  await import(process.argv[3])
+  await queues[process.argv[3]].library()
   process.once('disconnect', () => process.exit())
   process.send('ready')
   await once(process, 'message')
@@ -119,7 +123,8 @@ async function measure(name, queue, { part, most, jobs, rate, seconds, pinned, r
       arrived()
     })
     const workers = Array.from({ length: 4 }, () => fork(fileURLToPath(import.meta.url), ['worker', name, url]))
-    await Promise.all(workers.map(worker => once(worker, 'message')))
+    const started = workers.map(worker => Promise.race([once(worker, 'message'), once(worker, 'exit').then(() => { throw new Error(`a worker of ${name} did not start`) })]))
+    await Promise.all(started)
     for (const worker of workers) worker.on('message', m => {
       waits.push(...m)
       arrived()

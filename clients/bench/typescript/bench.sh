@@ -11,4 +11,7 @@ if [[ -z ${PENSTOCK_TEST_POSTGRES-} ]]; then
 fi
 ../../typescript/conformance.sh --build
 [[ node_modules/.package-lock.json -nt package-lock.json ]] || npm ci --silent
-exec node bench.mjs "$@"
+# graphile-worker and pg-boss need Node.js 22.18. If the one that is installed is older, npm lends one to this command.
+node=(node)
+node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major * 100 + +minor < 2218 ? 1 : 0)' || node=(npx --yes --package node@22 node)
+exec "${node[@]}" bench.mjs "$@"
