@@ -21,18 +21,18 @@ var update = flag.Bool("update", false, "write schema/golden and docs/reference/
 // goldenServer is the major version whose way of writing definitions the files have. Others quote and qualify otherwise.
 const goldenServer = 15
 
-// goldenParts are the files of schema/golden: what stands in a database with one queue of each kind, an outbox and an inbox. Of
-// queue_history there is only what a queue that keeps done jobs has more than queue_fifo, or otherwise.
-var goldenParts = []struct{ name, says, relations, functions string }{
-	{"shared", "What is there once, with the functions that take a name.",
-		"c.relname !~ '^_?(mails|stack|kept|orders)([.]|$)' and c.relname !~ '^__inbox'", "p.proname !~ '^(_|dequeue_)(mails|stack|kept)([.]|$)' and p.proname !~ '^__inbox'"},
-	{"outbox", "The outbox orders.", "c.relname ~ '^_?orders([.]|$)'", "false"},
-	{"queue_fifo", "The queue mails, of first in, first out.", "c.relname ~ '^_?mails([.]|$)'", "p.proname ~ '^(_|dequeue_)mails([.]|$)'"},
-	{"queue_lifo", "The queue stack, of last in, first out.", "c.relname ~ '^_?stack([.]|$)'", "p.proname ~ '^(_|dequeue_)stack([.]|$)'"},
-	{"queue_history", "The queue kept, which is as mails is, but keeps what is done: what is different there.", "c.relname ~ '^_kept[.]done'",
-		`p.proname ~ '^(_|dequeue_)kept([.]|$)' and not exists (select from pg_proc m where m.pronamespace = p.pronamespace and m.proname = replace(p.proname, 'kept', 'mails')
-			and replace(m.prosrc, 'mails', 'kept') = regexp_replace(p.prosrc, '(?<![.0-9])3(?![.0-9])', '1', 'g'))`},
-	{"inbox", "The inbox of billing.", "c.relname ~ '^__inbox'", "p.proname ~ '^__inbox'"},
+// goldenParts are the files of schema/golden: what stands in a database with one queue of each kind, an outbox and an inbox. Of a queue with a like
+// there is what differs from that one, as diff shows it.
+var goldenParts = []struct{ name, says, relations, functions, queue, like string }{
+	{name: "shared.sql", says: "What is there once, with the functions that take a name. Of a function that stands word for word in a file of store/postgres there is only the name of that file, in which {schema} stands for penstock.",
+		relations: "c.relname !~ '^_?(mails|stack|archived|orders)([.]|$)' and c.relname !~ '^__inbox'", functions: "p.proname !~ '^(_|dequeue_)(mails|stack|archived)([.]|$)' and p.proname !~ '^__inbox'"},
+	{name: "outbox.sql", says: "The outbox orders.", relations: "c.relname ~ '^_?orders([.]|$)'", functions: "false"},
+	{name: "queue_fifo.sql", says: "The queue mails, of first in, first out.", queue: "mails"},
+	{name: "queue_lifo.diff", says: "What is different in a queue of last in, first out: a line with - is in queue_fifo.sql only, one with + is here only. The queue is shown as mails here, too.",
+		queue: "stack", like: "queue_fifo.sql"},
+	{name: "queue_history.diff", says: "What is different in a queue that keeps what is done: a line with - is in queue_fifo.sql only, one with + is here only. The queue is shown as mails here, too.",
+		queue: "archived", like: "queue_fifo.sql"},
+	{name: "inbox.sql", says: "The inbox of billing.", relations: "c.relname ~ '^__inbox'", functions: "p.proname ~ '^__inbox'"},
 }
 
 // goldenOrder is the order of functions: of a queue's own that of a job's life, of all others that of the files of schema/functions,
@@ -53,11 +53,24 @@ func TestGolden(t *testing.T) {
 	if version := f.Number("select current_setting('server_version_num')::int / 10000"); version != goldenServer {
 		t.Skipf("the files are as PostgreSQL %d writes definitions, this is %d", goldenServer, version)
 	}
-	f.Exec("select penstock.create_queue('mails'), penstock.create_queue('stack', 'lifo'), penstock.create_queue('kept'), penstock.set_queue('kept', keep_done => '1 day'), penstock.create_inbox('billing')")
+	f.Exec("select penstock.create_queue('mails'), penstock.create_inbox('billing')")
+	f.Exec("select setval(pg_get_serial_sequence('penstock._queue', 'id'), 7000000)") // a number that is nothing else in their texts
+	f.Exec("select penstock.create_queue('stack', 'lifo'), penstock.create_queue('archived'), penstock.set_queue('archived', keep_done => '1 day')")
+	asMails := map[string]*strings.Replacer{"mails": strings.NewReplacer(), "stack": strings.NewReplacer("stack", "mails", "7000001", "1"), "archived": strings.NewReplacer("archived", "mails", "7000002", "1")}
 	g := &golden{fixture: f, said: schemaComments(t), order: functionOrder(t)}
+	g.madeFromFiles()
+	parts := map[string]string{}
 	for _, part := range goldenParts {
-		file := filepath.Join("schema", "golden", part.name+".sql")
-		got := g.write(part.says, part.relations, part.functions)
+		file := filepath.Join("schema", "golden", part.name)
+		if part.queue != "" {
+			part.relations, part.functions = fmt.Sprintf("c.relname ~ '^_?%s([.]|$)'", part.queue), fmt.Sprintf("p.proname ~ '^(_|dequeue_)%s([.]|$)'", part.queue)
+		}
+		got := g.write(part.relations, part.functions)
+		if part.like != "" {
+			got = "\n" + difference(parts[part.like], asMails[part.queue].Replace(got))
+		}
+		parts[part.name] = got
+		got = commented(part.says+" As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.") + got
 		if *update {
 			f.Must(os.WriteFile(file, []byte(got), 0o644))
 			continue
@@ -120,39 +133,92 @@ type golden struct {
 	*fixture
 	said  comments
 	order map[string]int
+	files map[uint32]string // of the functions that stand word for word in one
 	out   strings.Builder
 }
 
-func (g *golden) write(says, relations, functions string) string {
+// madeFromFiles runs the files of functions again, which must make what is there already, with its arguments and settings: then a text that is
+// found in its file needs no second one.
+func (g *golden) madeFromFiles() {
+	g.Helper()
+	const definitions = "select p.oid, p.prosrc, pg_get_functiondef(p.oid) as definition from pg_proc p where p.pronamespace = 'penstock'::regnamespace"
+	type function struct {
+		OID                uint32
+		Source, Definition string
+	}
+	all := func(sql string) []function {
+		rows, err := g.Conn.Query(g.Ctx, sql)
+		g.Must(err)
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[function])
+		g.Must(err)
+		return found
+	}
+	before := map[uint32]string{}
+	for _, fn := range all(definitions) {
+		before[fn.OID] = fn.Definition
+	}
+	named := strings.NewReplacer("{schema}", "penstock", "{prefix}", "'penstock.'")
+	version := fmt.Sprint(g.Number("select max(version_id) from penstock._migration"))
+	names, err := filepath.Glob("schema/functions/*.sql")
+	g.Must(err)
+	g.files = map[uint32]string{}
+	for _, name := range names {
+		bytes, err := os.ReadFile(name)
+		g.Must(err)
+		text := strings.ReplaceAll(string(bytes), "{schema version}", version)
+		tx, err := g.Conn.Begin(g.Ctx)
+		g.Must(err)
+		_, err = tx.Exec(g.Ctx, "set local search_path = penstock, pg_temp; set local check_function_bodies = off; "+text+"; set local search_path to default", pgx.QueryExecModeSimpleProtocol)
+		g.Must(err)
+		for _, fn := range all(definitions + " and p.xmin = pg_current_xact_id()::xid") {
+			if fn.Definition != before[fn.OID] {
+				g.Errorf("%s makes another function than is there:\n%s\nthere is\n%s", name, fn.Definition, before[fn.OID])
+			} else if fn.Source != "" && (strings.Contains(text, fn.Source) || strings.Contains(named.Replace(text), fn.Source)) {
+				g.files[fn.OID] = filepath.ToSlash(name)
+			}
+		}
+		g.Must(tx.Rollback(g.Ctx))
+	}
+}
+
+func (g *golden) write(relations, functions string) string {
 	g.out.Reset()
-	fmt.Fprintf(&g.out, "-- %s As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.\n", says)
 	for _, part := range []string{goldenTypes, goldenTables, goldenSequences, goldenViews} {
 		for _, text := range g.column(strings.ReplaceAll(part, "{which}", relations)) {
 			g.out.WriteString("\n" + text + "\n")
 		}
 	}
+	inFile := false
 	for _, fn := range g.functionsOf(functions) {
-		g.out.WriteString("\n" + fn.comment + fn.definition + fn.rights)
+		if fn.file == "" || !inFile {
+			g.out.WriteString("\n")
+		}
+		if inFile = fn.file != ""; inFile {
+			fmt.Fprintf(&g.out, "-- function %s: %s%s\n", fn.signature, fn.file, strings.Replace(strings.TrimSpace(fn.rights), "--", ",", 1))
+		} else {
+			g.out.WriteString(fn.comment + fn.definition + fn.rights)
+		}
 	}
 	return g.out.String()
 }
 
-type goldenFunction struct{ name, comment, definition, rights string }
+type goldenFunction struct{ name, signature, file, comment, definition, rights string }
 
 // madeAs are the names that some functions have where they are written.
 var madeAs = map[string]string{"{take}": "{made}", "{take_rows}": "{made}", "{flags}": "{raise}"}
 
 var macro = regexp.MustCompile(`\{(\w+)\}`)
 
-var partOf = regexp.MustCompile(`^(?:_(?:mails|stack|kept)|__inbox\.\d+)\.(\w+)$|^(dequeue_)\w+$`)
+var partOf = regexp.MustCompile(`^(?:_(?:mails|stack|archived)|__inbox\.\d+)\.(\w+)$|^(dequeue_)\w+$`)
 
 func (g *golden) functionsOf(which string) (all []goldenFunction) {
 	g.Helper()
 	type row struct {
-		Name, Definition, Comment string
-		Public                    bool
+		OID                                  uint32
+		Name, Signature, Definition, Comment string
+		Public                               bool
 	}
-	rows, err := g.Conn.Query(g.Ctx, `select p.proname, rtrim(pg_get_functiondef(p.oid), E'\n'), coalesce(obj_description(p.oid, 'pg_proc'), ''), `+public+`
+	rows, err := g.Conn.Query(g.Ctx, `select p.oid, p.proname, format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)), rtrim(pg_get_functiondef(p.oid), E'\n'), coalesce(obj_description(p.oid, 'pg_proc'), ''), `+public+`
 		from pg_proc p where p.pronamespace = 'penstock'::regnamespace and `+which+` order by p.proname, pg_get_function_identity_arguments(p.oid)`)
 	g.Must(err)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
@@ -165,7 +231,7 @@ func (g *golden) functionsOf(which string) (all []goldenFunction) {
 				name = "inbox " + name
 			}
 		}
-		fn := goldenFunction{name: name, definition: r.Definition + ";\n"}
+		fn := goldenFunction{name: name, signature: r.Signature, file: g.files[r.OID], definition: r.Definition + ";\n"}
 		if said := cmp.Or(r.Comment, g.said["function "+name], g.said["function "+madeAs[name]]); said == "" {
 			g.Errorf("nothing says what %s does: write a comment above it, see CONTRIBUTING", r.Name)
 		} else {
@@ -200,6 +266,60 @@ func commented(text string) string {
 	}
 	return b.String() + "\n"
 }
+
+// difference is what diff shows of two texts, with two lines around each change, and the name of what it is in.
+func difference(from, to string) string {
+	a, b := strings.Split(from, "\n"), strings.Split(to, "\n")
+	alike := make([][]int32, len(a)+1) // lines that a[i:] and b[j:] share, in order
+	for i := range alike {
+		alike[i] = make([]int32, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				alike[i][j] = alike[i+1][j+1] + 1
+			} else {
+				alike[i][j] = max(alike[i+1][j], alike[i][j+1])
+			}
+		}
+	}
+	type line struct{ mark, text, in string }
+	var lines []line
+	in := ""
+	for i, j := 0, 0; i < len(a) || j < len(b); {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			if m := beginsWhat.FindStringSubmatch(a[i]); m != nil {
+				in = m[1]
+			}
+			lines = append(lines, line{" ", a[i], in})
+			i, j = i+1, j+1
+		case j == len(b) || i < len(a) && alike[i+1][j] >= alike[i][j+1]:
+			lines = append(lines, line{"-", a[i], in})
+			i++
+		default:
+			lines = append(lines, line{"+", b[j], in})
+			j++
+		}
+	}
+	const around = 2
+	var out strings.Builder
+	shown := -1
+	for n, l := range lines {
+		near := lines[max(0, n-around):min(len(lines), n+around+1)]
+		if !slices.ContainsFunc(near, func(l line) bool { return l.mark != " " }) {
+			continue
+		}
+		if shown != n-1 || n == 0 {
+			fmt.Fprintf(&out, "@@ %s @@\n", cmp.Or(l.in, "at the beginning"))
+		}
+		shown = n
+		out.WriteString(strings.TrimRight(l.mark+l.text, " ") + "\n")
+	}
+	return out.String()
+}
+
+var beginsWhat = regexp.MustCompile(`^(?:CREATE OR REPLACE FUNCTION|create table|create sequence) penstock\.("[^"]*"|\w+)`)
 
 // goldenTypes are the composite ones.
 const goldenTypes = `select format(E'create type penstock.%I as (\n%s\n);', c.relname,

@@ -1,4 +1,5 @@
--- The inbox of billing. As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.
+-- The inbox of billing. As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and
+-- -update writes it.
 
 create table penstock."__inbox.1.gaps.0" (
     id text collate "C" not null,

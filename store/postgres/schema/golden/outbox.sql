@@ -1,4 +1,5 @@
--- The outbox orders. As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.
+-- The outbox orders. As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and
+-- -update writes it.
 
 create table penstock.orders (
     xid xid8 not null default pg_current_xact_id(),

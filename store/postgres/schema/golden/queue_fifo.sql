@@ -1,4 +1,5 @@
--- The queue mails, of first in, first out. As it stands in the database, with the comments of store/postgres/schema; TestGolden compares it, and -update writes it.
+-- The queue mails, of first in, first out. As it stands in the database, with the comments of store/postgres/schema; TestGolden
+-- compares it, and -update writes it.
 
 create table penstock.mails (
     xid xid8 not null default pg_current_xact_id(),
