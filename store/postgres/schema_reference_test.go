@@ -53,7 +53,7 @@ type comments map[string]string
 
 var (
 	made   = regexp.MustCompile(`^\s*create (?:or replace )?(table|type|function) (?:if not exists )?("?(?:[\w.%$]+|\{\w+\})"?)`)
-	column = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?|rename column \w+ to )?([a-z_]+)(?:;|\s+[a-z][^-]*)\s*-- (.*)$`)
+	column = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?|rename column \w+ to )?([a-z_]+)(?:;|\s+[a-z_][^-]*)\s*-- (.*)$`)
 	alters = regexp.MustCompile(`^alter table (\w+)`)
 )
 
@@ -117,28 +117,28 @@ type reference struct {
 func (r *reference) write() string {
 	r.say(`# The schema on PostgreSQL
 
-What ` + "`penstock migrate`" + ` makes, as the database has it, with the comments of its SQL files
-(` + "`store/postgres/schema`" + `). Written by ` + "`make schema-reference`" + `; a test compares it with a database.
-Everything is in the schema ` + "`penstock`" + ` (` + "`--schema`" + `). Names that begin with an underscore are internal:
-read them, but do not write to them or call them. OUTBOX, QUEUE and INBOX stand for the names of yours.
+This page lists all that ` + "`penstock migrate`" + ` makes. ` + "`make schema-reference`" + ` writes it from a database and from the
+comments of the SQL files in ` + "`store/postgres/schema`" + `, and a test compares it with both.
 
-## Functions for everybody
+All of it is in the schema ` + "`penstock`" + ` (` + "`--schema`" + `). Names that begin with an underscore are internal: read them, but do not
+write to them or call them. OUTBOX, QUEUE and INBOX stand for the names of your outboxes, queues and inboxes.
 
-PUBLIC may call these. They do no more than the role may that calls them: a right to a queue or an outbox
-comes from the ` + "`grant_`" + ` functions below.`)
+## Functions for all roles
+
+PUBLIC may call these. Those that name a queue or an inbox need a right to it, which the ` + "`grant_`" + ` functions below give.`)
 	r.functions("not starts_with(p.proname, '_') and " + public)
 	r.say(`## Functions for the owner
 
-For the role that owns the schema, and for whom it grants them to.`)
+For the role that owns the schema, and for roles that it grants them to.`)
 	r.functions("not starts_with(p.proname, '_') and p.proname <> 'dequeue_QUEUE' and not " + public)
-	r.say("## Views\n\nFor the owner of the schema, who looks into what Penstock has noted. docs/internals says what it means.")
+	r.say("## Views\n\nThe owner of the schema reads here the state that Penstock keeps. [Inside PostgreSQL](../internals/README.md) explains it.")
 	r.columnsOf("c.relkind = 'v'", "view")
 	r.say("## Types that they return")
 	r.columnsOf("c.relkind = 'c'", "type")
 	r.say(`## Your outboxes, queues and inboxes
 
-Each is a table or a few, segments of it, and sequences that serve as registers, because they can be
-written without a transaction. A queue and an inbox have functions of their own, of which the grants are made.`)
+Each has one or more tables, their segments, and sequences. The sequences are registers, because a sequence can be
+written without a transaction. A queue and an inbox also have separate functions, and the grants are rights to call them.`)
 	r.columnsOf("c.relname in ('OUTBOX', 'QUEUE') or c.relname ~ '^__inbox.*[.]0$' and c.relkind = 'r'", "table")
 	r.list("Segments, sequences and views", `select string_agg(format('%s %s', case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end, c.relname), E'\n' order by c.relkind, c.relname)
 		from pg_class c where c.relnamespace = 'penstock'::regnamespace and c.relkind in ('r', 'S', 'v') and c.relname ~ 'OUTBOX|QUEUE|INBOX|_inbox.*[0-9]'`)
@@ -196,7 +196,7 @@ func (r *reference) functions(which string) {
 			r.Errorf("%s(%s) says %q: say what it does, with comment on function, and begin with the verb", f.Name, f.Arguments, f.Says)
 		}
 		r.say("\n" + f.Says + "\n")
-		r.say(fmt.Sprintf("    %s(%s) returns %s", f.Name, f.Arguments, strings.ReplaceAll(f.Result, "penstock.", "")))
+		r.code(fmt.Sprintf("%s(%s) returns %s", f.Name, f.Arguments, strings.ReplaceAll(f.Result, "penstock.", "")))
 	}
 	r.say("")
 }
@@ -220,8 +220,8 @@ func (r *reference) columnsOf(which, kind string) {
 
 func (r *reference) list(title, sql string) {
 	r.say(title + ":\n")
-	for line := range strings.SplitSeq(r.column(sql)[0], "\n") {
-		r.say("    " + line)
-	}
+	r.code(r.column(sql)[0])
 	r.say("")
 }
+
+func (r *reference) code(text string) { r.say("```text\n" + text + "\n```") }

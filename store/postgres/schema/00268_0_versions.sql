@@ -12,13 +12,13 @@ create table _migration (
     tstamp     timestamp not null default now()
 );
 
--- What the functions of this database were made from: one row, see functions/.
+-- The hash of the files that made the functions of this database: one row, see functions/.
 create table _functions (
     hash       text not null,
     applied_at timestamptz not null default now()
 );
 
--- What each function was when it was made, see functions/hashes.sql.
+-- The hash of each function as it was made, see functions/hashes.sql.
 create table _function_hash (
     name text collate "C" primary key, -- with the types of its arguments
     hash text not null

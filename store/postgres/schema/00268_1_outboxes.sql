@@ -4,8 +4,8 @@ create table _outbox (
     name          text primary key check (octet_length(name) between 1 and 48 and left(name, 1) <> '_'),
     uid           text not null,                     -- first half of every derived message id
     segment_bytes bigint not null default 134217728, -- rotate when the current segment, with TOAST, is this large
-    retain_age    interval,                          -- how long and how much of what is settled is kept
-    retain_bytes  bigint,
+    retain_age    interval,                          -- for how long settled messages are kept
+    retain_bytes  bigint,                            -- how large the outbox may be while it keeps settled messages
     created_at    timestamptz not null default now()
 );
 
@@ -14,7 +14,7 @@ create table _subscription (
     outbox     text not null references _outbox on delete cascade,
     name       text not null check (octet_length(name) between 1 and 128),
     created_at timestamptz not null default now(),
-    sink_epoch bigint,      -- the holder of that epoch said what follows, see _report_sink
+    sink_epoch bigint,      -- the holder of this epoch reported sink_down and sink_error, see _report_sink
     sink_down  timestamptz, -- since when the sink takes nothing; null: it takes messages
     sink_error text check (octet_length(sink_error) <= 500),
     unique (outbox, name)
@@ -40,13 +40,13 @@ create table _dead_letter (
 
 create index on _dead_letter (subscription, seq) where retry;
 
--- Settled messages that are to be delivered again: what the cursor that was durable
--- at the request covers, by seq. One row per request, updated once per settled page.
+-- Requests to deliver settled messages again: those that the durable cursor covered at
+-- the request, by seq. One row per request, updated once per settled page.
 create table _replay (
     id           bigint generated always as identity primary key,
     subscription bigint not null references _subscription on delete cascade,
     outbox       text not null,
-    pos          bigint not null,      -- up to this seq it is done
+    pos          bigint not null,      -- up to this seq the messages have been delivered again
     to_seq       bigint not null,
     created_from timestamptz not null,
     created_to   timestamptz not null,
@@ -56,8 +56,8 @@ create table _replay (
     system       bigint not null,
     low          bigint not null default 0, -- as in _cursor; after a restore into a cluster with lower xids rows up to it are settled whatever their xid
     ahead        int8multirange not null default '{}', -- of the replay, as in _cursor
-    besides      int8multirange not null default '{}', -- what of the outbox was settled ahead when it was requested
-    others       int8multirange not null default '{}'  -- what was parked or a dead letter then: it is left out
+    besides      int8multirange not null default '{}', -- messages that were settled ahead at the request, by seq
+    others       int8multirange not null default '{}'  -- messages that were parked or dead letters at the request: the replay leaves them out
 );
 
 create index on _replay (subscription, id);
@@ -78,12 +78,12 @@ create sequence _dedup_slot minvalue 0 maxvalue 3;
 
 select setval('_' || ring || '_slot', 0) from unnest('{cursor,parked,parked_key,skip_map,lease,scheduled,dedup}'::text[]) ring;
 
--- What of each ring its sequence does not say.
+-- The state of each ring that its sequence does not hold.
 create table _pair (
     name    text primary key,
-    retired timestamptz, -- since when nobody looks into the other segment
-    again   timestamptz, -- its lock is not tried before
-    writers text[],      -- the virtual transactions that may still commit rows into the other segment; null: nobody has looked
+    retired timestamptz, -- since when the other segment is not read
+    again   timestamptz, -- its lock is not tried before this time
+    writers text[],      -- the virtual transactions that may still commit rows into the other segment; null: not looked up yet
     trouble text         -- why its maintenance failed last
 );
 
@@ -93,11 +93,10 @@ insert into _pair (name) values ('_skip_map'), ('_lease'), ('_scheduled'), ('_de
 
 create sequence _cursor_n;
 
--- The cursor log, insert-only. The row with the highest
--- (epoch, n) of a subscription is its cursor and its lease at once: a relay that
--- lost the lease writes rows of a lower epoch, which nobody reads. An updated
--- row would do for correctness, but under a pinned snapshot its dead versions
--- pile up and every look at it walks them.
+-- The cursor log, insert-only. The row with the highest (epoch, n) of a subscription is
+-- its cursor and its lease at once. A relay that lost the lease writes rows of a lower
+-- epoch, which are never read. An updated row would be correct as well, but under a pinned
+-- snapshot its dead versions pile up, and each read steps over them.
 create table _cursor (
     subscription bigint not null,
     epoch        bigint not null,
@@ -125,16 +124,16 @@ create sequence _parked_p increment by 1048576 minvalue 1048576;
 
 create sequence _parked_key_n;
 
--- The messages. A parked key is the messages of one key ('k' and the key), or one message
--- that stands alone ('s' and its seq), in order of p, which is the order in which
--- they were parked.
+-- The parked messages. A parked key is the messages of one key ('k' and the key), or one
+-- message that is sent out of order ('s' and its seq). Its messages are in order of p, the
+-- order in which they were parked.
 create table _parked (
     subscription bigint not null,
     p            bigint not null,
     seq          bigint not null,
     created_at   timestamptz not null,
     slot         smallint not null default pg_sequence_last_value('_parked_slot')::smallint,
-    parked_key   text collate "C" not null, -- an index on it is to outlive a change of locales
+    parked_key   text collate "C" not null, -- with this collation an index on it outlives a change of locales
     id           text,
     key          text,
     topic        text not null,
@@ -144,8 +143,8 @@ create table _parked (
 
 create index on _parked (subscription, parked_key, p);
 
--- The parked keys' states: of each, the row with the highest n is true. It begins with
--- the message at head; what is below has been delivered or is dead.
+-- The states of parked keys: of each, the row with the highest n is true. A parked key begins
+-- with the message at head; messages below it have been delivered or are dead letters.
 create table _parked_key (
     subscription bigint not null,
     n            bigint not null default nextval('_parked_key_n'),
@@ -153,9 +152,9 @@ create table _parked_key (
     head         bigint,               -- a p; null: the parked key is over
     held         bigint,               -- seq of the dead letter that holds it
     failed_since timestamptz,
-    attempt      integer not null,     -- how many the head has had
+    attempt      integer not null,     -- how many attempts the head has had
     slot         smallint not null default pg_sequence_last_value('_parked_key_slot')::smallint,
-    parked_key   text collate "C" not null, -- an index on it is to outlive a change of locales
+    parked_key   text collate "C" not null, -- with this collation an index on it outlives a change of locales
     failures     jsonb                 -- of the head
 ) partition by list (slot);
 
@@ -163,8 +162,8 @@ create index on _parked_key (subscription, parked_key, n);
 
 create index on _parked_key (subscription, due, n) where head is not null;
 
--- Parked keys that somebody wants tried at once: those whose states are no younger than n, of one or, where
--- that is empty, of all. Whoever has the lease makes them due; nobody else writes parked keys.
+-- Parked keys that an operator asked to try at once: one, or all if parked_key is empty, as far as their
+-- latest state has at most this n. The holder of the lease makes them due; only the holder writes parked keys.
 create table _retry (
     subscription bigint not null references _subscription on delete cascade,
     parked_key   text collate "C" not null,

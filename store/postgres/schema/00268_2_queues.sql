@@ -10,30 +10,30 @@ create table _queue (
     paused        boolean not null default false,
     max_running   integer check (max_running > 0),
     dedup_window  interval not null default '1 hour' check (dedup_window > interval '0'),
-    keep_done     interval,                            -- null: nothing is kept of jobs that are done, see functions/history.sql
+    keep_done     interval,                            -- for how long done jobs are kept, see functions/history.sql; null: not at all
     keep_done_bytes bigint not null default 1073741824,
-    done_since    timestamptz[]                        -- since when each segment has been written to; null: there is no ring
+    done_since    timestamptz[]                        -- since when each segment of the kept jobs has been written to; null: there is none
 );
 
--- The segments of a queue that are in use, in the order in which they came. Their
--- pointer, the sequence called ring, holds turn * 1024 + slot. A segment leaves the list before it is
--- truncated, see functions/queue_ring.sql and maintenance.sql.
+-- The segments of each queue that are in use, in the order in which they came into use. Their pointer, the
+-- sequence called ring, holds turn * 1024 + slot. A segment leaves the list before it is truncated, see
+-- functions/queue_ring.sql and maintenance.sql.
 create table _segment (
     queue   integer not null references _queue on delete cascade,
     slot    smallint not null,
     turn    bigint not null,
-    writers text[],                         -- the virtual transactions that may still commit jobs into it; null: not looked for yet
-    looked  timestamptz,                    -- when they were looked for
+    writers text[],                         -- the virtual transactions that may still commit jobs into it; null: not looked up yet
+    looked  timestamptz,                    -- when writers was looked up
     rest    integer,                        -- how many jobs it had when they were last counted
-    leaving boolean not null default false, -- they are being carried over to the next one
-    job     tid,                            -- one that a long search came to: while it is there nobody searches
+    leaving boolean not null default false, -- its jobs are being carried over to the next segment
+    job     tid,                            -- a job that a long search found: while it is there, no call searches again
     retired timestamptz,                    -- since when it is not listed
-    again   timestamptz,                    -- it is not looked into before
+    again   timestamptz,                    -- it is not looked into before this time
     trouble text,                           -- why its maintenance failed last
     primary key (queue, slot)
 );
 
--- What a dequeue returns. id stays with a job through its retries; attempt is 1
+-- A job as a dequeue returns it. id stays with a job through its retries; attempt is 1
 -- the first time.
 create type job as (
     id         bigint,
@@ -46,6 +46,7 @@ create type job as (
     payload    bytea
 );
 
+-- A job as a claim returns it: with its lease.
 create type leased_job as (
     id          bigint,
     key         text,
@@ -61,32 +62,32 @@ create type leased_job as (
 
 create sequence _skip_map_n;
 
--- The skip maps: where the jobs of a group and priority may still be. Insert-only; the row with the highest n is true. A skip map is written by
--- a transaction that takes jobs, and so comes and goes with what it took.
+-- The skip maps: where the jobs of a group and priority may still be. Insert-only; the row with the highest n is
+-- true. A transaction that takes jobs writes a skip map, so both commit or both roll back.
 create table _skip_map (
     queue    integer not null,
     n        bigint not null default nextval('_skip_map_n'),
     base     bigint not null,   -- up to this seq the skip map is complete
-    seen     bigint not null,   -- what the sequence stood at before ...
-    xid      xid8 not null,     -- ... this was drawn: whoever drew such a seq has a lower one
+    seen     bigint not null,   -- where the queue's sequence stood before xid was drawn
+    xid      xid8 not null,     -- each transaction that drew a seq up to seen has a lower xid
     turn     bigint not null,   -- of the ring when slots was made
     slot     smallint not null default pg_sequence_last_value('_skip_map_slot')::smallint,
     priority smallint not null,
     group_key text collate "C" not null,
-    lo       bigint[] not null, -- jobs are at lo[i] <= seq <= hi[i], for an i, ...
+    lo       bigint[] not null, -- jobs are at lo[i] <= seq <= hi[i], for any i,
     hi       bigint[] not null,
-    pending  xid8[] not null,   -- ... or come from one of these, once it commits
+    pending  xid8[] not null,   -- or come from one of these transactions, once it commits
     slots    smallint[] not null -- the segments, oldest first
 ) partition by list (slot);
 
 create index on _skip_map (queue, group_key, priority, n);
 
--- A row has a queue's maintenance done when the transaction that wrote it commits: maintenance
--- locks tables until its transaction ends, and a caller's may go on for long.
+-- A row makes a queue's maintenance run when the transaction that wrote it commits. Maintenance
+-- locks tables until its transaction ends, and a caller's transaction may last long.
 create table _maintenance (
     id    bigint generated always as identity primary key,
     queue integer not null,
-    until timestamptz -- when the leases end of the claim that wrote the row, see _maintain_at_commit
+    until timestamptz -- when the leases of the claim that wrote the row end, see _maintain_at_commit
 );
 
 -- Jobs: leases, retries, delays, keys. A job is in exactly one place at a time, and moves
@@ -94,9 +95,10 @@ create table _maintenance (
 
 create sequence _lease_n;
 
--- A claim of several jobs is one row of _lease, if who claims them acks many at a time, see functions/lease.sql. It has
--- 256 places, the first of which holds none: its own number is the first one's, and odd, and from place to place it grows
--- by 2. The number of a lease with a row of its own is even, or is from before, or the lease was one of several.
+-- One job of a claim of several. Such a claim is one row of _lease if its caller acks many at a time, see
+-- functions/lease.sql. The row has 256 places, and the first holds no job. The row's number is that of the first place. It
+-- is odd, and grows by 2 from place to place. A lease with a separate row has an even number, unless an older version made
+-- it or it was one of several.
 create type _claimed as (
     lease      bigint,
     id         bigint,
@@ -107,13 +109,14 @@ create type _claimed as (
     failures   jsonb
 );
 
--- What has been claimed. Only extend updates a row. The last 20 bits of a lease's number are drawn anew each time: a sequence
--- goes back when a failover loses what was written last, and a late ack of before must not end another worker's job. It
--- still grows, and the first eight billion are exact in a double.
+-- The claimed jobs. An extend, a report, an ack of one of several jobs, and maintenance that makes a claim's leases longer
+-- update a row. The last 20 bits of a lease's number hold a random number. A sequence goes back when a failover loses the
+-- last writes, and a late ack from before the failover must not end another worker's job. The number still grows, and the
+-- first eight billion are exact in a double.
 create table _lease (
     lease       bigint not null default (nextval('_lease_n') << 20) | (floor(random() * 524288)::bigint << 1),
     queue       integer not null,
-    attempt     integer,              -- this one counted
+    attempt     integer,              -- the number of this attempt, from 1
     lease_until timestamptz not null,
     id          bigint,
     created_at  timestamptz,
@@ -125,10 +128,10 @@ create table _lease (
     headers     jsonb,
     payload     bytea,
     failures    jsonb,
-    done        bit(256),             -- the places that hold no job any more, or never did
+    done        bit(256),             -- the places that hold no job any more, or never held one
     jobs        _claimed[],           -- null: a row of one job
-    claimed_at  timestamptz,          -- null where nothing is kept of jobs that are done
-    report      jsonb                 -- what its worker has said of it last
+    claimed_at  timestamptz,          -- null in a queue that keeps no done jobs
+    report      jsonb                 -- the last report of its worker
 ) partition by list (slot);
 
 alter table _lease alter column jobs set storage external; -- to compress them takes longer than to write them
@@ -137,12 +140,12 @@ create index on _lease (queue, lease_until);
 
 create index on _lease (queue, key) where key is not null;
 
--- What may not run yet: until a time, or, at infinity, until an earlier job of its
--- key has ended.
+-- Jobs that may not run yet: until due, or, if that is infinity, until an earlier job of
+-- their key has ended.
 create table _scheduled (
     id         bigint not null,
     queue      integer not null,
-    attempt    integer not null,      -- how many it has had
+    attempt    integer not null,      -- how many attempts it has had
     due        timestamptz not null,
     created_at timestamptz not null,
     priority   smallint not null,

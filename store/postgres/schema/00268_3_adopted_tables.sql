@@ -4,7 +4,7 @@ create table _adopt_subscription (
     id         bigint generated always as identity primary key,
     name       text not null unique check (octet_length(name) between 1 and 128),
     source     text not null, -- the table, qualified and quoted
-    mark       text not null, -- the column that says what is delivered; '' where rows leave the table
+    mark       text not null, -- the column that marks delivered rows; '' where rows leave the table
     created_at timestamptz not null default now()
 );
 
@@ -13,8 +13,8 @@ create index on _adopt_subscription (source);
 create sequence _adopt_n;
 
 -- The log of low-water marks and leases: of a subscription the row with the highest
--- (epoch, n) is true. Insert-only, as _cursor is, and for the same reason; old rows
--- are deleted in bulk, and lie where nobody looks.
+-- (epoch, n) is true. Insert-only, as _cursor is, and for the same reason. Old rows
+-- are deleted in bulk, and lie where no query reads.
 create table _adopt_log (
     subscription bigint not null,
     epoch        bigint not null,
@@ -22,12 +22,12 @@ create table _adopt_log (
     at           timestamptz not null default clock_timestamp(),
     lease_until  timestamptz not null,
     since        timestamptz not null, -- when the holder took the lease
-    settled      bigint not null,  -- rows settled since the subscription was created; by a worker, since it came
-    workers      boolean not null, -- several share the epoch, each with rows of its own holder and since
+    settled      bigint not null,  -- rows settled since the subscription was created; of a worker, since it started
+    workers      boolean not null, -- several workers share the epoch; each writes rows with its holder and since
     holder       text not null,
-    ordered_by   text[] not null,  -- what the mark's values are of
-    low          text[],           -- rows from here on are read first; null: all
-    sink_down    timestamptz,      -- since when the sink takes nothing, as the holder says with each row; null: it takes messages
+    ordered_by   text[] not null,  -- the table, and the columns and types of the values in low
+    low          text[],           -- reading begins with the rows from here on; null: with all
+    sink_down    timestamptz,      -- since when the sink takes no message, which the holder writes with each row; null: it takes messages
     sink_error   text not null default ''
 );
 
@@ -45,9 +45,9 @@ create table _adopt_row (
     attempt      integer not null,
     failures     jsonb not null,
     failed_since timestamptz,
-    due          timestamptz,               -- of a parked row that waits for nothing but the time
+    due          timestamptz,               -- when a parked row that waits for no other row is tried again
     died_at      timestamptz,               -- null: parked
-    out_of_order boolean not null,          -- waits for nobody of its parked key
+    out_of_order boolean not null,          -- waits for no other row of its parked key
     held         boolean not null default false, -- its parked key waits for it
     retry        boolean not null default false, -- a dead letter that someone sends again
     primary key (subscription, row_id)

@@ -7,9 +7,9 @@ create table _inbox (
     created_at timestamptz not null default now()
 );
 
--- What may be processed now. gap: the message before it, missing, did not come in
--- time (or was given up before). late: it was reported missing itself, or since the
--- message before it was handed over others of its key were, past a gap.
+-- A message that may be processed now. gap: the message before it, whose id is missing, did
+-- not come in time, or was given up before. late: the message itself was reported missing, or
+-- others of its key were handed over past a gap since the message before it was.
 create type inboxed as (
     message_id text,
     key        text,
@@ -20,8 +20,8 @@ create type inboxed as (
     late       boolean
 );
 
--- A message that is held back. previous_held: what it waits for has come, and is held
--- itself; otherwise it has not come.
+-- A message that is held back. previous_held: the message that it waits for has come, and is
+-- held back as well; otherwise that message has not come.
 create type held_message as (
     message_id    text,
     key           text,
@@ -34,8 +34,8 @@ create type held_message as (
     payload       bytea -- null unless one message is asked for
 );
 
--- A message that was waited for in vain, or that somebody discarded. followed_by was
--- handed over in its place; came: it was received after all, and handed over late.
+-- A message that did not come in time, or that an operator discarded. followed_by was handed
+-- over in its place; came: the message was received later, and handed over late.
 create type inbox_gap as (
     missing     text,
     key         text,

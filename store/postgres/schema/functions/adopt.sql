@@ -1,9 +1,8 @@
 -- Adopted tables: what Penstock remembers of subscriptions over tables that others
 -- made. Those tables are never altered.
 
--- _adopt_fence lets a settling transaction pass while nobody of a later epoch has the
--- lease, and keeps it from changing hands until that transaction ends. SQLSTATE PS001
--- otherwise.
+-- _adopt_fence checks that the epoch is the latest of the subscription, and keeps the lease from changing hands until
+-- the transaction ends. Error: PS001 if another relay has the lease.
 create or replace function _adopt_fence(of_subscription bigint, of_epoch bigint) returns void
 language plpgsql set search_path from current set enable_seqscan = off set enable_sort = off set jit = off as $$
 declare
@@ -17,8 +16,8 @@ begin
     end if;
 end $$;
 
--- _adopt_lock is for whoever changes the state of a subscription from outside: no
--- settling transaction is under way while it is held.
+-- _adopt_lock locks a subscription for a change by another process than its relay. While it is held, no transaction
+-- that settles messages is under way.
 create or replace function _adopt_lock(of_subscription bigint) returns void
 language sql set search_path from current
 return pg_advisory_xact_lock(1885695585, of_subscription::int);

@@ -16,4 +16,4 @@ begin
     return version;
 end $$;
 
-comment on function check_client is 'Tells a client, which was written for a version of the schema, whether they fit, and returns the version that the schema has: that of the newest numbered file. Error: PS002.';
+comment on function check_client is 'Checks whether a client that was written for a version of the schema fits this one, and returns the version of the schema: the number of its newest numbered file. Error: PS002 if it does not fit.';

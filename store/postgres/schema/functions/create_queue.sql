@@ -42,8 +42,8 @@ begin
             xid        xid8        not null default pg_current_xact_id(), -- must come before seq, see _skip_map
             seq        bigint      not null default nextval(%2$L),
             created_at timestamptz not null default clock_timestamp(),
-            id         bigint,                                            -- null: seq
-            attempt    integer     not null default 0,                    -- how many it has had
+            id         bigint,                                            -- null: the id is seq
+            attempt    integer     not null default 0,                    -- how many attempts it has had
             priority   smallint    not null default 0,
             slot       smallint    not null default (pg_sequence_last_value(%3$L) %% 1024)::smallint,
             group_key  text        collate "C" not null default '',

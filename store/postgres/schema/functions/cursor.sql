@@ -1,9 +1,8 @@
 -- Cursors and leases: how far each subscription is, and who may move it.
 
--- _head is the cursor and lease of a subscription: a backward index probe. Volatile,
--- for a snapshot that is taken under its locks: with the caller's, it would find
--- nothing at all if it had waited for _reclaim_cursor, because TRUNCATE is not MVCC
--- and the copy of the head not visible yet.
+-- _head returns the cursor and lease of a subscription, by a backward index probe. Volatile, for a snapshot that is
+-- taken under its locks: with the caller's, it would find nothing at all if it had waited for _reclaim_cursor, because
+-- TRUNCATE is not MVCC and the copy of the head not visible yet.
 create or replace function _head(subscription bigint) returns setof _cursor
 language sql volatile set search_path from current as $$
     select * from _cursor c where c.subscription = _head.subscription
@@ -39,8 +38,8 @@ begin
     return written;
 end $$;
 
--- _report_sink notes how a subscription's sink is, when that changes: a relay may change nothing else of it. False if the
--- lease has been lost.
+-- _report_sink notes whether a subscription's sink takes messages, when that changes. A relay's role may change nothing
+-- else of a subscription. False if the lease has been lost.
 create or replace function _report_sink(subscription bigint, epoch bigint, down timestamptz, error text) returns boolean
 language plpgsql security definer set search_path from current as $$
 begin

@@ -1,6 +1,6 @@
 -- How the functions of inboxes are made: those of each, and those that take a consumer's name.
 
--- _inbox_name is the quoted name of a part of an inbox.
+-- _inbox_name returns the quoted name of a part of an inbox.
 create or replace function _inbox_name(id int, part text) returns text
 language sql stable set search_path from current
 as $$ select _q(format('__inbox.%s.%s', id, part)) $$;
@@ -62,19 +62,19 @@ language plpgsql set search_path from current as $$
 declare
     public_functions constant text[] := array[
         'inbox(consumer text, message_id text) returns boolean', 'return {first}(message_id)',
-        'Notes that a consumer receives a message, and says whether it is the first time. Its transaction commits the note with what it does. Errors: 42P01, 22023, 23514.',
+        'Notes that a consumer receives a message, and says whether it is the first time. The note commits or rolls back with the consumer''s transaction. Errors: 42P01, 22023, 23514.',
         'inbox_many(consumer text, message_ids text[]) returns setof text', 'return query select * from {first_of}(message_ids)',
         'Notes several messages as inbox does, and returns the ids of those that are received for the first time, in their order.',
         'inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
         'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
-        'Receives a message of a key and returns the messages that may be processed now, in order: none if it came before, or came early and is held back for up to wait. Else it is this message, and those that were held for it. Errors: 42P01, 22023, 23514, 25001.',
+        'Receives a message of a key and returns the messages that may be processed now, in order: this one, and those that were held for it. It returns none if the message came before, or if it came early and is held back for up to wait. Errors: 42P01, 22023, 23514, 25001.',
         'inbox_due(consumer text, n int default 10, passing_over text[] default ''{}'') returns setof inboxed', 'return query select * from {due}(n, passing_over)',
         'Hands over messages that have waited long enough: of up to n keys, the first one and those behind it. The first one has gap, and the id that is missing.',
         'maintain_inbox(consumer text) returns void', 'perform {maintain}(true)',
-        'Does at once what calls do now and then: the inbox forgets ids that are out of its window, and gives their space back.',
+        'Runs the maintenance of an inbox, which calls also run now and then. The inbox forgets ids that are out of its window, and gives their space back.',
         'inbox_held(consumer text, key text default null, previous_id text default null, message_id text default null, n int default 100) returns setof held_message',
         'return query select * from {list_held}(key, previous_id, message_id, n)',
-        'Lists up to n messages that are held back, those that are due first. The payload comes with it where one message is asked for by its id.',
+        'Lists up to n messages that are held back, those that are due first. The payload is there only if one message is asked for by its id.',
         'inbox_gaps(consumer text, n int default 100) returns setof inbox_gap', 'return query select * from {list_gaps}(n)',
         'Lists up to n messages that did not come in time or were discarded, the latest first.',
         'inbox_release(consumer text, key text default null, previous_id text default null, message_id text default null) returns bigint',
@@ -119,7 +119,7 @@ begin
     return query select * from %1$I.inbox_in_order_bytes(consumer, key, message_id, previous_id, headers, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), wait);
 end $fn$;
 
-comment on function inbox_in_order(text, text, text, text, jsonb, %2$s, interval) is 'Receives a message whose payload is %3$s, as UTF-8; else as inbox_in_order_bytes.'
+comment on function inbox_in_order(text, text, text, text, jsonb, %2$s, interval) is 'Receives a message whose payload is %3$s, as UTF-8. Otherwise it is like inbox_in_order_bytes.'
 $ddl$, current_schema(), kind, case kind when 'jsonb' then 'JSON' else kind end);
     end loop;
 end $do$;

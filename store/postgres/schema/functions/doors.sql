@@ -1,6 +1,6 @@
--- A right to a queue is a right to a function, as PostgreSQL checks it (docs/decisions/0011). What a role may be
--- granted and is not made for each queue has a door there: a function of the queue's own, which runs as the
--- schema's owner and calls what takes a queue, which no role else may. Those of workers are PL/pgSQL, whose plan a session keeps.
+-- _door_functions returns the text of a queue's doors. A right to a queue is a right to a function, as PostgreSQL checks
+-- it (docs/decisions/0011). A shared function that a role may be granted has a door: a function that is made for the
+-- queue, runs as the schema's owner and calls the shared one, which no other role may. Those of workers are PL/pgSQL, whose plan a session keeps.
 create or replace function _door_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 

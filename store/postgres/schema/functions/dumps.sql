@@ -1,13 +1,13 @@
--- _step_back_for_dumps raises lock_not_available if a dump may be about to read what its caller, who
--- has a segment locked exclusively, wants to move to the other segment and truncate. The dump's
--- snapshot is older than the move, so it would find the rows in neither: TRUNCATE is not MVCC, and a
--- copy is. Call it when the segment is locked, and again as the last thing: what came
--- meanwhile and waits for that lock is seen then. Then undo what was done and try again later.
+-- _step_back_for_dumps raises lock_not_available if a dump may be about to read the rows that its caller moves and
+-- truncates. The caller has the segment locked exclusively. The dump's snapshot is older than the move, so it would find
+-- the rows in neither segment: TRUNCATE is not MVCC, and a copy is. Call it when the segment is locked, and again as the
+-- last step: it then sees a dump that came meanwhile and waits for that lock. On the error, undo the move and try again
+-- later.
 --
--- A dump that reads the segment already would have kept the caller from locking it. What is to be
--- seen is one that has taken its snapshot and not yet come to lock the segment: pg_dump, by its name, because it
--- locks all tables before it reads the first; and whoever has a snapshot and waits for the lock to
--- read some other table. A pg_dump of other schemas is taken for one that will come.
+-- A dump that reads the segment already would have kept the caller from locking it. It looks for one that has taken its
+-- snapshot and has not yet come to lock the segment: a pg_dump, by its name, because it locks all tables before it reads
+-- the first; and a session that has a snapshot and waits for the lock to read another table. It takes a pg_dump of other
+-- schemas for one that will come.
 create or replace function _step_back_for_dumps(segment regclass) returns void
 language plpgsql volatile set search_path from current as $$
 begin

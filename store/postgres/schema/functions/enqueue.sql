@@ -4,7 +4,7 @@
 -- lease.sql, keys.sql, queue_groups.sql and doors.sql: _define makes them. They run as the schema's owner: a role may
 -- do what it was granted of them, and nothing to other queues.
 
--- _enqueue_functions is the text of what enqueues.
+-- _enqueue_functions returns the text of a queue's functions that enqueue.
 create or replace function _enqueue_functions() returns text
 language sql immutable set search_path from current as $text$ select _qualified($$
 
@@ -104,7 +104,7 @@ end $fn$;
 
 $$ $text$;
 
--- _first_of is the id that a dedup_key stands for, null once its window has passed.
+-- _first_of returns the id of the job that a dedup_key stands for, null once the key's window has passed.
 create or replace function _first_of(queue int, key text) returns bigint
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare

@@ -1,7 +1,7 @@
 -- What functions were made as, so that one that somebody has changed or dropped is found.
 
--- _hashes are those of functions as they are now. What another version of the server or a session's settings write
--- differently, as defaults of arguments, is left out.
+-- _hashes returns the hashes of functions as they are now. It leaves out parts that another version of the server or a
+-- session's settings write differently, such as defaults of arguments.
 create or replace function _hashes(functions oid[]) returns table (name text, hash text)
 language sql stable set search_path from current as $$
     select format('%s(%s)', p.proname, (select string_agg(t.typname, ', ' order by a.i) from unnest(p.proargtypes) with ordinality a(type, i) join pg_type t on t.oid = a.type)),
@@ -10,35 +10,36 @@ language sql stable set search_path from current as $$
       from unnest(functions) f join pg_proc p on p.oid = f join pg_language l on l.oid = p.prolang join pg_type t on t.oid = p.prorettype
 $$;
 
--- _keep_hashes notes functions that were made.
+-- _keep_hashes writes the hashes of functions that were just made.
 create or replace function _keep_hashes(functions oid[]) returns void
 language sql volatile set search_path from current as $$
     insert into _function_hash (name, hash) select h.name, h.hash from _hashes(functions) h
     on conflict (name) do update set hash = excluded.hash where _function_hash.hash <> excluded.hash
 $$;
 
--- _forget_hashes is for functions that are about to be dropped.
+-- _forget_hashes deletes the hashes of functions that are about to be dropped.
 create or replace function _forget_hashes(functions oid[]) returns void
 language sql volatile set search_path from current as $$
     delete from _function_hash k using _hashes(functions) h where k.name = h.name
 $$;
 
--- _functions_of are those of the schema: all of them, or without those of queues and inboxes but one queue.
+-- _functions_of lists the functions of the schema: all of them, or only the shared ones and those of one queue.
 create or replace function _functions_of(queue text) returns oid[]
 language sql stable set search_path from current as $$
     select array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and _is_of(p.proname::text, queue))
 $$;
 
--- _is_of says whether a function, by its name, belongs to a queue or to none; without a queue all do.
+-- _is_of says whether a function, by its name, belongs to a queue or to none. It is true for all functions if queue is
+-- null.
 create or replace function _is_of(name text, queue text) returns boolean
 language sql immutable as $$
     select queue is null or strpos(name, '.') = 0 and not starts_with(name, 'dequeue_') or split_part(name, '(', 1) = 'dequeue_' || queue
         or starts_with(name, '_' || queue || '.') and strpos(substr(name, length(queue) + 3), '.') = 0
 $$;
 
--- _check_functions returns the hash of the files that the functions were made from, and those that are no longer
--- as they were made; hashing all takes some ms for each queue. Everybody may call it: workers, who may read nothing here,
--- look at their start, too.
+-- _check_functions returns the hash of the files that the functions were made from, and the functions that were changed
+-- or dropped since. Hashing all takes some ms for each queue. All roles may call it: a worker, which may read nothing
+-- here, also calls it at its start.
 create or replace function _check_functions(queue text default null, out files text, out changed text[])
 language sql stable security definer set search_path from current as $$
     select (select max(f.hash) from _functions f),

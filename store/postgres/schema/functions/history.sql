@@ -5,7 +5,8 @@
 -- pinned snapshot holds up nothing. {ack} and {claim} write to it, in a queue that keeps history: one row for what one call
 -- ended of a claim, of one job in plain columns, of several in arrays. A row a job would cost a batch half again.
 
--- _make_history makes the ring. Its register, done_turn, holds 8 * the time since which the current segment is written to, in ms, + its slot.
+-- _make_history makes the ring of a queue's kept jobs. Its register, done_turn, holds 8 * the time since which the
+-- current segment is written to, in ms, + its slot.
 create or replace function _make_history(q _queue) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -41,8 +42,8 @@ begin
     update _queue x set done_since = array_fill('-infinity'::timestamptz, '{6}') where x.id = q.id;
 end $$;
 
--- _turn_history gives back what is older than is to be kept, all of it where nothing is, and goes on to the next segment
--- once the current one has a quarter of that time, or a sixth of the bytes.
+-- _turn_history gives back kept jobs that are older than keep_done allows, all of them if the queue keeps none. It
+-- moves on to the next segment once the current one has a quarter of that time, or a sixth of the bytes.
 create or replace function _turn_history(q _queue) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -83,9 +84,9 @@ begin
     end if;
 end $$;
 
--- _done_jobs is what is kept of up to most jobs, the latest first, behind a position, or of some jobs; and the position where it goes on, null
--- at the end. A page of a segment holds what was done about then, so it reads pages from the last one back, and no more
--- than 2,000 a call.
+-- _done_jobs returns up to most kept jobs, the latest first: those behind a position, or those with given ids. It also
+-- returns the position of the next page, null at the end. Jobs of a page of a segment were done at about the same time,
+-- so it reads pages from the last one back, at most 2,000 a call.
 create or replace function _done_jobs(queue int, most int, before text, ids bigint[]) returns jsonb
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set jit = off as $$

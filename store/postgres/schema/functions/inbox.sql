@@ -11,7 +11,7 @@
 -- turns down to turn - 3. Once nobody is left who knows only turn - 1, turn has
 -- settled, alone decides, and turn - 3 is out of its window: live are three turns.
 
--- _refuse_inboxed raises what is wrong with a message, as a consumer is to read it.
+-- _refuse_inboxed raises an error that tells a consumer which field of a message is invalid.
 create or replace function _refuse_inboxed(message_id text, previous_id text, key text, headers jsonb, payload bytea) returns void
 language plpgsql volatile set search_path from current as $$
 begin
@@ -44,7 +44,8 @@ begin
     end if;
 end $$;
 
--- _wants_read_committed is for those who take a lock and then look.
+-- _wants_read_committed raises an error at another isolation level than read committed, because its callers take a lock
+-- and then look.
 create or replace function _wants_read_committed() returns void
 language plpgsql set search_path from current as $$
 begin

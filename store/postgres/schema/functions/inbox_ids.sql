@@ -1,7 +1,6 @@
 -- Which ids a consumer has received.
 
--- _inbox_id_functions is the text of a consumer's own functions about ids.
--- _define_inbox says what stands in braces.
+-- _inbox_id_functions returns the text of an inbox's functions about ids. _define_inbox says what stands in braces.
 create or replace function _inbox_id_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 

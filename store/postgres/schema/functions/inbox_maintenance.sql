@@ -1,6 +1,6 @@
 -- What keeps an inbox flat: its ring turns, and the search for what is held begins where the last one ended.
 
--- _inbox_maintenance_functions is the text of a consumer's own functions that do maintenance.
+-- _inbox_maintenance_functions returns the text of an inbox's functions that do maintenance.
 create or replace function _inbox_maintenance_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 

@@ -1,6 +1,6 @@
 -- The messages of a key in order: what came early is held back.
 
--- _inbox_order_functions is the text of a consumer's own functions about order.
+-- _inbox_order_functions returns the text of an inbox's functions about order.
 create or replace function _inbox_order_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 

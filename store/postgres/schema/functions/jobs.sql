@@ -19,7 +19,7 @@ language sql volatile set search_path from current as $$
              order by i desc limit 10) latest
 $$;
 
--- _refuse_job raises what is wrong with a job, as a producer is to read it.
+-- _refuse_job raises an error that tells a producer which field of a job is invalid.
 create or replace function _refuse_job(payload bytea, key text, group_key text, priority int, headers jsonb, dedup_key text) returns void
 language plpgsql volatile set search_path from current as $$
 begin
@@ -49,10 +49,10 @@ begin
     using errcode = 'PS001', hint = 'it has ended, or the job was settled or cancelled: extend leases while a job runs, or claim with a longer one';
 end $$;
 
--- _hold_keys locks dedup_keys until the transaction ends, so that whoever enqueues with one of them
--- looks when the other has ended. A key has a lock of its own and, shared, one of the 1,024 of its queue. The
--- server's locks are few: a transaction with more than a hundred keys takes from the next call on only the latter, and not
--- shared. Without waiting, it may return false, and hold some.
+-- _hold_keys locks dedup_keys until the transaction ends, so that another enqueue with one of them looks for the job
+-- only after that. A key has its own lock and, shared, one of the 1,024 of its queue. The server's locks are few: a
+-- transaction with more than a hundred keys takes from the next call on only the latter, and not shared. Without
+-- waiting, it may return false, and hold some.
 create or replace function _hold_keys(queue int, keys text[], waiting boolean default true) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare

@@ -1,6 +1,6 @@
 -- Keys: at most one job of a key runs at a time, in the order of their ids.
 
--- _key_functions is the text of what minds keys.
+-- _key_functions returns the text of a queue's functions about keys.
 create or replace function _key_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
@@ -241,9 +241,10 @@ end $fn$;
 
 $$ $text$;
 
--- _promote makes the next job of each key ready, if it only waits for its key. A key that somebody has locked, who may be
--- putting off jobs of it that are not to be seen yet, it leaves to the maintenance, which is due at once then: in _scheduled
--- a row of the queue's number below zero says which to look at, until somebody could. So it does where a kept snapshot may hide jobs.
+-- _promote makes the next job of each key ready, if it only waits for its key. It leaves a key that another transaction
+-- has locked to the maintenance, which is due at once then: that transaction may be putting off jobs of the key that
+-- are not visible yet. A row in _scheduled with the queue's negative number says which key to look at. It also does so
+-- where a kept snapshot may hide jobs.
 create or replace function _promote(queue int, keys text[]) returns void
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$

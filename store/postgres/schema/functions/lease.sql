@@ -1,7 +1,7 @@
 -- Leases: a claim takes jobs and writes them down as somebody's for a time; what follows
 -- ends that, or makes it longer.
 
--- _lease_functions is the text of what begins and ends leases.
+-- _lease_functions returns the text of a queue's functions that begin and end leases.
 create or replace function _lease_functions() returns text
 language sql immutable set search_path from current as $text$ select replace(regexp_replace(replace($$
 
@@ -303,9 +303,9 @@ $$, '{as_one}', $one$-- a row for the jobs of d, in place i each; a row each if 
                 kept as ({done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j) d){end if}$one$, 'g'),
     '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)') $text$;
 
--- _not_moved raises an error where a transaction that keeps its snapshot has missed leases that were carried
--- over since: from a segment that nobody looks into any more, or that was truncated, to one in which the snapshot
--- does not show them. That is told by the catalogue as the snapshot shows it, and as it is.
+-- _not_moved raises an error if a transaction that keeps its snapshot may have missed leases that moved since it began.
+-- They were carried over from a segment that is off the list or truncated, to one in which the snapshot does not show
+-- them. It compares the catalogue of the snapshot with the current one.
 create or replace function _not_moved(queue int, leases bigint[]) returns void
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin

@@ -1,11 +1,11 @@
 -- Maintenance: what time demands of a queue's jobs, and its storage.
 
--- _maintain does what time demands. One process does it at a time; the register holds
--- when it was at work last, in ms. since is a little before: what ended earlier has been
--- moved, except for what committed late, so every few seconds it looks at all.
+-- _maintain does a queue's maintenance: leases that ended, jobs that are due, schedules, storage. One process does it
+-- at a time; the register holds when it ran last, in ms. since is a little before that: jobs that were due earlier have
+-- been moved, except those that committed late, so every few seconds it looks at all.
 --
--- It runs within somebody's claim, whose lease runs meanwhile. So each step moves what is due and reads no
--- more than that: what waits costs nothing. A step moves 10,000 jobs at most, and begins no other 500 after 200 ms.
+-- It runs within a caller's claim, whose lease runs meanwhile. So each step reads only the jobs that are due and moves
+-- them: waiting jobs cost nothing. A step moves 10,000 jobs at most, and begins no other 500 after 200 ms.
 --
 -- Mostly there is nothing to do, and one statement says so: those that would do it cost
 -- ten times as much, with nothing in them.
@@ -168,10 +168,10 @@ begin
     return cardinality(ids) = 200;
 end $$;
 
--- _refresh makes the skip maps that transactions could not bring up to date because they
--- had an xid before they looked, and moves on the one that the fast path has left behind:
--- the next scan would step over what the fast path took. It has to be the first of a
--- transaction. Those that were written last are at the table's end; of many groups it takes a hundred.
+-- _refresh brings the skip maps up to date that transactions could not, because they had an xid before they looked. It
+-- also moves on the skip map that the fast path has left behind: else the next scan would step over the rows that the
+-- fast path took. It must come first in a transaction. Those that were written last are at the table's end; of many
+-- groups it takes a hundred.
 create or replace function _refresh(q _queue) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -199,9 +199,10 @@ begin
     end loop;
 end $$;
 
--- _idle_for is for how many ms nothing has been enqueued. The register says, from the lowest bit on: whether there are skip
--- maps that could not bring their bound up to date (1), the end of the sequence when this last looked (27), and since
--- when it has been that, in tenths of a second. A bit that somebody sets just now may be lost: a scan is longer then.
+-- _idle_for returns for how many ms no job has been enqueued. The register says, from the lowest bit on: whether there
+-- are skip maps that could not bring their bound up to date (1), the end of the sequence when this last looked (27),
+-- and since when it has been that, in tenths of a second. A bit that somebody sets just now may be lost: a scan is
+-- longer then.
 create or replace function _idle_for(queue text) returns bigint
 language plpgsql volatile set search_path from current as $$
 declare
@@ -217,8 +218,8 @@ begin
     return (now - (was >> 28)) * 100;
 end $$;
 
--- _maintain_storage is done about once a second, and by every fourth of calls that come alone. It gives
--- space back: what does that takes time, so sizes and registers are looked at first.
+-- _maintain_storage gives space back, about once a second and in every fourth of calls that come alone. That takes
+-- time, so it looks at sizes and registers first.
 create or replace function _maintain_storage(q _queue) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -254,8 +255,8 @@ begin
     end if;
 end $$;
 
--- _maintain_at_commit does a queue's maintenance at the end of a transaction that it must not make fail. A row is deleted by
--- its place: it never moves, and _maintenance has no index.
+-- _maintain_at_commit does a queue's maintenance at the end of a transaction, which must not fail because of it. A row
+-- is deleted by its place: it never moves, and _maintenance has no index.
 --
 -- Deferred triggers run at PREPARE TRANSACTION, too, and where constraints are set immediate;
 -- what it locks would stay locked for as long as the transaction goes on. Whether it
@@ -291,8 +292,9 @@ begin
     return null;
 end $$;
 
--- _write_flags raises flags in a queue's register and lowers others, while nobody else does. The error gives the lock back, which only the end of
--- the transaction would do, or of a session, that of a statement that was cancelled too. What a register says stays.
+-- _write_flags raises flags in a queue's register and lowers others, under a lock. The error gives the lock back, which
+-- else only the end of the transaction would do; a session's lock would stay if the statement was cancelled. The
+-- register keeps its value.
 create or replace function _write_flags(flags regclass, raised bigint, lowered bigint default 0) returns void
 language plpgsql volatile set search_path from current as $$
 begin
@@ -303,9 +305,9 @@ exception when sqlstate 'PS002' then
     null;
 end $$;
 
--- _watch raises {watched} if operators have set something, before that is committed, and lowers it, as maintenance may, once nothing is set. The
--- flag only says that whoever takes jobs has to look at the queue's row, which is as its snapshot shows it. Nobody lowers it while somebody sets
--- something: he has the row locked.
+-- _watch raises the flag {watched} if operators have paused or limited the queue, before that commits. Maintenance may
+-- lower it once nothing is set. The flag only says that a call that takes jobs has to look at the queue's row, as its
+-- snapshot shows it. The flag is not lowered while an operator sets something, because the operator has the row locked.
 create or replace function _watch(queue int, lowering boolean default false) returns void
 language plpgsql volatile set search_path from current as $$
 declare

@@ -84,7 +84,7 @@ begin
     update _inbox x set keep = set_inbox.keep where x.id = i.id;
 end $$;
 
-comment on function set_inbox is 'Changes how long ids are known; a longer time holds for what comes after it. Errors: 42P01, 22023.';
+comment on function set_inbox is 'Changes how long ids are known; a longer time applies to ids that come after it. Errors: 42P01, 22023.';
 
 create or replace function drop_inbox(consumer text) returns void
 language plpgsql set search_path from current as $$

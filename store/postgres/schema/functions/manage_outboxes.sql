@@ -57,8 +57,8 @@ end $$;
 
 comment on function create_outbox is 'Makes an outbox: a ring of segments behind one table. Errors: 42P07 (duplicate_table) if it exists, 23514 for a name that cannot be used.';
 
--- _own gives an outbox that another role has made to the owner of the schema's other
--- tables, as whom _rotate and _reclaim run.
+-- _own gives an outbox that another role has made to the owner of the schema's other tables. _rotate and _reclaim run
+-- as that role.
 create or replace function _own(outbox text) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -98,7 +98,7 @@ begin
     end if;
 end $$;
 
-comment on function drop_subscription is 'Removes a subscription with its cursor and dead letters; what only it had not settled can then be reclaimed. Error: 42704 (undefined_object).';
+comment on function drop_subscription is 'Removes a subscription with its cursor and dead letters. Messages that only it had not settled can then be reclaimed. Error: 42704 (undefined_object).';
 
 create or replace function set_retention(outbox text, age interval, bytes bigint) returns void
 language plpgsql set search_path from current as $$
@@ -114,7 +114,7 @@ begin
     end if;
 end $$;
 
-comment on function set_retention is 'Says how long, or how many bytes of, what every subscription has settled stays in an outbox; null keeps nothing. Errors: 42P01, 22023.';
+comment on function set_retention is 'Sets how long an outbox keeps messages that every subscription has settled, and up to how many bytes; null for both keeps none. Errors: 42P01, 22023.';
 
 create or replace function grant_producer(outbox text, role name) returns void
 language plpgsql set search_path from current as $$

@@ -51,7 +51,7 @@ begin
     end if;
 end $$;
 
-comment on function set_queue is 'Changes settings of a queue; null leaves one as it is, and max_running 0 lifts the limit. keep_done is for how long jobs that are done are kept, as far as they take no more than keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.';
+comment on function set_queue is 'Changes settings of a queue; null leaves one as it is, and max_running 0 lifts the limit. keep_done is how long done jobs are kept, within keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.';
 
 create or replace function drop_queue(name text) returns void
 language plpgsql set search_path from current set lock_timeout = '50ms' as $$
@@ -114,7 +114,7 @@ begin
     perform _grant_own(q.name, '{take,claim,ack,ready,extend,report,release,fail,maintain}', role);
 end $$;
 
-comment on function grant_worker is 'Lets a role run the jobs of one queue, and do its maintenance. It can neither enqueue nor read what it has not claimed.';
+comment on function grant_worker is 'Lets a role run the jobs of one queue, and do its maintenance. It can neither enqueue nor read jobs that it has not claimed.';
 
 create or replace function grant_operator(queue text, role name) returns void
 language plpgsql set search_path from current as $$
@@ -128,4 +128,4 @@ begin
     perform _grant_own(q.name, '{pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}', role);
 end $$;
 
-comment on function grant_operator is 'Lets a role look after one queue: its status and its dead letters, with their payloads; pause and resume it, cancel jobs, retry and discard dead letters. It can neither enqueue nor run jobs, nor change settings. The names and settings of other queues it sees.';
+comment on function grant_operator is 'Lets a role look after one queue. It sees the queue''s status and its dead letters with their payloads; it can pause and resume the queue, cancel jobs, retry and discard dead letters. It can neither enqueue nor run jobs, nor change settings. It sees the names and settings of other queues.';

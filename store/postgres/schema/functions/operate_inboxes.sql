@@ -1,7 +1,7 @@
 -- What people do to inboxes: see what is held and for what, and which gaps were
 -- reported; let go of what is held, or discard it.
 
--- _inbox_operator_functions is the text of a consumer's own functions for people.
+-- _inbox_operator_functions returns the text of an inbox's functions for operators.
 create or replace function _inbox_operator_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
@@ -185,4 +185,4 @@ begin
     perform _grant_own('_inbox.' || i.id, '{status,list_held,list_gaps,let_go,discard,maintain}', role);
 end $$;
 
-comment on function grant_inbox_operator is 'Lets a role look after one inbox: its sizes, what it holds, with payloads, and its gaps; release and discard what is held, and do its maintenance. The names of other inboxes it sees. Error: 42P01.';
+comment on function grant_inbox_operator is 'Lets a role look after one inbox. It sees the inbox''s sizes, held messages with their payloads, and gaps; it can release and discard held messages, and do maintenance. It sees the names of other inboxes. Error: 42P01.';

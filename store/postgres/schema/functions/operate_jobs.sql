@@ -1,6 +1,7 @@
 -- What a queue's operators do: cancel jobs, pause, deal with dead letters, and look.
 
--- _pause says in the queue's row that no job is given to anybody, or ends that. It locks the row until the transaction ends.
+-- _pause notes in the queue's row that claims and dequeues return no job, or ends that. It locks the row until the
+-- transaction ends.
 create or replace function _pause(queue int, paused boolean) returns void
 language plpgsql volatile set search_path from current as $$
 begin
@@ -19,7 +20,7 @@ begin
     return many;
 end $$;
 
--- _count is what _count_jobs counts, as an array; if most is given, what _count_some does, which reads less.
+-- _count returns the counts of _count_jobs as an array; if most is given, those of _count_some, which reads less.
 create or replace function _count(queue int, most int) returns bigint[]
 language plpgsql volatile set search_path from current as $$
 declare
@@ -64,8 +65,8 @@ exception when check_violation or invalid_parameter_value or untranslatable_char
     return many;
 end $$;
 
--- _used_segment is the first segment of a queue, from the oldest on, that has ever held a job since it was
--- emptied, and is none of done. Jobs that are carried over go to younger ones, so whoever asks until there are no more misses none.
+-- _used_segment returns the oldest segment of a queue that has held a job since it was emptied and is not in done. Jobs
+-- that are carried over go to younger segments, so a caller that asks until there are no more misses none.
 create or replace function _used_segment(queue text, done regclass[]) returns regclass
 language sql volatile set search_path from current as $$
     select s.oid::regclass
@@ -133,9 +134,8 @@ begin
     return keys;
 end $$;
 
--- _groups_in lists those that may have jobs in a segment, and ends after most. At the jobs
--- of one that has a skip map it does not look, because the first ones may be dead; between
--- such groups it goes from one to the next in the index.
+-- _groups_in lists the groups that may have jobs in a segment, up to most. At the jobs of one that has a skip map it
+-- does not look, because the first ones may be dead; between such groups it goes from one to the next in the index.
 create or replace function _groups_in(segment regclass, queue int, most int) returns text[]
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
@@ -154,9 +154,10 @@ begin
     return group_keys;
 end $$;
 
--- _count_jobs counts jobs by where they are, in one snapshot, so that each is counted once: it is stable, and so are its
--- statements its caller's. It reads what there is in the ring's segments: one that is empty costs a look at its size. Of the
--- rings that queues share it reads only this one's part, by statements that a session plans once. oldest is in us.
+-- _count_jobs counts jobs by where they are, in one snapshot, so that each is counted once. It is stable: its
+-- statements have its caller's snapshot. It reads what there is in the ring's segments: one that is empty costs a look
+-- at its size. Of the rings that queues share it reads only this one's part, by statements that a session plans once.
+-- oldest is in us.
 --
 -- Of a key one job may run, unless one runs already, or an earlier one waits to be
 -- tried again; the others wait for it. What is due, but was not moved yet, is ready.

@@ -11,8 +11,8 @@ create or replace function _q(name text) returns text
 language sql stable set search_path from current
 return format('%I.%I', current_schema(), name);
 
--- _read_committed refuses to go on where a statement would not see what committed
--- before it: its callers take a lock and then look.
+-- _read_committed raises an error if a statement would not see rows that committed before it. Its callers take a lock
+-- and then look.
 create or replace function _read_committed() returns void
 language plpgsql set search_path from current as $$
 begin

@@ -1,7 +1,7 @@
 -- How a queue's own functions are made, and who may call them.
 
--- _generated are the functions that a queue has of its own, beside dequeue_NAME: what each job goes through, and what
--- of the rest a role may be granted. All else is there once and takes a queue (docs/decisions/0011).
+-- _generated lists the functions that are made for each queue, besides dequeue_NAME: the steps of a job, and functions
+-- that a role may be granted. Every other function exists once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
     select '{skip_map,busy,ready,take,take_rows,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,extend,report,release,fail,maintain,pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
@@ -23,7 +23,7 @@ begin
     execute format('revoke execute on function %s() from public', _q('dequeue_' || queue));
 end $$;
 
--- _own_functions are those of one queue, or of one inbox.
+-- _own_functions returns the functions that were made for one queue or one inbox.
 create or replace function _own_functions(queue text) returns table (oid oid, name text)
 language sql stable set search_path from current as $$
     select p.oid, n.name
@@ -32,13 +32,13 @@ language sql stable set search_path from current as $$
        and p.proname >= ('_' || queue || '.')::name and p.proname < ('_' || queue || '/')::name -- by the index
 $$;
 
--- _functions_of_queue are a queue's own functions, dequeue_NAME among them.
+-- _functions_of_queue lists the functions that were made for a queue, including dequeue_NAME.
 create or replace function _functions_of_queue(queue text) returns oid[]
 language sql stable set search_path from current as $$
     select array_remove(array(select p.oid from _own_functions(queue) p) || to_regprocedure(_q('dequeue_' || queue) || '()')::oid, null)
 $$;
 
--- _grant_own lets a role call some of them.
+-- _grant_own lets a role call some functions that were made for a queue.
 create or replace function _grant_own(queue text, names text[], role name) returns void
 language plpgsql set search_path from current as $$
 declare

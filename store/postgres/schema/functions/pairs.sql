@@ -4,17 +4,17 @@
 -- it any more it leaves the list, so that long transactions which overlap do not keep it locked, and is
 -- truncated as soon as its lock is free.
 
--- _listed lists the segments to look into, by the ring's register: the one from which rows are carried over comes
--- first, so that a row that moves meanwhile is not missed. Without a search_path, so that it costs no call.
+-- _listed lists the segments to look into, by the ring's register. The one from which rows are carried over comes
+-- first, so that a row that moves meanwhile is not missed. It has no search_path, so that it costs no call.
 create or replace function _listed(register regclass) returns int[]
 language sql volatile
 return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 then '{1}' when 2 then '{1,0}' else '{0,1}' end;
 
--- _reclaim_pair keeps one of these rings small, and says whether it truncated a segment. When little
--- is left of the one that is not written to, or the other has become twice as large as what is left (by a hundred
--- pages), the rest is carried over. Were the whole segment the measure, each turn would be twice as large. alive says
--- which rows r count. A segment that is not listed and holds some was written to by who read the register before it
--- moved, and took very long from there to his lock; or it comes from a dump, in which registers are younger than rows.
+-- _reclaim_pair keeps one ring of two segments small, and says whether it truncated a segment. When little is left of
+-- the segment that is not written to, or the other has become twice as large as what is left (by a hundred pages), the
+-- rest is carried over. Were the whole segment the measure, each turn would be twice as large. alive says which rows r
+-- count. A segment that is not listed and holds some was written to by who read the register before it moved, and took
+-- very long from there to his lock; or it comes from a dump, in which registers are younger than rows.
 create or replace function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
 language plpgsql volatile set search_path from current
 set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -95,7 +95,7 @@ begin
     return false;
 end $$;
 
--- _reclaim_pairs looks which of the rings of two segments have something to give back.
+-- _reclaim_pairs calls _reclaim_pair for the rings of two segments that have space to give back.
 create or replace function _reclaim_pairs() returns void
 language plpgsql volatile set search_path from current as $$
 declare

@@ -7,7 +7,7 @@
 -- that shares its caller's snapshot: such a statement locks them before it takes
 -- its snapshot, and sees either the rows before a move or those after it.
 
--- _reclaim_parked_keys keeps the ring of states small: those that are still true are carried over.
+-- _reclaim_parked_keys keeps the ring of parked keys' states small: states that are still true are carried over.
 create or replace function _reclaim_parked_keys(full_bytes bigint) returns boolean
 language sql volatile security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
     select _turn_ring('_parked_key', full_bytes, $sql$
@@ -19,7 +19,7 @@ language sql volatile security definer set search_path from current set enable_s
            and exists (select from _subscription s where s.id = l.subscription)$sql$)
 $$;
 
--- _reclaim_parked is the same for the messages.
+-- _reclaim_parked keeps the ring of parked messages small: those that are still parked are carried over.
 create or replace function _reclaim_parked(full_bytes bigint) returns boolean
 language sql volatile security definer set search_path from current set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     select _turn_ring('_parked', full_bytes, $sql$

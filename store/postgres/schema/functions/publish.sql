@@ -1,7 +1,7 @@
 -- Publishing: what a message may be, and the functions that write one.
 
--- _refuse_headers raises what is wrong with the headers of a message or a job. Escapes
--- only make JSON longer than what it stands for, so short text needs no adding up.
+-- _refuse_headers raises an error if the headers of a message or a job are invalid. Escapes only make JSON longer than
+-- what it stands for, so short text needs no adding up.
 create or replace function _refuse_headers(headers jsonb) returns void
 language plpgsql immutable set search_path from current as $$
 declare
@@ -19,8 +19,9 @@ begin
     end if;
 end $$;
 
--- _readable is a statement that fails with 22P05 where a text of the database's encoding means nothing in UTF8, in
--- which all of it is read: better here than for whoever reads. In most databases there is none.
+-- _readable returns a statement that fails with 22P05 if a text cannot be converted from the database's encoding to
+-- UTF8. All text is read as UTF8, so the error comes here and not in the reader. In a UTF8 or SQL_ASCII database it is
+-- empty.
 create or replace function _readable(columns text) returns text
 language sql stable set search_path from current as $$
     select case when getdatabaseencoding() in ('UTF8', 'SQL_ASCII') then ''
@@ -28,10 +29,9 @@ language sql stable set search_path from current as $$
 $$;
 
 do $do$ begin execute replace(replace($ddl$
--- _validate_message is the trigger of an outbox, so that limits hold for a plain INSERT: a
--- check would be parsed anew in every statement. It runs with the rights and on the
--- search_path of the role that inserts, because another path would cost as much again as the
--- rest: so all in it is qualified.
+-- _validate_message is the trigger that validates the rows of an outbox, so that limits hold for a plain INSERT. A
+-- check constraint would be parsed anew in every statement. It runs with the rights and on the search_path of the role
+-- that inserts, because another path would cost as much again as the rest: so all in it is qualified.
 create or replace function _validate_message() returns trigger
 language plpgsql as $fn$
 begin
@@ -62,9 +62,9 @@ begin
     return new;
 end $fn$ $ddl$, '{readable}', _readable('new.key, new.topic, new.id, new.headers')), '{schema}', quote_ident(current_schema())); end $do$;
 
--- _validate_by makes the trigger of a table, and so of its segments. Triggers fire in the order of their
--- names, so this one comes after those that users add, and always: also for what a subscription
--- of logical replication writes.
+-- _validate_by makes the trigger that validates the rows of a table and of its segments. Triggers fire in the order of
+-- their names, so this one comes after those that users add, and always: also for what a subscription of logical
+-- replication writes.
 create or replace function _validate_by(name text, call text) returns void
 language plpgsql set search_path from current as $$
 begin
@@ -95,7 +95,7 @@ language sql set search_path from current as $$
     select publish_bytes(outbox, convert_to(payload, 'UTF8'), key, topic, headers, id)
 $$;
 
-comment on function publish(text, text, text, text, jsonb, text) is 'Writes one message of text, as UTF-8, within the caller''s transaction; else as publish_bytes.';
+comment on function publish(text, text, text, text, jsonb, text) is 'Writes one message of text, as UTF-8, within the caller''s transaction. Otherwise it is like publish_bytes.';
 
 create or replace function publish(outbox text, payload jsonb, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
@@ -103,4 +103,4 @@ language sql set search_path from current as $$
     select publish_bytes(outbox, convert_to(payload::text, 'UTF8'), key, topic, headers, id)
 $$;
 
-comment on function publish(text, jsonb, text, text, jsonb, text) is 'Writes one message of JSON, as UTF-8, within the caller''s transaction; else as publish_bytes.';
+comment on function publish(text, jsonb, text, text, jsonb, text) is 'Writes one message of JSON, as UTF-8, within the caller''s transaction. Otherwise it is like publish_bytes.';

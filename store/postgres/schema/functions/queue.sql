@@ -6,10 +6,10 @@
 -- {queue} and the like stand for quoted names and {dir} for the order.
 
 do $$ begin execute replace(replace($ddl$
--- _validate_job is the trigger of a queue, written like _validate_message. Its argument is the name of
--- the queue's register of flags, which is also that of the function that raises some: bit 16 + p
--- for jobs of priority p, bit 32 for jobs with a key. Only a queue's enqueuers may call that. It need not
--- roll back: a flag too many costs a scan.
+-- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. Its argument is the
+-- name of the queue's register of flags, which is also that of the function that raises some: bit 16 + p for jobs of
+-- priority p, bit 32 for jobs with a key. Only a queue's enqueuers may call that. It need not roll back: a flag too
+-- many costs a scan.
 create or replace function _validate_job() returns trigger
 language plpgsql as $fn$
 declare

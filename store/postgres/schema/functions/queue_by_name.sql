@@ -5,7 +5,7 @@
 
 do $do$ begin execute replace(replace($ddl$
 
--- _queue_function is the name of a function of a queue. Error: 42P01.
+-- _queue_function returns the name of a function of a queue. Error: 42P01.
 create or replace function _queue_function(queue text, name text) returns text
 language plpgsql stable as $fn$
 declare
@@ -29,7 +29,7 @@ begin
     return made;
 end $fn$;
 
-comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key), the first one''s. Errors: 42P01 for an unknown queue, 23514 for what is over a limit, 22023 for a payload that is null.';
+comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key), the id of the first job. Errors: 42P01 for an unknown queue, 23514 for a value over its limit, 22023 for a payload that is null.';
 
 create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
@@ -48,7 +48,7 @@ begin
     return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers);
 end $fn$;
 
-comment on function enqueue(text, text, text, text, int, timestamptz, text, jsonb) is 'Writes one job whose payload is text, as UTF-8, and returns its id; else as enqueue_bytes.';
+comment on function enqueue(text, text, text, text, int, timestamptz, text, jsonb) is 'Writes one job whose payload is text, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
 
 create or replace function enqueue(queue text, payload jsonb, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
@@ -57,7 +57,7 @@ begin
     return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers);
 end $fn$;
 
-comment on function enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb) is 'Writes one job whose payload is JSON, as UTF-8, and returns its id; else as enqueue_bytes.';
+comment on function enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb) is 'Writes one job whose payload is JSON, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
 
 create or replace function enqueue_many(queue text, payloads text[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
@@ -67,7 +67,7 @@ begin
                                                 keys, group_keys, priorities, not_befores, dedup_keys, headers);
 end $fn$;
 
-comment on function enqueue_many is 'Writes a job for each text, as UTF-8, in their order, and returns the ids; else as enqueue_many_bytes.';
+comment on function enqueue_many is 'Writes a job for each text, as UTF-8, in their order, and returns the ids. Otherwise it is like enqueue_many_bytes.';
 
 create or replace function deduplicated(n bigint default 1) returns boolean
 language sql volatile as $fn$
@@ -107,7 +107,7 @@ begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, coalesce(group_key, ''), worker, leases;
 end $fn$;
 
-comment on function ack_claim is 'Ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns those of the leases that were still held, as rows with nothing but a lease. Leases of what it claims may share a row: an ack of one waits for the end of a transaction that acks another.';
+comment on function ack_claim is 'Ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns the leases that were still held, as rows with only a lease. Leases of a claim may share a row: an ack of one waits for the end of a transaction that acks another.';
 
 create or replace function ack_many(queue text, leases bigint[]) returns setof bigint
 language plpgsql volatile as $fn$
@@ -163,7 +163,7 @@ begin
     end if;
 end $fn$;
 
-comment on function report is 'Says of a job that runs how far it is, or what came of it, until the next report. A queue that keeps jobs that are done also keeps that. Up to 64 KiB as text. Error: PS001.';
+comment on function report is 'Writes how far a running job is, or its result, until the next report. A queue that keeps done jobs keeps the report as well. Up to 64 KiB as text. Error: PS001.';
 
 create or replace function release_many(queue text, leases bigint[], after interval default null) returns setof bigint
 language plpgsql volatile as $fn$
@@ -195,7 +195,7 @@ begin
     return due is not null;
 end $fn$;
 
-comment on function retry is 'Has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt, and it is a dead letter now. Error: PS001.';
+comment on function retry is 'Makes a job run again after a while; null stands for a time that grows with its attempts. False: that was its last attempt, and it is a dead letter now. Error: PS001.';
 
 create or replace function dead_letter(queue text, lease bigint, error text default '') returns void
 language plpgsql volatile as $fn$
@@ -205,7 +205,7 @@ end $fn$;
 
 comment on function dead_letter is 'Makes a job a dead letter. Error: PS001.';
 
--- _count_of is what the function count of a queue returns, for clients that ask of several.
+-- _count_of calls the function count of a queue, for clients that ask for several queues.
 create or replace function _count_of(queue text, most int) returns bigint[]
 language plpgsql volatile as $fn$
 declare
@@ -215,7 +215,7 @@ begin
     return counted;
 end $fn$;
 
--- _done_of is what the function done_jobs of a queue returns: a page of jobs, and where the next one begins.
+-- _done_of calls the function done_jobs of a queue: it returns a page of jobs, and where the next page begins.
 create or replace function _done_of(queue text, most int, before text, ids bigint[]) returns jsonb
 language plpgsql volatile as $fn$
 declare
@@ -234,7 +234,7 @@ begin
     return many;
 end $fn$;
 
-comment on function cancel is 'Removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.';
+comment on function cancel is 'Removes jobs wherever they are, and returns how many. A running job loses its lease.';
 
 create or replace function pause_queue(name text) returns void
 language plpgsql volatile as $fn$
@@ -261,7 +261,7 @@ begin
     return many;
 end $fn$;
 
-comment on function retry_dead_jobs is 'Has dead letters run again, with all attempts before them, and returns how many.';
+comment on function retry_dead_jobs is 'Makes dead letters run again, with all attempts before them, and returns how many.';
 
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
 language plpgsql volatile as $fn$
@@ -315,6 +315,6 @@ begin
     execute pg_catalog.concat('select ', {schema}._queue_function(name, 'maintain'), '()');
 end $fn$;
 
-comment on function maintain_queue is 'Does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.';
+comment on function maintain_queue is 'Runs the maintenance of a queue, which calls also run now and then: leases that ended, jobs that are due, schedules, storage.';
 
 $ddl$, '{schema}', quote_ident(current_schema())), '{prefix}', quote_literal(quote_ident(current_schema()) || '.')); end $do$;

@@ -1,6 +1,6 @@
 -- Groups: which have jobs, and how many.
 
--- _group_functions is the text of these.
+-- _group_functions returns the text of a queue's functions about groups.
 create or replace function _group_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
@@ -93,9 +93,10 @@ end $fn$;
 
 $$ $text$;
 
--- _count_groups counts the jobs of up to most groups after one, or from the first one on, by where they are, as
--- _count_jobs does: of what is leased, is to come later or is dead upto each, and cut says if there is more; of the
--- jobs that each group has in the ring a thousand, and more says if there are others. oldest is in us.
+-- _count_groups counts the jobs of up to most groups by where they are, as _count_jobs does: of groups after one, or
+-- from the first one on. Of jobs that are leased, delayed or dead it counts up to upto each, and cut says that there
+-- are more. Of the jobs of a group in the ring it counts a thousand, and more says that there are others. oldest is in
+-- us.
 create or replace function _count_groups(queue int, after text, most int, upto int)
 returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean, cut boolean)
 language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$

@@ -10,10 +10,9 @@
 -- While long transactions overlap, each of which has taken a job, there is no moment without a
 -- lock on a segment that is listed. So it leaves the list first.
 
--- _job_in is where a job of a segment is, null if it holds none. Where jobs are taken from one
--- end it looks from the other: while some are left, that is one probe. Where only one at the near
--- end is left, and a snapshot is pinned, it steps over all dead entries; so what such a search has
--- found is looked at first.
+-- _job_in returns the place of a job of a segment, null if the segment holds none. Jobs are taken from one end and it
+-- looks from the other: while some are left, that is one probe. If only one at the near end is left, and a snapshot is
+-- pinned, it steps over all dead entries. So it looks first at the job that such a search found before.
 create or replace function _job_in(segment text, lifo boolean, known tid default null) returns tid
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -39,16 +38,16 @@ language sql volatile set search_path from current as $$
        and l.mode not in ('AccessShareLock', 'RowShareLock')
 $$;
 
--- _still_in says whether one of them has not ended. Those that came after the segment was left
+-- _still_in says whether one of the writers of a segment has not ended. Those that came after the segment was left
 -- behind take from it and do not write. A prepared transaction has another name than before.
 create or replace function _still_in(segment text, writers text[]) returns boolean
 language sql volatile set search_path from current as $$
     select exists (select from unnest(_writers_in(segment)) w where w = any (writers) or w like '-1/%')
 $$;
 
--- _truncate empties a segment, or one of a pair, that nobody uses any more, if nobody still does,
--- and says whether it did. A row that matters may have come, which is looked for under the lock;
--- and a dump may be about to read what was there before it was moved, or taken.
+-- _truncate truncates a segment, or one of a pair, that is off the list, unless a transaction still uses it; it says
+-- whether it did. A row that matters may have come, which is looked for under the lock; and a dump may be about to read
+-- what was there before it was moved, or taken.
 create or replace function _truncate(segment text, alive text default 'true') returns boolean
 language plpgsql volatile set search_path from current set lock_timeout = '20ms' set jit = off as $$
 declare
@@ -68,13 +67,13 @@ exception when lock_not_available then
     return false;
 end $$;
 
--- _lock_again is when to try that again: less and less often, because it stands in the way of
--- a pg_dump, say, which has the lock.
+-- _lock_again returns when to try to lock a segment again: less and less often, because the attempt hinders a pg_dump,
+-- for example, which has the lock.
 create or replace function _lock_again(since timestamptz) returns timestamptz
 language sql volatile
 return clock_timestamp() + least(greatest(clock_timestamp() - since, interval '1 s'), interval '16 s');
 
--- _turn_on makes the lists of segments in skip maps out of date: see {slots}.
+-- _turn_on marks the lists of segments in skip maps as out of date: see {slots}.
 create or replace function _turn_on(q _queue) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -112,8 +111,8 @@ begin
     update _segment x set again = case when late = 0 then greatest(_lock_again(s.retired), _look_again(began)) end where x.queue = q.id and x.slot = s.slot;
 end $$;
 
--- _left_in counts the jobs of a segment and what they take, up to so many, from the end at
--- which they are not taken.
+-- _left_in counts the jobs of a segment and their bytes. It begins at the end from which none are taken, and counts up
+-- to most jobs.
 create or replace function _left_in(segment text, lifo boolean, most int, out jobs int, out bytes bigint)
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -155,11 +154,10 @@ begin
     return many;
 end $$;
 
--- _leave looks whether a segment that was left behind can leave the list. Where few segments
--- are free, and nobody took from it since the last look, a few jobs are carried over to the next
--- one: up to an eighth of what it has held. Where none is free, and the current one grows by jobs
--- that have been taken, up to as much as these (garbage, in bytes); but to the current one itself,
--- which will have to do the same, half of that.
+-- _leave retires a segment that is no longer written to, once its writers have ended and it holds no job. Where few
+-- segments are free, and no job was taken from it since the last look, a few jobs are carried over to the next one: up
+-- to an eighth of what it has held. Where none is free, and the current one grows by jobs that have been taken, up to as much as
+-- these (garbage, in bytes); but to the current one itself, which will have to do the same, half of that.
 create or replace function _leave(q _queue, s _segment, scarce boolean, garbage bigint) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -209,19 +207,19 @@ begin
     end if;
 end $$;
 
--- _not_yet says whether a time is ahead, though not so far that a clock must have been set back.
+-- _not_yet says whether a time is in the future, but not so far that the clock must have been set back.
 create or replace function _not_yet(at timestamptz) returns boolean
 language sql volatile
 return coalesce(clock_timestamp() between at - interval '1 hour' and at, false);
 
--- _look_again is when to look again into a segment in which jobs were looked for and found: at
--- once, or, where many dead rows were stepped over, after two hundred times as long.
+-- _look_again returns when to look again into a segment that still held jobs; null stands for at once. If the look took
+-- over 10 ms, it had many dead rows to step over: then the pause is two hundred times as long, at most a minute.
 create or replace function _look_again(began timestamptz) returns timestamptz
 language sql volatile
 return case when clock_timestamp() - began > interval '10 ms' then clock_timestamp() + least(200 * (clock_timestamp() - began), interval '1 min') end;
 
--- _in_trouble says why the maintenance of a queue's segment, or of a ring of two, failed: to the server's log, and
--- to whoever asks for the status. Where the disk is full even that may fail.
+-- _in_trouble writes why the maintenance of a queue's segment, or of a ring of two, failed: to the server's log, and
+-- where the status is read from. If the disk is full, that may fail as well.
 create or replace function _in_trouble(queue _queue, in_slot int, ring text, error text, state text) returns void
 language plpgsql volatile set search_path from current as $$
 begin
@@ -235,9 +233,9 @@ exception when others then
     null;
 end $$;
 
--- _maintain_ring sees to the segments of a queue that jobs are not written to any more, and
--- moves its pointer on when the current one is full, or holds nothing. It is called about once
--- a second, at the end of a short transaction. force does not wait for the queue to be idle.
+-- _maintain_ring empties the segments of a queue that jobs are not written to any more, and moves its pointer on when
+-- the current one is full, or holds nothing. It is called about once a second, at the end of a short transaction. force
+-- does not wait for the queue to be idle.
 --
 -- Each TRUNCATE rewrites catalogue rows, which a pinned snapshot keeps; so a queue in
 -- use gives a segment back only when that is worth it.
@@ -327,10 +325,10 @@ begin
     end if;
 end $$;
 
--- _reclaim_skip_maps turns the ring of skip maps once the current segment is large: it copies the
--- newest of each group and priority to the other one, a thousand with each call, points there with the one after, and truncates
--- the old one as soon as its lock is free. A skip map that is lost meanwhile costs a scan and nothing
--- else: an older one stays valid for ever. Where the newest ones alone are as large it does so once a minute.
+-- _reclaim_skip_maps turns the ring of skip maps once the current segment is large. It copies the newest of each group
+-- and priority to the other segment, a thousand with each call. The call after that moves the pointer, and the old
+-- segment is truncated as soon as its lock is free. A skip map that is lost meanwhile costs a scan and nothing else: an
+-- older one stays valid for ever. Where the newest ones alone are as large it does so once a minute.
 create or replace function _reclaim_skip_maps() returns void
 language plpgsql volatile security definer set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$

@@ -1,8 +1,8 @@
 -- What the texts of a queue's functions are put together with.
 
--- _qualified says in the text of a function where its operators and functions are, so that
--- it may run with its owner's rights on its caller's search_path. Names are put in
--- afterwards. Qualified operators all bind alike, from left to right: brackets say the rest.
+-- _qualified qualifies the operators and functions in the text of a function, so that it may run with its owner's
+-- rights on its caller's search_path. Names are put in afterwards. Qualified operators all bind alike, from left to
+-- right: brackets say the rest.
 create or replace function _qualified(body text) returns text
 language sql immutable set search_path from current as $$
     select regexp_replace(regexp_replace(body,
@@ -10,7 +10,8 @@ language sql immutable set search_path from current as $$
         $re$\m(pg_sequence_last_value|nextval|setval|date_part|clock_timestamp|current_setting)\($re$, $re$pg_catalog.\1($re$, 'g')
 $$;
 
--- _maintain_if_due has a queue's maintenance done with the commit, now and then; also once the clock was set back.
+-- _maintain_if_due returns the text that makes a queue's maintenance run at the commit if it is due: every 250 ms, or
+-- if the clock was set back.
 create or replace function _maintain_if_due() returns text
 language sql immutable set search_path from current as $text$ select _qualified($$
     if pg_catalog.abs((date_part('epoch'::pg_catalog.text, clock_timestamp()) * '1000')::bigint - pg_sequence_last_value({maintained})) >= 250
@@ -18,8 +19,8 @@ language sql immutable set search_path from current as $text$ select _qualified(
         insert into {schema}._maintenance (queue) values ({id});
     end if;$$) $text$;
 
--- _choose is PL/pgSQL that runs one of several texts: the one whose key is the last that
--- is not above what. Keys are in order. Of a hundred it compares with seven, where CASE would with all.
+-- _choose returns PL/pgSQL that runs one of several texts: the one with the highest key that is not above what. Keys
+-- are in order. Of a hundred it compares with seven, where CASE would with all.
 create or replace function _choose(what text, keys int[], texts text[]) returns text
 language plpgsql immutable set search_path from current as $$
 declare
@@ -32,7 +33,7 @@ begin
                   _choose(what, keys[1:half], texts[1:half]), _choose(what, keys[half + 1:], texts[half + 1:]));
 end $$;
 
--- _fill makes of a text the functions of a queue:
+-- _fill puts a queue's names and numbers into the text of its functions. It replaces:
 --
 --   {word}                                what the table below says: names, as literals where they are registers
 --   {if fifo} ... {end if}                only in such a queue: fifo, lifo, kept (which keeps history), not kept

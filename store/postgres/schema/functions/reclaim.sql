@@ -1,6 +1,6 @@
 -- The ring of an outbox: which segment is written to, and which can be emptied.
 
--- _segments are the partitions of an outbox or a queue, by slot.
+-- _segments lists the partitions of an outbox or a queue, by slot.
 create or replace function _segments(outbox text) returns table (slot int, oid oid)
 language sql stable set search_path from current as $$
     select substring(c.relname from $re$\.([0-9]+)\Z$re$)::int, c.oid
@@ -8,9 +8,8 @@ language sql stable set search_path from current as $$
      where i.inhparent = _q(outbox)::regclass
 $$;
 
--- _rotate moves the segment pointer to an empty segment and returns its slot, null
--- if it left the pointer alone: the current segment is not full (unless forced),
--- no other is empty, or another process is at it.
+-- _rotate moves the segment pointer to an empty segment and returns its slot. It returns null, and moves nothing, if
+-- the current segment is not full (unless forced), if no other is empty, or while another process rotates.
 --
 -- The ring does not grow. A writer that already holds its lock on the outbox does
 -- not notice a partition that was attached since, and would fail.
@@ -98,15 +97,15 @@ begin
     return found;
 end $$;
 
--- Without a subscription nobody has settled anything.
+-- _unsettled_by_any says whether a segment holds messages that a subscription has not settled. Without a subscription it
+-- is true.
 create or replace function _unsettled_by_any(outbox text, segment regclass) returns boolean
 language sql volatile set search_path from current
 return (select coalesce(bool_or(_unsettled_in(segment, s.id)), true)
           from _subscription s where s.outbox = _unsettled_by_any.outbox);
 
--- _retained says whether a segment's settled messages are kept for a replay: because
--- of the outbox's retention, or because one is under way. By size the oldest segment
--- goes first: one that has an older row beside it stays.
+-- _retained says whether a segment's settled messages are kept: because of the outbox's retention, or because a replay
+-- is under way. By size the oldest segment goes first: a segment stays while another one has an older row.
 create or replace function _retained(outbox text, segment regclass) returns boolean
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -134,7 +133,7 @@ begin
        and (o.retain_bytes is null or older or o.retain_bytes >= (select sum(pg_total_relation_size(s.oid)) from _segments(outbox) s));
 end $$;
 
--- _needed says whether a segment holds what a subscription has not settled, or what is retained.
+-- _needed says whether a segment holds messages that a subscription has not settled, or that are retained.
 create or replace function _needed(outbox text, segment regclass) returns boolean
 language sql volatile set search_path from current
 return _unsettled_by_any(outbox, segment) or _retained(outbox, segment);

@@ -8,8 +8,8 @@ begin
      where s.queue = _next_run.queue and s.name = _next_run.name;
 end $$;
 
--- _cron_field is what a field of a cron text allows, ascending; null if it makes no
--- sense. names stand for lo, lo + 1, ...
+-- _cron_field returns the values that a field of a cron text allows, ascending; null if the field is invalid. names
+-- stand for lo, lo + 1, ...
 create or replace function _cron_field(field text, lo int, hi int, names text[]) returns int[]
 language plpgsql immutable set search_path from current as $$
 declare
@@ -42,12 +42,11 @@ begin
     return array(select distinct x from unnest(all_) x order by x);
 end $$;
 
--- _cron_next is the first time after the given one that a cron text describes: minute hour
--- day-of-month month day-of-week, in UTC or in the zone that a TZ= before them names. As in
--- Vixie's cron, either day is enough unless one of the two fields begins with *, also as */2:
--- then both must hold. A time that the clocks leave out when they are put forward comes as much
--- later, and of one that they show twice the second counts; both do if the hour begins with *. The
--- rules of internal/cron are the same. Error: 22023.
+-- _cron_next returns the first time after the given one that a cron text describes. Its fields are minute hour
+-- day-of-month month day-of-week, in UTC or in the zone that a TZ= before them names. As in Vixie's cron, either day is
+-- enough unless one of the two fields begins with *, also as */2: then both must hold. A time that the clocks leave out
+-- when they are put forward comes as much later, and of one that they show twice the second counts; both do if the hour
+-- begins with *. The rules of internal/cron are the same. Error: 22023.
 create or replace function _cron_next(cron text, after timestamptz) returns timestamptz
 language plpgsql stable set search_path from current as $$
 declare
@@ -138,7 +137,7 @@ language sql set search_path from current as $$
     select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key)
 $$;
 
-comment on function schedule(text, text, text, text, text, text, int, jsonb, text) is 'Makes or changes a periodic job whose payload is text, as UTF-8; else as schedule_bytes.';
+comment on function schedule(text, text, text, text, text, text, int, jsonb, text) is 'Makes or changes a periodic job whose payload is text, as UTF-8. Otherwise it is like schedule_bytes.';
 
 create or replace function schedule(queue text, name text, cron text, payload jsonb, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
@@ -146,7 +145,7 @@ language sql set search_path from current as $$
     select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key)
 $$;
 
-comment on function schedule(text, text, text, jsonb, text, text, int, jsonb, text) is 'Makes or changes a periodic job whose payload is JSON, as UTF-8; else as schedule_bytes.';
+comment on function schedule(text, text, text, jsonb, text, text, int, jsonb, text) is 'Makes or changes a periodic job whose payload is JSON, as UTF-8. Otherwise it is like schedule_bytes.';
 
 create or replace function unschedule(queue text, name text) returns void
 language plpgsql set search_path from current as $$

@@ -24,7 +24,7 @@ begin
             select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$ end);
 end $$;
 
--- _report notes what a job that runs says of itself, and returns when its lease ends, null if it is lost.
+-- _report writes the report of a running job, and returns when its lease ends, null if the lease is lost.
 create or replace function _report(queue int, lease bigint, report jsonb) returns timestamptz
 language plpgsql volatile set search_path from current as $$
 begin
@@ -35,8 +35,8 @@ begin
         'update _lease_%s l set report = $4 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text') c);
 end $$;
 
--- _release gives jobs back as if they had not been claimed: the attempt does not count. By its id a job keeps its place among those
--- of its key. It returns the leases that were held.
+-- _release gives jobs back; the attempt does not count. By its id a job keeps its place among those of its key. It
+-- returns the leases that were held.
 create or replace function _release(queue int, leases bigint[], after interval) returns setof bigint
 language plpgsql volatile set search_path from current as $$
 begin
@@ -105,8 +105,8 @@ begin
     end if;
 end $$;
 
--- _part gives each job that is left of a claim of several a row of its own, if it is in one with one of these leases, and in
--- that segment if one is named.
+-- _part splits the row of a claim of several jobs that has one of these leases: each job that is left gets a separate
+-- row. If a segment is named, it splits rows of that segment only.
 create or replace function _part(queue int, leases bigint[], segment int default null) returns void
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -133,8 +133,8 @@ begin
     end loop;
 end $$;
 
--- _fail ends an attempt that failed: the job is to run again when it is due, or is
--- dead if final or the attempts are used up. It returns when it is due, null if it is dead.
+-- _fail ends an attempt that failed: the job runs again when it is due, or is dead if final or the attempts are used
+-- up. It returns when it is due, null if it is dead.
 create or replace function _fail(queue int, lease bigint, after interval, error text, final boolean) returns timestamptz
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$

@@ -1,6 +1,6 @@
 -- Taking jobs: skip maps say where they may be, and batches go on where the last one ended.
 
--- _skip_map_functions is the text of what knows where jobs may be.
+-- _skip_map_functions returns the text of a queue's functions that know where jobs may be.
 create or replace function _skip_map_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
@@ -111,7 +111,8 @@ end $fn$;
 
 $$ $text$;
 
--- _take_functions is the text of {take} and {take_rows}: two functions, because another level copies every job once more.
+-- _take_functions returns the text of {take} and {take_rows}: two functions, because another level copies every job
+-- once more.
 create or replace function _take_functions() returns text
 language sql immutable set search_path from current as $text$
 select string_agg(replace(replace(replace(replace(replace(body, '{made}', made), '{type}', type), '{row}', columns), '{as_whom}', whom), '{then}', afterwards), '')
@@ -266,7 +267,7 @@ begin
               from _segment g where g.queue = _listed_slots.queue and g.retired is null) s);
 end $$;
 
--- _newest_skip_map is the newest skip map of a group and priority.
+-- _newest_skip_map returns the newest skip map of a group and priority.
 create or replace function _newest_skip_map(queue int, group_key text, priority smallint) returns _skip_map
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -280,8 +281,8 @@ begin
     return m;
 end $$;
 
--- _reposition says in the registers where batches go on: at the first job that is free. {take}
--- calls it before it goes by the skip map, and takes what is there itself.
+-- _reposition writes to the registers where the next batch begins: at the first free job. {take} calls it before it
+-- goes by the skip map, and takes what is there itself.
 create or replace function _reposition(queue text, n int, low bigint, slots smallint[]) returns void
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare

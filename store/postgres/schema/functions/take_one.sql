@@ -1,6 +1,6 @@
 -- Taking one job, the way most workers do (docs/decisions/0008, 0009).
 
--- _dequeue_function is the text of dequeue_NAME.
+-- _dequeue_function returns the text of dequeue_NAME.
 create or replace function _dequeue_function() returns text
 language sql immutable set search_path from current as $text$ select _qualified($$
 
@@ -85,7 +85,7 @@ begin
 end $fn$;
 $$) $text$;
 
--- _scan_function is the text of {scan}.
+-- _scan_function returns the text of {scan}.
 create or replace function _scan_function() returns text
 language sql immutable set search_path from current as $text$ select $$
 

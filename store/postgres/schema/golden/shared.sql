@@ -613,9 +613,9 @@ comment on column penstock.queue_internals.skip_map_waits is 'the next maintenan
 -- function _refuse_headers(headers jsonb): schema/functions/publish.sql, everybody may execute it
 -- function _readable(columns text): schema/functions/publish.sql
 
--- _validate_message is the trigger of an outbox, so that limits hold for a plain INSERT: a check would be parsed anew in every
--- statement. It runs with the rights and on the search_path of the role that inserts, because another path would cost as much
--- again as the rest: so all in it is qualified.
+-- _validate_message is the trigger that validates the rows of an outbox, so that limits hold for a plain INSERT. A check
+-- constraint would be parsed anew in every statement. It runs with the rights and on the search_path of the role that inserts,
+-- because another path would cost as much again as the rest: so all in it is qualified.
 CREATE OR REPLACE FUNCTION penstock._validate_message()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -678,7 +678,7 @@ RETURN format('%I.%I'::text, "current_schema"(), name);
 -- function _reclaim(outbox text, slot integer): schema/functions/reclaim.sql
 -- function _unsettled_in(segment regclass, subscription bigint): schema/functions/reclaim.sql
 
--- Without a subscription nobody has settled anything.
+-- _unsettled_by_any says whether a segment holds messages that a subscription has not settled. Without a subscription it is true.
 CREATE OR REPLACE FUNCTION penstock._unsettled_by_any(outbox text, segment regclass)
  RETURNS boolean
  LANGUAGE sql
@@ -687,7 +687,7 @@ RETURN (SELECT COALESCE(bool_or(penstock._unsettled_in(_unsettled_by_any.segment
 
 -- function _retained(outbox text, segment regclass): schema/functions/reclaim.sql
 
--- _needed says whether a segment holds what a subscription has not settled, or what is retained.
+-- _needed says whether a segment holds messages that a subscription has not settled, or that are retained.
 CREATE OR REPLACE FUNCTION penstock._needed(outbox text, segment regclass)
  RETURNS boolean
  LANGUAGE sql
@@ -711,8 +711,8 @@ RETURN penstock._needed(outbox, (penstock._q(format('_%s.%s'::text, outbox, slot
 -- function _reclaim_parked(full_bytes bigint): schema/functions/parked.sql
 -- function _adopt_fence(of_subscription bigint, of_epoch bigint): schema/functions/adopt.sql
 
--- _adopt_lock is for whoever changes the state of a subscription from outside: no settling transaction is under way while it is
--- held.
+-- _adopt_lock locks a subscription for a change by another process than its relay. While it is held, no transaction that settles
+-- messages is under way.
 CREATE OR REPLACE FUNCTION penstock._adopt_lock(of_subscription bigint)
  RETURNS void
  LANGUAGE sql
@@ -760,9 +760,9 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function _lost(lease bigint): schema/functions/jobs.sql, everybody may execute it
 -- function _hold_keys(queue integer, keys text[], waiting boolean): schema/functions/jobs.sql
 
--- _validate_job is the trigger of a queue, written like _validate_message. Its argument is the name of the queue's register of
--- flags, which is also that of the function that raises some: bit 16 + p for jobs of priority p, bit 32 for jobs with a key. Only
--- a queue's enqueuers may call that. It need not roll back: a flag too many costs a scan.
+-- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. Its argument is the name of
+-- the queue's register of flags, which is also that of the function that raises some: bit 16 + p for jobs of priority p, bit 32
+-- for jobs with a key. Only a queue's enqueuers may call that. It need not roll back: a flag too many costs a scan.
 CREATE OR REPLACE FUNCTION penstock._validate_job()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -832,7 +832,8 @@ end $function$;
 -- function _still_in(segment text, writers text[]): schema/functions/queue_ring.sql
 -- function _truncate(segment text, alive text): schema/functions/queue_ring.sql
 
--- _lock_again is when to try that again: less and less often, because it stands in the way of a pg_dump, say, which has the lock.
+-- _lock_again returns when to try to lock a segment again: less and less often, because the attempt hinders a pg_dump, for
+-- example, which has the lock.
 CREATE OR REPLACE FUNCTION penstock._lock_again(since timestamp with time zone)
  RETURNS timestamp with time zone
  LANGUAGE sql
@@ -845,14 +846,14 @@ RETURN (clock_timestamp() + LEAST(GREATEST((clock_timestamp() - since), '00:00:0
 -- function _carry_over(from_segment text, to_segment text, to_slot integer, most integer): schema/functions/queue_ring.sql
 -- function _leave(q penstock._queue, s penstock._segment, scarce boolean, garbage bigint): schema/functions/queue_ring.sql
 
--- _not_yet says whether a time is ahead, though not so far that a clock must have been set back.
+-- _not_yet says whether a time is in the future, but not so far that the clock must have been set back.
 CREATE OR REPLACE FUNCTION penstock._not_yet(at timestamp with time zone)
  RETURNS boolean
  LANGUAGE sql
 RETURN COALESCE(((clock_timestamp() >= (at - '01:00:00'::interval)) AND (clock_timestamp() <= at)), false);
 
--- _look_again is when to look again into a segment in which jobs were looked for and found: at once, or, where many dead rows
--- were stepped over, after two hundred times as long.
+-- _look_again returns when to look again into a segment that still held jobs; null stands for at once. If the look took over 10
+-- ms, it had many dead rows to step over: then the pause is two hundred times as long, at most a minute.
 CREATE OR REPLACE FUNCTION penstock._look_again(began timestamp with time zone)
  RETURNS timestamp with time zone
  LANGUAGE sql
@@ -862,8 +863,8 @@ RETURN CASE WHEN ((clock_timestamp() - began) > '00:00:00.01'::interval) THEN (c
 -- function _maintain_ring(queue text, force boolean): schema/functions/queue_ring.sql
 -- function _reclaim_skip_maps(): schema/functions/queue_ring.sql
 
--- _listed lists the segments to look into, by the ring's register: the one from which rows are carried over comes first, so that
--- a row that moves meanwhile is not missed. Without a search_path, so that it costs no call.
+-- _listed lists the segments to look into, by the ring's register. The one from which rows are carried over comes first, so that
+-- a row that moves meanwhile is not missed. It has no search_path, so that it costs no call.
 CREATE OR REPLACE FUNCTION penstock._listed(register regclass)
  RETURNS integer[]
  LANGUAGE sql
@@ -919,7 +920,7 @@ RETURN CASE pg_sequence_last_value(register) WHEN 0 THEN '{0}'::integer[] WHEN 1
 -- function _define_inbox(id integer): schema/functions/define_inboxes.sql
 -- function _dispatch_inboxes(): schema/functions/define_inboxes.sql
 
--- Receives a message whose payload is JSON, as UTF-8; else as inbox_in_order_bytes.
+-- Receives a message whose payload is JSON, as UTF-8. Otherwise it is like inbox_in_order_bytes.
 CREATE OR REPLACE FUNCTION penstock.inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload jsonb, wait interval DEFAULT '00:00:30'::interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
@@ -929,7 +930,7 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Receives a message whose payload is text, as UTF-8; else as inbox_in_order_bytes.
+-- Receives a message whose payload is text, as UTF-8. Otherwise it is like inbox_in_order_bytes.
 CREATE OR REPLACE FUNCTION penstock.inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload text, wait interval DEFAULT '00:00:30'::interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
@@ -960,8 +961,8 @@ end $function$;
 -- function _dequeue_function(): schema/functions/take_one.sql
 -- function _scan_function(): schema/functions/take_one.sql
 
--- Notes that a consumer receives a message, and says whether it is the first time. Its transaction commits the note with what it
--- does. Errors: 42P01, 22023, 23514.
+-- Notes that a consumer receives a message, and says whether it is the first time. The note commits or rolls back with the
+-- consumer's transaction. Errors: 42P01, 22023, 23514.
 CREATE OR REPLACE FUNCTION penstock.inbox(consumer text, message_id text)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -1027,8 +1028,8 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Lists up to n messages that are held back, those that are due first. The payload comes with it where one message is asked for
--- by its id.
+-- Lists up to n messages that are held back, those that are due first. The payload is there only if one message is asked for by
+-- its id.
 CREATE OR REPLACE FUNCTION penstock.inbox_held(consumer text, key text DEFAULT NULL::text, previous_id text DEFAULT NULL::text, message_id text DEFAULT NULL::text, n integer DEFAULT 100)
  RETURNS SETOF penstock.held_message
  LANGUAGE plpgsql
@@ -1044,8 +1045,9 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Receives a message of a key and returns the messages that may be processed now, in order: none if it came before, or came early
--- and is held back for up to wait. Else it is this message, and those that were held for it. Errors: 42P01, 22023, 23514, 25001.
+-- Receives a message of a key and returns the messages that may be processed now, in order: this one, and those that were held
+-- for it. It returns none if the message came before, or if it came early and is held back for up to wait. Errors: 42P01, 22023,
+-- 23514, 25001.
 CREATE OR REPLACE FUNCTION penstock.inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval DEFAULT '00:00:30'::interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
@@ -1094,7 +1096,8 @@ begin
 end $function$;
 -- everybody may execute it
 
--- Does at once what calls do now and then: the inbox forgets ids that are out of its window, and gives their space back.
+-- Runs the maintenance of an inbox, which calls also run now and then. The inbox forgets ids that are out of its window, and
+-- gives their space back.
 CREATE OR REPLACE FUNCTION penstock.maintain_inbox(consumer text)
  RETURNS void
  LANGUAGE plpgsql
