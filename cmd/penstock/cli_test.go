@@ -159,6 +159,19 @@ func TestMigrateCheckNamesFunctions(t *testing.T) {
 	clitest.Contains(t, must(t, "migrate", "--check", "--database-url", db.URL), "are those of this program")
 }
 
+// A worker on tables of another version calls the functions that are there, and warns: a relay is refused.
+func TestWorkWarnsOfTablesOfAnotherVersion(t *testing.T) {
+	db := postgrestest.New(t)
+	db.Exec("select penstock.create_queue('mails'), penstock.create_outbox('orders')")
+	db.Exec("insert into penstock._migration (version_id, is_applied) select max(version_id) + 1, true from penstock._migration")
+	ctx, stop := context.WithTimeout(t.Context(), postgrestest.Deadline)
+	defer stop()
+	log := &stopAt{text: "by a newer version of penstock", stop: stop}
+	run(ctx, []string{"work", "mails", "--exec", "true", "--database-url", db.URL}, strings.NewReader(""), io.Discard, log)
+	clitest.Contains(t, log.String(), "level=WARN", "the database's tables are not those of this program")
+	invoke(t, "relay", "--outbox", "orders", "--sink", "discard", "--log-level", "error", "--database-url", db.URL).wants(t, terminal.ExitDatabase, "by a newer version of penstock")
+}
+
 // stopAt is a log that calls stop once it has the text.
 type stopAt struct {
 	bytes.Buffer

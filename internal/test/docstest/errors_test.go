@@ -19,11 +19,11 @@ var (
 	raised       = regexp.MustCompile(`errcode *=>? *'([0-9A-Z]{5})'`)
 	exitConstant = regexp.MustCompile(`(?m)^\tExit\w+ += (\d+)$`)
 	firstCell    = regexp.MustCompile("(?m)^\\| `?([^|`]+?)`? +\\|")
-	logRow       = regexp.MustCompile("(?m)^\\| (?:WARN|ERROR) `([^`]+)`")
+	logRow       = regexp.MustCompile("(?m)^\\| (WARN|ERROR) `([^`]+)`")
 )
 
 // The page of errors has each SQLSTATE that a function raises, each exit code, each error of the root package and no log line that the
-// program does not write.
+// program does not write, or not at that level.
 func TestErrorPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, errorPage))
 	if err != nil {
@@ -85,7 +85,7 @@ func TestErrorPage(t *testing.T) {
 		}
 	}
 
-	texts := map[string]bool{}
+	levels := map[string]string{} // by what is logged
 	for _, folder := range []string{"relay", "work", "writer", "store", "sink", "cmd", "internal"} {
 		everyFile(t, folder, ".go", func(path, text string) {
 			if strings.HasSuffix(path, "_test.go") {
@@ -96,9 +96,9 @@ func TestErrorPage(t *testing.T) {
 				t.Fatal(err)
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
-				if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-					if s, err := strconv.Unquote(lit.Value); err == nil {
-						texts[s] = true
+				if call, ok := n.(*ast.CallExpr); ok {
+					if level, text := logged(call); text != "" {
+						levels[text] = level
 					}
 				}
 				return true
@@ -111,13 +111,48 @@ func TestErrorPage(t *testing.T) {
 	}
 line:
 	for _, m := range lines {
-		for s := range texts {
-			if strings.HasPrefix(s, m[1]) {
+		for text, level := range levels {
+			if strings.HasPrefix(text, m[2]) {
+				if level != m[1] {
+					t.Errorf("%s has the log line %q as %s, which is logged as %s", errorPage, m[2], m[1], level)
+				}
 				continue line
 			}
 		}
-		t.Errorf("%s has the log line %q, which nothing writes", errorPage, m[1])
+		t.Errorf("%s has the log line %q, which nothing writes", errorPage, m[2])
 	}
+}
+
+// logged is the level and the text of a call of a logger: log.Warn("text"), or Log(slog.LevelWarn, "text").
+func logged(call *ast.CallExpr) (level, text string) {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return "", ""
+	}
+	args := call.Args
+	switch level = strings.ToUpper(method.Sel.Name); level {
+	case "WARN", "ERROR":
+	case "LOG":
+		if len(args) == 0 {
+			return "", ""
+		}
+		name, ok := args[0].(*ast.SelectorExpr)
+		if !ok {
+			return "", ""
+		}
+		level, args = strings.ToUpper(strings.TrimPrefix(name.Sel.Name, "Level")), args[1:]
+	default:
+		return "", ""
+	}
+	if len(args) == 0 {
+		return "", ""
+	}
+	lit, ok := args[0].(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", ""
+	}
+	text, _ = strconv.Unquote(lit.Value)
+	return level, text
 }
 
 // everyFile reads those of a folder with an extension, but for the data of tests.

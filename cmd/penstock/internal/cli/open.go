@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -60,9 +61,9 @@ func (a *App) Logger() (*slog.Logger, error) {
 	return terminal.NewLogger(a.Stderr, a.LogLevel, a.LogFormat)
 }
 
-// WarnOfDifferences looks, beside whatever runs, whether the functions of a queue, or with no name those of a relay,
-// are this program's. Call what it returns before the store is closed.
-func WarnOfDifferences(ctx context.Context, store any, queue string, log *slog.Logger) (end func()) {
+// WarnOfDifferences compares, while a verb runs, the functions of a queue, or with no name those of a relay, with this
+// program's; for a worker also the tables, of which a relay is told by its first call. Call the returned function before the store is closed.
+func WarnOfDifferences(ctx context.Context, store any, queue string, worker bool, log *slog.Logger) (end func()) {
 	checker, ok := store.(driver.SchemaChecker)
 	if !ok {
 		return func() {}
@@ -71,8 +72,11 @@ func WarnOfDifferences(ctx context.Context, store any, queue string, log *slog.L
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// An error of another kind whoever runs meets himself.
-		if differences, err := checker.CheckSchemaOf(ctx, queue); err == nil && len(differences) > 0 {
+		differences, err := checker.CheckSchemaOf(ctx, queue)
+		switch { // the verb meets other errors itself
+		case worker && schema.Is(err):
+			log.Warn("the database's tables are not those of this program", "err", err)
+		case err == nil && len(differences) > 0:
 			log.Warn("the database's functions are not those of this program", "differences", differences, "hint", "run penstock migrate, or the version of penstock that was run last; penstock migrate --check lists all")
 		}
 	}()

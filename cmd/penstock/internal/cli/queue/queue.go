@@ -147,9 +147,9 @@ func dropCommand(a *cli.App) *cobra.Command {
 		}, nil
 	})
 	cmd.Short = "Drop a queue with every job in it"
-	cmd.Long = `Drop a queue with its jobs, schedules and dead letters. Workers of it end with an
-error. It tells how many jobs there are and asks for the queue's name; without a
-terminal to ask on it refuses unless --yes is given.`
+	cmd.Long = `Drop a queue with its jobs, schedules and dead letters. Its workers report that it is
+missing, and keep trying. It tells how many jobs there are and asks for the queue's
+name; without a terminal to ask on it refuses unless --yes is given.`
 	cmd.Example = `  penstock queue drop thumbnails
   penstock queue drop thumbnails --yes`
 	return cmd

@@ -161,7 +161,7 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	if err != nil {
 		return err
 	}
-	defer cli.WarnOfDifferences(ctx, store, "", log)()
+	defer cli.WarnOfDifferences(ctx, store, "", false, log)()
 	o := run.Options{Store: store, Holder: f.holder, Log: log}
 	if cfg.Console.Listen != "" { // which shows latencies
 		o.Metrics = run.NewMetrics(cfg, o)

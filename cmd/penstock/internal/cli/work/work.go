@@ -215,7 +215,7 @@ func runWorkers(ctx context.Context, a *cli.App, cfg *config.Config, f *workFlag
 	if len(cfg.Workers) == 1 {
 		only = cfg.Workers[0].Queue
 	}
-	defer cli.WarnOfDifferences(ctx, store, only, log)()
+	defer cli.WarnOfDifferences(ctx, store, only, true, log)()
 	o := run.Options{Store: store, Log: log}
 	o.Metrics = run.NewMetrics(cfg, o)
 	if err := f.console.Beside(ctx, a, doctor.Findings, o.Metrics); err != nil {
