@@ -139,7 +139,7 @@ func (e *examination) listen(ctx context.Context, conn *pgx.Conn) {
 			_, _ = conn.Exec(ctx, "unlisten "+channel, pgx.QueryExecModeSimpleProtocol)
 		}
 	}
-	asked := "Penstock asks anew in this profile, so a message waits for the relay's poll_interval at most"
+	asked := "Penstock asks anew in this profile, so a message waits for the relay's poll_max at most"
 	switch {
 	case came:
 		e.add(doctor.CheckListen, doctor.OK, "notifications come: LISTEN and NOTIFY work; "+asked, "", "")
