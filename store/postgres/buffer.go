@@ -11,19 +11,18 @@ import (
 	"github.com/penstock/penstock/internal/buffer"
 )
 
-// Buffered begins transactions that buffer what they publish: in place of the pool or connection in the call that begins one,
-// also in pgx.BeginFunc.
+// Buffered begins transactions that buffer messages and jobs. Use it in place of the pool or connection, also in pgx.BeginFunc.
 type Buffered struct {
 	db   Beginner
 	opts penstock.BufferOptions
 }
 
-// Beginner is what Buffered needs: a *pgxpool.Pool, *pgxpool.Conn or *pgx.Conn.
+// Beginner has the method that Buffered needs: it is a *pgxpool.Pool, *pgxpool.Conn or *pgx.Conn.
 type Beginner interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 }
 
-// NewBuffered is for the transactions of db.
+// NewBuffered returns a Buffered that begins transactions of db.
 func NewBuffered(db Beginner, opts penstock.BufferOptions) *Buffered { return &Buffered{db, opts} }
 
 // Begin begins a *BufferedTx.
@@ -63,13 +62,13 @@ func (b *Buffered) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, err
 	return made, nil
 }
 
-// BufferedTx is a transaction in which Outbox.PublishTx, and its own Enqueue, only take what they are given. It
-// goes to the server in statements of many rows, at the latest with COMMIT and in the same round trip, and before anything else that the
-// transaction does, so that what it reads, locks and promises is as without a buffer (docs/guides/buffering.md). Everything else it does as
-// the transaction that it wraps. Where a write fails later than it was called, that error is returned by what
-// comes next, and by everything after it but Rollback.
+// BufferedTx is a transaction in which Outbox.PublishTx and its own Enqueue only buffer messages and jobs. It writes them in
+// statements of many rows: before any other statement of the transaction, and at the latest in the round trip of COMMIT. So its reads,
+// locks and guarantees are the same as without a buffer (docs/guides/buffering.md). It does everything else like the
+// transaction that it wraps. If a write fails after the call that asked for it, the next call returns the error, and so do all
+// later ones except Rollback.
 //
-// As any pgx.Tx, one goroutine at a time may use it.
+// Like any pgx.Tx, one goroutine at a time may use it.
 type BufferedTx struct {
 	*bufferedSession
 	depth  int // 0 is the transaction, above it are savepoints
@@ -102,17 +101,18 @@ type backgroundFlush struct {
 	ended  chan struct{}
 }
 
-// Buffer wraps a transaction that is open. Commit it by what is returned: what is still buffered when tx itself is committed is never written.
+// Buffer wraps an open transaction. Call Commit on the returned wrapper: if tx itself is committed, messages and jobs that are still
+// buffered are lost.
 func Buffer(tx pgx.Tx, opts penstock.BufferOptions) *BufferedTx {
 	return &BufferedTx{bufferedSession: &bufferedSession{tx: tx, free: func() {}, shared: true, across: opts.AcrossWrites,
 		held: buffer.New[*Outbox, *Queue](opts)}}
 }
 
-// Stats counts what was written, by what made it necessary.
+// Stats counts the messages and jobs, and the flushes by their reasons.
 func (b *BufferedTx) Stats() penstock.BufferStats { return b.held.Stats() }
 
-// Flush writes what is buffered. Call it before anything outside the database that must not happen unless
-// the messages can be written.
+// Flush writes the buffered messages and jobs. Call it before an action outside the database that must not happen unless
+// they can be written.
 func (b *BufferedTx) Flush(ctx context.Context) error { return b.flush(ctx, penstock.FlushAsked) }
 
 func (b *BufferedTx) publish(ctx context.Context, o *Outbox, msgs []penstock.Message) error {
@@ -122,8 +122,8 @@ func (b *BufferedTx) publish(ctx context.Context, o *Outbox, msgs []penstock.Mes
 	return b.held.Publish(o, o.table, o.inbox, msgs, func() error { return b.full(ctx) })
 }
 
-// Enqueue takes jobs; Queue.EnqueueTx writes them at once, because it returns their ids. Errors: *penstock.FieldError for a job that cannot be
-// carried (then none is taken), or that of an earlier write.
+// Enqueue buffers jobs. Queue.EnqueueTx would write them at once, because it returns their ids. Errors: *penstock.FieldError for a job that
+// cannot be carried (then none is buffered), or the error of an earlier write.
 func (b *BufferedTx) Enqueue(ctx context.Context, q *Queue, jobs ...penstock.NewJob) (penstock.PendingJobs, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err

@@ -8,13 +8,14 @@ import (
 	"github.com/penstock/penstock/internal/buffer"
 )
 
-// BufferedSQLTx is a transaction of database/sql in which Outbox.PublishSQL, and its own Enqueue, only take what they are given, as
-// in a BufferedTx. Its queries and Commit are round trips of their own, and so is each thousand rows.
+// BufferedSQLTx is a BufferedTx for database/sql: Outbox.PublishSQL and its own Enqueue only buffer messages and jobs. A write takes a
+// separate round trip for each thousand rows, and Commit takes another.
 type BufferedSQLTx struct {
 	*buffer.SQLTx[*Outbox, *Queue]
 }
 
-// BufferSQL wraps a transaction that is open. Commit it by what is returned: what is still buffered when tx itself is committed is never written.
+// BufferSQL wraps an open transaction. Call Commit on the returned wrapper: if tx itself is committed, messages and jobs that are still
+// buffered are lost.
 func BufferSQL(tx *sql.Tx, opts penstock.BufferOptions) *BufferedSQLTx {
 	return &BufferedSQLTx{buffer.NewSQLTx(tx, opts, func(ctx context.Context, tx *sql.Tx, g *buffer.Group[*Outbox, *Queue]) (err error) {
 		if g.Outbox != nil {
@@ -25,7 +26,7 @@ func BufferSQL(tx *sql.Tx, opts penstock.BufferOptions) *BufferedSQLTx {
 	})}
 }
 
-// Enqueue takes jobs; Queue.EnqueueSQL writes them at once, because it returns their ids.
+// Enqueue buffers jobs. Queue.EnqueueSQL would write them at once, because it returns their ids.
 func (b *BufferedSQLTx) Enqueue(ctx context.Context, q *Queue, jobs ...penstock.NewJob) (penstock.PendingJobs, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/internal/buffer"
 )
 
-// Begin begins a savepoint. What is published in it goes with it.
+// Begin begins a savepoint. Messages and jobs in it are rolled back with it.
 func (b *BufferedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err := b.usable(); err != nil {
 		return nil, err
@@ -27,8 +27,8 @@ func (b *BufferedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 
 func (b *BufferedTx) savepoint() string { return "penstock_" + strconv.Itoa(b.number) }
 
-// Commit returns when everything is written and committed; of a savepoint, when it is written and
-// released. After an error nothing of it is committed, unless the error says that it may have been: the answer to COMMIT was lost.
+// Commit returns when everything is written and committed, or, for a savepoint, written and released. After an error nothing is
+// committed. If the answer to COMMIT was lost, the error says that it may have been.
 func (b *BufferedTx) Commit(ctx context.Context) error {
 	if b.closed || b.ended {
 		return pgx.ErrTxClosed
@@ -61,13 +61,13 @@ func (b *BufferedTx) Commit(ctx context.Context) error {
 	return b.tx.Commit(ctx)
 }
 
-// end gives the connection back. A savepoint that is still open has ended, too.
+// end gives the connection back. A savepoint that is still open has ended as well.
 func (b *BufferedTx) end() {
 	b.ended = true
 	b.free()
 }
 
-// Rollback forgets what is buffered, and takes back what was written.
+// Rollback forgets buffered messages and jobs, and rolls back written ones.
 func (b *BufferedTx) Rollback(ctx context.Context) error {
 	if b.closed || b.ended {
 		return pgx.ErrTxClosed
@@ -138,14 +138,15 @@ func (b *BufferedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.Sta
 	return b.tx.Prepare(ctx, name, sql)
 }
 
-// LargeObjects implements pgx.Tx. What is published before is written first, what is published later is not seen by them.
+// LargeObjects implements pgx.Tx. It writes messages that were published before. Later ones may not be written when the large
+// objects are used.
 func (b *BufferedTx) LargeObjects() pgx.LargeObjects {
 	b.handOut()
 	return b.tx.LargeObjects()
 }
 
-// Conn implements pgx.Tx. What is published before is written first; what is published later may not be when the
-// connection is used, so call Flush. An error of the flush is returned by what comes next.
+// Conn implements pgx.Tx. It writes messages that were published before. Later ones may not be written when the connection is
+// used, so call Flush before. The next call returns an error of the flush.
 func (b *BufferedTx) Conn() *pgx.Conn {
 	b.handOut()
 	return b.tx.Conn()

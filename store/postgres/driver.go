@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// Driver is this store for config's list.
+// Driver describes this store for the list in internal/drivers.
 var Driver = descriptor.Store{
 	Title: "PostgreSQL", Usage: "postgres://USER@HOST/DATABASE", Schemes: []string{"postgres", "postgresql"}, Postgres: true,
 	Open: func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error) {

@@ -18,7 +18,7 @@ import (
 
 var _ doctor.Examiner = (*Store)(nil)
 
-// Examine implements doctor.Examiner: the server, its settings, the role, what is between, and what holds segments.
+// Examine implements doctor.Examiner: the server, its settings, the role, a pooler in between, and what holds segments.
 func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined, error) {
 	o.SetDefaults()
 	e := &examination{store: s, o: o, Examined: doctor.Examined{Free: -1}}
@@ -250,7 +250,7 @@ func (e *examination) schema(ctx context.Context) {
 	e.migrated = true
 }
 
-// HeldSegments lists the sealed segments of outboxes that have rows, by outbox and slot, and who keeps them from being given back.
+// HeldSegments lists sealed segments of outboxes that still have rows, by outbox and slot, and what keeps them.
 func (s *Store) HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error) {
 	rows, err := s.pool.Query(ctx, statement("segment_holders", s.schema, ""), pgx.QueryExecModeExec)
 	if err != nil {

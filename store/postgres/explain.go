@@ -24,7 +24,7 @@ const (
 	explainer        = "penstock explain" // the worker's name while it claims
 )
 
-// ExplainOutbox implements doctor.Explainer: of each subscription, what its relay would do next.
+// ExplainOutbox implements doctor.Explainer: the next statements of each subscription's relay.
 func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Statement, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 	return e.found, nil
 }
 
-// ExplainQueue implements doctor.Explainer: what consumers and workers do, for the first group that has jobs. It is
-// to the queue as if a worker had taken jobs and its transaction had rolled back.
+// ExplainQueue implements doctor.Explainer: the statements of consumers and workers, for the first group that has jobs.
+// The queue sees a worker that takes jobs in a transaction that rolls back.
 func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statement, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err

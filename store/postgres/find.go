@@ -15,11 +15,11 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// planned keeps the plans of what looks something up off statistics.
+// planned makes the plans of lookups independent of statistics.
 const planned = "set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_hashjoin = off; set local max_parallel_workers_per_gather = 0; set local jit = off"
 
-// FindMessages looks for messages in an outbox, among what is parked and among dead letters. By a key, or an id that a producer gave, it
-// looks at the latest 20,000 of each.
+// FindMessages looks for messages in an outbox, among its parked messages and among its dead letters. With a key, or an id that a
+// producer gave, it looks at the latest 20,000 of each.
 func (s *Store) FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (k *kept) fill(f *admin.Found, w admin.Whereabouts) {
 	f.Where = []admin.Whereabouts{w}
 }
 
-// FindJobs looks for jobs of a queue.
+// FindJobs looks for jobs of a queue, in every state.
 func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, err error) {
 	if err := s.mayCall(ctx, f.In, "count", "null"); err != nil {
 		return nil, err

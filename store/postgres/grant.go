@@ -7,9 +7,9 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// GrantProducer lets a role publish to one outbox and do nothing else. Like all grants
-// here it is for the owner of the schema to make, and to make twice is no error. Errors:
-// ErrNoOutbox, and a *penstock.FieldError for a role that there is not.
+// GrantProducer lets a role publish to one outbox and do nothing else. As for all grants
+// here, only the owner of the schema can make it, and it can be repeated. Errors:
+// ErrNoOutbox, and a *penstock.FieldError for a role that does not exist.
 func (s *Store) GrantProducer(ctx context.Context, outbox, role string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -20,8 +20,8 @@ func (s *Store) GrantProducer(ctx context.Context, outbox, role string) error {
 	return s.grant(ctx, role, "select "+s.table("grant_producer")+"($2, $1)", outbox)
 }
 
-// GrantRelay lets a role run subscriptions of every outbox, now and later, and look
-// after them. It can neither publish nor change a message.
+// GrantRelay lets a role run and operate the subscriptions of every outbox, also of later
+// ones. It can neither publish nor change a message.
 func (s *Store) GrantRelay(ctx context.Context, role string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -30,20 +30,20 @@ func (s *Store) GrantRelay(ctx context.Context, role string) error {
 }
 
 // GrantEnqueuer lets a role write jobs to one queue and do nothing else. Errors:
-// ErrNoQueue, and a *penstock.FieldError for a role that there is not.
+// ErrNoQueue, and a *penstock.FieldError for a role that does not exist.
 func (s *Store) GrantEnqueuer(ctx context.Context, queue, role string) error {
 	return s.grantQueue(ctx, "grant_enqueuer", queue, role)
 }
 
 // GrantWorker lets a role run the jobs of one queue. It can neither enqueue nor read
-// what it has not claimed.
+// jobs that it has not claimed.
 func (s *Store) GrantWorker(ctx context.Context, queue, role string) error {
 	return s.grantQueue(ctx, "grant_worker", queue, role)
 }
 
-// GrantOperator lets a role look after one queue: QueueStatus, which then describes
-// those queues alone that were granted; dead letters, with their payloads; pause and
-// resume; CancelJobs. It can neither enqueue nor run jobs, nor change other settings.
+// GrantOperator lets a role operate one queue: QueueStatus, dead letters with their
+// payloads, pause and resume, and CancelJobs. QueueStatus then describes only granted
+// queues. The role can neither enqueue nor run jobs, nor change other settings.
 func (s *Store) GrantOperator(ctx context.Context, queue, role string) error {
 	return s.grantQueue(ctx, "grant_operator", queue, role)
 }

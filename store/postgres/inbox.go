@@ -14,9 +14,9 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Inbox is one consumer's inbox. It holds no connection: the transaction is the
-// caller's, and what it writes takes effect once if it goes on only with what is
-// new. Safe for concurrent use.
+// Inbox is one consumer's inbox. It holds no connection: the caller begins the transaction.
+// If the caller processes only new messages, its writes in that transaction take effect
+// once. Safe for concurrent use.
 type Inbox struct {
 	consumer string
 	first    string
@@ -27,7 +27,7 @@ type Inbox struct {
 	dueOf    string
 }
 
-// Inbox names a consumer's inbox; it does not look whether there is one.
+// Inbox returns a consumer's inbox. It does not check that there is one.
 func (s *Store) Inbox(consumer string) *Inbox {
 	own := s.table
 	const columns = "select message_id, key, headers::text, payload, gap, missing, late from "
@@ -42,13 +42,13 @@ func (s *Store) Inbox(consumer string) *Inbox {
 	}
 }
 
-// First notes a message's id within tx and says whether it is new: false means that
-// it has been received before, within the inbox's window, by a transaction that committed, or
-// by tx itself. If another transaction that is still open has received it, First waits for
-// its end. Roll tx back and the id is new again.
+// First notes a message's id within tx and reports whether it is new. It is not new if it
+// was received before, within the inbox's window, by tx or by a transaction that committed.
+// If another open transaction has received it, First waits for its end. After a rollback
+// of tx the id is new again.
 //
-// Errors: *penstock.FieldError (tx goes on), ErrNoInbox; with repeatable read and
-// serializable also 40001, to be retried.
+// Errors: *penstock.FieldError (tx can continue), ErrNoInbox. At REPEATABLE READ and
+// SERIALIZABLE also 40001: then run tx again.
 func (i *Inbox) First(ctx context.Context, tx PgxQuery, id string) (bool, error) {
 	if err := validReceivedID(id); err != nil {
 		return false, err
@@ -61,8 +61,8 @@ func (i *Inbox) First(ctx context.Context, tx PgxQuery, id string) (bool, error)
 	return isNew, i.explain(err)
 }
 
-// FirstOf is First for many ids, in one round trip. It returns those that are new, in
-// the order given, each once.
+// FirstOf is First for many ids, in one round trip. It returns those that are new, each
+// once, in the given order.
 func (i *Inbox) FirstOf(ctx context.Context, tx PgxQuery, ids ...string) ([]string, error) {
 	if err := validReceivedIDs(ids); err != nil || len(ids) == 0 {
 		return nil, err
@@ -75,15 +75,15 @@ func (i *Inbox) FirstOf(ctx context.Context, tx PgxQuery, ids ...string) ([]stri
 	return fresh, i.explain(err)
 }
 
-// InOrder notes a message that has a key and returns what may be processed now, within
-// tx and in this order: nothing if m is a duplicate, or if the message named by its
-// header penstock-previous has not come; then m is held back, and it can be
-// acknowledged once tx has committed. Otherwise m, and what was held back for it. Nothing is
-// held for longer than wait, if Due is called now and then.
+// InOrder notes a message that has a key. It returns the messages to process now in tx, in
+// this order: m, and those that were held back for it. It returns none if m is a duplicate,
+// or if the message named by its header penstock-previous has not come. Then m is held back
+// and can be acknowledged once tx has committed. No message is held for longer than wait,
+// if Due is called regularly.
 //
-// A transaction that has received a message of a key keeps others of that key waiting, so
-// process what it returns in tx and commit. tx has to be of the isolation level read
-// committed. Errors: as First has, 25001 for another isolation level.
+// Until tx ends, others that receive a message of the key wait, so process the messages in
+// tx and commit. tx must have the isolation level READ COMMITTED. Errors: those of First,
+// and 25001 for another isolation level.
 func (i *Inbox) InOrder(ctx context.Context, tx PgxQuery, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	args, err := i.received(&m, wait)
 	if err != nil {
@@ -92,8 +92,8 @@ func (i *Inbox) InOrder(ctx context.Context, tx PgxQuery, m penstock.Message, wa
 	return i.released(tx.Query(ctx, i.inOrder, args...))
 }
 
-// Due returns messages that have waited in vain for the one before them: of up to n
-// keys the message after the gap, with Gap and Missing set, and what follows it.
+// Due returns messages whose predecessor did not arrive in time. For up to n keys it returns
+// the message after the gap, with Gap and Missing set, and those that follow it.
 func (i *Inbox) Due(ctx context.Context, tx PgxQuery, n int) ([]penstock.Released, error) {
 	return i.released(tx.Query(ctx, i.due, i.consumer, n))
 }

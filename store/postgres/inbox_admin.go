@@ -8,8 +8,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// CreateInbox makes an inbox for a consumer, which knows ids for at least keep after
-// they were received; 0 means penstock.DefaultInboxKeep. Errors: *penstock.FieldError,
+// CreateInbox makes an inbox for a consumer. It knows an id for at least keep after the
+// message was received; 0 means penstock.DefaultInboxKeep. Errors: *penstock.FieldError,
 // ErrInboxExists.
 func (s *Store) CreateInbox(ctx context.Context, consumer string, keep time.Duration) error {
 	if keep == 0 {
@@ -25,8 +25,8 @@ func (s *Store) CreateInbox(ctx context.Context, consumer string, keep time.Dura
 	return err
 }
 
-// SetInbox changes how long an inbox knows ids. A longer time holds for what is received
-// from then on. Errors: *penstock.FieldError, ErrNoInbox.
+// SetInbox changes how long an inbox knows ids. A longer time applies to messages that are
+// received from then on. Errors: *penstock.FieldError, ErrNoInbox.
 func (s *Store) SetInbox(ctx context.Context, consumer string, keep time.Duration) error {
 	if err := penstock.ValidateInboxKeep(keep); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (s *Store) SetInbox(ctx context.Context, consumer string, keep time.Duratio
 	return s.inboxCall(ctx, consumer, "set_inbox", "($1, $2 * interval '1 microsecond')", consumer, keep.Microseconds())
 }
 
-// DropInbox removes an inbox with all it knows and holds back. Error: ErrNoInbox.
+// DropInbox removes an inbox with its ids and its held messages. Error: ErrNoInbox.
 func (s *Store) DropInbox(ctx context.Context, consumer string) error {
 	return s.inboxCall(ctx, consumer, "drop_inbox", "($1)", consumer)
 }

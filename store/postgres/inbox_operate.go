@@ -13,8 +13,8 @@ import (
 
 var _ driver.InboxStore = (*Store)(nil)
 
-// Inboxes implements driver.InboxStore: of an operator's inboxes, if the role is no
-// more than that.
+// Inboxes implements driver.InboxStore. A role that is only an operator gets the inboxes
+// that were granted to it.
 func (s *Store) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func (s *Store) ReleaseHeld(ctx context.Context, q admin.HeldQuery) (n int64, er
 	return all[0], nil
 }
 
-// DiscardHeld implements driver.InboxStore. It waits for consumers that are handing
-// over messages of the same keys.
+// DiscardHeld implements driver.InboxStore. It waits for consumers that process messages
+// of the same keys.
 func (s *Store) DiscardHeld(ctx context.Context, consumer string, ids ...string) ([]string, error) {
 	return inboxRows(ctx, s, consumer, "select * from "+s.table("inbox_discard")+"($1, $2::text[])", pgx.RowTo[string], consumer, ids)
 }
@@ -106,14 +106,13 @@ func inboxRows[T any](ctx context.Context, s *Store, consumer, query string, sca
 }
 
 // GrantConsumer lets a role receive with one inbox and do nothing else. Errors:
-// ErrNoInbox, and a *penstock.FieldError for a role that there is not.
+// ErrNoInbox, and a *penstock.FieldError for a role that does not exist.
 func (s *Store) GrantConsumer(ctx context.Context, consumer, role string) error {
 	return s.grantInbox(ctx, "grant_consumer", consumer, role)
 }
 
-// GrantInboxOperator lets a role look after one inbox: Inboxes, which then describes
-// those inboxes alone that were granted, HeldMessages, InboxGaps, ReleaseHeld and
-// DiscardHeld.
+// GrantInboxOperator lets a role operate one inbox: Inboxes, HeldMessages, InboxGaps,
+// ReleaseHeld and DiscardHeld. Inboxes then describes only granted inboxes.
 func (s *Store) GrantInboxOperator(ctx context.Context, consumer, role string) error {
 	return s.grantInbox(ctx, "grant_inbox_operator", consumer, role)
 }

@@ -88,8 +88,8 @@ func read(name string) string {
 }
 
 // Migrate creates the schema and its tables or brings them up to date, with the functions of
-// every queue and inbox, in one transaction: it is done whole or not at all, and leaves no setting
-// and no lock behind on the connection.
+// every queue and inbox. It does so in one transaction, completely or not at all, and leaves no
+// setting and no lock on the connection.
 func (s *Store) Migrate(ctx context.Context) error {
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		return s.migrate(ctx, tx)
@@ -197,14 +197,14 @@ func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash st
 	return version, hash, err
 }
 
-// CheckSchema says in what the functions of the schema, also those of each queue and inbox, are not what Migrate
-// would make of them; with tables that are not this version's the error is a penstock.SchemaError.
+// CheckSchema compares the functions of the schema, of each queue and of each inbox with those that Migrate makes, and returns the
+// differences. If the tables are not of this version, the error is a *penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
 	return s.checkFunctions(ctx, nil)
 }
 
-// CheckSchemaOf looks at what a worker on the queue needs, or a relay, if the name is empty: that is
-// quick however many queues there are.
+// CheckSchemaOf checks only the functions that a worker on the queue needs, or a relay if the name is
+// empty. So its time does not depend on the number of queues.
 func (s *Store) CheckSchemaOf(ctx context.Context, queue string) (differences []string, err error) {
 	return s.checkFunctions(ctx, &queue)
 }
@@ -259,9 +259,9 @@ func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx, exists bool) error {
 // newestVersion is the number of the last numbered file this program carries.
 func newestVersion() int64 { return migrations[len(migrations)-1].version }
 
-// SchemaVersion is the version of the tables in the database, 0 without any. The query may
-// fail and be asked again on its connection; PgBouncer takes a statement of the same name for one
-// that is prepared then, so this has none.
+// SchemaVersion returns the version of the tables in the database, or 0 if there are none. Its statement
+// has no name: it may fail and run again on the same connection, and PgBouncer would take a statement of
+// that name for prepared.
 func (s *Store) SchemaVersion(ctx context.Context) (version int64, err error) {
 	err = s.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from "+s.table("_migration"), pgx.QueryExecModeExec).Scan(&version)
 	switch sqlState(err) {

@@ -12,9 +12,8 @@ var namesIn = map[string][2]string{
 	"adopted": {"_adopt_subscription", "name"}, "roles": {"", "rolname"},
 }
 
-// Names lists the outboxes, queues, inboxes or subscriptions there are, the subscriptions of adopted
-// tables, or the server's roles, by name. Unlike Status it looks at nothing else, so it is quick whatever
-// is in them.
+// Names lists outboxes, queues, inboxes, subscriptions, subscriptions of adopted tables, or the server's
+// roles, ordered by name. Unlike Status it reads nothing else, so it is quick.
 func (s *Store) Names(ctx context.Context, of string) ([]string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err

@@ -194,7 +194,7 @@ func orNullSlice[T any](s []T) any {
 	return s
 }
 
-// DeadLetters returns dead letters, but those that are on their way again.
+// DeadLetters implements driver.Operator.
 func (s *Store) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error) {
 	sql, args, err := s.chooseDeadLetters(ctx, q, strings.ReplaceAll(listDeadLetters, "{bytes}", strconv.Itoa(q.Bytes)), "")
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *Store) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]adm
 	return found, s.explain(err)
 }
 
-// DeadLetterCauses counts dead letters as DeadJobCauses does.
+// DeadLetterCauses counts the dead letters that q chooses by their last errors, the most frequent first.
 func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadCause, error) {
 	sql, args, err := s.chooseDeadLetters(ctx, q, countCauses, "")
 	if err != nil {
@@ -214,7 +214,8 @@ func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) (
 	return found, s.explain(err)
 }
 
-// DeadNumbers are the seqs of a subscription's first dead letters behind one, or without a subscription the ids of a queue's.
+// DeadNumbers returns up to most seqs of a subscription's dead letters, in order, those after the given one. Without a subscription it
+// returns the ids of a queue's dead letters.
 func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error) {
 	of, name := "select d.id from {schema}._dead_job d where d.queue = (select q.id from {schema}._queue q where q.name = $1)", any(in)
 	if subscription != "" {
@@ -234,12 +235,12 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 	return found, s.explain(err)
 }
 
-// RetryDeadLetters has dead letters sent again.
+// RetryDeadLetters implements driver.Operator.
 func (s *Store) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.change(ctx, q, retryDeadLetters)
 }
 
-// DiscardDeadLetters deletes dead letters.
+// DiscardDeadLetters implements driver.Operator.
 func (s *Store) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.change(ctx, q, discardDeadLetters)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// SetRetention changes how long an outbox keeps what is settled.
+// SetRetention changes how long an outbox keeps settled messages.
 func (s *Store) SetRetention(ctx context.Context, outbox string, r admin.Retention) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (s *Store) SetRetention(ctx context.Context, outbox string, r admin.Retenti
 	return s.explain(err)
 }
 
-// DropSubscription removes a subscription with everything that is its own.
+// DropSubscription removes a subscription with its cursor, parked messages, dead letters and replays.
 func (s *Store) DropSubscription(ctx context.Context, outbox, subscription string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 	return keys, s.explain(err)
 }
 
-// RetryParked implements driver.Operator: the relay makes the keys due, with all else that it writes.
+// RetryParked implements driver.Operator. The relay makes the keys due with its next write.
 func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (n int, err error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err

@@ -30,7 +30,7 @@ type Outbox struct {
 
 const publishColumns = " (id, key, topic, headers, payload) "
 
-// Outbox names an outbox; it does not look whether there is one.
+// Outbox returns an outbox. It does not check that there is one.
 func (s *Store) Outbox(name string) *Outbox {
 	o := &Outbox{store: s, name: name, table: s.table(name)}
 	o.insert = o.statement("select * from unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::bytea[])", 6)
@@ -38,8 +38,9 @@ func (s *Store) Outbox(name string) *Outbox {
 	return o
 }
 
-// Once is the outbox for messages that may be given again: of those with an id, it publishes the ones that are new to an inbox, and
-// notes them there, in the same statement. It needs the privileges of the inbox's consumer, too. Errors: ErrNoInbox.
+// Once returns the outbox for messages that may be published again. A message with an id is published only if the id is new to an
+// inbox, and noted there in the same statement. This also needs the privileges of the inbox's consumer. Publishing then can also
+// return ErrNoInbox.
 func (o *Outbox) Once(inbox string) *Outbox {
 	once := *o
 	once.inbox = inbox
@@ -82,22 +83,23 @@ func (o *Outbox) explain(err error) error {
 	return publishError(err, o.name)
 }
 
-// PgxTx is what PublishTx needs of a pgx transaction; pgx.Tx, *pgx.Conn and
-// *pgxpool.Pool have it.
+// PgxTx has the method that PublishTx needs: it is a pgx.Tx, *pgx.Conn or
+// *pgxpool.Pool.
 type PgxTx = interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// SQLTx is what PublishSQL needs of a database/sql transaction; *sql.Tx,
-// *sql.Conn and *sql.DB have it.
+// SQLTx has the method that PublishSQL needs: it is a *sql.Tx, *sql.Conn or
+// *sql.DB.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// PublishTx writes messages within tx: they are delivered if tx commits, and never
-// if it rolls back. One round trip. Errors: *penstock.FieldError for a message
-// that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox. A *BufferedTx
-// only takes the messages; other errors come when it writes them.
+// PublishTx writes messages within tx, in one round trip. They are delivered if tx
+// commits, and never if it rolls back. Errors: ErrNoOutbox, and *penstock.FieldError for a
+// message that cannot be carried. In the latter case nothing is written and tx can
+// continue. A *BufferedTx only buffers the messages and returns other errors when it writes
+// them.
 func (o *Outbox) PublishTx(ctx context.Context, tx PgxTx, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
 		return nil
@@ -181,8 +183,8 @@ func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Mess
 	return nil
 }
 
-// Publish writes messages in a separate transaction, which is run again if it loses against another one. It needs no more than a
-// producer's privileges.
+// Publish writes messages in a separate transaction, which runs again after a conflict with another one. A producer's privileges are
+// enough.
 func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	err := retry.Few(ctx, func() error {
 		switch {
@@ -201,12 +203,12 @@ func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	return err
 }
 
-// Publish implements driver.Store; programs have Outbox.
+// Publish implements driver.Store. Programs use Outbox.Publish.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	return s.Outbox(outbox).Publish(ctx, msgs...)
 }
 
-// PublishOnce implements driver.OncePublisher; programs have Outbox.Once.
+// PublishOnce implements driver.OncePublisher. Programs use Outbox.Once.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
 	return s.Outbox(outbox).Once(inbox).Publish(ctx, msgs...)
 }

@@ -176,8 +176,8 @@ func (src *Source) endReplay(ctx context.Context, sess *session, r *replaying) e
 	return src.persist(ctx, sess, w)
 }
 
-// Replay has a subscription deliver again what the cursor that is durable now covers, but
-// what is parked, which comes anyway, and dead letters, of which a person decides.
+// Replay implements driver.Operator. It replays messages that the durable cursor covers now,
+// without parked messages and dead letters.
 func (s *Store) Replay(ctx context.Context, r admin.Replay) (count int64, err error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err

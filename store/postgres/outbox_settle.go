@@ -38,8 +38,8 @@ func (n *news) seqs() seqset.Set {
 	return seqset.Of(seqs)
 }
 
-// Settle implements driver.Source. A call that may have taken effect has lost its session: what it did not store comes again, and
-// batches of an earlier session are passed over. So the attempt says nothing here.
+// Settle implements driver.Source. A call that may have taken effect has lost its session. Messages that it did not store come
+// again, and batches of an earlier session are ignored. So the attempt is not needed.
 func (src *Source) Settle(ctx context.Context, _ uint64, settled ...driver.Settled) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()
@@ -70,7 +70,7 @@ func (src *Source) Settle(ctx context.Context, _ uint64, settled ...driver.Settl
 	return src.persist(ctx, sess, w)
 }
 
-// Renew implements driver.Source: it writes the cursor, which is the lease.
+// Renew implements driver.Source: it writes the cursor, which extends the lease.
 func (src *Source) Renew(ctx context.Context) error {
 	if src.req.Ephemeral {
 		return nil
@@ -84,7 +84,7 @@ func (src *Source) Renew(ctx context.Context) error {
 	return src.persist(ctx, sess, src.nothing())
 }
 
-// Close implements driver.Source: a cursor whose lease is over.
+// Close implements driver.Source: it writes a cursor whose lease has ended.
 func (src *Source) Close(ctx context.Context) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()

@@ -15,11 +15,11 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// Source is one subscription, held under a lease; or a reader along (ephemeral).
+// Source is one subscription, held under a lease, or an ephemeral reader.
 //
-// Reading runs ahead of settling. The reader's position is the session's and
-// belongs to Fetch; what was returned comes back with Settle, each batch with
-// the cursor to store once it and all before it are settled.
+// Reading runs ahead of settling. Fetch keeps the reader's position in its session.
+// Each batch carries the cursor to store, which Settle does once that batch and all
+// before it are settled.
 type Source struct {
 	store *Store
 	req   driver.Subscribe

@@ -44,13 +44,13 @@ func (s *Store) segments(ctx context.Context, outbox string) (high int64, curren
 	return high, current, all, nil
 }
 
-// Status describes every outbox. Counting a backlog reads its index entries and
+// Status implements driver.Store. Counting a backlog reads its index entries and
 // rows: about a second for some millions.
 func (s *Store) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	return s.StatusUpTo(ctx, 0)
 }
 
-// StatusUpTo is Status that counts nothing beyond most, unless it is 0: SubscriptionStatus.AtLeast names what it did not count to its end.
+// StatusUpTo implements driver.StatusCounter. It counts no figure beyond most; 0 means no limit.
 func (s *Store) StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// VacuumPins tells what holds back vacuum in this database: the oldest of each kind. Of other roles'
-// sessions it knows with the rights of pg_read_all_stats.
+// VacuumPins returns what holds back vacuum in this database: the oldest of each kind. To see other roles'
+// sessions it needs the rights of pg_read_all_stats.
 func (s *Store) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
 	rows, err := s.pool.Query(ctx, statement("vacuum_pins", s.schema, ""))
 	if err != nil {

@@ -18,8 +18,8 @@ var _ driver.QueueStore = (*Store)(nil)
 // smallestSegment is the least that create_queue takes.
 const smallestSegment = 64 << 10
 
-// CreateQueue makes a queue with the options' segments; each is sealed at half the
-// size of an outbox's.
+// CreateQueue implements driver.QueueStore. The queue has Options.Segments segments, which
+// are sealed at half the size of an outbox's.
 func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
 	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
 		return err
@@ -51,12 +51,12 @@ func (s *Store) queueExists(ctx context.Context, name string, refused error) err
 	return penstock.WithHint(refused, "another table or index of schema %s has that name: choose another", s.schema)
 }
 
-// DropQueue removes a queue with everything in it.
+// DropQueue implements driver.QueueStore.
 func (s *Store) DropQueue(ctx context.Context, name string) error {
 	return s.onQueue(ctx, name, "select "+s.table("drop_queue")+"($1)", name)
 }
 
-// SetQueue changes settings, all in one transaction.
+// SetQueue implements driver.QueueStore. It changes all settings in one transaction.
 func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
 	if err := set.Validate(); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSet
 	return s.queueError(ctx, name, err)
 }
 
-// CancelJobs removes jobs of a queue, whether they wait or run.
+// CancelJobs implements driver.QueueStore.
 func (s *Store) CancelJobs(ctx context.Context, queue string, ids ...int64) (n int, err error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err

@@ -27,8 +27,8 @@ var (
 // DriverQueue implements driver.QueueStore.
 func (s *Store) DriverQueue(name string) driver.Queue { return s.Queue(name) }
 
-// Enqueue writes jobs in one transaction of its own, which is run again if it loses against another one. It needs no more than an
-// enqueuer's privileges.
+// Enqueue writes jobs in a separate transaction, which runs again after a conflict with another one. An enqueuer's privileges are
+// enough.
 func (q *Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	err = retry.Few(ctx, func() (err error) {
 		made, err = q.EnqueueTx(ctx, q.store.pool, jobs...)
@@ -62,8 +62,8 @@ func (q *Queue) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (ack
 	return acked, jobs, nil
 }
 
-// ReadyGroups implements driver.GroupFinder. It costs some probes of an index for each group that jobs were
-// taken from, whatever number of jobs there are.
+// ReadyGroups implements driver.GroupFinder. It probes an index a few times for each group that jobs were taken
+// from. The number of jobs does not matter.
 func (q *Queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error) {
 	if len(groups) == 0 {
 		groups = nil
@@ -132,7 +132,7 @@ func (q *Queue) DeadLetter(ctx context.Context, lease int64, reason string) erro
 	}))
 }
 
-// Report implements driver.Reporter. A job that was claimed with others gets a row of its own for it.
+// Report implements driver.Reporter. A job that was claimed together with others gets a separate row for it.
 func (q *Queue) Report(ctx context.Context, lease int64, report []byte) error {
 	if len(report) > penstock.MaxReportBytes {
 		return &penstock.FieldError{Field: "report", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(report), penstock.MaxReportBytes), Hint: "store it elsewhere and report a reference"}
@@ -176,9 +176,9 @@ func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Dequeue takes up to n jobs (1 to driver.MaxClaim) of a group within tx: they are
-// gone if tx commits, and back if it rolls back, as if nobody had looked. They have
-// no lease. One round trip.
+// Dequeue takes up to n jobs (1 to driver.MaxClaim) of a group within tx, in one round
+// trip. They are gone if tx commits. If it rolls back they are in the queue as before,
+// and no attempt counts. They have no lease.
 func (q *Queue) Dequeue(ctx context.Context, tx PgxQuery, n int, group string) ([]penstock.Job, error) {
 	if err := (&driver.Claim{Jobs: n, Lease: 1, Group: group}).Validate(); err != nil {
 		return nil, err

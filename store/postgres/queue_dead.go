@@ -93,7 +93,7 @@ func withUnread(failures []penstock.Failure, attempt int, err error) []penstock.
 	return append(failures, penstock.Failure{Attempt: attempt, Err: "the headers cannot be read: " + err.Error()})
 }
 
-// DeadJobCauses counts the dead letters that q describes by their last errors, the most frequent first.
+// DeadJobCauses counts the dead letters that q chooses by their last errors, the most frequent first.
 func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadCause, error) {
 	if err := s.mayCall(ctx, q.Queue, "count", "null"); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ var _ driver.HistoryStore = (*Store)(nil)
 
 var donePosition = regexp.MustCompile(`^\d{1,15}(\.\d{1,10}){3}$`)
 
-// DoneJobs implements driver.HistoryStore. It reads the pages on which they are, and no more than 16 MB a call.
+// DoneJobs implements driver.HistoryStore. It reads only the pages on which they are, and at most 16 MB per call.
 func (s *Store) DoneJobs(ctx context.Context, q admin.DoneJobQuery) (jobs []admin.DoneJob, next string, err error) {
 	if q.Limit < 1 || q.Limit > driver.MaxClaim {
 		return nil, "", &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d", q.Limit), Hint: fmt.Sprintf("ask for 1 to %d at a time", driver.MaxClaim)}

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Queue is one queue, for those who enqueue and those who work. For the latter each call is one round trip and one
-// transaction on a connection of the store's pool, which hands out the one used last, so that a single claimer always
-// has the same. Statements are prepared once per connection. Safe for concurrent use.
+// Queue is one queue, to enqueue jobs and to work on them. Each call of a worker is one round trip and one transaction
+// on a connection of the store's pool. The pool hands out the connection that was used last, so a single claimer always
+// has the same one. Statements are prepared once per connection. Safe for concurrent use.
 type Queue struct {
 	store       *Store
 	name        string
@@ -34,7 +34,7 @@ type Queue struct {
 	claim, ready, extend, ack, release, retry, deadLetter, report, maintain string
 }
 
-// Queue names a queue; it does not check that it exists.
+// Queue returns a queue. It does not check that there is one.
 func (s *Store) Queue(name string) *Queue {
 	own := s.table
 	one, many, deduplicated := own("_"+name+".enqueue"), own("_"+name+".enqueue_many"), own("deduplicated")
@@ -64,21 +64,22 @@ func (s *Store) Queue(name string) *Queue {
 
 const takenColumns = "id, key, group_key, priority, attempt, created_at, headers, payload"
 
-// PgxQuery is what EnqueueTx and Dequeue need of a pgx transaction; pgx.Tx, *pgx.Conn
-// and *pgxpool.Pool have it.
+// PgxQuery has the method that EnqueueTx and Dequeue need: it is a pgx.Tx, *pgx.Conn or
+// *pgxpool.Pool.
 type PgxQuery interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// SQLQuery is what EnqueueSQL needs of a database/sql transaction; *sql.Tx, *sql.Conn
-// and *sql.DB have it.
+// SQLQuery has the method that EnqueueSQL needs: it is a *sql.Tx, *sql.Conn or
+// *sql.DB.
 type SQLQuery interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// EnqueueTx writes jobs within tx: they can run if tx commits, and never if it rolls
-// back. It says what became of each, in the order given. One round trip. Errors: *penstock.FieldError for a job that cannot be carried (then
-// nothing is written and tx goes on), ErrNoQueue.
+// EnqueueTx writes jobs within tx, in one round trip, and returns a result for each, in the
+// given order. They can run if tx commits, and never if it rolls back. Errors: ErrNoQueue,
+// and *penstock.FieldError for a job that cannot be carried. In the latter case nothing is
+// written and tx can continue.
 func (q *Queue) EnqueueTx(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err

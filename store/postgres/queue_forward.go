@@ -16,14 +16,13 @@ const (
 	HeaderTopic     = forward.HeaderTopic // if the message has one
 )
 
-// Forward makes a job of every message of a subscription, in a queue of the same
-// database, until ctx ends: then it returns nil. Jobs and cursor are written in one
-// transaction, so each message becomes exactly one job, in order, however often
-// Forward dies. A job has its message's key, headers and payload, and two headers more.
+// Forward implements driver.Forwarder. It makes a job of every message of a subscription,
+// in a queue of the same database. Jobs and cursor are written in one transaction, so each
+// message becomes exactly one job, in order, also after crashes. A job has its message's
+// key, headers and payload, and two more headers. Forward returns nil once ctx has ended.
 //
-// It connects again by itself. It returns an error only for what that cannot
-// cure: ErrNoOutbox, ErrNoQueue, ErrNoSubscription, ErrFenced, or a *HeldError at
-// the start.
+// It connects again by itself. It returns an error only if that does not help:
+// ErrNoOutbox, ErrNoQueue, ErrNoSubscription, ErrFenced, or a *HeldError at the start.
 func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string) error {
 	if err := forward.CanForward(req); err != nil {
 		return err
@@ -55,8 +54,8 @@ func (f forwarding) Maintain(ctx context.Context) error {
 }
 
 // Move enqueues a batch and settles it, in one transaction of the connection on which
-// the source writes its cursor. After an error the session is given up, so that the
-// source goes back to the cursor that is durable.
+// the source writes its cursor. After an error it gives up the session, so that the
+// source goes back to its durable cursor.
 func (f forwarding) Move(ctx context.Context, batch driver.Batch) error {
 	sess, err := f.session(ctx)
 	if err != nil {

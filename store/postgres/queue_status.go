@@ -13,14 +13,14 @@ import (
 // countedAtOnce is how many queues one statement counts: it holds locks on what it reads until it ends, and the server's are few.
 const countedAtOnce = 50
 
-// QueueStatus implements driver.QueueStore: of an operator's queues, if the role is
-// no more than that. It counts jobs by reading them: about a second for some millions.
+// QueueStatus implements driver.QueueStore. A role that is only an operator gets the queues
+// that were granted to it. To count jobs it reads them: about a second for some millions.
 func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error) {
 	return s.QueueStatusUpTo(ctx, 0, names...)
 }
 
-// QueueStatusUpTo is QueueStatus that counts nothing beyond most, unless it is 0: QueueStatus.AtLeast names what it did not count to its end.
-// With a most below 0 it counts nothing, and tells the settings.
+// QueueStatusUpTo implements driver.QueueStatusCounter. It counts no figure beyond most; 0 means no limit.
+// With a most below 0 it counts nothing and returns only the settings.
 func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func scanQueue(row pgx.CollectableRow) (admin.QueueStatus, error) {
 	return one, err
 }
 
-// QueueGroups implements driver.QueueStore. What is ready or waits is counted up to a thousand jobs of each group;
-// what runs, is delayed or dead is read.
+// QueueGroups implements driver.QueueStore. It counts ready and waiting jobs up to a thousand in each group. To count
+// running and delayed jobs and dead letters it reads them.
 func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err

@@ -11,16 +11,16 @@ import (
 )
 
 // TxHandler does one job within a transaction of the queue's database. It must not
-// end tx. What its error means is said at work.Handler; any error rolls tx back.
+// end tx. Its errors mean what they do in work.Handler; any error rolls tx back.
 type TxHandler func(ctx context.Context, tx pgx.Tx, job penstock.Job) error
 
 // WorkTx is work.Run with a transaction around each handler that also ends the
-// job: what the handler writes through tx takes effect exactly once, however
-// often the job runs. A handler whose lease was lost meanwhile is rolled back.
+// job. So the handler's writes through tx take effect exactly once, however often
+// the job runs. If the lease was lost meanwhile, the transaction is rolled back.
 //
-// The job is claimed in a short transaction of its own before that, so an attempt counts
-// also if the process dies. WorkTx opens up to opts.Concurrency connections
-// beside the store's own, which go on claiming jobs and extending leases when all
+// Before that the job is claimed in a separate short transaction, so the attempt also
+// counts if the process dies. WorkTx opens up to opts.Concurrency connections in
+// addition to the store's. The latter claim jobs and extend leases, also while all
 // handlers are busy.
 func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts work.Options) error {
 	opts.SetDefaults()
@@ -38,8 +38,8 @@ func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts w
 	return work.Run(ctx, store.Queue(queue), inTx(pool, store, queue, h), opts)
 }
 
-// inTx makes a handler that ends its job itself. The lease is given back last,
-// within the same transaction: until then it can be extended beside it.
+// inTx makes a handler that ends its job itself. It gives the lease back last, within the
+// same transaction, so that another connection can extend it until then.
 func inTx(pool *pgxpool.Pool, store *Store, queue string, h TxHandler) work.Handler {
 	ack := "select " + store.table("ack") + "($1, $2)"
 	return func(ctx context.Context, job penstock.Job) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// MigrationSQL is what Migrate does to a schema whose tables are of version from, 0 for one that is not
-// there, as SQL that other tools run. An empty schema is the default one.
+// MigrationSQL returns the statements with which Migrate updates a schema whose tables are of version from, for tools that
+// run SQL. 0 is a schema that does not exist. An empty schema means DefaultSchema.
 func MigrationSQL(schema string, from int64) (string, error) {
 	if schema == "" {
 		schema = DefaultSchema

@@ -1,6 +1,6 @@
-// Package postgres keeps outboxes and queues in PostgreSQL 14 to 18. DESIGN.md
-// explains the rings, the snapshot cursor and the cursor log, and how a queue
-// never walks over what was taken from it.
+// Package postgres keeps outboxes, queues and inboxes in PostgreSQL 14 to 18.
+// DESIGN.md explains the rings, the snapshot cursor and the cursor log, and why a
+// queue does not read rows of jobs that were taken from it.
 package postgres
 
 import (
@@ -32,12 +32,13 @@ const oldestServer = 140000 // server_version_num
 type Options struct {
 	// Schema of Penstock's tables. Default "penstock".
 	Schema string
-	// Segments of a new outbox's or queue's ring, 2 to 1000. Default 8 and 3.
+	// Segments in the ring of a new outbox or queue, 2 to 1000. Default 8 for an
+	// outbox, 3 for a queue.
 	Segments int
-	// SegmentBytes of heap after which a segment is sealed, of a queue half as
-	// many. Default 128 MiB.
+	// SegmentBytes is after how many bytes of heap an outbox's segment is sealed.
+	// A queue's is sealed at half of that. Default 128 MiB.
 	SegmentBytes int64
-	// Log gets warnings; default slog.Default().
+	// Log gets warnings. Default slog.Default().
 	Log *slog.Logger
 }
 
@@ -50,7 +51,7 @@ type Store struct {
 	opts   Options
 	log    *slog.Logger
 
-	checked atomic.Bool // the schema was found to be this version's
+	checked atomic.Bool // the schema is of this version
 
 	mu     sync.Mutex
 	care   map[string]*caretaker // by outbox
@@ -59,8 +60,8 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// Open prepares a store with its own pool. It does not connect: a database that is down shows as an
-// error of the first call, and later calls work once it is up.
+// Open prepares a store with its own pool. It does not connect. If the database is down, the first call
+// returns an error, and later calls work once it is up.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	config, err := pg.PoolConfig(url)
 	if err != nil {
@@ -77,8 +78,8 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// New is a store on the caller's pool, which Close leaves open. Its connections have to default to READ COMMITTED,
-// as PostgreSQL's do. Relays and WorkTx open more, configured like them.
+// New returns a store on the caller's pool, which Close leaves open. The default isolation level of its connections
+// must be READ COMMITTED, as it is in PostgreSQL. Relays and WorkTx open more connections with the same configuration.
 func New(pool *pgxpool.Pool, opts Options) *Store {
 	opts.Schema = cmp.Or(opts.Schema, DefaultSchema)
 	opts.SegmentBytes = cmp.Or(opts.SegmentBytes, 128<<20)
@@ -92,13 +93,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Schema is the name of the schema that holds Penstock's tables.
+// Schema returns the name of the schema with Penstock's tables.
 func (s *Store) Schema() string { return s.schema }
 
 // table quotes the name of one of Penstock's own tables or functions.
 func (s *Store) table(name string) string { return pgx.Identifier{s.schema, name}.Sanitize() }
 
-// CreateOutbox makes an outbox with the options' segments.
+// CreateOutbox implements driver.Store. The outbox has Options.Segments segments.
 func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	if err := penstock.ValidateOutboxName(name); err != nil {
 		return err
@@ -119,7 +120,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	return s.explain(err)
 }
 
-// DropOutbox removes an outbox with everything in it.
+// DropOutbox implements driver.Store.
 func (s *Store) DropOutbox(ctx context.Context, name string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -131,8 +132,8 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 	return s.explain(err)
 }
 
-// DropSchema removes the schema with every outbox in it, and whatever else
-// somebody put there. For schemas made for a test, a demo or a benchmark.
+// DropSchema removes the schema with all that is in it, also tables that are not Penstock's. It is for schemas of a
+// test, a demo or a benchmark.
 func (s *Store) DropSchema(ctx context.Context) error {
 	err := pg.DropSchema(ctx, s.pool, pgx.Identifier{s.schema}.Sanitize())
 	s.checked.Store(false)
