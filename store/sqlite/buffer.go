@@ -8,10 +8,10 @@ import (
 	"github.com/penstock/penstock/internal/buffer"
 )
 
-// BufferedTx is a transaction in which Outbox.PublishTx and its own Enqueue only take what they are given. It goes to the file
-// in statements of many rows, at the latest with Commit, and before anything else that the transaction does, so that what it reads is as
-// without a buffer (docs/guides/buffering.md). Where a write fails later than it was called, the transaction is rolled back, and
-// that error is returned by what comes next.
+// BufferedTx is a transaction in which Outbox.PublishTx and its own Enqueue only buffer messages and jobs. It writes them in statements
+// of many rows: before any other statement of the transaction, and at the latest in Commit. So it reads the same as without a buffer
+// (docs/guides/buffering.md). If a write fails after the call that asked for it, the transaction is rolled back, and the next call
+// returns the error.
 //
 // One goroutine at a time may use it.
 type BufferedTx struct {
@@ -20,7 +20,8 @@ type BufferedTx struct {
 
 var _ Tx = (*BufferedTx)(nil)
 
-// Buffer wraps a transaction that is open. Commit it by what is returned: what is still buffered when tx itself is committed is never written.
+// Buffer wraps an open transaction. Call Commit on the returned wrapper: if tx itself is committed, messages and jobs that are still
+// buffered are lost.
 func Buffer(tx *sql.Tx, opts penstock.BufferOptions) *BufferedTx {
 	return &BufferedTx{buffer.NewSQLTx(tx, opts, func(ctx context.Context, tx *sql.Tx, g *buffer.Group[*Outbox, *Queue]) (err error) {
 		if g.Outbox != nil {
@@ -31,7 +32,7 @@ func Buffer(tx *sql.Tx, opts penstock.BufferOptions) *BufferedTx {
 	})}
 }
 
-// Enqueue takes jobs; Queue.EnqueueTx writes them at once, because it returns their ids.
+// Enqueue buffers jobs. Queue.EnqueueTx would write them at once, because it returns their ids.
 func (b *BufferedTx) Enqueue(ctx context.Context, q *Queue, jobs ...penstock.NewJob) (penstock.PendingJobs, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err

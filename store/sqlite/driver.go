@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/descriptor"
 )
 
-// Driver is this store for config's list.
+// Driver describes this store for the list in internal/drivers.
 var Driver = descriptor.Store{
 	Title: "SQLite", Usage: "sqlite:FILE", Schemes: []string{"sqlite"},
 	Check: check,

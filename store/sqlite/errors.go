@@ -13,14 +13,14 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// Errors that callers tell apart with errors.Is. After each of them nothing was
+// Errors that callers tell apart with errors.Is. After each of them nothing has
 // changed and the same call may be tried again.
 var (
 	// ErrBusy: another connection wrote for longer than the busy timeout.
 	ErrBusy = errors.New("the database is locked by another writer")
-	// ErrFull: the disk, or the quota on the file, is full.
+	// ErrFull: the disk or the quota of the file is full.
 	ErrFull = errors.New("the database cannot grow")
-	// ErrUnusable: the file cannot be opened, read or written, or is no database.
+	// ErrUnusable: the file cannot be opened, read or written, or is not a database.
 	ErrUnusable = errors.New("the file cannot be used")
 )
 

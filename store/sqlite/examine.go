@@ -20,7 +20,7 @@ const (
 	checkPatience = 3 * time.Second
 )
 
-// Examine implements doctor.Examiner: the file, its journal, who writes, and whether it is whole.
+// Examine implements doctor.Examiner: the file, its journal, its writers, and its integrity.
 func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined, error) {
 	o.SetDefaults()
 	e := doctor.Examined{Free: -1}

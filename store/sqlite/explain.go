@@ -12,7 +12,7 @@ var _ doctor.Explainer = (*Store)(nil)
 
 var parameter = regexp.MustCompile(`\?\d*|:[a-z_]+`)
 
-// ExplainOutbox implements doctor.Explainer: SQLite counts nothing, so there are plans.
+// ExplainOutbox implements doctor.Explainer. It returns plans, because SQLite does not count rows.
 func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Statement, error) {
 	if _, err := findOutbox(ctx, s.readers, outbox); err != nil {
 		return nil, err

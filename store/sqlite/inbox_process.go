@@ -9,23 +9,23 @@ import (
 	"github.com/penstock/penstock/internal/due"
 )
 
-// ReceivedHandler does the work of one message within a transaction, which it must
-// not end. Any error rolls the transaction back.
+// ReceivedHandler does the work of one message within tx. It must not end tx. Any error
+// rolls tx back.
 type ReceivedHandler func(ctx context.Context, tx *sql.Tx, m penstock.Released) error
 
-// Process is InOrder in a transaction of db (see OpenDB), in which it calls h for each
-// message that may be processed now, one after another. nil means that m can be
-// acknowledged: it was processed, now or before, or it is held back, durably. After an
-// error nothing has changed: have it delivered again.
+// Process calls InOrder in a new transaction of db (see OpenDB), and in it h for each
+// message to process now, one after another. nil means that m can be acknowledged: it was
+// processed, now or before, or it is held back durably. After an error nothing has
+// changed, so m must be delivered again.
 func (i *Inbox) Process(ctx context.Context, db *sql.DB, m penstock.Message, wait time.Duration, h ReceivedHandler) error {
 	_, err := process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) { return i.InOrder(ctx, tx, m, wait) })
 	return err
 }
 
-// ProcessDue is Due in the same way, of one key at a time, until no message is due. Call
+// ProcessDue does the same with Due, for one key at a time, until no message is due. Call
 // it about once a second. It returns how many messages it has processed. A key whose
-// handler fails does not stop the others: it is passed over until the next call, and its error
-// is one of those that are joined, up to 64 of them.
+// handler fails does not stop the others. It is skipped until the next call, and its error
+// is joined to those of other keys, up to 64.
 func (i *Inbox) ProcessDue(ctx context.Context, db *sql.DB, h ReceivedHandler) (int, error) {
 	return due.Process(func(passingOver []string) (n int, key *string, err error) {
 		n, err = process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) {

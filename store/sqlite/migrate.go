@@ -25,7 +25,7 @@ const versionTable = "penstock_schema"
 // firstVersion is that of the file that makes the tables. Files of lower ones are of development only.
 const firstVersion = 8
 
-// Migrate implements driver.Store. It makes the file if there is none, and
+// Migrate implements driver.Store. It creates the file if there is none, and
 // switches it to WAL.
 func (s *Store) Migrate(ctx context.Context) error {
 	if s.closed.Load() {
@@ -115,7 +115,7 @@ func createFile(ctx context.Context, db *sql.DB, patience time.Duration) error {
 	}
 }
 
-// CheckSchema compares the tables with this program's: if they are others, the error is a penstock.SchemaError.
+// CheckSchema compares the tables with this program's. If they differ, the error is a *penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
 	return nil, s.checkSchema(ctx)
 }
@@ -176,8 +176,8 @@ func (s *Store) of(want int64) schema.Of {
 	return schema.Of{Where: s.path, Want: want, Oldest: firstVersion, Migrate: "penstock migrate --database-url " + shell.Word("sqlite:"+s.path), Fresh: "use another file"}
 }
 
-// SchemaVersion is the version of the tables in the file, 0 without any or without a
-// file.
+// SchemaVersion returns the version of the tables in the file, or 0 if there are none or
+// there is no file.
 func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
 	exists, err := s.exists()
 	if err != nil || !exists {

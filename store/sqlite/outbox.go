@@ -15,11 +15,10 @@ import (
 	"github.com/penstock/penstock/internal/messageid"
 )
 
-// Table is the quoted name of the table that holds an outbox's messages, for
-// plain INSERTs: penstock_outbox_ and the outbox's name. SQLite takes orders and
-// Orders for the same table, so a name with capitals (or a ~, which marks them)
-// gets a suffix that tells which letters they are: Orders is in
-// "penstock_outbox_Orders~1".
+// Table returns the quoted name of the table with an outbox's messages, for plain
+// INSERTs: penstock_outbox_ and the outbox's name. SQLite takes orders and Orders for
+// the same table. So a name with capitals gets a suffix that marks them: Orders is in
+// "penstock_outbox_Orders~1". A name with a ~ gets one as well.
 func Table(outbox string) string { return quotedName("penstock_outbox_", outbox) }
 
 func quotedName(prefix, of string) string {
@@ -36,8 +35,8 @@ func quotedName(prefix, of string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
-// CreateOutbox implements driver.Store. An application may insert into
-// Table(name) once it has returned.
+// CreateOutbox implements driver.Store. After it, an application can insert into
+// Table(name).
 func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	if err := penstock.ValidateOutboxName(name); err != nil {
 		return err

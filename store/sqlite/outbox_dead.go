@@ -45,7 +45,7 @@ func (s *Store) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]adm
 	return found, err
 }
 
-// DeadLetterCauses counts dead letters as DeadJobCauses does.
+// DeadLetterCauses counts the dead letters that q chooses by their last errors, the most frequent first.
 func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) (found []admin.DeadCause, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		sub, err := findSubscription(ctx, tx, q.Outbox, q.Subscription)
@@ -58,7 +58,8 @@ func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) (
 	return found, err
 }
 
-// DeadNumbers are the seqs of a subscription's first dead letters behind one, or without a subscription the ids of a queue's.
+// DeadNumbers returns up to most seqs of a subscription's dead letters, in order, those after the given one. Without a subscription it
+// returns the ids of a queue's dead letters.
 func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) (found []int64, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		table, number, owner, id := "penstock_dead_letters", "seq", "subscription_id", int64(0)
@@ -90,8 +91,8 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 	return found, err
 }
 
-// RetryDeadLetters implements driver.Operator: it parks them out of
-// order, due at once. A hold stays until they are delivered.
+// RetryDeadLetters implements driver.Operator. It parks them out of order, due at
+// once. A key that is held stays held until its dead letter is delivered.
 func (s *Store) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.takeDeadLetters(ctx, q, func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error {
 		if _, err := tx.ExecContext(ctx, statement("retry_dead_letters"), subID, time.Now().UnixMicro(), array(seqs)); err != nil {

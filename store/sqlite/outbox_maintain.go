@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Maintain implements driver.Store: it deletes what every subscription has
-// settled and nobody retains or replays, by range of seq and in chunks that hold
-// the write lock for some milliseconds, and gives free pages back to the file
-// system where the file was made with auto_vacuum=incremental, as Migrate makes
-// it. Without a subscription nothing is settled.
+// Maintain implements driver.Store. It deletes messages that every subscription has
+// settled and that no retention or replay needs. It deletes ranges of seq, in chunks
+// that hold the write lock for some milliseconds. It gives free pages back to the file
+// system if the file was made with auto_vacuum=incremental, as Migrate does. Without a
+// subscription nothing is settled.
 func (s *Store) Maintain(ctx context.Context, name string) error {
 	var box outbox
 	var first, low int64

@@ -18,31 +18,31 @@ type Outbox struct {
 	inbox string // that knows the ids of what was published; empty: everything is
 }
 
-// Outbox names an outbox; it does not look whether there is one.
+// Outbox returns an outbox. It does not check that there is one.
 func (s *Store) Outbox(name string) *Outbox { return &Outbox{store: s, name: name} }
 
-// Once is the outbox for messages that may be given again: of those with an id, it publishes the ones that are new to an inbox, and
-// notes them there. Errors: also ErrNoInbox.
+// Once returns the outbox for messages that may be published again. A message with an id is published only if the id is new to an
+// inbox, and noted there. Publishing then can also return ErrNoInbox.
 func (o *Outbox) Once(inbox string) *Outbox { return &Outbox{o.store, o.name, inbox} }
 
-// Tx is what PublishTx, EnqueueTx and an inbox need of a transaction: a *sql.Tx, or a *sql.Conn on which
-// BEGIN was run, of any SQLite driver. Given a *sql.DB, they would write outside of any transaction.
+// Tx has the methods that PublishTx, EnqueueTx and an inbox need: it is a *sql.Tx, or a *sql.Conn on which
+// BEGIN was run, of any SQLite driver. With a *sql.DB they would write without a transaction.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// PublishTx writes messages inside the application's transaction, of
-// any SQLite driver: they are sent once it has committed, and never if it rolls
-// back. All messages are checked before the first one is written; a
-// *penstock.FieldError says which cannot be carried. After any other error roll
-// back: some of the messages may have been written. A *BufferedTx only takes the messages; other errors come when
-// it writes them.
+// PublishTx writes messages inside the application's transaction, with any SQLite
+// driver. They are sent once it has committed, and never if it rolls back. All
+// messages are checked before the first one is written; a *penstock.FieldError says
+// which cannot be carried. After any other error roll back, because some of the
+// messages may have been written. A *BufferedTx only buffers the messages and returns
+// other errors when it writes them.
 //
-// Begin the transaction with BEGIN IMMEDIATE (_txlock=immediate in the DSN of
-// most drivers, or use OpenDB): one that reads first and writes later fails
-// with SQLITE_BUSY if another one wrote in between.
+// Begin the transaction with BEGIN IMMEDIATE: _txlock=immediate in the DSN of most
+// drivers, or use OpenDB. A transaction that reads first and writes later fails with
+// SQLITE_BUSY if another one wrote in between.
 func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
 	if err := validMessages(msgs); err != nil {
 		return err
@@ -129,7 +129,7 @@ func explainPublish(ctx context.Context, tx Tx, outbox string, err error) error 
 	return fmt.Errorf("publish to outbox %q: %w", outbox, err)
 }
 
-// Publish writes messages in a separate transaction. On return they survive a power cut.
+// Publish writes messages in a separate transaction. When it has returned they survive a power cut.
 func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
 		return o.store.ready(ctx)
@@ -137,12 +137,12 @@ func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	return o.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return o.PublishTx(ctx, tx, msgs...) })
 }
 
-// Publish implements driver.Store; programs have Outbox.
+// Publish implements driver.Store. Programs use Outbox.Publish.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	return s.Outbox(outbox).Publish(ctx, msgs...)
 }
 
-// PublishOnce implements driver.OncePublisher; programs have Outbox.Once.
+// PublishOnce implements driver.OncePublisher. Programs use Outbox.Once.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
 	return s.Outbox(outbox).Once(inbox).Publish(ctx, msgs...)
 }

@@ -13,16 +13,16 @@ import (
 
 // Status implements driver.Store.
 //
-// Bytes is what the outbox's table takes in the file, all its pages; parked
-// messages and dead letters are not in it. Finding it out reads the outbox, about 0.5 s for a
-// gigabyte, so of a large one the last answer is given again for a while. A
-// backlog beyond some thousands is the distance between two seqs, in which
-// messages that the application deleted itself are counted too.
+// Bytes is the size of the outbox's table in the file, all its pages, without parked
+// messages and dead letters. To find it, it reads the outbox, about 0.5 s for a
+// gigabyte, so for a large outbox it returns the last answer for a while. A backlog
+// of more than some thousands is the distance between two seqs. It then includes
+// messages that the application deleted itself.
 func (s *Store) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	return s.StatusUpTo(ctx, 0)
 }
 
-// StatusUpTo is Status that counts nothing beyond most, unless it is 0: SubscriptionStatus.AtLeast names what it did not count to its end.
+// StatusUpTo implements driver.StatusCounter. It counts no figure beyond most; 0 means no limit.
 func (s *Store) StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error) {
 	all := []admin.OutboxStatus{}
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {

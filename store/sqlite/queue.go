@@ -16,7 +16,7 @@ import (
 
 var _ driver.QueueStore = (*Store)(nil)
 
-// QueueTable is the quoted name of the table that holds a queue's jobs, for plain
+// QueueTable returns the quoted name of the table with a queue's jobs, for plain
 // INSERTs: penstock_queue_ and the queue's name, with the suffix that Table
 // explains.
 func QueueTable(queue string) string { return quotedName("penstock_queue_", queue) }
@@ -24,8 +24,8 @@ func QueueTable(queue string) string { return quotedName("penstock_queue_", queu
 // onQueue puts the table of a queue into a statement.
 func onQueue(queue, statement string) string { return on(QueueTable(queue), statement) }
 
-// CreateQueue implements driver.QueueStore. An application may insert into
-// QueueTable(name) once it has returned.
+// CreateQueue implements driver.QueueStore. After it, an application can insert into
+// QueueTable(name).
 func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
 	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (q queueRow) sign() int {
 	return 1
 }
 
-// Queue is one queue, for those who enqueue and those who work. Safe for concurrent use.
+// Queue is one queue, to enqueue jobs and to work on them. Safe for concurrent use.
 type Queue struct {
 	store *Store
 	name  string
@@ -148,7 +148,7 @@ var (
 	_ driver.GroupFinder = (*Queue)(nil)
 )
 
-// Queue names a queue; it does not look whether there is one.
+// Queue returns a queue. It does not check that there is one.
 func (s *Store) Queue(name string) *Queue { return &Queue{s, name} }
 
 // DriverQueue implements driver.QueueStore.

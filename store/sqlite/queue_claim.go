@@ -28,8 +28,8 @@ func readClaimable(ctx context.Context, q querier, name string, c driver.Claim, 
 	return at, err
 }
 
-// Claim implements driver.Queue. It reads before it takes the lock, so that
-// workers that wait for jobs do not keep those from writing who bring them.
+// Claim implements driver.Queue. It reads before it takes the lock, so that waiting
+// workers do not keep producers from writing.
 func (q *Queue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func readCauses(ctx context.Context, tx *sql.Tx, statement string, args []any) (
 	return found, rows.Err()
 }
 
-// DeadJobCauses counts the dead letters that q describes by their last errors, the most frequent first.
+// DeadJobCauses counts the dead letters that q chooses by their last errors, the most frequent first.
 func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) (found []admin.DeadCause, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		row, err := findQueue(ctx, tx, q.Queue)

@@ -12,12 +12,12 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// EnqueueTx writes jobs inside the application's transaction, of any SQLite driver,
-// and says what became of each, in the order given: they run once it has
-// committed, and never if it rolls back. All jobs are checked
-// before the first one is written; a *penstock.FieldError says which cannot be
-// carried. After any other error roll back: some of the jobs may have been
-// written. Begin with BEGIN IMMEDIATE, as for PublishTx.
+// EnqueueTx writes jobs inside the application's transaction, with any SQLite driver,
+// and returns a result for each, in the given order. They run once it has committed,
+// and never if it rolls back. All jobs are checked before the first one is written; a
+// *penstock.FieldError says which cannot be carried. After any other error roll back,
+// because some of the jobs may have been written. Begin with BEGIN IMMEDIATE, as for
+// PublishTx.
 func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
 	return fmt.Errorf("enqueue to %q: %w", name, err)
 }
 
-// Enqueue implements driver.Queue. On return the jobs survive a power cut.
+// Enqueue implements driver.Queue. When it has returned the jobs survive a power cut.
 func (q *Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err

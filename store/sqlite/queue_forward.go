@@ -15,13 +15,13 @@ const (
 	HeaderTopic     = forward.HeaderTopic // if the message has one
 )
 
-// Forward makes a job of every message of a subscription, in a queue of the same file,
-// until ctx ends: then it returns nil. Jobs and cursor are written in one transaction,
-// so each message becomes exactly one job, in order, however often Forward dies. A job
-// has its message's key, headers and payload, and two headers more.
+// Forward implements driver.Forwarder. It makes a job of every message of a subscription,
+// in a queue of the same file. Jobs and cursor are written in one transaction, so each
+// message becomes exactly one job, in order, also after crashes. A job has its message's
+// key, headers and payload, and two more headers. Forward returns nil once ctx has ended.
 //
-// It returns an error only for what waiting cannot cure: ErrNoOutbox, ErrNoQueue,
-// ErrFenced, or a *HeldError at the start.
+// It returns an error only if waiting does not help: ErrNoOutbox, ErrNoQueue, ErrFenced,
+// or a *HeldError at the start.
 func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string) error {
 	if err := forward.CanForward(req); err != nil {
 		return err

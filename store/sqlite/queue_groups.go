@@ -12,7 +12,7 @@ import (
 // behindGroup is the text that comes next after a group in the order of bytes: groups have no NUL.
 func behindGroup(group string) string { return group + "\x01" }
 
-// ReadyGroups implements driver.GroupFinder. Like Claim it brings back the jobs that have become due.
+// ReadyGroups implements driver.GroupFinder. Like Claim it makes jobs ready that have become due.
 func (q *Queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
 	var at claimable
 	read := func(ctx context.Context, tx *sql.Tx) (err error) {

@@ -14,8 +14,8 @@ import (
 // transaction takes.
 const maintainJobs = 500
 
-// Maintain implements driver.Queue. It reads before it takes the lock, and gives
-// free pages back like the Maintain of outboxes.
+// Maintain implements driver.Queue. It reads before it takes the lock. Like Maintain
+// of outboxes it gives free pages back.
 func (q *Queue) Maintain(ctx context.Context) error {
 	var row queueRow
 	var due, scheduled, forgettable bool

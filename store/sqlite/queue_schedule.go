@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// SetSchedule implements driver.QueueStore. If it changes a schedule and not
-// its times, what was due stays due. The job's NotBefore has no meaning here.
+// SetSchedule implements driver.QueueStore. If it changes a schedule but not its
+// Cron, a job that was due stays due. The job's NotBefore is ignored.
 func (s *Store) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	if err := sch.Validate(); err != nil {
 		return err

@@ -153,7 +153,7 @@ type tried struct {
 	history history
 }
 
-// MarshalJSON makes what the statements that remember and dead-letter take.
+// MarshalJSON makes the argument of the statements that remember and dead-letter jobs.
 func (j tried) MarshalJSON() ([]byte, error) {
 	return json.Marshal([2]any{j.seq, j.history})
 }

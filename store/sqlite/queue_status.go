@@ -11,15 +11,15 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// QueueStatus implements driver.QueueStore. It counts jobs one by one. Bytes is
-// what the table of the jobs takes in the file with its index; the small rows
-// about jobs, and dead letters, are in tables that queues share.
+// QueueStatus implements driver.QueueStore. It counts jobs one by one. Bytes is the
+// size of the table of jobs in the file, with its index. The small rows about jobs,
+// and dead letters, are in tables that queues share.
 func (s *Store) QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error) {
 	return s.QueueStatusUpTo(ctx, 0, names...)
 }
 
-// QueueStatusUpTo is QueueStatus that counts nothing beyond most, unless it is 0: QueueStatus.AtLeast names what it did not count to its end.
-// With a most below 0 it counts nothing, and tells the settings.
+// QueueStatusUpTo implements driver.QueueStatusCounter. It counts no figure beyond most; 0 means no limit.
+// With a most below 0 it counts nothing and returns only the settings.
 func (s *Store) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error) {
 	all := []admin.QueueStatus{}
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {

@@ -12,19 +12,19 @@ import (
 )
 
 // TxHandler does one job within a transaction on the queue's file. It must not end
-// tx. What its error means is said at work.Handler; any error rolls tx back.
+// tx. Its errors mean what they do in work.Handler; any error rolls tx back.
 type TxHandler func(ctx context.Context, tx *sql.Tx, job penstock.Job) error
 
 // WorkTx is work.Run with a transaction around each handler that also ends the
-// job: what the handler writes through tx takes effect exactly once, however often
+// job. So the handler's writes through tx take effect exactly once, however often
 // the job runs.
 //
-// The transaction is BEGIN IMMEDIATE, on a connection like those of OpenDB: while
-// a handler runs, nobody else writes to the file. So nobody can take its job, but
-// its lease cannot be extended either: a handler that takes longer than opts.Lease
-// finds its context ended, and the job comes back. Keep it short, and write through
-// tx only: another connection waits for the handler, and so forever in it.
-// Handlers run one after another; opts.Concurrency is 1 unless it is set.
+// The transaction begins with BEGIN IMMEDIATE, on a connection like those of OpenDB.
+// While a handler runs, no other connection can write to the file. So no other worker
+// can take the job, but its lease cannot be extended either. If a handler takes longer
+// than opts.Lease, its context ends and the job comes back. Keep it short, and write
+// only through tx: another connection would wait for the handler, and in the handler
+// that never ends. Handlers run one after another. opts.Concurrency is 1 by default.
 func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts work.Options) error {
 	if opts.Concurrency == 0 {
 		opts.Concurrency = 1

@@ -21,21 +21,21 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// Options for Open. The zero value is fine.
+// Options for Open. The zero value is usable.
 type Options struct {
 	// BusyTimeout is how long to wait for another writer of the file, in this
-	// process or another, before giving up with ErrBusy. Default 5 s.
+	// process or another. After that a call returns ErrBusy. Default 5 s.
 	BusyTimeout time.Duration
 
-	// Log of forwarding; default slog.Default().
+	// Log of Forward. Default slog.Default().
 	Log *slog.Logger
 
 	// pragmas for the writing connection, from tests.
 	pragmas []string
 }
 
-// Store is a handle on a SQLite file. Safe for concurrent use; several
-// processes may have one on the same file.
+// Store is a store in a SQLite file. Safe for concurrent use. Several processes may
+// open the same file.
 type Store struct {
 	path    string
 	busy    time.Duration
@@ -55,9 +55,9 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// Open opens a SQLite file, given as a path or as sqlite:FILE. The file need
-// not exist: Migrate makes it. What is no database or cannot be read is an
-// error now.
+// Open opens a SQLite file, given as a path or as sqlite:FILE. The file need not
+// exist: Migrate creates it. Open returns an error for a file that is not a database
+// or cannot be read.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	file, err := filePath(path)
 	if err != nil {
@@ -137,15 +137,16 @@ func (s *Store) open(pragmas []string) (*sql.DB, error) {
 
 const driverName = "sqlite"
 
-// OpenDB opens a pool for the application's own transactions, with what
-// Penstock's promise rests on: WAL, synchronous=FULL (a commit survives a power
-// cut, and so nothing is relayed that the database then forgets), BEGIN
-// IMMEDIATE. It makes the file if there is none, for this user alone.
+// OpenDB opens a pool for the application's own transactions, with the settings that
+// Penstock's guarantees need: WAL, synchronous=FULL and BEGIN IMMEDIATE. With
+// synchronous=FULL a commit survives a power cut, so no message is relayed that the
+// database then loses. It creates the file if there is none, readable only by this
+// user.
 //
-// The pool has one connection, because SQLite has one writer: taking turns in
-// the pool is cheaper and fairer than polling for the file's lock. Raise
-// SetMaxOpenConns to read beside a transaction. An application may as well
-// open the file its own way, with any driver.
+// The pool has one connection, because SQLite has one writer: taking turns in the
+// pool is cheaper and fairer than polling for the file's lock. Raise SetMaxOpenConns
+// to read during a transaction. An application can also open the file with any other
+// driver.
 func OpenDB(path string) (*sql.DB, error) {
 	file, err := filePath(path)
 	if err != nil {
@@ -261,8 +262,8 @@ func begin(ctx context.Context, conn *sql.Conn, patience time.Duration) (*sql.Tx
 	}
 }
 
-// Close lets go of the file. Sources of this store end with ErrClosed; their
-// leases run out by themselves. A second Close returns nil.
+// Close closes the file. Sources of this store return ErrClosed; their leases end
+// after their time. A second Close returns nil.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
