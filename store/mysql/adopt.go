@@ -15,14 +15,15 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// AdoptConfig describes a table that somebody else made.
+// AdoptConfig describes an outbox table that Penstock did not create.
 type AdoptConfig = adopted.Config
 
 // Adopted is such a table, and the subscription that reads it.
 type Adopted = tables.Adopted
 
-// Adopt prepares a subscription over a table that somebody else made, in the URL's database unless its name says another. It does not connect: the
-// table is looked at by Check and by Subscribe. A config that cannot be used here is a *penstock.FieldError. Options.Margin and Options.Sweep are the config's.
+// Adopt prepares a subscription over a table that Penstock did not create. The table is in the URL's database unless its name has another. Adopt
+// does not connect: Check and Subscribe read the table's definition. A config that cannot be used here is a *penstock.FieldError. The config's
+// margin and sweep replace those of opts.
 func Adopt(url string, opts Options, subscription string, c AdoptConfig) (*Adopted, error) {
 	c.SetDefaults()
 	opts.Margin, opts.Sweep = c.Margin, c.Sweep
@@ -106,7 +107,7 @@ func kindOf(typ string) adopted.Kind {
 // Quote implements tables.Dialect.
 func (s onTables) Quote(name string) string { return quoted(name) }
 
-// Literal implements tables.Dialect: in hexadecimal, because a question mark would be an argument.
+// Literal implements tables.Dialect. It is in hexadecimal, because a question mark would be an argument.
 func (s onTables) Literal(text string) string {
 	return "_utf8mb4 x'" + hex.EncodeToString([]byte(text)) + "'"
 }
@@ -133,7 +134,7 @@ func (s onTables) AsBytes(c *tables.Column, value string) string {
 	return "coalesce(" + value + ", x'')"
 }
 
-// AsTime implements tables.Dialect: a connection's time zone is UTC.
+// AsTime implements tables.Dialect. The time zone of connections is UTC.
 func (s onTables) AsTime(c *tables.Column, value string) string {
 	if c == nil {
 		return "cast(null as datetime(6))"
@@ -178,7 +179,7 @@ func (s onTables) Texts(parts []string) string {
 	return "json_array(" + strings.Join(parts, ", ") + ")"
 }
 
-// Kept implements tables.Dialect: as bytes, which no collation takes for each other.
+// Kept implements tables.Dialect. It keeps bytes, because a collation may take different texts for equal.
 func (s onTables) Kept(text string) string { return "cast(" + text + " as binary)" }
 
 // Target implements tables.Dialect.
@@ -190,7 +191,8 @@ func (s onTables) Hint(i tables.Index) string { return " force index (" + quoted
 // Now implements tables.Dialect.
 func (s onTables) Now(*tables.Column) string { return "utc_timestamp(6)" }
 
-// Cut implements tables.Dialect. What the column's character set may lack is a question mark: a strict server refuses it.
+// Cut implements tables.Dialect. A question mark replaces characters that the column's character set may not have, because a strict
+// server refuses them.
 func (s onTables) Cut(c *tables.Column, text string) string {
 	lacks := `[^\t\n -~]`
 	switch charset, _, _ := strings.Cut(c.Collation, "_"); charset {

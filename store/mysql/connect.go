@@ -74,7 +74,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// Connect opens connections as a Store has them: what measures or tries a database needs them. They are the caller's.
+// Connect opens connections configured like a Store's, for programs that measure or test a database. The caller closes them.
 func Connect(url string) (*sql.DB, error) {
 	c, err := connectorOf(url)
 	if err != nil {

@@ -124,7 +124,7 @@ func (t onTx) Run(ctx context.Context, all *tables.Batch) error {
 	return t.run(ctx, b)
 }
 
-// Finish implements tables.Tx: the commit is a part of the batch.
+// Finish implements tables.Tx. The commit is a part of the batch.
 func (t onTx) Finish(ctx context.Context, all *tables.Batch) error {
 	b, err := t.fill(ctx, all)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/internal/descriptor"
 )
 
-// Driver is this store for config's list.
+// Driver describes this store for the list in internal/drivers.
 var Driver = descriptor.Store{
 	Title: "MySQL or MariaDB", Usage: "mysql://HOST/", Schemes: []string{"mysql"},
 	Check: func(url, _ string) error {

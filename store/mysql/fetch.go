@@ -12,8 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// ReadPage implements tables.Reading: it asks, in one round trip, how the subscription is and for a page of one origin; for parked messages
-// a second follows.
+// ReadPage implements tables.Reading. It reads the state of the subscription and a page of one origin, in one round trip. Parked messages take
+// a second round trip.
 func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	there, mine := s.ID == 0, true
 	b := &batch{}

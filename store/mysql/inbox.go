@@ -22,19 +22,19 @@ var (
 
 type inboxes = tables.Inboxes
 
-// Inbox is one consumer's inbox. It holds no connection: the transaction is the caller's, and what it writes takes effect
-// once if it goes on only with what is new. Safe for concurrent use.
+// Inbox is one consumer's inbox. It holds no connection: the caller begins the transaction. If the caller processes only new
+// messages, its writes in that transaction take effect once. Safe for concurrent use.
 type Inbox struct {
 	store *Store
 	box   *tables.Inbox
 }
 
-// Inbox names a consumer's inbox; it does not look whether there is one.
+// Inbox returns a consumer's inbox. It does not check that there is one.
 func (s *Store) Inbox(consumer string) *Inbox {
 	return &Inbox{s, tables.NewInbox(onTables{s}, consumer)}
 }
 
-// InboxTx is what an inbox needs of a transaction; *sql.Tx has it, and *sql.Conn on which one was begun.
+// InboxTx has the methods that an inbox needs: it is a *sql.Tx, or a *sql.Conn on which a transaction was begun.
 type InboxTx = QueueTx
 
 // callers is a caller's transaction: one statement at a time, since its driver may not take several.
@@ -105,35 +105,35 @@ func (t textTime) Scan(src any) (err error) {
 	return err
 }
 
-// First notes a message's id within tx and says whether it is new: false means that it has been received before, within the
-// inbox's window, by a transaction that committed, or by tx itself. If another transaction that is still open has received
-// it, First waits for its end. Roll tx back and the id is new again.
+// First notes a message's id within tx and reports whether it is new. It is not new if it was received before, within the
+// inbox's window, by tx or by a transaction that committed. If another open transaction has received it, First waits for its
+// end. After a rollback of tx the id is new again.
 //
-// Errors: *penstock.FieldError (tx goes on), ErrNoInbox; those of the server that want the transaction to be run again (1213, 1205, 1020).
+// Errors: *penstock.FieldError (tx can continue), ErrNoInbox. After the server's errors 1213, 1205 and 1020 run tx again.
 func (i *Inbox) First(ctx context.Context, tx InboxTx, id string) (bool, error) {
 	fresh, err := i.FirstOf(ctx, tx, id)
 	return len(fresh) == 1, err
 }
 
-// FirstOf is First for many ids. It returns those that are new, in the order given, each once.
+// FirstOf is First for many ids. It returns those that are new, each once, in the given order.
 func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]string, error) {
 	return i.box.FirstOf(ctx, callers{tx, i.store}, ids...)
 }
 
-// InOrder notes a message that has a key and returns what may be processed now, within tx and in this order: nothing if m is
-// a duplicate, or if the message named by its header penstock-previous has not come; then m is held back, and it can be
-// acknowledged once tx has committed. Otherwise m, and what was held back for it. Nothing is held for longer than wait, if
-// Due is called now and then.
+// InOrder notes a message that has a key. It returns the messages to process now in tx, in this order: m, and those that were
+// held back for it. It returns none if m is a duplicate, or if the message named by its header penstock-previous has not come.
+// Then m is held back and can be acknowledged once tx has committed. No message is held for longer than wait, if Due is called
+// regularly.
 //
-// A transaction that has received a message of a key keeps others of that key waiting, and a sixty-fourth of the other keys,
-// so process what it returns in tx and commit. Begin tx with READ COMMITTED: under REPEATABLE READ, the server's default, what tx sees may be
-// older than what it waits for. Then InOrder says so, and tx has to be run again.
+// Until tx ends, others that receive a message of the key wait, and so do those of a sixty-fourth of the other keys. So process
+// the messages in tx and commit. Begin tx with READ COMMITTED. At REPEATABLE READ, the server's default, tx may see older rows
+// than those that it has waited for. Then InOrder returns an error that says so, and tx must run again.
 func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	return i.box.InOrder(ctx, callers{tx, i.store}, m, wait)
 }
 
-// Due returns messages that have waited in vain for the one before them: of up to n keys the message after the gap, with Gap
-// and Missing set, and what follows it.
+// Due returns messages whose predecessor did not arrive in time. For up to n keys it returns the message after the gap, with Gap
+// and Missing set, and those that follow it.
 func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released, error) {
 	return i.box.Due(ctx, callers{tx, i.store}, n)
 }
@@ -141,8 +141,8 @@ func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released
 // Turns implements tables.InboxDialect.
 func (s onTables) Turns() bool { return true }
 
-// Turn implements tables.InboxDialect. Whoever takes a turn counts it: a snapshot that has another count than the row under its lock is older
-// than the last that had it.
+// Turn implements tables.InboxDialect. Each transaction that takes a turn counts it. If the count in its snapshot differs from that of the
+// locked row, the snapshot is older than the last turn.
 func (s onTables) Turn(b *tables.Batch, box *tables.InboxRow, turn int) {
 	var locked, seen int64
 	args := box.Args(tables.Args{"turn": turn})
@@ -161,7 +161,7 @@ func (s onTables) Stale() error {
 		"%s", hints[changed])
 }
 
-// See implements tables.InboxDialect: what is new has the token afterwards.
+// See implements tables.InboxDialect. Afterwards new ids have the token.
 func (s onTables) See(b *tables.Batch, box *tables.InboxRow, ids []string, isNew func(id string)) {
 	token := rand.Int64()
 	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), 1000) {

@@ -24,8 +24,8 @@ const version = 6
 // locked, 1050 where it has won.
 var collided = []uint16{1213, 1205, 1050, 1061, duplicate}
 
-// Migrate implements driver.Store. Every statement is by itself and may run again, so whoever comes later, or
-// after one that died, goes on where it is.
+// Migrate implements driver.Store. Every statement commits separately and may run again. So another process can
+// continue where one died.
 func (s *Store) Migrate(ctx context.Context) error {
 	have, err := s.SchemaVersion(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Store) define(ctx context.Context, statement string) error {
 	}
 }
 
-// SchemaVersion is the version of the tables in the database, 0 without any.
+// SchemaVersion returns the version of the tables in the database, or 0 if there are none.
 func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	if s.closed.Load() {
 		return 0, penstock.ErrClosed
@@ -179,7 +179,7 @@ func (s *Store) of() schema.Of {
 	return schema.Of{Where: "the database " + s.opts.Schema, Want: version, Migrate: "penstock migrate", Fresh: schema.Drop}
 }
 
-// CheckSchema compares the tables with this program's: if they are others, the error is a penstock.SchemaError.
+// CheckSchema compares the tables with this program's. If they differ, the error is a *penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
 	have, err := s.SchemaVersion(ctx)
 	if err == nil {
@@ -188,8 +188,8 @@ func (s *Store) CheckSchema(ctx context.Context) (differences []string, err erro
 	return nil, err
 }
 
-// DropSchema removes the database with every outbox in it, and whatever else
-// somebody put there. For those made for a test, a demo or a benchmark.
+// DropSchema removes the database with all that is in it, also tables that are not Penstock's. It is for databases of a
+// test, a demo or a benchmark.
 func (s *Store) DropSchema(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, "drop database if exists "+quoted(s.opts.Schema))
 	s.checked.Store(false)

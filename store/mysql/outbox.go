@@ -17,7 +17,8 @@ import (
 
 type outboxes = tables.Outboxes
 
-// NewTable implements tables.DB. A name must have a table that MySQL takes, and that the server takes for no other in lower case.
+// NewTable implements tables.DB. It refuses a name whose table name is too long for MySQL, or that has capital letters on a server that
+// keeps table names in lower case.
 func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
 	if n := utf8.RuneCountInString(tableName(kind, name)); n > 64 {
 		return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q would have a table whose name has %d characters, of which MySQL takes 64", name, n), Hint: "use letters, digits and underscores"}
@@ -86,10 +87,10 @@ type Outbox struct {
 	name, table string
 }
 
-// Outbox names an outbox; it does not look whether there is one.
+// Outbox returns an outbox. It does not check that there is one.
 func (s *Store) Outbox(name string) *Outbox { return &Outbox{s, name, tableOf(s.opts.Schema, name)} }
 
-// Tx is what PublishTx needs of a transaction; *sql.Tx, *sql.Conn and *sql.DB have it.
+// Tx has the method that PublishTx needs: it is a *sql.Tx, *sql.Conn or *sql.DB.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
@@ -97,9 +98,10 @@ type Tx interface {
 // perStatement is how many messages one INSERT has at most: a prepared statement takes 65,535 arguments.
 const perStatement = 10_000
 
-// PublishTx writes messages within tx: they are delivered if tx commits, and never
-// if it rolls back. One statement for each 10,000. Errors: *penstock.FieldError for a message
-// that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox.
+// PublishTx writes messages within tx, in one statement for each 10,000. They are
+// delivered if tx commits, and never if it rolls back. Errors: ErrNoOutbox, and
+// *penstock.FieldError for a message that cannot be carried. In the latter case nothing
+// is written and tx can continue.
 func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
 	if err := validate(msgs); err != nil {
 		return err
@@ -160,12 +162,12 @@ func orNull(s string) []byte {
 	return []byte(s)
 }
 
-// Publish implements driver.Store; programs have Outbox.
+// Publish implements driver.Store. Programs use Outbox.Publish.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	return s.Outbox(outbox).Publish(ctx, msgs...)
 }
 
-// Publish writes messages in a separate transaction. If its answer is lost, it is looked up whether it has happened.
+// Publish writes messages in a separate transaction. If the answer is lost, it looks up whether they were written.
 func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	s := o.store
 	if len(msgs) == 0 { // it says so if there is no such outbox

@@ -45,7 +45,7 @@ func (s onTables) DropJobs(ctx context.Context, q *queueRow) error {
 	return s.define(ctx, "drop table if exists "+string(q.Table))
 }
 
-// JobsBytes implements tables.QueueDB. MyRocks counts nothing that it has in memory only: that are the payloads at least.
+// JobsBytes implements tables.QueueDB. MyRocks does not count rows that are in memory only, so the result is at least the size of the payloads.
 func (s onTables) JobsBytes(ctx context.Context, queue string) (n int64, err error) {
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&n) },

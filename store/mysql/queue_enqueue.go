@@ -14,28 +14,28 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// QueueTx is what EnqueueTx needs of a transaction; *sql.Tx, *sql.Conn and *sql.DB have it.
+// QueueTx has the methods that EnqueueTx needs: it is a *sql.Tx, *sql.Conn or *sql.DB.
 type QueueTx interface {
 	Tx
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Queue is one queue, for those who enqueue and those who work. Safe for concurrent use.
+// Queue is one queue, to enqueue jobs and to work on them. Safe for concurrent use.
 type Queue struct {
 	tables.WorkedQueue
 	store *Store
 	name  string
 }
 
-// Queue names a queue; it does not look whether there is one.
+// Queue returns a queue. It does not check that there is one.
 func (s *Store) Queue(name string) *Queue { return &Queue{s.queues.Queue(name), s, name} }
 
 // perInsert is how many jobs one INSERT has at most, of up to a MiB.
 const perInsert = 1000
 
-// EnqueueTx writes jobs within tx, and says what became of each, in the order given: they run if tx commits, and never if it rolls
-// back. One statement for each 1,000 or MiB, and four more if any has a DedupKey. Errors: *penstock.FieldError for a job that cannot
-// be carried (then nothing is written and tx goes on), ErrNoQueue.
+// EnqueueTx writes jobs within tx and returns a result for each, in the given order. It takes one statement for each 1,000 jobs or MiB, and
+// four more if any job has a DedupKey. They run if tx commits, and never if it rolls back. Errors: ErrNoQueue, and *penstock.FieldError for
+// a job that cannot be carried. In the latter case nothing is written and tx can continue.
 func (q *Queue) EnqueueTx(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	dedup, err := tables.HasDedup(jobs)
 	if err != nil {

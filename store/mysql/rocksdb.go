@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// RocksDBCalls is how far the storage of MyRocks has walked, all sessions together.
+// RocksDBCalls count the reads in the storage of MyRocks, of all sessions together.
 type RocksDBCalls struct {
 	Next int64 `json:"next"` // ROCKSDB_NUMBER_DB_NEXT, and _PREV
 	Seek int64 `json:"seek"` // ROCKSDB_NUMBER_DB_SEEK
-	// Skipped are the steps over what is deleted or older, which a next or a seek makes by itself and which no status variable counts.
+	// Skipped counts the steps over deleted or older entries. A next or a seek makes them itself, and no status variable counts them.
 	Skipped int64 `json:"skipped"`
 }
 
-// Steps from one place in the storage to the next one.
+// Steps returns the number of steps from one entry in the storage to the next.
 func (c RocksDBCalls) Steps() int64 { return c.Next + c.Skipped }
 
-// Since is c without what was before.
+// Since returns c minus before.
 func (c RocksDBCalls) Since(before RocksDBCalls) RocksDBCalls {
 	return RocksDBCalls{Next: c.Next - before.Next, Seek: c.Seek - before.Seek, Skipped: c.Skipped - before.Skipped}
 }
 
-// Plus is the sum of both.
+// Plus returns the sum of both.
 func (c RocksDBCalls) Plus(more RocksDBCalls) RocksDBCalls {
 	return RocksDBCalls{Next: c.Next + more.Next, Seek: c.Seek + more.Seek, Skipped: c.Skipped + more.Skipped}
 }
 
-// RocksDBCalls reads the counters since the server's start. It takes the right PROCESS; where there is no MyRocks, all are 0.
+// RocksDBCalls reads the counters since the server's start. It needs the privilege PROCESS. Without MyRocks all are 0.
 func (s *Store) RocksDBCalls(ctx context.Context) (c RocksDBCalls, err error) {
 	rows, err := s.db.QueryContext(ctx, "show engine rocksdb status")
 	if number(err) == unknownEngine {

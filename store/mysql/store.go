@@ -1,5 +1,5 @@
-// Package mysql keeps outboxes on plain tables of MariaDB and MySQL, in InnoDB or in MyRocks: the design of
-// store/portable in MySQL's dialect. DESIGN.md says where it differs.
+// Package mysql keeps outboxes, queues and inboxes on plain tables of MariaDB and MySQL, in InnoDB or in MyRocks.
+// It has the design of store/portable in MySQL's dialect. DESIGN.md says where it differs.
 package mysql
 
 import (
@@ -22,25 +22,26 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// DefaultSchema is the database that holds the tables unless Options names another. Business tables may be in any other of the
-// server's: a transaction spans them.
+// DefaultSchema is the database with the tables unless Options names another. Business tables may be in any other database of
+// the server, because a transaction spans them.
 const DefaultSchema = "penstock"
 
 // Options of a Store. The zero value is usable.
 type Options struct {
 	// Schema is the database of the tables. Default "penstock".
 	Schema string
-	// Engine of tables that are made: InnoDB or RocksDB, say. Default the server's.
+	// Engine of new tables, for example InnoDB or RocksDB. Default: the server's default.
 	Engine string
-	// Buckets of a new outbox, 1 to 1000; what has one key is in one of them. Default 16.
+	// Buckets of a new outbox, 1 to 1000. Messages of one key are in one bucket. Default 16.
 	Buckets int
-	// Margin is how long a transaction that publishes is expected to stay open, clock skew added. One that
-	// takes longer is found by a sweep: late, and maybe after later messages of its key. Default 10 s.
+	// Margin is how long a transaction that publishes may stay open, with the skew of clocks. Messages of a
+	// longer one are found by a sweep: late, and perhaps after later messages of their keys. Default 10 s.
 	Margin time.Duration
-	// Sweep is how often a reader looks for what committed later than the margin. Default 15 s.
+	// Sweep is how often a reader looks for messages that committed later than the margin. Default 15 s.
 	Sweep time.Duration
-	// LookAgain is how soon a claim sees a job that committed late, behind others that were claimed: each claim
-	// that looks reads what was deleted within the margin, which RocksDB walks over. Default 2.5 s; a queue that finds nothing looks ten times as often.
+	// LookAgain is how soon a claim finds a job that committed late, behind jobs that were claimed. Each such look
+	// reads rows that were deleted within the margin, one by one in RocksDB. Default 2.5 s. A queue that finds
+	// no jobs looks ten times as often.
 	LookAgain time.Duration
 }
 
@@ -87,8 +88,8 @@ func uncommented(name string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Open prepares a store: mysql://user:password@host:port/. It does not connect: a database that is down shows as an
-// error of the first call, and later calls work once it is up.
+// Open prepares a store: mysql://user:password@host:port/. It does not connect. If the database is down, the first
+// call returns an error, and later calls work once it is up.
 func Open(url string, opts Options) (*Store, error) {
 	if opts.Schema == "" {
 		opts.Schema = DefaultSchema
@@ -123,7 +124,7 @@ func Open(url string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Close closes idle connections. Sources are closed by whoever opened them.
+// Close closes the connections. Close each Source before it.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -131,14 +132,14 @@ func (s *Store) Close() error {
 	return errors.Join(s.db.Close(), s.ddl.Close())
 }
 
-// Engine of tables that are made, empty for the server's.
+// Engine returns the engine of new tables, or "" for the server's default.
 func (s *Store) Engine() string { return s.opts.Engine }
 
-// Schema is the database that holds the tables.
+// Schema returns the name of the database with the tables.
 func (s *Store) Schema() string { return s.opts.Schema }
 
-// Retries says how often transactions were run again because the database wanted it, by reason, and how often it was looked up
-// what had become of one ("unknown").
+// Retries returns how often transactions ran again because the database asked for it, by reason. "unknown" counts how often
+// the store looked up whether one had committed.
 func (s *Store) Retries() map[string]int64 { return s.retries.Counts() }
 
 // words are what stands in braces in a statement: numbers, and text that is SQL.

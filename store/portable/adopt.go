@@ -13,14 +13,14 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// AdoptConfig describes a table that somebody else made.
+// AdoptConfig describes an outbox table that Penstock did not create.
 type AdoptConfig = adopted.Config
 
 // Adopted is such a table, and the subscription that reads it.
 type Adopted = tables.Adopted
 
-// Adopt prepares a subscription over a table that somebody else made. It does not connect: the table is looked at by Check and by
-// Subscribe. A config that cannot be used here is a *penstock.FieldError. Options.Margin and Options.Sweep are the config's.
+// Adopt prepares a subscription over a table that Penstock did not create. It does not connect: Check and Subscribe read the table's
+// definition. A config that cannot be used here is a *penstock.FieldError. The config's margin and sweep replace those of opts.
 func Adopt(ctx context.Context, url string, opts Options, subscription string, c AdoptConfig) (*Adopted, error) {
 	c.SetDefaults()
 	opts.Margin, opts.Sweep = c.Margin, c.Sweep

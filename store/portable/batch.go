@@ -105,7 +105,7 @@ func (s onTables) Run(ctx context.Context, b *tables.Batch) error {
 	return s.Send(ctx, func(all *tables.Batch) { *all = *b })
 }
 
-// Send implements tables.DB: statements that are sent together are one transaction.
+// Send implements tables.DB. Statements that are sent together are one transaction.
 func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 	if err := s.ready(ctx); err != nil {
 		return err

@@ -118,7 +118,7 @@ func (s *Store) detect(ctx context.Context) error {
 	return nil
 }
 
-// Engine is what the server is, as it says itself: "PostgreSQL", "YugabyteDB", "CockroachDB" or "Citus".
+// Engine asks the server what it is, and returns "PostgreSQL", "YugabyteDB", "CockroachDB" or "Citus".
 func (s *Store) Engine(ctx context.Context) (string, error) {
 	err := s.detect(ctx)
 	return string(s.dialect().engine), err

@@ -16,7 +16,7 @@ import (
 // prefix before the scheme of a PostgreSQL URL says that the database is used by this store.
 const prefix = "portable+"
 
-// Driver is this store for config's list.
+// Driver describes this store for the list in internal/drivers.
 var Driver = descriptor.Store{
 	Title: "a database in the portable profile", Schemes: []string{prefix + "postgres", prefix + "postgresql"},
 	Open: func(ctx context.Context, url, schema string, _ *slog.Logger) (driver.Store, error) {
@@ -39,8 +39,8 @@ var Driver = descriptor.Store{
 // detectPatience is how long Wanted waits for a server.
 const detectPatience = 5 * time.Second
 
-// Wanted asks the server of a PostgreSQL URL whether it is one that only this store can use: YugabyteDB or CockroachDB. Of one that does
-// not answer it says no: whoever uses it then says what is wrong.
+// Wanted asks the server of a PostgreSQL URL whether it is one that only this store can use: YugabyteDB or CockroachDB. It returns false
+// if the server does not answer: the caller's next use of it returns the error.
 func Wanted(ctx context.Context, url string) bool {
 	config, err := pg.PoolConfig(url)
 	if err != nil {
@@ -58,10 +58,10 @@ func Wanted(ctx context.Context, url string) bool {
 	return err == nil && pg.EngineOf(version) != pg.PostgreSQL
 }
 
-// Is tells whether a URL, or its scheme, is one of this store's.
+// Is reports whether a URL, or its scheme, is of this store.
 func Is(url string) bool { return strings.HasPrefix(strings.ToLower(url), prefix) }
 
-// URL has a database used by this store. What is no PostgreSQL URL stays as it is.
+// URL makes the URL for this store of a PostgreSQL URL. It returns other URLs unchanged.
 func URL(url string) string {
 	if strings.HasPrefix(strings.ToLower(url), "postgres") {
 		return prefix + url
@@ -69,7 +69,7 @@ func URL(url string) string {
 	return url
 }
 
-// Plain is the URL as PostgreSQL's clients take it.
+// Plain returns the URL as PostgreSQL's clients take it.
 func Plain(url string) string {
 	if Is(url) {
 		return url[len(prefix):]

@@ -16,7 +16,7 @@ import (
 
 var _ doctor.Examiner = (*Store)(nil)
 
-// Examine implements doctor.Examiner: which engine it is, and whether it does what this profile counts on.
+// Examine implements doctor.Examiner: the engine, and whether it has the behaviour that this profile needs.
 func (s *Store) Examine(ctx context.Context, _ doctor.Options) (doctor.Examined, error) {
 	e := &examination{store: s, Examined: doctor.Examined{Free: -1}}
 	if err := s.detect(ctx); err != nil {

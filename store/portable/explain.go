@@ -97,7 +97,7 @@ func (e *explanation) explain(ctx context.Context, tx pgx.Tx, name, sql string, 
 	return nil
 }
 
-// ExplainOutbox implements doctor.Explainer: of each subscription, what its relay would fetch next, and settle.
+// ExplainOutbox implements doctor.Explainer: the statements with which each subscription's relay would fetch next, and settle.
 func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Statement, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -161,8 +161,8 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 	})
 }
 
-// ExplainQueue implements doctor.Explainer: what workers do, for the first group that has jobs. It is to the queue as if a worker had taken
-// jobs and its transaction had rolled back.
+// ExplainQueue implements doctor.Explainer: the statements of workers, for the first group that has jobs. The queue sees a worker that takes
+// jobs in a transaction that rolls back.
 func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Statement, error) {
 	known, err := s.queues.Queue(name).Row(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// ReadPage implements tables.Reading: it asks, in one round trip, how the subscription is and for a page of one origin.
+// ReadPage implements tables.Reading. It reads the state of the subscription and a page of one origin, in one round trip.
 func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	p.Limit.Bytes = s.store.dialect().most(p.Limit.Bytes)
 	seqs, times := []int64{}, []time.Time{}

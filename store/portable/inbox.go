@@ -21,20 +21,20 @@ var (
 
 type inboxes = tables.Inboxes
 
-// InboxTx is what an inbox needs of a transaction: a pgx.Tx, or a *pgx.Conn on which one was begun.
+// InboxTx has the methods that an inbox needs: it is a pgx.Tx, or a *pgx.Conn on which a transaction was begun.
 type InboxTx interface {
 	Tx
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Inbox is one consumer's inbox. It holds no connection: the transaction is the caller's, and what it writes takes effect
-// once if it goes on only with what is new. Safe for concurrent use.
+// Inbox is one consumer's inbox. It holds no connection: the caller begins the transaction. If the caller processes only new
+// messages, its writes in that transaction take effect once. Safe for concurrent use.
 type Inbox struct {
 	store *Store
 	box   *tables.Inbox
 }
 
-// Inbox names a consumer's inbox; it does not look whether there is one.
+// Inbox returns a consumer's inbox. It does not check that there is one.
 func (s *Store) Inbox(consumer string) *Inbox {
 	return &Inbox{s, tables.NewInbox(onTables{s}, consumer)}
 }
@@ -50,35 +50,35 @@ func (c callers) Run(ctx context.Context, b *tables.Batch) error {
 	return c.SendBatch(ctx, c.store.pgBatch(b)).Close()
 }
 
-// First notes a message's id within tx and says whether it is new: false means that it has been received before, within the
-// inbox's window, by a transaction that committed, or by tx itself. If another transaction that is still open has received
-// it, First waits for its end. Roll tx back and the id is new again. One round trip.
+// First notes a message's id within tx and reports whether it is new. It is not new if it was received before, within the
+// inbox's window, by tx or by a transaction that committed. If another open transaction has received it, First waits for its
+// end. After a rollback of tx the id is new again. One round trip.
 //
-// Errors: *penstock.FieldError (tx goes on), ErrNoInbox; where an isolation level wants it 40001, to be run again.
+// Errors: *penstock.FieldError (tx can continue), ErrNoInbox. At stricter isolation levels also 40001: then run tx again.
 func (i *Inbox) First(ctx context.Context, tx InboxTx, id string) (bool, error) {
 	fresh, err := i.FirstOf(ctx, tx, id)
 	return len(fresh) == 1, err
 }
 
-// FirstOf is First for many ids, in one round trip. It returns those that are new, in the order given, each once.
+// FirstOf is First for many ids, in one round trip. It returns those that are new, each once, in the given order.
 func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]string, error) {
 	return i.box.FirstOf(ctx, callers{tx, i.store}, ids...)
 }
 
-// InOrder notes a message that has a key and returns what may be processed now, within tx and in this order: nothing if m is
-// a duplicate, or if the message named by its header penstock-previous has not come; then m is held back, and it can be
-// acknowledged once tx has committed. Otherwise m, and what was held back for it. Nothing is held for longer than wait, if
-// Due is called now and then. Two round trips.
+// InOrder notes a message that has a key. It returns the messages to process now in tx, in this order: m, and those that were
+// held back for it. It returns none if m is a duplicate, or if the message named by its header penstock-previous has not come.
+// Then m is held back and can be acknowledged once tx has committed. No message is held for longer than wait, if Due is called
+// regularly. Two round trips.
 //
-// A transaction that has received a message of a key keeps others of that key waiting, and a sixty-fourth of the other keys,
-// so process what it returns in tx and commit. tx has to be of the isolation level read committed or serializable. Errors:
-// as First has, 25001 for another isolation level.
+// Until tx ends, others that receive a message of the key wait, and so do those of a sixty-fourth of the other keys. So process
+// the messages in tx and commit. tx must have the isolation level READ COMMITTED or SERIALIZABLE. Errors: those of First, and
+// 25001 for another isolation level.
 func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	return i.box.InOrder(ctx, callers{tx, i.store}, m, wait)
 }
 
-// Due returns messages that have waited in vain for the one before them: of up to n keys the message after the gap, with Gap
-// and Missing set, and what follows it.
+// Due returns messages whose predecessor did not arrive in time. For up to n keys it returns the message after the gap, with Gap
+// and Missing set, and those that follow it.
 func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released, error) {
 	return i.box.Due(ctx, callers{tx, i.store}, n)
 }
@@ -101,7 +101,7 @@ func (s onTables) Forget(b *tables.Batch, box *tables.InboxRow, table string, ar
 	b.Rows(tables.Each(forgot), "inbox_forget_"+table, box.Args(args))
 }
 
-// Stale implements tables.InboxDialect: what the transaction reads behind a lock may be from before it.
+// Stale implements tables.InboxDialect. It is the error of a transaction that may read rows from before a lock that it waited for.
 func (s onTables) Stale() error {
 	return penstock.WithHint(&pgconn.PgError{Severity: "ERROR", Code: "25001", Message: "an inbox in order needs the isolation level read committed or serializable"},
 		"begin the transaction with read committed")

@@ -12,26 +12,25 @@ import (
 	"github.com/penstock/penstock/internal/messageid"
 )
 
-// ReceivedHandler does the work of one message within a transaction, which it must not end. Any error rolls the transaction
-// back.
+// ReceivedHandler does the work of one message within tx. It must not end tx. Any error rolls tx back.
 type ReceivedHandler func(ctx context.Context, tx pgx.Tx, m penstock.Released) error
 
-// Begin is what Process needs of a connection; *pgxpool.Pool and *pgx.Conn have it.
+// Begin has the method that Process needs: it is a *pgxpool.Pool or *pgx.Conn.
 type Begin interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 }
 
-// Process is InOrder in a transaction of its own, in which it calls h for each message that may be processed now, one after
-// another. nil means that m can be acknowledged: it was processed, now or before, or it is held back, durably. After an
-// error nothing has changed: have it delivered again.
+// Process calls InOrder in a new transaction, and in it h for each message to process now, one after another. nil means that m
+// can be acknowledged: it was processed, now or before, or it is held back durably. After an error nothing has changed, so m
+// must be delivered again.
 func (i *Inbox) Process(ctx context.Context, db Begin, m penstock.Message, wait time.Duration, h ReceivedHandler) error {
 	_, err := process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) { return i.InOrder(ctx, tx, m, wait) })
 	return err
 }
 
-// ProcessDue is Due in the same way, of one key at a time, until no message is due. Call it about once a second, in one
-// process or in several. It returns how many messages it has processed. A key whose handler fails does not stop the others:
-// it is passed over until the next call, and its error is one of those that are joined, up to 64 of them.
+// ProcessDue does the same with Due, for one key at a time, until no message is due. Call it about once a second, in one process
+// or in several. It returns how many messages it has processed. A key whose handler fails does not stop the others. It is
+// skipped until the next call, and its error is joined to those of other keys, up to 64.
 func (i *Inbox) ProcessDue(ctx context.Context, db Begin, h ReceivedHandler) (int, error) {
 	return due.Process(func(passingOver []string) (n int, key *string, err error) {
 		n, err = process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {

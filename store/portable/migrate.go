@@ -22,8 +22,8 @@ import (
 // version of the tables that this program makes.
 const version = 8
 
-// Migrate implements driver.Store. Every statement is by itself and may run again, so whoever comes later, or
-// after one that died, goes on where it is.
+// Migrate implements driver.Store. Every statement commits separately and may run again. So another process can
+// continue where one died.
 func (s *Store) Migrate(ctx context.Context) error {
 	have, err := s.SchemaVersion(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) define(ctx context.Context, statement string) error {
 	}
 }
 
-// SchemaVersion is the version of the tables in the database, 0 without any.
+// SchemaVersion returns the version of the tables in the database, or 0 if there are none.
 func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	if s.closed.Load() {
 		return 0, penstock.ErrClosed
@@ -127,7 +127,7 @@ func (s *Store) of() schema.Of {
 	return schema.Of{Where: "schema " + s.schema, Want: version, Migrate: "penstock migrate --profile portable", Fresh: schema.Drop}
 }
 
-// CheckSchema compares the tables with this program's: if they are others, the error is a penstock.SchemaError.
+// CheckSchema compares the tables with this program's. If they differ, the error is a *penstock.SchemaError.
 func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
 	have, err := s.SchemaVersion(ctx)
 	if err == nil {
@@ -136,8 +136,8 @@ func (s *Store) CheckSchema(ctx context.Context) (differences []string, err erro
 	return nil, err
 }
 
-// DropSchema removes the schema with every outbox in it, and whatever else
-// somebody put there. For schemas made for a test, a demo or a benchmark.
+// DropSchema removes the schema with all that is in it, also tables that are not Penstock's. It is for schemas of a
+// test, a demo or a benchmark.
 func (s *Store) DropSchema(ctx context.Context) error {
 	err := pg.DropSchema(ctx, s.pool, s.schema)
 	s.checked.Store(false)

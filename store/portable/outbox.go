@@ -72,17 +72,18 @@ type Outbox struct {
 	name, insert string
 }
 
-// Outbox names an outbox; it does not look whether there is one.
+// Outbox returns an outbox. It does not check that there is one.
 func (s *Store) Outbox(name string) *Outbox { return &Outbox{s, name, s.sql("publish", name)} }
 
-// Tx is what PublishTx needs of a pgx transaction; pgx.Tx, *pgx.Conn and *pgxpool.Pool have it.
+// Tx has the method that PublishTx needs: it is a pgx.Tx, *pgx.Conn or *pgxpool.Pool.
 type Tx = interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// PublishTx writes messages within tx: they are delivered if tx commits, and never
-// if it rolls back. One statement. Errors: *penstock.FieldError for a message
-// that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox.
+// PublishTx writes messages within tx, in one statement. They are delivered if tx
+// commits, and never if it rolls back. Errors: ErrNoOutbox, and *penstock.FieldError for
+// a message that cannot be carried. In the latter case nothing is written and tx can
+// continue.
 func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
 		return nil
@@ -127,12 +128,12 @@ func orNull(s string) *string {
 	return &s
 }
 
-// Publish implements driver.Store; programs have Outbox.
+// Publish implements driver.Store. Programs use Outbox.Publish.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	return s.Outbox(outbox).Publish(ctx, msgs...)
 }
 
-// Publish writes messages in a separate transaction: one round trip. If its answer is lost, it is looked up whether it has happened.
+// Publish writes messages in a separate transaction, in one round trip. If the answer is lost, it looks up whether they were written.
 func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 	s := o.store
 	if err := s.ready(ctx); err != nil {

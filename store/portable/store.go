@@ -1,6 +1,7 @@
-// Package portable keeps outboxes and queues on plain tables, for databases that speak PostgreSQL's
-// protocol without its transaction ids, snapshots, advisory locks and LISTEN, and for
-// PostgreSQL itself. DESIGN.md says how, and what it does not promise.
+// Package portable keeps outboxes, queues and inboxes on plain tables, in databases that speak
+// PostgreSQL's protocol. It does not need PostgreSQL's transaction ids, snapshots, advisory locks
+// and LISTEN. It also works in PostgreSQL itself. DESIGN.md says how, and what it does not
+// guarantee.
 package portable
 
 import (
@@ -26,23 +27,24 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// DefaultSchema holds the tables unless Options names another. It is not that of store/postgres,
-// so a database may have both.
+// DefaultSchema holds the tables unless Options names another. store/postgres has a different one, so
+// a database may have both.
 const DefaultSchema = "penstock_portable"
 
 // Options of a Store. The zero value is usable.
 type Options struct {
 	// Schema of the tables. Default "penstock_portable".
 	Schema string
-	// Buckets of a new outbox, 1 to 1000; what has one key is in one of them. Default 16.
+	// Buckets of a new outbox, 1 to 1000. Messages of one key are in one bucket. Default 16.
 	Buckets int
-	// Margin is how long a transaction that publishes is expected to stay open, clock skew added. One that
-	// takes longer is found by a sweep: late, and maybe after later messages of its key. Default 10 s.
+	// Margin is how long a transaction that publishes may stay open, with the skew of clocks. Messages of a
+	// longer one are found by a sweep: late, and perhaps after later messages of their keys. Default 10 s.
 	Margin time.Duration
-	// Sweep is how often a reader looks for what committed later than the margin. Default 15 s.
+	// Sweep is how often a reader looks for messages that committed later than the margin. Default 15 s.
 	Sweep time.Duration
-	// LookAgain is how soon a claim sees a job that committed late, behind others that were claimed: each claim
-	// that looks reads what was deleted within the margin. Default 250 ms; a queue that finds nothing looks ten times as often.
+	// LookAgain is how soon a claim finds a job that committed late, behind jobs that were claimed. Each such
+	// look reads rows that were deleted within the margin. Default 250 ms. A queue that finds no jobs looks ten
+	// times as often.
 	LookAgain time.Duration
 }
 
@@ -83,8 +85,8 @@ var statements = func() map[string]string {
 	return all
 }()
 
-// Open prepares a store with its own pool. It does not connect: a database that is down shows as an
-// error of the first call, and later calls work once it is up.
+// Open prepares a store with its own pool. It does not connect. If the database is down, the first call
+// returns an error, and later calls work once it is up.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	config, err := pg.PoolConfig(url)
 	if err != nil {
@@ -102,8 +104,8 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// New is a store on the caller's pool, which Close leaves open. Behind a pooler of transactions it must prepare no
-// statements (pgx.QueryExecModeCacheDescribe).
+// New returns a store on the caller's pool, which Close leaves open. Behind a pooler in transaction mode, the pool must not
+// prepare statements: use pgx.QueryExecModeCacheDescribe.
 func New(pool *pgxpool.Pool, opts Options) *Store {
 	opts.Schema = cmp.Or(opts.Schema, DefaultSchema)
 	opts.Buckets = cmp.Or(opts.Buckets, 16)
@@ -123,7 +125,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Schema is the name of the schema that holds the tables.
+// Schema returns the name of the schema with the tables.
 func (s *Store) Schema() string { return s.opts.Schema }
 
 // sql is a statement of sql/, or one that is given, with the names of this schema's tables; of an outbox's if it has {table}.
@@ -190,6 +192,6 @@ func (s *Store) explain(err error) error {
 	return pgerror.Explain(err, nil)
 }
 
-// Retries says how often transactions were run again because the database wanted it, by reason, and how often it was looked up
-// what had become of one ("unknown").
+// Retries returns how often transactions ran again because the database asked for it, by reason. "unknown" counts how often
+// the store looked up whether one had committed.
 func (s *Store) Retries() map[string]int64 { return s.retries.Counts() }
