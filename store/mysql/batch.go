@@ -120,7 +120,8 @@ func (s *Store) on(ctx context.Context, fn func(conn *sql.Conn) error) error {
 // tx is a transaction of several round trips.
 type tx struct {
 	*sql.Conn
-	began bool
+	began   bool
+	patient bool // the session waits for whoever is paused in it, for as long as there is such a session
 }
 
 // run sends a batch; the transaction begins with the first.
@@ -173,6 +174,9 @@ func (s *Store) once(ctx context.Context, fn func(t *tx) error) error {
 		err := fn(t)
 		if err == nil && t.began {
 			_, err = conn.ExecContext(ctx, "commit")
+		}
+		if t.patient { // others get a session that is not
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 		return err
 	})

@@ -110,6 +110,7 @@ func (t onTx) fill(ctx context.Context, all *tables.Batch) (*batch, error) {
 		if err := t.empty(ctx, b); err != nil {
 			return nil, err
 		}
+		t.patient = t.patient || st.Text == "patient"
 		b.put(t.store, st)
 	}
 	return b, nil
