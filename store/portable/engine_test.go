@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/internal/test/wire"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -62,16 +63,17 @@ func TestTenStartAtOnce(t *testing.T) {
 	if err := errors.Join(one.Migrate(t.Context()), one.CreateOutbox(t.Context(), "orders"), one.CreateQueue(t.Context(), "mails", penstock.LIFO)); err != nil {
 		t.Fatal(err)
 	}
-	p := &wireProxy{}
-	rnd := testseed.New(t.Name(), 0)
-	faulty, next := true, eachFault(rnd)
-	p.decide = func(trip []byte) fault {
-		if text := string(trip); !faulty || !strings.Contains(text, "create ") && !strings.Contains(text, "drop table") {
-			return pass
+	p := wire.New()
+	rnd, lives := testseed.New(t.Name(), 0), testseed.New(t.Name(), 1)
+	var mu sync.Mutex
+	next := eachFault(rnd)
+	p.Decide(func(trip []byte) wire.Fault {
+		if text := string(trip); !strings.Contains(text, "create ") && !strings.Contains(text, "drop table") {
+			return wire.Pass
 		}
 		return next(trip)
-	}
-	through := p.through(t, shared)
+	})
+	through := p.Postgres(t, shared)
 	const processes = 10
 	var all sync.WaitGroup
 	made := make([]error, processes)
@@ -83,12 +85,12 @@ func TestTenStartAtOnce(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					p.mu.Lock()
+					mu.Lock()
 					life := 5 * time.Second
-					if rnd.IntN(4) == 0 { // it dies on the way
-						life = time.Duration(rnd.IntN(100)) * time.Millisecond
+					if lives.IntN(4) == 0 { // it dies on the way
+						life = time.Duration(lives.IntN(100)) * time.Millisecond
 					}
-					p.mu.Unlock()
+					mu.Unlock()
 					ctx, cancel := context.WithTimeout(t.Context(), life)
 					err = try(ctx, store)
 					cancel()
@@ -119,11 +121,9 @@ func TestTenStartAtOnce(t *testing.T) {
 	if err := errors.Join(made...); err != nil {
 		t.Fatal(err)
 	}
-	p.mu.Lock()
-	faulty = false
-	p.mu.Unlock()
-	t.Logf("%d refused, %d cut before, %d after", p.faults[refuse].Load(), p.faults[cutBefore].Load(), p.faults[cutAfter].Load())
-	if p.faults[refuse].Load() == 0 || p.faults[cutAfter].Load() == 0 {
+	p.Decide(nil)
+	t.Logf("%d refused, %d cut before, %d after", p.Happened(wire.Refuse), p.Happened(wire.CutBefore), p.Happened(wire.CutAfter))
+	if p.Happened(wire.Refuse) == 0 || p.Happened(wire.CutAfter) == 0 {
 		t.Error("nothing was injected")
 	}
 	if got, want := catalogue(t, shared), catalogue(t, alone); got != want {
@@ -167,8 +167,8 @@ func TestResultsFitTheBuffer(t *testing.T) {
 	payload := []byte(strings.Repeat("x", 10_000))
 	f := newFixture(t, portable.Options{})
 	f.must(f.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
-	p := &wireProxy{}
-	store := openStore(t, p.through(t, f.url), portable.Options{})
+	p := wire.New()
+	store := openStore(t, p.Postgres(t, f.url), portable.Options{})
 	q := store.Queue("jobs")
 	if _, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour}); err != nil { // the driver knows the statements now
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestResultsFitTheBuffer(t *testing.T) {
 		}
 		f.must(store.Publish(t.Context(), "orders", msgs...))
 	}
-	p.answer.Store(0)
+	p.Answer.Store(0)
 	got, err := q.Claim(t.Context(), driver.Claim{Jobs: jobs, Lease: time.Hour})
 	f.must(err)
 	if len(got) != jobs {
@@ -211,7 +211,7 @@ func TestResultsFitTheBuffer(t *testing.T) {
 	if fetched != 2*jobs {
 		t.Errorf("%d messages, want %d", fetched, 2*jobs)
 	}
-	if n := p.answer.Load(); n > buffer || n < buffer/4 {
+	if n := p.Answer.Load(); n > buffer || n < buffer/4 {
 		t.Errorf("the largest result had %d bytes", n)
 	}
 }

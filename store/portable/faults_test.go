@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/wire"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -23,7 +24,7 @@ func TestFaults(t *testing.T) {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	f := newFixture(t, portable.Options{Margin: time.Hour})
 	p := far(t)
-	store := openStore(t, p.through(t, f.url), portable.Options{Margin: time.Hour})
+	store := openStore(t, p.Postgres(t, f.url), portable.Options{Margin: time.Hour})
 	src, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: time.Hour})
 	f.must(err)
 	const total, keys = 400, 7
@@ -34,9 +35,7 @@ func TestFaults(t *testing.T) {
 	f.must(f.store.Publish(t.Context(), "orders", msgs...))
 
 	rnd := testseed.New(t.Name(), 0)
-	p.mu.Lock()
-	p.decide = eachFault(rnd)
-	p.mu.Unlock()
+	p.Decide(eachFault(rnd))
 	var open []driver.Batch
 	last, failed := map[string]int{}, 0
 	for n := 0; n < total || len(open) > 0; {
@@ -71,16 +70,14 @@ func TestFaults(t *testing.T) {
 			open = open[1:]
 		}
 	}
-	p.mu.Lock()
-	p.decide = nil
-	p.mu.Unlock()
+	p.Decide(nil)
 	all, err := f.store.Status(t.Context())
 	f.must(err)
 	if s := all[0].Subscriptions[0]; s.Settled != total || s.Backlog != 0 {
 		t.Errorf("%d settled and a backlog of %d, want %d and 0", s.Settled, s.Backlog, total)
 	}
-	t.Logf("%d calls failed, run again %v; %d refused, %d cut before, %d after", failed, store.Retries(), p.faults[refuse].Load(), p.faults[cutBefore].Load(), p.faults[cutAfter].Load())
-	if again := store.Retries(); again["serialization"] == 0 || again["unknown"] == 0 || p.faults[cutAfter].Load() == 0 {
+	t.Logf("%d calls failed, run again %v; %d refused, %d cut before, %d after", failed, store.Retries(), p.Happened(wire.Refuse), p.Happened(wire.CutBefore), p.Happened(wire.CutAfter))
+	if again := store.Retries(); again["serialization"] == 0 || again["unknown"] == 0 || p.Happened(wire.CutAfter) == 0 {
 		t.Errorf("nothing was injected, or not counted: %v", again)
 	}
 }
@@ -91,8 +88,8 @@ func TestLateSettle(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{Margin: time.Hour})
 	skipPooled(t, f.url, "which does not pass on what comes late")
-	p := &wireProxy{let: make(chan struct{}), done: make(chan struct{})}
-	f.store = openStore(t, p.through(t, f.url), portable.Options{Margin: time.Hour})
+	p := wire.New()
+	f.store = openStore(t, p.Postgres(t, f.url), portable.Options{Margin: time.Hour})
 	src := f.subscribe()
 	fetch := func() driver.Batch {
 		t.Helper()
@@ -112,22 +109,19 @@ func TestLateSettle(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	settles := 0
-	p.mu.Lock()
-	p.decide = func(trip []byte) fault {
+	p.Decide(func(trip []byte) wire.Fault {
 		if !bytes.Contains(trip, []byte("delete from")) {
-			return pass
+			return wire.Pass
 		}
 		switch settles++; settles {
 		case 1:
 			cancel()
-			return late
+			return wire.Late
 		case 2:
-			close(p.let)
-			<-p.done
+			p.Arrive()
 		}
-		return pass
-	}
-	p.mu.Unlock()
+		return wire.Pass
+	})
 	if err := src.Settle(ctx, first.Number, driver.Settled{Batch: first}); err == nil {
 		t.Fatal("a Settle that did not reach the server succeeded")
 	}
@@ -144,14 +138,16 @@ func TestLateSettle(t *testing.T) {
 }
 
 // far is a proxy that adds 2 to 20 ms to a round trip.
-func far(t *testing.T) *wireProxy {
+func far(t *testing.T) *wire.Proxy {
 	rnd := testseed.New(t.Name(), 1)
 	var mu sync.Mutex
-	return &wireProxy{delay: func() time.Duration {
+	p := wire.New()
+	p.Delay = func() time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
 		return time.Duration(2+rnd.IntN(19)) * time.Millisecond
-	}}
+	}
+	return p
 }
 
 // Workers whose database asks for retries and loses connections do every job, of a key one after another: none is lost, and
@@ -170,11 +166,9 @@ func TestQueueFaults(t *testing.T) {
 	_, err := f.store.Queue("jobs").Enqueue(t.Context(), jobs...)
 	f.must(err)
 	p := far(t)
-	q := openStore(t, p.through(t, f.url), portable.Options{}).Queue("jobs")
+	q := openStore(t, p.Postgres(t, f.url), portable.Options{}).Queue("jobs")
 	rnd := testseed.New(t.Name(), 0)
-	p.mu.Lock()
-	p.decide = eachFault(rnd)
-	p.mu.Unlock()
+	p.Decide(eachFault(rnd))
 	var acks []int64
 	done, last, failed, again := map[int64]bool{}, map[string]int64{}, 0, 0
 	claimed, ended := map[int64]int64{}, map[int64]bool{} // job by lease; those whose Ack said so
@@ -208,9 +202,7 @@ func TestQueueFaults(t *testing.T) {
 			acks = append(acks, j.Lease)
 		}
 	}
-	p.mu.Lock()
-	p.decide = nil
-	p.mu.Unlock()
+	p.Decide(nil)
 	for ended := time.Now().Add(time.Minute); ; { // what nobody has heard of comes back when its lease ends
 		if time.Now().After(ended) {
 			t.Fatalf("a minute later there are jobs left; the last of each key were %v", last)
@@ -243,42 +235,35 @@ func TestQueueFaults(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls failed, %d jobs came again", failed, again)
-	if p.faults[refuse].Load()+p.faults[cutAfter].Load() == 0 {
+	if p.Happened(wire.Refuse)+p.Happened(wire.CutAfter) == 0 {
 		t.Error("nothing was injected")
 	}
 }
 
 // eachFault has each kind of fault among the first round trips, and then some by chance.
-func eachFault(rnd *rand.Rand) func([]byte) fault {
-	const kinds, turns = int(kindOfFault) - 1, 4
+func eachFault(rnd *rand.Rand) func([]byte) wire.Fault {
+	kinds, turns := len(faults), 4
 	trips := 0
-	return func([]byte) fault {
+	return func([]byte) wire.Fault {
 		if trips++; trips%3 == 0 && trips <= 3*kinds*turns {
-			return fault(1 + (trips/3-1)%kinds)
+			return faults[(trips/3-1)%kinds]
 		}
-		return someFault(rnd)
+		return wire.Some(rnd, faults...)
 	}
-}
-
-func someFault(rnd *rand.Rand) fault {
-	if rnd.IntN(6) > 0 {
-		return pass
-	}
-	return fault(1 + rnd.IntN(int(kindOfFault)-1))
 }
 
 // What a relay does all the time is one round trip each.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{})
-	p := &wireProxy{}
-	f.store = openStore(t, p.through(t, f.url), portable.Options{})
+	p := wire.New()
+	f.store = openStore(t, p.Postgres(t, f.url), portable.Options{})
 	src := f.subscribe()
 	trips := func(what string, want int64, call func()) {
 		t.Helper()
-		before := p.trips.Load()
+		before := p.Trips.Load()
 		call()
-		if n := p.trips.Load() - before; n != want {
+		if n := p.Trips.Load() - before; n != want {
 			t.Errorf("%s took %d round trips, want %d", what, n, want)
 		}
 	}

@@ -12,42 +12,6 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// Housekeeping that finds nothing to do waits for nobody who settles or renews, and has nobody wait: one subscription has settled
-// everything, and another one, which is stopped, nothing.
-func TestMaintainLooksFirst(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, portable.Options{})
-	settle := func(subscription string) {
-		t.Helper()
-		src, err := f.store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})
-		f.must(err)
-		f.drain(src)
-		f.must(src.Close(t.Context()))
-	}
-	settle("running")
-	settle("stopped")
-	f.publish("m")
-	settle("running")
-	conn, err := pgx.Connect(t.Context(), f.url)
-	f.must(err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	tx, err := conn.Begin(t.Context())
-	f.must(err)
-	_, err = tx.Exec(t.Context(), "select from penstock_portable.subscriptions for update")
-	f.must(err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	f.must(f.store.Maintain(ctx, "orders"))
-	f.must(tx.Rollback(t.Context()))
-	settle("stopped")
-	f.must(f.store.Maintain(t.Context(), "orders"))
-	var left int
-	f.must(conn.QueryRow(t.Context(), "select count(*) from penstock_portable.outbox_orders").Scan(&left))
-	if left != 0 {
-		t.Errorf("%d messages are left that all have settled", left)
-	}
-}
-
 // A claim that has jobs has their leases run: leases of others that have ended, which somebody has locked here, it leaves to the next one.
 func TestLeaseBeginsAfterMaintenance(t *testing.T) {
 	t.Parallel()

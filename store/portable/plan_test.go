@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
+	"github.com/penstock/penstock/internal/test/wire"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -64,7 +65,8 @@ func observe(t *testing.T, opts portable.Options, settings ...string) *observed 
 		"auto_explain.log_format = json", "auto_explain.log_analyze = on", "auto_explain.log_timing = off") {
 		exec(t, o.url, "alter database "+pgx.Identifier{strings.TrimPrefix(u.Path, "/")}.Sanitize()+" set "+set)
 	}
-	p := &wireProxy{heard: func(notice string) {
+	p := wire.New()
+	p.Heard = func(notice string) {
 		_, text, found := strings.Cut(notice, "plan:\n")
 		var told plan
 		if !found {
@@ -76,8 +78,8 @@ func observe(t *testing.T, opts portable.Options, settings ...string) *observed 
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.plans = append(o.plans, told)
-	}}
-	o.store = openStore(t, p.through(t, o.url), opts)
+	}
+	o.store = openStore(t, p.Postgres(t, o.url), opts)
 	return o
 }
 

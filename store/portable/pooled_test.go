@@ -3,6 +3,7 @@ package portable_test
 import (
 	"bytes"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/penstock/penstock/internal/test/queuetest"
@@ -50,3 +51,12 @@ func TestPooled(t *testing.T) {
 		queuetest.Run(t, queue)
 	})
 }
+
+// skipPooled skips a test that PgBouncer does not let happen. The URL of withservers -pooled has this parameter.
+func skipPooled(t *testing.T, url, why string) {
+	if isPooled(url) {
+		t.Skip("behind a pooler,", why)
+	}
+}
+
+func isPooled(url string) bool { return strings.Contains(url, "default_query_exec_mode=exec") }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/wire"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -76,8 +77,8 @@ func TestClaimBehindManyThatWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{})
 	f.must(f.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
-	p := &wireProxy{}
-	q := openStore(t, p.through(t, f.url), atOnce).Queue("jobs") // which looks at all of them each time
+	p := wire.New()
+	q := openStore(t, p.Postgres(t, f.url), atOnce).Queue("jobs") // which looks at all of them each time
 	waiting := make([]penstock.NewJob, 1500)
 	for i := range waiting {
 		waiting[i].Key = "k"
@@ -85,13 +86,13 @@ func TestClaimBehindManyThatWait(t *testing.T) {
 	_, err := q.Enqueue(t.Context(), append(waiting, penstock.NewJob{Priority: 1}, penstock.NewJob{Priority: 1})...)
 	f.must(err)
 	claim := func() (trips int64) {
-		before := p.trips.Load()
+		before := p.Trips.Load()
 		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
 		f.must(err)
 		if len(jobs) != 1 {
 			t.Fatalf("claimed %d jobs", len(jobs))
 		}
-		return p.trips.Load() - before
+		return p.Trips.Load() - before
 	}
 	claim() // the first of the key
 	first := claim()

@@ -1,7 +1,6 @@
 package portable_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/wire"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -147,11 +147,11 @@ func TestBucketThatIsNotLeft(t *testing.T) {
 // The answer to a Renew that gives buckets up, or takes some, is lost: what it gave up is not read any more, whether that has happened or not.
 func TestRenewWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	for _, lost := range []fault{cutBefore, cutAfter} {
+	for _, lost := range []wire.Fault{wire.CutBefore, wire.CutAfter} {
 		f := newFixture(t, portable.Options{})
-		p := &wireProxy{}
+		p := wire.New()
 		other := *f
-		f.store = openStore(t, p.through(t, f.url), portable.Options{})
+		f.store = openStore(t, p.Postgres(t, f.url), portable.Options{})
 		one, err := f.share(time.Hour)
 		f.must(err)
 		two, err := other.share(time.Hour)
@@ -171,7 +171,7 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 		}
 		cut := func(src driver.Source) {
 			t.Helper()
-			p.once("commit", lost)
+			p.Once(lost, "commit", nil)
 			if err := src.Renew(t.Context()); err == nil {
 				t.Fatal("no answer, and no error")
 			}
@@ -203,28 +203,14 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// once has a fault happen to the next round trip that has these words.
-func (p *wireProxy) once(words string, what fault) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	done := false
-	p.decide = func(trip []byte) fault {
-		if done || !bytes.Contains(trip, []byte(words)) {
-			return pass
-		}
-		done = true
-		return what
-	}
-}
-
 // Readers come, leave and crash while messages are written, and answers to renewals are lost. Each message is delivered, of a key in order, and again
 // only after a crash; nobody gets what another has in flight.
 func TestSharedByMany(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	f := newFixture(t, portable.Options{})
-	p := &wireProxy{}
-	f.store = openStore(t, p.through(t, f.url), portable.Options{Margin: []time.Duration{time.Microsecond, time.Hour}[testseed.Seed()%2], Sweep: time.Hour})
+	p := wire.New()
+	f.store = openStore(t, p.Postgres(t, f.url), portable.Options{Margin: []time.Duration{time.Microsecond, time.Hour}[testseed.Seed()%2], Sweep: time.Hour})
 	rnd := testseed.New(t.Name(), 0)
 	const keys = 30
 	type reader struct {
@@ -291,7 +277,7 @@ func TestSharedByMany(t *testing.T) {
 		case 8:
 			f.must(r.Renew(t.Context()))
 		case 9:
-			p.once("commit", []fault{cutBefore, cutAfter}[rnd.IntN(2)])
+			p.Once([]wire.Fault{wire.CutBefore, wire.CutAfter}[rnd.IntN(2)], "commit", nil)
 			if err := r.Renew(t.Context()); err == nil {
 				t.Fatal("no answer, and no error")
 			}

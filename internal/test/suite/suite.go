@@ -15,7 +15,7 @@ import (
 type Case struct {
 	Name  string
 	Long  bool // in the long form of random tests only
-	Needs any  // features, a struct of booleans
+	Needs any  // features, a struct of booleans, or nil
 	Run   func(t *testing.T)
 }
 
@@ -64,6 +64,9 @@ func Run(t *testing.T, choice Choice, groups []Group) {
 
 // missing names the first feature that is needed and that the store lacks.
 func missing(needs, have any) string {
+	if needs == nil {
+		return ""
+	}
 	asks, has := reflect.ValueOf(needs), reflect.ValueOf(have)
 	for i := range asks.NumField() {
 		if asks.Field(i).Bool() && !has.Field(i).Bool() {

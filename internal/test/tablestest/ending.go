@@ -1,5 +1,4 @@
-// Package endedtest has the cases of a worker whose connection is lost while it ends jobs, or extends their leases, for the tests of stores.
-package endedtest
+package tablestest
 
 import (
 	"context"
@@ -7,30 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 )
-
-// Fixture is a queue with nothing in it.
-type Fixture struct {
-	Queue  driver.Queue      // whose connection is lost
-	Direct driver.QueueStore // the same store over others
-	Name   string
-	Lose   func(Trip) // the next round trip of this kind
-	Arrive func()     // has what is late arrive
-	Looked func() int64
-}
-
-// Trip is a round trip with a text in it.
-type Trip struct {
-	Text   string
-	Under  bool // it is within a transaction that has the leases locked: what is late arrives while the next attempt waits for them
-	IfHeld bool // there is none if no lease is held
-}
 
 // call ends or extends leases, and says which were held.
 type call struct {
@@ -84,46 +65,30 @@ func single(leases []int64, err error) ([]int64, error) {
 	return leases, err
 }
 
-// Run loses each round trip of each call: before the server saw it, after it had done it, or before it did it after all.
-func Run(t *testing.T, trips func(call string) []Trip, open func(t *testing.T, cut string) *Fixture) {
-	for name, c := range calls {
-		for i, trip := range trips(name) {
-			for _, cut := range []string{"before", "after", "late"} {
-				t.Run(fmt.Sprint(name, "/", i, "/", cut), func(t *testing.T) {
-					t.Parallel()
-					r := &run{t, open(t, cut), c}
-					r.known()
-					r.held(trip)
-					if cut != "late" && !trip.IfHeld {
-						r.lost(trip)
-					}
-				})
-			}
-		}
+// What a worker ends, or whose lease it extends, is so once, and it learns what was, wherever its connection was lost.
+func ending(f *fixture, c call, trip Trip, cut string) {
+	r := &run{f, c, cut}
+	r.known()
+	r.held(trip)
+	if cut != "late" && !trip.IfHeld {
+		r.lost(trip)
 	}
 }
 
 type run struct {
-	*testing.T
-	*Fixture
+	*fixture
 	call
-}
-
-func (r *run) must(err error) {
-	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	cut string
 }
 
 // claim enqueues jobs and claims them. Each call finds one of another group, too.
 func (r *run) claim(n int) (jobs []penstock.Job) {
 	r.Helper()
-	_, err := r.Queue.Enqueue(r.Context(), slices.Repeat([]penstock.NewJob{{}}, n)...)
+	_, err := r.q.Enqueue(r.Context(), slices.Repeat([]penstock.NewJob{{}}, n)...)
 	r.must(err)
-	_, err = r.Queue.Enqueue(r.Context(), penstock.NewJob{Group: "others"})
+	_, err = r.q.Enqueue(r.Context(), penstock.NewJob{Group: "others"})
 	r.must(err)
-	jobs, err = r.Queue.Claim(r.Context(), driver.Claim{Jobs: n, Lease: time.Hour})
+	jobs, err = r.q.Claim(r.Context(), driver.Claim{Jobs: n, Lease: time.Hour})
 	r.must(err)
 	if len(jobs) != n {
 		r.Fatalf("claimed %d jobs, want %d", len(jobs), n)
@@ -134,9 +99,9 @@ func (r *run) claim(n int) (jobs []penstock.Job) {
 // calls makes the call, which loses a round trip if there is one to lose.
 func (r *run) calls(trip *Trip, jobs ...penstock.Job) (held []int64) {
 	r.Helper()
-	looked := r.Looked()
+	looked := r.looked()
 	if trip != nil {
-		r.Lose(*trip)
+		r.lose(*trip, r.cut, "")
 		looked++
 	}
 	var leases []int64
@@ -144,12 +109,12 @@ func (r *run) calls(trip *Trip, jobs ...penstock.Job) (held []int64) {
 		leases = append(leases, j.Lease)
 	}
 	if r.last {
-		r.must(r.Direct.SetQueue(r.Context(), r.Name, penstock.QueueSettings{MaxAttempts: new(1)}))
+		r.must(r.Direct.SetQueue(r.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(1)}))
 	}
-	held, err := r.do(r.Context(), r.Queue, leases)
+	held, err := r.do(r.Context(), r.q, leases)
 	r.must(err)
-	r.must(r.Direct.SetQueue(r.Context(), r.Name, penstock.QueueSettings{MaxAttempts: new(25)}))
-	if n := r.Looked(); n != looked {
+	r.must(r.Direct.SetQueue(r.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(25)}))
+	if n := r.looked(); n != looked {
 		r.Errorf("looked up %d times, want %d", n, looked)
 	}
 	return held
@@ -164,13 +129,13 @@ func (r *run) known() {
 
 func (r *run) cancelAll() {
 	r.Helper()
-	_, err := r.Direct.DiscardDeadJobs(r.Context(), admin.DeadJobQuery{Queue: r.Name})
+	_, err := r.Direct.DiscardDeadJobs(r.Context(), admin.DeadJobQuery{Queue: "jobs"})
 	r.must(err)
 	var ids []int64
 	for id := range int64(100) { // each has a queue of its own, whose ids are below
 		ids = append(ids, id)
 	}
-	_, err = r.Direct.CancelJobs(r.Context(), r.Name, ids...)
+	_, err = r.Direct.CancelJobs(r.Context(), "jobs", ids...)
 	r.must(err)
 }
 
@@ -178,7 +143,7 @@ func (r *run) cancelAll() {
 func (r *run) gone() penstock.Job {
 	r.Helper()
 	j := r.claim(1)[0]
-	other := r.Direct.DriverQueue(r.Name)
+	other := r.Direct.DriverQueue("jobs")
 	_, err := other.Extend(r.Context(), time.Microsecond, j.Lease)
 	r.must(err)
 	for {
@@ -209,7 +174,7 @@ func (r *run) held(trip Trip) {
 		all = append([]penstock.Job{gone}, jobs...)
 	}
 	held := r.calls(&trip, all...)
-	r.Arrive()
+	r.arrive(r.cut)
 	var want []int64
 	for _, j := range jobs {
 		want = append(want, j.Lease)
@@ -229,10 +194,10 @@ func (r *run) held(trip Trip) {
 // became is where a job is.
 func (r *run) became(j penstock.Job) string {
 	r.Helper()
-	q := r.Direct.DriverQueue(r.Name)
+	q := r.Direct.DriverQueue("jobs")
 	held, err := q.Extend(r.Context(), time.Hour, j.Lease)
 	r.must(err)
-	dead, err := r.Direct.DeadJobs(r.Context(), admin.DeadJobQuery{Queue: r.Name, IDs: []int64{j.ID}})
+	dead, err := r.Direct.DeadJobs(r.Context(), admin.DeadJobQuery{Queue: "jobs", IDs: []int64{j.ID}})
 	r.must(err)
 	var found []string
 	if len(held) > 0 {
@@ -266,7 +231,7 @@ func (r *run) became(j penstock.Job) string {
 func (r *run) lost(trip Trip) {
 	r.Helper()
 	gone, cancelled := r.gone(), r.claim(1)[0]
-	if n, err := r.Direct.CancelJobs(r.Context(), r.Name, cancelled.ID); err != nil || n != 1 {
+	if n, err := r.Direct.CancelJobs(r.Context(), "jobs", cancelled.ID); err != nil || n != 1 {
 		r.Fatalf("%d were cancelled, %v", n, err)
 	}
 	for what, j := range map[string]penstock.Job{"its lease has ended": gone, "it was cancelled": cancelled} {

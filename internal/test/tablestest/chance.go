@@ -1,0 +1,142 @@
+package tablestest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/internal/test/wire"
+)
+
+// again calls once more where nobody could be connected to: then nothing has happened.
+func again(call func() error) (err error) {
+	for range 100 {
+		var none *pgconn.ConnectError
+		if err = call(); !errors.As(err, &none) {
+			break
+		}
+	}
+	return err
+}
+
+// byChance has round trips fail from now on, now and then: what is asked once, of the schema and the queue, was asked.
+func (f *fixture) byChance(part int) {
+	rnd := f.Random(part)
+	f.Proxy.Decide(func([]byte) wire.Fault { return wire.Some(rnd, f.faults...) })
+}
+
+func (f *fixture) tell() {
+	f.Logf("run again %v; %d refused, %d cut before, %d after", f.Store.Retries(), f.Proxy.Happened(wire.Refuse), f.Proxy.Happened(wire.CutBefore), f.Proxy.Happened(wire.CutAfter))
+}
+
+// What is written by chance many times is written once, also where connections are lost while that is looked up.
+func writesByChance(f *fixture) {
+	n := testseed.Steps(100)
+	for i := range n {
+		if i == 1 {
+			f.byChance(0)
+		}
+		payload := fmt.Append(nil, i)
+		f.must(again(func() error { return f.Store.Publish(f.Context(), "orders", penstock.Message{Payload: payload}) }))
+		f.must(again(func() error {
+			_, err := f.q.Enqueue(f.Context(), penstock.NewJob{Payload: payload})
+			return err
+		}))
+	}
+	for _, table := range []string{"outbox_orders", "queue_jobs"} {
+		f.counts("select count(*) from {schema}."+table, n)
+		f.counts("select count(distinct payload) from {schema}."+table, n)
+	}
+	f.tell()
+}
+
+// The same of what ends jobs, by chance, many times, with what is lost while it runs again.
+func endingsByChance(f *fixture) {
+	rnd := f.Random(0)
+	var jobs []penstock.Job
+	dead, attempt := 0, 0
+	for i := range testseed.Steps(150) {
+		if len(jobs) == 0 && attempt == 0 {
+			_, err := f.Direct.DriverQueue("jobs").Enqueue(f.Context(), penstock.NewJob{})
+			f.must(err)
+			attempt = 1
+		}
+		for len(jobs) == 0 {
+			f.must(again(func() (err error) {
+				jobs, err = f.q.Claim(f.Context(), driver.Claim{Jobs: 1, Lease: time.Hour})
+				return err
+			}))
+		}
+		if jobs[0].Attempt != attempt {
+			f.Fatalf("claimed %+v, want attempt %d", jobs[0], attempt)
+		}
+		lease, held := jobs[0].Lease, []int64{jobs[0].Lease}
+		then := rnd.IntN(5)
+		f.must(again(func() (err error) {
+			switch then {
+			case 0:
+				held, err = f.q.Extend(f.Context(), time.Hour, lease)
+			case 1:
+				held, err = f.q.(driver.Releaser).Release(f.Context(), 0, lease)
+			case 2:
+				_, err = f.q.Retry(f.Context(), lease, 0, "broken")
+			case 3:
+				held, err = f.q.Ack(f.Context(), lease)
+			case 4:
+				err = f.q.DeadLetter(f.Context(), lease, "broken")
+			}
+			return err
+		}))
+		if !slices.Equal(held, []int64{lease}) {
+			f.Fatalf("call %d of lease %d held %v", then, lease, held)
+		}
+		if then > 0 {
+			jobs = nil
+		}
+		switch then {
+		case 2:
+			attempt++
+		case 3:
+			attempt = 0
+		case 4:
+			attempt = 0
+			dead++
+		}
+		if i == 0 {
+			f.byChance(1)
+		}
+	}
+	f.counts("select count(*) from {schema}.dead_jobs", dead)
+	f.tell()
+}
+
+// A server that does not let anybody in for a while, as one that starts again, is waited for: what has happened is not known before.
+func waitsForTheServer(f *fixture) {
+	_, err := f.q.Enqueue(f.Context(), penstock.NewJob{}, penstock.NewJob{})
+	f.must(err)
+	jobs, err := f.q.Claim(f.Context(), driver.Claim{Jobs: 2, Lease: time.Hour})
+	f.must(err)
+	_, err = f.q.Ack(f.Context(), jobs[0].Lease)
+	f.must(err)
+	lost := false
+	f.Proxy.Decide(func(trip []byte) wire.Fault {
+		if !lost && bytes.Contains(trip, []byte("delete ")) {
+			lost = true
+			f.Proxy.Closed.Store(3)
+			return wire.CutAfter
+		}
+		return wire.Pass
+	})
+	held, err := f.q.Ack(f.Context(), jobs[1].Lease)
+	f.must(err)
+	if left := f.Proxy.Closed.Load(); len(held) != 1 || left >= 0 {
+		f.Errorf("held %v, want one; %d connections are to come to nothing still", held, left)
+	}
+}

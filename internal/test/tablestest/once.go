@@ -1,0 +1,97 @@
+package tablestest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+)
+
+// What the store itself publishes is there once, wherever its connection was lost: before the server saw it, after it had done it, or
+// before it did it after all. It may have been carried off before it is looked up.
+func publish(f *fixture, trip Trip, cut string) {
+	msgs := []penstock.Message{{Key: "k", Payload: []byte("1")}, {Payload: []byte("2")}}
+	f.must(f.Store.Publish(f.Context(), "orders", msgs...)) // the driver knows the statements now
+	f.Proxy.Once(cuts[cut], trip.Text, func(next []byte) {
+		if cut == "carried off" && strings.Contains(string(next), "given_up") {
+			f.exec("delete from {schema}.outbox_orders where payload = '1'")
+		}
+	})
+	f.must(f.Store.Publish(f.Context(), "orders", msgs...))
+	f.arrive(cut)
+	f.counts("select count(*) from {schema}.outbox_orders", map[bool]int{false: 4, true: 2}[cut == "carried off"])
+	f.lookedOnce()
+	for range 3 {
+		f.must(f.Store.Publish(f.Context(), "orders", msgs...))
+	}
+	f.counts("select count(*) from {schema}.attempts where not given_up", 1) // that of the last
+}
+
+// The same of jobs, whose numbers are told.
+func enqueue(f *fixture, trip Trip, cut string, dedup bool) {
+	jobs := func(n int) (all []penstock.NewJob) {
+		for i := range 3 {
+			j := penstock.NewJob{Payload: fmt.Appendf(nil, "%d%d", n, i)}
+			if dedup {
+				j.DedupKey = fmt.Sprint(n, "-", i/2)
+			}
+			all = append(all, j)
+		}
+		return all
+	}
+	_, err := f.q.Enqueue(f.Context(), jobs(1)...)
+	f.must(err)
+	f.lose(trip, cut, "given_up")
+	made, err := f.q.Enqueue(f.Context(), jobs(2)...)
+	f.must(err)
+	f.arrive(cut)
+	f.counts("select count(*) from {schema}.queue_jobs", map[bool]int{false: 6, true: 4}[dedup])
+	for i, m := range made {
+		if n := f.count(fmt.Sprintf("select count(*) from {schema}.queue_jobs where seq = %d and payload = '2%d'", m.ID, i)); n == 0 != m.Deduplicated {
+			f.Errorf("job %d has the number %d, deduplicated %v; %d have it", i, m.ID, m.Deduplicated, n)
+		}
+	}
+	f.lookedOnce()
+}
+
+// What a claim has leased whose answer was lost is claimed by the same call, and not left until the leases end; also if jobs end in it.
+func claim(f *fixture, trip Trip, cut string) {
+	_, err := f.q.Enqueue(f.Context(), make([]penstock.NewJob, 9)...)
+	f.must(err)
+	claims := func(acks ...penstock.Job) []penstock.Job {
+		f.Helper()
+		var leases []int64
+		for _, j := range acks {
+			leases = append(leases, j.Lease)
+		}
+		_, jobs, err := f.q.(driver.AckClaimer).AckClaim(f.Context(), leases, driver.Claim{Jobs: 3, Lease: time.Hour})
+		f.must(err)
+		return jobs
+	}
+	next := func(jobs, before []penstock.Job) {
+		f.Helper()
+		if len(jobs) != 3 || jobs[0].ID != before[2].ID+1 || jobs[0].Attempt != 1 {
+			f.Errorf("claimed %+v after %+v", jobs, before)
+		}
+		f.counts("select count(*) from {schema}.leases", 6)
+	}
+	first := claims()
+	f.lose(trip, cut, "")
+	second := claims()
+	next(second, first)
+	f.lookedOnce()
+	f.lose(trip, cut, "")
+	next(claims(first...), second)
+}
+
+// What processes that died have left is taken away a day later, not before.
+func attemptsOfTheDead(f *fixture) {
+	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, at) values (1, %s), (2, %s)", f.Ago(48*time.Hour), f.Ago(2*time.Hour)))
+	_, err := f.q.Enqueue(f.Context(), penstock.NewJob{})
+	f.must(err)
+	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, given_up, at) values (-1, true, %s)", f.Ago(48*time.Hour)))
+	f.must(f.Direct.DriverQueue("jobs").Maintain(f.Context())) // of another store, which looks for them, too
+	f.counts("select sum(attempt) from {schema}.attempts where attempt in (-1, 1, 2)", 2)
+}

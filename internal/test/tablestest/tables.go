@@ -1,0 +1,193 @@
+package tablestest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/wire"
+)
+
+// A process that is paused, or cut off, in the middle of a transaction keeps others waiting for some seconds, and not until it goes on.
+func pausedWithinATransaction(f *fixture) {
+	_, err := f.Store.Status(f.Context())
+	f.must(err)
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	f.Proxy.Decide(func(trip []byte) wire.Fault {
+		if bytes.Contains(trip, []byte("set epoch = epoch + 1")) {
+			close(reached)
+			<-goOn
+			return wire.CutBefore
+		}
+		return wire.Pass
+	})
+	ended := make(chan error)
+	ask := driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "paused"}
+	go func() {
+		_, err := f.Store.Subscribe(context.WithoutCancel(f.Context()), ask)
+		ended <- err
+	}()
+	<-reached
+	ask.Holder = "another"
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	defer cancel()
+	_, err = f.Direct.Subscribe(ctx, ask)
+	close(goOn)
+	if another := <-ended; err != nil || another == nil {
+		f.Errorf("another relay: %v; the one that was paused: %v, want an error", err, another)
+	}
+}
+
+// Housekeeping that finds nothing to do waits for nobody who settles or renews, and has nobody wait: one subscription has settled
+// everything, and another one, which is stopped, nothing.
+func maintainLooksFirst(f *fixture) {
+	settle := func(subscription string) {
+		f.Helper()
+		src := f.subscribe(subscription)
+		for b := f.fetch(src); len(b.Messages) > 0; b = f.fetch(src) {
+			f.must(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
+		}
+		f.must(src.Close(f.Context()))
+	}
+	settle("running")
+	settle("stopped")
+	f.publish("m")
+	settle("running")
+	tx, err := f.App.BeginTx(f.Context(), nil)
+	f.must(err)
+	defer func() { _ = tx.Rollback() }()
+	f.exec("update {schema}.subscriptions set settled = settled", tx)
+	ctx, cancel := context.WithTimeout(f.Context(), 30*time.Second)
+	defer cancel()
+	f.must(f.Direct.Maintain(ctx, "orders"), tx.Rollback())
+	settle("stopped")
+	f.must(f.Direct.Maintain(f.Context(), "orders"))
+	f.counts("select count(*) from {schema}.outbox_orders", 0)
+}
+
+// A job that is cancelled while a claim of it is under way leaves nothing behind that its key would wait for.
+func cancelledWithinAClaim(f *fixture) {
+	q := f.Direct.DriverQueue("jobs")
+	for _, statement := range f.Gate {
+		f.exec(statement)
+	}
+	made, err := q.Enqueue(f.Context(), penstock.NewJob{Key: "k", Payload: []byte("1")}, penstock.NewJob{Key: "k", Payload: []byte("2")})
+	f.must(err)
+	closed, err := f.App.BeginTx(f.Context(), nil)
+	f.must(err)
+	defer func() { _ = closed.Rollback() }()
+	f.exec("update {schema}.gate set n = 2", closed)
+	await := func(what string, condition func() bool) {
+		f.Helper()
+		// Asked more often than every 100 ms MariaDB shows an old copy of who waits.
+		for !condition() {
+			if err := f.Context().Err(); err != nil {
+				f.Fatalf("it does not come true that %s: %v", what, err)
+			}
+			time.Sleep(150 * time.Millisecond)
+		}
+	}
+	claimed, cancelled := make(chan error, 1), make(chan error, 1)
+	var jobs []penstock.Job
+	go func() {
+		var err error
+		jobs, err = q.Claim(f.Context(), driver.Claim{Jobs: 1, Lease: time.Minute})
+		claimed <- err
+	}()
+	await("the claim waits", func() bool { return f.count(f.Waiting) == 1 })
+	go func() {
+		n, err := f.Direct.CancelJobs(f.Context(), "jobs", made[0].ID)
+		if err == nil && n != 1 {
+			f.Errorf("cancelled %d, want 1", n)
+		}
+		cancelled <- err
+	}()
+	await("the cancellation waits or is over", func() bool { return len(cancelled) == 1 || f.count(f.Waiting) == 2 })
+	f.must(closed.Commit(), <-claimed, <-cancelled)
+	for _, j := range jobs { // its handler fails
+		if _, err := q.Retry(f.Context(), j.Lease, 0, "refused"); err != nil && !errors.Is(err, penstock.ErrLeaseLost) {
+			f.Fatal(err)
+		}
+	}
+	jobs = nil
+	f.Eventually("a job of the key is claimed", func() bool {
+		jobs, err = q.Claim(f.Context(), driver.Claim{Jobs: 2, Lease: time.Minute})
+		f.must(err)
+		return len(jobs) > 0
+	})
+	if len(jobs) != 1 || string(jobs[0].Payload) != "2" {
+		f.Errorf("claimed %+v, want the second job of the key", jobs)
+	}
+}
+
+// What a plain INSERT writes is refused, or it is read: none keeps others from being read.
+func plainInserts(f *fixture) {
+	src := f.subscribe("sub")
+	for _, table := range []string{"outbox_orders", "queue_jobs"} {
+		insert := func(headers string, key int) error {
+			_, err := f.App.ExecContext(f.Context(), f.sql(fmt.Sprintf("insert into {schema}.%s (payload, headers, %s) values ('', '%s', repeat('k', %d))", table, f.Key, headers, key)))
+			return err
+		}
+		for _, wrong := range []string{"", "x", "[]", "null", `"a"`} {
+			if insert(wrong, 1) == nil {
+				f.Errorf("%s: the headers %q were taken", table, wrong)
+			}
+		}
+		if insert("{}", penstock.MaxKeyBytes+1) == nil {
+			f.Errorf("%s: a key was taken that is too long", table)
+		}
+		f.must(insert(`{"text": "a", "number": 1, "object": {"a": [true]}}`, penstock.MaxKeyBytes))
+		f.UncheckHeaders(f, table)
+		f.must(insert("[1]", 1))
+	}
+	b := f.fetch(src)
+	jobs, err := f.Direct.DriverQueue("jobs").Claim(f.Context(), driver.Claim{Jobs: 10, Lease: time.Hour})
+	f.must(err)
+	if len(b.Messages) != 2 || len(jobs) != 2 {
+		f.Fatalf("got %d messages and %d jobs, want 2 of each", len(b.Messages), len(jobs))
+	}
+	for i, h := range []map[string]string{b.Messages[0].Headers, jobs[0].Headers, b.Messages[1].Headers, jobs[1].Headers} {
+		if i < 2 && (h["text"] != "a" || h["number"] != "1" || h["object"] != `{"a": [true]}` || len(h) != 3) || i >= 2 && h != nil {
+			f.Errorf("the headers are %v", h)
+		}
+	}
+}
+
+// A reader whose subscribing was lost, with a dump that was restored or a replica that was promoted, is fenced, though the epoch
+// that it had is given to another.
+func epochThatComesAgain(f *fixture, join func(ctx context.Context, req driver.Subscribe) (driver.Source, error)) {
+	subscribe := func(holder string) driver.Source {
+		f.Helper()
+		src, err := join(f.Context(), driver.Subscribe{Outbox: "orders", Subscription: "sub", Holder: holder, Lease: time.Hour})
+		f.must(err)
+		return src
+	}
+	f.publish("m")
+	before := subscribe("before")
+	b := f.fetch(before)
+	f.exec("update {schema}.subscriptions set epoch = epoch - 1, holder = '', lease_until = '1970-01-01'")
+	if _, ok := f.Direct.(driver.Sharer); ok {
+		f.exec("delete from {schema}.members")
+	}
+	after := subscribe("after")
+	if again := f.fetch(after); len(again.Messages) != 1 {
+		f.Fatalf("got %v, want a message", again.Messages)
+	}
+	_, fetched := before.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
+	for what, err := range map[string]error{"renewed": before.Renew(f.Context()), "settled": before.Settle(f.Context(), b.Number, driver.Settled{Batch: b}), "fetched": fetched} {
+		if !errors.Is(err, penstock.ErrFenced) {
+			f.Errorf("%s: %v, want ErrFenced", what, err)
+		}
+	}
+	f.must(before.Close(f.Context()), after.Renew(f.Context()))
+	all, err := f.Direct.Status(f.Context())
+	f.must(err)
+	if s := all[0].Subscriptions[0]; s.Settled != 0 || s.Holder != "after" {
+		f.Errorf("%d settled, held by %q", s.Settled, s.Holder)
+	}
+	f.must(after.Close(f.Context()))
+}

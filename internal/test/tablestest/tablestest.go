@@ -1,0 +1,214 @@
+// Package tablestest is the suite of the stores on plain tables (internal/tables), beyond what every store passes: connections are lost
+// at a named place, and the suite looks into the tables, locks them, and writes into them. Their names and columns are those of all dialects.
+package tablestest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
+	"github.com/penstock/penstock/internal/test/wire"
+)
+
+// Harness is what a store's test package gives the suite.
+type Harness struct {
+	// Open makes a migrated database with the outbox orders and the queue jobs.
+	Open func(t testing.TB) Instance
+	// Trips are the round trips of a call that may be lost: Publish, Enqueue, Dedup (an Enqueue of jobs with dedup keys), Claim, Ack, AckClaim,
+	// Extend, Release, Retry, LastRetry and DeadLetter.
+	Trips func(call string) []Trip
+	// Faults are those that come by chance.
+	Faults []wire.Fault
+	// Only, if given, are the cases that an engine can change, see Engine.
+	Only suite.Cases
+}
+
+// Engine is what another engine of the same database can change: locks, and what columns take.
+var Engine = suite.Cases{"Locks/MaintainLooksFirst", "Rows/PlainInserts"}
+
+// Store is one on plain tables.
+type Store interface {
+	driver.Store
+	driver.QueueStore
+	Retries() map[string]int64
+}
+
+// Instance is one database.
+type Instance struct {
+	Store  Store // over the proxy
+	Direct Store // the same over other connections
+	Proxy  *wire.Proxy
+	App    *sql.DB // sessions of an application
+	// Schema stands for {schema} in the suite's SQL.
+	Schema string
+	// Key is the column of keys, as SQL.
+	Key string
+	// Ago is a time so long ago, as SQL.
+	Ago func(d time.Duration) string
+	// Gate makes the table {schema}.gate, with a row, and has each insert of a lease lock that row first.
+	Gate []string
+	// Waiting counts the sessions of the database that wait for a lock.
+	Waiting string
+	// UncheckHeaders drops the check of a table's headers, which tables of an earlier version do not have.
+	UncheckHeaders func(t testing.TB, table string)
+}
+
+// Trip is a round trip with a text in it.
+type Trip struct {
+	Text   string
+	Under  bool // it is within a transaction that has something locked: what is late arrives while the next attempt, or who looks what became of it, waits
+	IfHeld bool // there is none if no lease is held
+}
+
+// Run runs the whole suite.
+func Run(t *testing.T, h Harness) {
+	test := func(name string, run func(f *fixture)) suite.Case {
+		return suite.Case{Name: name, Run: func(t *testing.T) { run(h.open(t)) }}
+	}
+	once := []suite.Case{
+		test("AttemptsOfTheDead", attemptsOfTheDead),
+		test("WritesByChance", writesByChance),
+		test("EndingsByChance", endingsByChance),
+		test("WaitsForTheServer", waitsForTheServer),
+	}
+	each := func(call string, run func(f *fixture, trip Trip, cut string), cuts ...string) {
+		for _, trip := range h.Trips(call) {
+			for _, cut := range cuts {
+				once = append(once, test(strings.Join([]string{call, firstWord(trip.Text), cut}, "/"), func(f *fixture) { run(f, trip, cut) }))
+			}
+		}
+	}
+	each("Publish", publish, "before", "after", "late", "carried off")
+	each("Enqueue", func(f *fixture, trip Trip, cut string) { enqueue(f, trip, cut, false) }, "before", "after", "late")
+	each("Dedup", func(f *fixture, trip Trip, cut string) { enqueue(f, trip, cut, true) }, "before", "after", "late")
+	each("Claim", claim, "before", "after")
+	for name, c := range calls {
+		each(name, func(f *fixture, trip Trip, cut string) { ending(f, c, trip, cut) }, "before", "after", "late")
+	}
+	suite.Run(t, suite.Choice{Only: h.Only}, []suite.Group{
+		{Name: "Once", Cases: once},
+		{Name: "Locks", Cases: []suite.Case{
+			test("PausedWithinATransaction", pausedWithinATransaction),
+			test("MaintainLooksFirst", maintainLooksFirst),
+			test("CancelledWithinAClaim", cancelledWithinAClaim),
+		}},
+		{Name: "Rows", Cases: []suite.Case{
+			test("PlainInserts", plainInserts),
+			test("EpochThatComesAgain", func(f *fixture) { epochThatComesAgain(f, f.Direct.Subscribe) }),
+			test("SharedEpochThatComesAgain", func(f *fixture) {
+				s, ok := f.Direct.(driver.Sharer)
+				if !ok {
+					f.Skip("the store has no shared subscriptions")
+				}
+				epochThatComesAgain(f, s.SubscribeShared)
+			}),
+		}},
+	})
+}
+
+func firstWord(text string) string {
+	word, _, _ := strings.Cut(text, " ")
+	return word
+}
+
+// fixture is one database.
+type fixture struct {
+	*suite.Env
+	Instance
+	faults []wire.Fault
+	q      driver.Queue // whose connection is lost
+}
+
+func (h Harness) open(t *testing.T) *fixture {
+	f := &fixture{Env: suite.NewEnv(t), Instance: h.Open(t), faults: h.Faults}
+	f.q = f.Store.DriverQueue("jobs")
+	return f
+}
+
+func (f *fixture) must(errs ...error) {
+	f.Helper()
+	if err := errors.Join(errs...); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) sql(text string) string { return strings.ReplaceAll(text, "{schema}", f.Schema) }
+
+func (f *fixture) exec(text string, on ...interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}) {
+	f.Helper()
+	for _, on := range append(on, f.App)[:1] {
+		if _, err := on.ExecContext(f.Context(), f.sql(text)); err != nil {
+			f.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+// count is a query's one number.
+func (f *fixture) count(query string) (n int) {
+	f.Helper()
+	f.must(f.App.QueryRowContext(f.Context(), f.sql(query)).Scan(&n))
+	return n
+}
+
+func (f *fixture) counts(query string, want int) {
+	f.Helper()
+	if n := f.count(query); n != want {
+		f.Errorf("%s: %d, want %d", query, n, want)
+	}
+}
+
+// looked is how often it was looked up what had become of a transaction.
+func (f *fixture) looked() int64 { return f.Store.Retries()["unknown"] }
+
+func (f *fixture) lookedOnce() {
+	f.Helper()
+	if n := f.looked(); n != 1 {
+		f.Errorf("looked up %d times, want once", n)
+	}
+}
+
+var cuts = map[string]wire.Fault{"before": wire.CutBefore, "after": wire.CutAfter, "late": wire.CutLate, "carried off": wire.CutAfter}
+
+// lose loses the next round trip of this kind. What is late, under way in a transaction, goes on when one with this text in it is asked for.
+func (f *fixture) lose(trip Trip, cut, goOnAt string) {
+	f.Proxy.Once(cuts[cut], trip.Text, func(next []byte) {
+		if cut == "late" && trip.Under && strings.Contains(string(next), goOnAt) {
+			f.Proxy.Let()
+		}
+	})
+}
+
+// arrive has what is late arrive.
+func (f *fixture) arrive(cut string) {
+	if cut == "late" {
+		f.Proxy.Arrive()
+	}
+}
+
+func (f *fixture) subscribe(subscription string) driver.Source {
+	f.Helper()
+	src, err := f.Direct.Subscribe(f.Context(), driver.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})
+	f.must(err)
+	f.Cleanup(func() { _ = src.Close(context.WithoutCancel(f.Context())) })
+	return src
+}
+
+func (f *fixture) fetch(src driver.Source) driver.Batch {
+	f.Helper()
+	b, err := src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
+	f.must(err)
+	return b
+}
+
+func (f *fixture) publish(payload string) {
+	f.Helper()
+	f.must(f.Direct.Publish(f.Context(), "orders", penstock.Message{Key: "k", Payload: []byte(payload)}))
+}
