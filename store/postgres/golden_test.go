@@ -235,6 +235,7 @@ func (g *golden) functionsOf(which string) (all []goldenFunction) {
 		if said := cmp.Or(r.Comment, g.said["function "+name], g.said["function "+madeAs[name]]); said == "" {
 			g.Errorf("nothing says what %s does: write a comment above it, see CONTRIBUTING", r.Name)
 		} else {
+			said = strings.ReplaceAll(said, cmp.Or(madeAs[name], name), name)
 			fn.comment = commented(macro.ReplaceAllString(said, "$1"))
 		}
 		if r.Public {

@@ -147,7 +147,7 @@ written without a transaction. A queue and an inbox also have separate functions
 	r.columnsOf(`c.relkind in ('r', 'p') and not c.relispartition and starts_with(c.relname, '_') and c.relname !~ 'OUTBOX|QUEUE|INBOX|[0-9]'`, "table")
 	r.say("## Internal functions\n")
 	for _, name := range r.column(`select distinct p.proname from pg_proc p where p.pronamespace = 'penstock'::regnamespace and starts_with(p.proname, '_') and p.proname !~ 'QUEUE|INBOX|[0-9]' order by 1`) {
-		r.say("- `" + name + "`" + separated(firstSentence(strings.TrimPrefix(r.said["function "+name], name+" "))))
+		r.say("- `" + name + "`" + separated(macro.ReplaceAllString(firstSentence(strings.TrimPrefix(r.said["function "+name], name+" ")), "$1")))
 	}
 	return r.out.String()
 }

@@ -20,6 +20,7 @@ var groupCases = []testCase{
 	{name: "ManyReadyOnes", run: groupsMany},
 	{name: "LateCommit", run: groupsLate, needs: Features{ConcurrentWriters: true}},
 	{name: "NoneWhilePausedOrFull", run: groupsPaused},
+	{name: "NoneWhileALimitThatCameLaterIsReached", run: groupsOverTheLimit},
 	{name: "Counts", run: groupsCounted},
 	{name: "CountsOfKeys", run: groupsOfKeys},
 	{name: "Pages", run: groupsPaged},
@@ -154,6 +155,35 @@ func groupsPaused(e *env) {
 	e.wantGroups("as many run as may", nil, "", 10)
 	e.ack(running...)
 	e.wantGroups("it has ended", nil, "", 10, "a", "b")
+}
+
+// A limit counts jobs, also those that one claim took before it was set.
+func groupsOverTheLimit(e *env) {
+	var batch []penstock.NewJob
+	for i := range 13 {
+		batch = append(batch, grouped("a", fmt.Sprint(i)))
+	}
+	e.enqueue(batch...)
+	claim := driver.Claim{Group: "a", Jobs: 12, Lease: suite.LongLease}
+	var running []penstock.Job
+	if q, ok := e.q.(driver.AckClaimer); ok { // such a claim may store its jobs together
+		var err error
+		_, running, err = q.AckClaim(e.ctx, []int64{}, claim)
+		e.Must(err, "AckClaim")
+	} else {
+		running = e.claimAs(claim)
+	}
+	if len(running) != 12 {
+		e.Fatalf("claimed %d jobs, want 12", len(running))
+	}
+	limit := 5
+	e.set(penstock.QueueSettings{MaxRunning: &limit})
+	e.wantGroups("12 run of 5 that may", nil, "", 10)
+	e.ack(running[:7]...)
+	e.wantGroups("5 run of 5 that may", nil, "", 10)
+	e.ack(running[7])
+	e.wantGroups("4 run of 5 that may", nil, "", 10, "a")
+	e.same(e.claimAs(driver.Claim{Group: "a", Jobs: 2}), "12")
 }
 
 // groupStatus reads the groups without their ages, which it checks.

@@ -261,7 +261,7 @@ begin
     return many;
 end $fn$;
 
-comment on function retry_dead_jobs is 'Makes dead letters run again, with all attempts before them, and returns how many.';
+comment on function retry_dead_jobs is 'Puts dead letters back at the end of their queue, and returns how many. The number of attempts stays: a job that has used up max_attempts gets one more, and is a dead letter again if that fails.';
 
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
 language plpgsql volatile as $fn$

@@ -5,8 +5,8 @@ create or replace function _group_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
 -- {ready} lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all: in the order of
--- their bytes, those behind a group first. claiming: for who wants to claim, to whom nothing is ready while the queue is
--- paused or as many run as may.
+-- their bytes, those behind a group first. claiming: for a caller that wants to claim. Nothing is ready for it while the
+-- queue is paused, or while max_running jobs run: {claim} counts them likewise.
 --
 -- From one group to the next it goes by skip maps and the index. What lies between two groups that have skip maps is alive, or was
 -- never taken; of a group that has one it reads only the ranges in which jobs may be. So it steps over nothing that
@@ -40,7 +40,7 @@ begin
         if room is not null then
             foreach leaf in array {listed lease} loop
 {leaf of lease}
-                select count(*) into got from {leaf} l where l.queue = {id};
+                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from {leaf} l where l.queue = {id};
 {end}
                 room := room - got;
             end loop;

@@ -141,7 +141,7 @@ begin
     returning seq;
 end $function$;
 
--- raise raises flags, see _validate_job: those up to keyed.
+-- flags raises flags, see _validate_job: those up to keyed.
 CREATE OR REPLACE FUNCTION penstock."_mails.flags"(wanted bigint)
  RETURNS void
  LANGUAGE plpgsql
@@ -405,7 +405,7 @@ end if;
     return job.row;
 end $function$;
 
--- made deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as the
+-- take deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as the
 -- queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are free,
 -- segment by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
 CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean)
@@ -632,9 +632,9 @@ end if;
     end if;
 end $function$;
 
--- made deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as the
--- queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are free,
--- segment by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
+-- take_rows deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as
+-- the queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are
+-- free, segment by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
 CREATE OR REPLACE FUNCTION penstock."_mails.take_rows"(n integer, in_group text, due boolean DEFAULT NULL::boolean)
  RETURNS SETOF penstock.mails
  LANGUAGE plpgsql
@@ -1940,10 +1940,11 @@ begin
 end $function$;
 
 -- ready lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all: in the order of their
--- bytes, those behind a group first. claiming: for who wants to claim, to whom nothing is ready while the queue is paused or as
--- many run as may. From one group to the next it goes by skip maps and the index. What lies between two groups that have skip
--- maps is alive, or was never taken; of a group that has one it reads only the ranges in which jobs may be. So it steps over
--- nothing that was taken, and costs some probes for each group that jobs were taken from.
+-- bytes, those behind a group first. claiming: for a caller that wants to claim. Nothing is ready for it while the queue is
+-- paused, or while max_running jobs run: claim counts them likewise. From one group to the next it goes by skip maps and the
+-- index. What lies between two groups that have skip maps is alive, or was never taken; of a group that has one it reads only the
+-- ranges in which jobs may be. So it steps over nothing that was taken, and costs some probes for each group that jobs were taken
+-- from.
 CREATE OR REPLACE FUNCTION penstock."_mails.ready"(in_groups text[], behind text, most integer, claiming boolean DEFAULT true)
  RETURNS SETOF text
  LANGUAGE plpgsql
@@ -1986,9 +1987,9 @@ begin
         if room is not null then
             foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
 if leaf = 0 then
-                select count(*) into got from penstock._lease_0 l where l.queue = 1;
+                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from penstock._lease_0 l where l.queue = 1;
 else
-                select count(*) into got from penstock._lease_1 l where l.queue = 1;
+                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from penstock._lease_1 l where l.queue = 1;
 end if;
                 room := room - got;
             end loop;
