@@ -62,7 +62,7 @@ func LiteralTemplate(s string) string {
 	return strings.NewReplacer("{", "{{", "}", "}}").Replace(s)
 }
 
-// columns lists the columns that the template needs.
+// Columns lists the columns that the template needs.
 func (t Template) Columns() (names []string) {
 	for _, p := range t {
 		if p.Column && !slices.Contains(names, p.Text) {
@@ -74,7 +74,7 @@ func (t Template) Columns() (names []string) {
 
 var ErrNull = errors.New("a column is NULL")
 
-// bind says where the values of the columns are.
+// Bind sets where the values of the columns are.
 func (t Template) Bind(at func(column string) int) {
 	for i := range t {
 		if t[i].Column {
@@ -83,7 +83,7 @@ func (t Template) Bind(at func(column string) int) {
 	}
 }
 
-// expand fills in the row's values. The error is ErrNull if one is NULL, with the text
+// Expand fills in the row's values. The error is ErrNull if one is NULL, with the text
 // that has nothing in its place.
 func (t Template) Expand(value func(at int) (text string, there bool)) (string, error) {
 	var err error

@@ -198,7 +198,7 @@ func (b *Buffer[O, Q]) Stats() penstock.BufferStats {
 	return s
 }
 
-// Pending are the jobs of one call.
+// pending are the jobs of one call.
 type pending struct {
 	ask  func(context.Context) error
 	made []penstock.Enqueued

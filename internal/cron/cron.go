@@ -1,6 +1,6 @@
-// Package cron says when a periodic job is due next, by the rules that
-// store/postgres has in SQL (00020_schedules.sql): a job must run at the same
-// times whichever store it is in.
+// Package cron says when a periodic job is due next. store/postgres has the same
+// rules in SQL (schema/functions/schedules.sql): a job must run at the same times
+// in every store.
 package cron
 
 import (

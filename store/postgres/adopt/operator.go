@@ -27,7 +27,7 @@ func (t *Table) subscription(ctx context.Context) (id int64, err error) {
 	return f.id, t.explain(err)
 }
 
-// letter is a dead letter and what it is called in Penstock's table.
+// deadLetter is a dead letter with its names in Penstock's table.
 type deadLetter struct {
 	id, parkedKey string
 	admin.DeadLetter

@@ -50,7 +50,7 @@ func ParseSpan(v string) (time.Duration, error) {
 	return whole + d, nil
 }
 
-// SpanText writes a duration as parseSpan reads it, without what is zero.
+// SpanText writes a duration as ParseSpan reads it, without units that are zero.
 func SpanText(d time.Duration) string {
 	if d <= 0 || d%time.Second != 0 {
 		return d.String()

@@ -11,5 +11,5 @@
 // errors of a file are reported at once. Passwords are kept out of every error,
 // log line and printout.
 //
-// drivers.go is the list of databases and brokers; nothing registers itself.
+// internal/drivers has the lists of databases and brokers; nothing registers itself.
 package config

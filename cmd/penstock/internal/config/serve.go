@@ -27,7 +27,7 @@ type ServeOutbox struct {
 	Inbox string         `yaml:"inbox"`
 }
 
-// Credentials are those that the listener asks for.
+// credentials are those that the listener asks for.
 func (s *Serve) credentials() (all []web.Credential) {
 	for _, o := range s.Outboxes {
 		if o.Token != "" {
