@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
@@ -39,6 +40,27 @@ func TestEveryVerbTeaches(t *testing.T) {
 	if !strings.Contains(help, "--database-url") || !strings.Contains(help, "Examples:") {
 		t.Errorf("penstock relay --help says %q", help)
 	}
+}
+
+// Help shows a word for the value of each flag, such as name=value, and not Go's type.
+func TestFlagsHaveWords(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if cmd.Name() == "completion" { // Cobra's own
+			return
+		}
+		for _, flags := range []*pflag.FlagSet{cmd.LocalNonPersistentFlags(), cmd.PersistentFlags()} {
+			flags.VisitAll(func(f *pflag.Flag) {
+				if f.Value.Type() != "bool" && strings.Count(f.Usage, "`") != 2 {
+					t.Errorf("%s --%s has no word between back quotes, so help shows %s", cmd.CommandPath(), f.Name, f.Value.Type())
+				}
+			})
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(rootCommand(&cli.App{}))
 }
 
 // A folder of cmd/penstock/internal/cli is called as a verb, for which it has the code.

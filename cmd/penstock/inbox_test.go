@@ -180,7 +180,7 @@ func TestInboxDiscard(t *testing.T) {
 		c.receives("k", "5", "4", "")
 		d.cli("inbox", "discard", "billing", "4").wants(t, terminal.ExitUsage, "nothing was discarded: there is no terminal to ask on")
 		d.cli("inbox", "discard", "billing", "4", "2", "x", "--yes").wants(t, terminal.ExitFailure, `nothing was discarded: inbox "billing" holds no message 2, x`)
-		d.asked("n\n", "inbox", "discard", "billing", "4").wants2(t, terminal.ExitFailure, "Discard 1 held message of billing for good?")
+		d.asked("n\n", "inbox", "discard", "billing", "4").wants2(t, terminal.ExitFailure, "Discard 1 held message of billing permanently?")
 		clitest.Same(t, "discard", d.must("inbox", "discard", "billing", "4", "4", "--yes"), "1 held message of billing discarded.\n")
 		c.isDue("5 after 4") // and 3 waits for 2, as before
 		c.receives("k", "2", "1", "2 late, 3 late")

@@ -41,9 +41,9 @@ Use it, here with SQLite:
   penstock publish orders --topic order.paid --key 42 --payload '{"total":10}'
   penstock relay --outbox orders --sink stdout  # or amqp://…, nats://…, kafka://…, https://…
 
-Relay a table that an application fills already, as it is:
+Relay a table that an application already fills, as it is:
 
-  penstock adopt check --preset dotnet          # what is wrong with it
+  penstock adopt check --preset dotnet          # its problems
   penstock relay --adopt dotnet --sink amqp://localhost/
 
 Run jobs:
@@ -54,7 +54,7 @@ Run jobs:
 
 Process each message of a consumer once, in order per key:
 
-  penstock inbox create billing                 # penstock inbox --help tells how it is used
+  penstock inbox create billing                 # penstock inbox --help says how to use it
 
 ` + cli.ExitCodesHelp
 
@@ -75,12 +75,12 @@ func rootCommand(a *cli.App) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return terminal.Misuse(err) })
 	flags := root.PersistentFlags()
-	flags.Var(cli.DatabaseFlag{App: a}, "database-url", "postgres://user:password@host/db, sqlite:FILE or mysql://user:password@host/ (default $PENSTOCK_DATABASE_URL)")
-	flags.StringVar(&a.Schema, "schema", "", "PostgreSQL schema of Penstock's tables (default \"penstock\")")
-	flags.StringVar(&a.Profile, "profile", "", "how the database is used: postgres, portable, or auto, which asks the server (default \"postgres\")")
-	flags.StringVar(&a.ConfigFile, "config", "", "configuration file (default penstock.yaml, if it is there)")
-	flags.StringVar(&a.LogLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&a.LogFormat, "log-format", "text", "text or json")
+	flags.Var(cli.DatabaseFlag{App: a}, "database-url", "`url` of the database: postgres://user:password@host/db, sqlite:FILE or mysql://user:password@host/ (default $PENSTOCK_DATABASE_URL)")
+	flags.StringVar(&a.Schema, "schema", "", "PostgreSQL `schema` of Penstock's tables (default \"penstock\")")
+	flags.StringVar(&a.Profile, "profile", "", "`profile` in which the database is used: postgres, portable, or auto, which asks the server (default \"postgres\")")
+	flags.StringVar(&a.ConfigFile, "config", "", "configuration `file` (default penstock.yaml, if it is there)")
+	flags.StringVar(&a.LogLevel, "log-level", "info", "`level` of the log: debug, info, warn or error")
+	flags.StringVar(&a.LogFormat, "log-format", "text", "`format` of the log: text or json")
 	for _, group := range []struct {
 		id, title string
 		verbs     []*cobra.Command

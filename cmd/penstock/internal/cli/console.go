@@ -40,17 +40,17 @@ type ConsoleFlags struct {
 // Add adds the flags of penstock console.
 func (f *ConsoleFlags) Add(flags *pflag.FlagSet) {
 	f.flags = flags
-	flags.StringVar(&f.given.Listen, "listen", ConsoleListen, "the address; one that other machines reach needs a token")
-	flags.StringVar(&f.given.BasePath, "base-path", "", "where it is behind a proxy, as in /penstock")
-	flags.StringVar(&f.given.Title, "title", "", "tells this console from another")
-	flags.StringArrayVar(&f.given.Redact, "redact", nil, "do not show the values of headers and JSON members of this name; may be repeated")
-	flags.DurationVar(&f.timeout, "statement-timeout", 5*time.Second, "after which PostgreSQL ends a statement; 0 leaves that to its own setting")
+	flags.StringVar(&f.given.Listen, "listen", ConsoleListen, "`address` to serve at; one that other machines reach needs a token")
+	flags.StringVar(&f.given.BasePath, "base-path", "", "`path` of the console behind a proxy, as in /penstock")
+	flags.StringVar(&f.given.Title, "title", "", "`text` that tells this console from another")
+	flags.StringArrayVar(&f.given.Redact, "redact", nil, "do not show the values of headers and JSON members of this `name`; may be repeated")
+	flags.DurationVar(&f.timeout, "statement-timeout", 5*time.Second, "`duration` after which PostgreSQL ends a statement; 0 leaves that to its own setting")
 }
 
 // AddListen adds the flag of verbs that serve the console beside their work.
 func (f *ConsoleFlags) AddListen(flags *pflag.FlagSet) {
 	f.flags = flags
-	flags.StringVar(&f.given.Listen, "console-listen", "", "serve the console at this address, as in "+ConsoleListen+" (penstock console --help)")
+	flags.StringVar(&f.given.Listen, "console-listen", "", "serve the console at this `address`, as in "+ConsoleListen+" (penstock console --help)")
 }
 
 // Set puts what was given in place of what the file says.

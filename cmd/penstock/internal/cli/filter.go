@@ -15,8 +15,8 @@ import (
 type FilterFlags struct{ topics, headers []string }
 
 func (f *FilterFlags) Add(flags *pflag.FlagSet, verb string) {
-	flags.StringArrayVar(&f.topics, "topic", nil, verb+" only topics of this pattern; may be repeated")
-	flags.StringArrayVar(&f.headers, "header", nil, verb+" only what has this header, as NAME=VALUE; may be repeated")
+	flags.StringArrayVar(&f.topics, "topic", nil, verb+" only topics of this `pattern`; may be repeated")
+	flags.StringArrayVar(&f.headers, "header", nil, verb+" only messages with this header, as `name=value`; may be repeated")
 }
 
 func (f *FilterFlags) Read() (penstock.Filter, error) {

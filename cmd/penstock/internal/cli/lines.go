@@ -35,11 +35,11 @@ type LineFlags struct {
 
 // Add adds the flags.
 func (f *LineFlags) Add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.File, "file", "f", "", "file to read JSON lines from, - for stdin")
-	flags.IntVar(&f.Batch, "batch", 1000, "lines per transaction, 0 for all in one")
+	flags.StringVarP(&f.File, "file", "f", "", "`file` to read JSON lines from, - for stdin")
+	flags.IntVar(&f.Batch, "batch", 1000, "`number` of lines per transaction, 0 for all in one")
 	flags.BoolVar(&f.progress, "progress", false, "show progress even if stderr is not a terminal")
 	flags.BoolVar(&f.goOn, "continue-on-error", false, "put refused lines into a file and continue with the next")
-	flags.StringVar(&f.rejects, "rejects", "", "that file (default that of --file with .rejects at its end)")
+	flags.StringVar(&f.rejects, "rejects", "", "`file` for lines that --continue-on-error refuses (default that of --file with .rejects at its end)")
 }
 
 // Check finds flags that do not go together.

@@ -21,8 +21,8 @@ type MetricsFlags struct {
 // Add adds the flags. Listen is where metrics are served unless another address is given.
 func (f *MetricsFlags) Add(flags *pflag.FlagSet, listen string) {
 	f.flags = flags
-	flags.StringVar(&f.listen, "metrics-listen", listen, "serve metrics at this address, as in 127.0.0.1:9464, with /healthz and /readyz")
-	flags.IntVar(&f.groups, "metrics-groups", 0, "also export metrics of the first N groups of each queue, by name")
+	flags.StringVar(&f.listen, "metrics-listen", listen, "serve metrics at this `address`, as in 127.0.0.1:9464, with /healthz and /readyz")
+	flags.IntVar(&f.groups, "metrics-groups", 0, "also export metrics of this `number` of groups of each queue, the first by name")
 }
 
 // Set puts what was given in place of what the file says.

@@ -50,11 +50,11 @@ vacuum.
 
 --fix creates the missing indexes concurrently, so that readers and writers continue,
 and asks before each. It changes nothing else. Without a terminal it needs --yes.
-Indexes on a large table take their time; SIGINT ends it. If a transaction prevents
-removing a half made index, the next --fix replaces it.
+Indexes on a large table take long; SIGINT ends it. If a transaction prevents removing
+an unfinished index, the next --fix replaces it.
 
-The exit code is 3 if anything is worse than a note, after --fix if something still
-is, so that a deployment can insist on a clean table.`,
+The exit code is 3 if any finding is worse than a note, with --fix if one still is. So
+a deployment can require a clean table.`,
 		Example: `  penstock adopt check --preset dotnet
   penstock adopt check --preset dotnet --table shop.outbox_messages --fix
   penstock adopt check --config penstock.yaml --subscription mails
@@ -82,12 +82,12 @@ is, so that a deployment can insist on a clean table.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.subscription, "subscription", "", "whose table, of the configuration file (default: all that are adopted there)")
-	flags.StringVar(&f.preset, "preset", "", "what the table is like: "+strings.Join(adopted.PresetNames(), ", "))
-	flags.StringVar(&f.table, "table", "", "table or schema.table, with --preset (default: the preset's)")
-	flags.Var(&f.timeout, "timeout", "bounds each look at the database (default 5s)")
+	flags.StringVar(&f.subscription, "subscription", "", "`name` of the subscription in the configuration file whose table is checked (default: all adopted tables)")
+	flags.StringVar(&f.preset, "preset", "", "`preset` that describes the table: "+strings.Join(adopted.PresetNames(), ", "))
+	flags.StringVar(&f.table, "table", "", "`table` or schema.table, with --preset (default: the preset's)")
+	flags.Var(&f.timeout, "timeout", "`duration` that each look at the database may take (default 5s)")
 	flags.BoolVar(&f.fix, "fix", false, "create the indexes that are missing; asks before each")
-	flags.Var(&f.lockTimeout, "lock-timeout", "with --fix, how long to wait for transactions that are open (default 1m)")
+	flags.Var(&f.lockTimeout, "lock-timeout", "with --fix: `duration` to wait for open transactions (default 1m)")
 	flags.BoolVar(&f.leave.Yes, "yes", false, "with --fix: do not ask")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per table")
 	flags.BoolVar(&f.progress, "progress", false, "show progress even if stderr is not a terminal")

@@ -26,8 +26,8 @@ import (
 type Flags struct{ Preset, Table string }
 
 func (f *Flags) Add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.Preset, "adopt", "", "the subscription is of an adopted table of this kind, without a configuration file: "+strings.Join(adopted.PresetNames(), ", "))
-	flags.StringVar(&f.Table, "table", "", "with --adopt: its table (default: named like the subscription)")
+	flags.StringVar(&f.Preset, "adopt", "", "without a configuration file: the subscription is of an adopted table of this `kind`: "+strings.Join(adopted.PresetNames(), ", "))
+	flags.StringVar(&f.Table, "table", "", "with --adopt: its `table` (default: named like the subscription)")
 }
 
 // Subscription is a subscription over an adopted table.

@@ -20,28 +20,27 @@ func Command(a *cli.App) *cobra.Command {
 		Long: `Serve a console, until it is told to stop. It shows what penstock status and doctor
 print, and the segments and subscriptions of each outbox. It has parked keys, queues
 with their groups and running jobs, dead letters by cause and with their contents, and
-inboxes. There dead letters can be retried or discarded, all that match or one, queues
-paused, jobs canceled. The same is at /api/v1 for programs; /api/v1/openapi.json
-describes it.
+inboxes. In it you retry or discard dead letters, one or all that match, pause queues
+and cancel jobs. Programs do the same at /api/v1, which /api/v1/openapi.json describes.
 
 Without a token, every user of this machine can do everything at 127.0.0.1. Any other
 address needs a token. The tokens are in the environment:
 
-  PENSTOCK_CONSOLE_READ_TOKEN      lets in who may look
-  PENSTOCK_CONSOLE_OPERATE_TOKEN   lets in who may act, too
+  PENSTOCK_CONSOLE_READ_TOKEN      may read
+  PENSTOCK_CONSOLE_OPERATE_TOKEN   may read and act
 
 A browser asks for a user, read or operate, and the token as password; programs send
 Authorization: Bearer TOKEN. Each action is logged with the role, the address and what
 it did.
 
-However many look, the status is read once a second at most, and counted up to 1,000 of
-each kind. Every statement is ended after --statement-timeout. Behind PgBouncer, which
-has to be told to let that through (ignore_startup_parameters = statement_timeout), or
-with a URL that sets it, use --statement-timeout 0.
+However many browsers are open, the status is read once a second at most. It counts up
+to 1,000 of each kind. PostgreSQL ends every statement after --statement-timeout. Set
+that to 0 if the URL sets a timeout, or behind a PgBouncer that does not let it through
+(ignore_startup_parameters = statement_timeout).
 
 --database-url may be repeated. Then the first page is a list of the databases. Each
-has its own path, the name of the database or of its file, and its own API. So are
-those of console: databases in the configuration file.
+has its own path, the name of the database or of its file, and its own API. The same
+holds for the databases of console: databases in the configuration file.
 
 A relay and a worker also serve it, with --console-listen. The section console of the
 configuration file has the same settings.`,

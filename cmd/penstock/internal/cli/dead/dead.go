@@ -19,18 +19,18 @@ func Command(a *cli.App) *cobra.Command {
 		Use:   "dead",
 		Short: "Look at dead letters, send or run them again, or discard them",
 		Long: `A message or a job becomes a dead letter when its attempts are used up, or when the
-sink or the worker refuses it permanently. It is kept, with the reasons, until someone
-decides: retry sends or runs it again, resend does so under a new id, discard deletes
-it. Nothing else ever removes one.
+sink or the worker refuses it permanently. It is kept, with the reasons, until an
+operator decides: retry sends or runs it again, resend does so under a new id, discard
+deletes it. Nothing else removes it.
 
-Where on_dead is hold, the later messages of the key wait for that decision too;
-list shows those as held.
+If on_dead is hold, the later messages of the key also wait for that decision. list
+shows these dead letters as held.
 
   penstock dead list orders                    what there is, and why
   penstock dead show orders ID                 one of them, with its payload
   penstock dead retry orders --key 42          the cause is fixed: send again
   penstock dead resend orders --id ID          send it again as a new message
-  penstock dead discard orders --id ID         it will never be wanted
+  penstock dead discard orders --id ID         it is not needed
   penstock dead list thumbnails                the same verbs for a queue
   penstock dead list mails                     and for a subscription that adopts a table`,
 	}
@@ -54,21 +54,21 @@ type deadFlags struct {
 }
 
 func (f *deadFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.subscription, "subscription", "", "whose dead letters (default: the outbox's only subscription)")
-	flags.StringArrayVar(&f.ids, "id", nil, "those with this id; may be repeated")
-	flags.Int64SliceVar(&f.seqs, "seq", nil, "those with this seq, of an outbox; may be repeated")
-	flags.StringVar(&f.key, "key", "", "those of this key")
-	flags.StringVar(&f.topic, "topic", "", "those of this topic, of an outbox")
-	flags.StringVar(&f.group, "group", "", "those of this group, of a queue")
-	flags.StringVar(&f.errorText, "error", "", "those whose last error contains this text")
-	flags.Var(&f.olderThan, "older-than", "those that died longer ago, such as 90s, 24h or 7d")
-	flags.Var(&f.newerThan, "newer-than", "those that died since then")
-	flags.IntVar(&f.limit, "limit", 0, "at most this many, the first by seq")
+	flags.StringVar(&f.subscription, "subscription", "", "dead letters of this subscription, by its `name` (default: the outbox's only subscription)")
+	flags.StringArrayVar(&f.ids, "id", nil, "those with this `id`; may be repeated")
+	flags.Int64SliceVar(&f.seqs, "seq", nil, "those with this `seq`, of an outbox; may be repeated")
+	flags.StringVar(&f.key, "key", "", "those of this `key`")
+	flags.StringVar(&f.topic, "topic", "", "those of this `topic`, of an outbox")
+	flags.StringVar(&f.group, "group", "", "those of this `group`, of a queue")
+	flags.StringVar(&f.errorText, "error", "", "those whose last error contains this `text`")
+	flags.Var(&f.olderThan, "older-than", "those that died longer ago than this `duration`, such as 90s, 24h or 7d")
+	flags.Var(&f.newerThan, "newer-than", "those that died within this last `duration`")
+	flags.IntVar(&f.limit, "limit", 0, "at most this `number`, the first by seq")
 	f.Flags.Add(flags)
 }
 
-const deadSelectorsHelp = `Select with --id, --key, --error, --older-than and --newer-than; of an outbox also
-with --seq and --topic, of a queue with --group. If several are given, all must match.`
+const deadSelectorsHelp = `Select with --id, --key, --error, --older-than and --newer-than. For an outbox there
+are also --seq and --topic, for a queue --group. If several are given, all must match.`
 
 // check reads which flags were given. An empty text is an error rather than no
 // selector at all: it is how an unset variable of a script looks. To look

@@ -61,19 +61,18 @@ func retryCommand(a *cli.App) *cobra.Command {
 	cmd := actionCommand(a, retryDead)
 	cmd.Short = "Send dead letters again, or run them again"
 	cmd.Long = `Send dead letters back to their subscription, whose relay sends them next, with
-the same ids. Its attempts count on: one that had used them all up gets one
-more, one that died earlier is parked and retried as before. If it fails in the
-end it is a dead letter again, with its errors added to those it has.
+the same ids. Earlier attempts still count: a message that has used up all of them
+gets one more, and any other is parked and retried as before. If it fails again, it
+becomes a dead letter again, and the new errors are added to the old ones.
 
-Of a queue, they become jobs again, with the same ids, at the end of the queue,
+Dead letters of a queue become jobs again, with the same ids, at the end of the queue,
 and have one more attempt.
 
 Later messages of its key did not wait for it, unless the key is held: then they
 follow once it is delivered.
 
 ` + deadSelectorsHelp + `
---all takes all of them, asks first, and needs --yes where there is no terminal
-to ask on.`
+--all takes all of them and asks first. Without a terminal it needs --yes.`
 	cmd.Example = `  penstock dead retry orders --id 018f3c…
   penstock dead retry orders --subscription billing --error 'no such queue'
   penstock dead retry thumbnails --error 'disk full'
@@ -90,9 +89,9 @@ is held, its later messages are sent then.
 ` + deadSelectorsHelp + `
 --all takes all of them.
 
-It asks first unless ids or seqs are given, tells how many it is about, and
-deletes those and no others, even if more die meanwhile. Without a terminal to
-ask on it needs --yes.`
+Unless ids or seqs are given, it says how many there are and asks first. It deletes
+those and no others, even if there are more meanwhile. Without a terminal it needs
+--yes.`
 	cmd.Example = `  penstock dead discard orders --id 018f3c…
   penstock dead discard orders --subscription billing --topic order.test --older-than 7d
   penstock dead discard thumbnails --id 4711
@@ -103,16 +102,15 @@ ask on it needs --yes.`
 func resendCommand(a *cli.App) *cobra.Command {
 	cmd := actionCommand(a, resendDead)
 	cmd.Short = "Send the contents of dead letters again, as new"
-	cmd.Long = `Send what is in dead letters again as if a producer had: under new ids, at the end
-of the queue or of the outbox, with all attempts before them. A message goes to
-every subscription of its outbox, also to those that had it. That is for a consumer
-that takes no id twice, or for attempts that were used up; retry sends the same.
+	cmd.Long = `Publish or enqueue the contents of dead letters again, like a producer: under new ids,
+at the end of the outbox or of the queue, with no attempt used. A message goes to every
+subscription of its outbox, also to those that have delivered it. Use it if consumers
+ignore an id that they know, or if attempts were used up. retry keeps the ids.
 
-The dead letters stay, or with --discard are deleted, each once it was sent.
+The dead letters are kept, or with --discard deleted, each after it was sent.
 
 ` + deadSelectorsHelp + `
---all takes all of them, asks first, and needs --yes where there is no terminal
-to ask on.`
+--all takes all of them and asks first. Without a terminal it needs --yes.`
 	cmd.Example = `  penstock dead resend orders --id 018f3c…
   penstock dead resend thumbnails --error 'disk full' --discard`
 	return cmd

@@ -51,8 +51,8 @@ given; --json is never cut, and penstock publish and enqueue take its payload.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.subscription, "subscription", "", "whose dead letter (default: the outbox's only subscription)")
-	flags.Int64SliceVar(&f.seqs, "seq", nil, "the one with this seq, instead of ID")
+	flags.StringVar(&f.subscription, "subscription", "", "dead letter of this subscription, by its `name` (default: the outbox's only subscription)")
+	flags.Int64SliceVar(&f.seqs, "seq", nil, "the one with this `seq`, instead of ID")
 	f.Flags.Add(flags)
 	flags.BoolVar(&full, "full", false, "the whole payload, however long")
 	flags.BoolVar(&asJSON, "json", false, "one JSON line, with the whole payload")

@@ -47,9 +47,9 @@ func Command(a *cli.App) *cobra.Command {
 
 Every departure is a business transaction: it takes a row lock on the aircraft,
 inserts the flight and publishes flight.departed with the tail number as key. A
-relay carries what is committed to a broker. A consumer reads the broker with
-the broker's own client, and at the end what it read is checked against the
-airline's own table:
+relay carries committed messages to a broker. A consumer reads them with the
+broker's own client, and at the end they are checked against the airline's own
+table:
 
   lost          committed, never arrived
   phantom       arrived, but never committed: rolled back or altered
@@ -57,20 +57,20 @@ airline's own table:
   duplicates    arrived again; delivery is at least once, so these are allowed
 
 On PostgreSQL a message travels with its transaction's COMMIT (docs/guides/buffering.md).
-It also says what limited the rate, and how many empty commits per second the database
-takes, measured before the first for 0.3 s.
+The demo also says what limited the rate. Before it starts, it measures for 0.3 s how
+many empty commits per second the database takes.
 
-By default all of it happens in this process, on SQLite and the embedded NATS server,
-in a temporary directory that is removed at the end. So its commits are not flushed to
-disk one by one; with --keep or sqlite:FILE they are. --database-url (or
-PENSTOCK_DATABASE_URL, if it is set) and --sink run the same thing on real servers.
+By default all of it runs in this process, on SQLite and the embedded NATS server, in a
+temporary directory that is removed at the end. So its commits are not flushed to disk
+one by one; with --keep or sqlite:FILE they are. --database-url (or
+PENSTOCK_DATABASE_URL, if it is set) and --sink run the same on real servers.
 Its schemas, queues and streams are removed at the end, unless --keep is given. The
 database is PostgreSQL or SQLite.
 
 --console shows it in the browser while it runs, 200 flights a second unless --rate
 says otherwise, and until Ctrl-C.
 
---sink stdout and discard cannot be read back, so nothing is checked there.
+--sink stdout and discard cannot be read back, so nothing is checked with them.
 
 Exit code 3 if anything was lost, phantom or out of order.`,
 		Example: `  penstock demo
@@ -88,16 +88,16 @@ Exit code 3 if anything was lost, phantom or out of order.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, stdout or discard")
-	flags.StringVar(&f.csv, "csv", "", "flights to use instead of the embedded ones, gzipped or plain, - for stdin")
-	flags.IntVar(&f.limit, "limit", 0, "use only this many flights")
-	flags.IntVar(&f.producers, "producers", 1, "concurrent writers; the flights of one aircraft stay with one of them")
-	flags.Float64Var(&f.rollback, "rollback", 0, "share of transactions that publish and then roll back, 0 to 1")
-	flags.Float64Var(&f.rate, "rate", 0, "transactions that begin each second, 0 for as many as can")
-	flags.StringVar(&f.console, "console", "", "serve the console until Ctrl-C, at this address")
+	flags.StringVar(&f.sink, "sink", "embedded", "`url` of the sink: amqp://…, nats://…, embedded, stdout or discard")
+	flags.StringVar(&f.csv, "csv", "", "`file` of flights to use instead of the embedded ones, gzipped or plain, - for stdin")
+	flags.IntVar(&f.limit, "limit", 0, "use only this `number` of flights")
+	flags.IntVar(&f.producers, "producers", 1, "`number` of concurrent writers; the flights of one aircraft stay with one of them")
+	flags.Float64Var(&f.rollback, "rollback", 0, "`share` of transactions that publish and then roll back, 0 to 1")
+	flags.Float64Var(&f.rate, "rate", 0, "`number` of transactions that begin each second, 0 for as many as possible")
+	flags.StringVar(&f.console, "console", "", "serve the console at this `address` until Ctrl-C")
 	flags.Lookup("console").NoOptDefVal = cli.ConsoleListen
-	flags.Uint64Var(&f.seed, "seed", 1, "decides which transactions roll back")
-	flags.DurationVar(&f.patience, "patience", time.Minute, "how long to wait for deliveries when there are none")
+	flags.Uint64Var(&f.seed, "seed", 1, "`number` that decides which transactions roll back")
+	flags.DurationVar(&f.patience, "patience", time.Minute, "`duration` to wait for deliveries when there are none")
 	flags.BoolVar(&f.keep, "keep", false, "leave tables, queues and files for you to look at")
 	flags.BoolVar(&f.asJSON, "json", false, "summary as one JSON line")
 	flags.BoolVar(&f.progress, "progress", false, "show progress even if stderr is not a terminal")

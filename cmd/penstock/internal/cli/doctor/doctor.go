@@ -42,31 +42,35 @@ severity and the next step:
 
   the database     that it answers, its version, settings with consequences, free
                    connections, a pooler in between, its clock and ours, its disk
-                   (if it is on this machine); of SQLite the file, its journal, who
-                   writes, and whether it is damaged
+                   (if it is on this machine); of SQLite the file, its journal, its
+                   writers, and whether it is damaged
                    In the portable profile the engine, the isolation that
                    transactions really have, LISTEN, row locks, and the clock
-                   beside the margin for late commits
-  the schema       its version, functions that somebody has changed, the role's rights
+                   compared with the margin for late commits
+  the schema       its version, functions that were changed, the role's rights
   vacuum           transactions, prepared ones, replication slots and standbys that
                    hold it back
-  outboxes         subscriptions that nobody relays, relays that stand still, segments
-                   that are not given back and who holds them, parked keys; fetches
-                   that read far more than they return, as penstock explain tells
+  outboxes         subscriptions without a relay, relays that make no progress,
+                   segments that are not given back and what holds them, parked keys;
+                   fetches that read far more than they return (penstock explain)
   queues           jobs that no worker takes, leases that ran out, workers that hang
   sinks            those of the configuration file and of --sink: whether they can be
-                   reached, and let us in; nothing is sent
+                   reached, and accept the login; nothing is sent
   adopted tables   what penstock adopt check finds
   dead letters, and backlogs that grow: how fast, and when the disk is full at that rate
 
-It looks twice, --measure apart, for rates, and for what does not move. Problems that
-are younger than --old are not reported, or are less severe. It changes nothing. Of a
-file of SQLite it takes the lock for a moment, to see that it can.
+It reads twice, --measure apart, to find rates and what makes no progress. Problems
+that are younger than --old are not reported, or are less severe. It changes nothing.
+It takes the lock of a SQLite file for a moment, to see that it can.
 
-Each finding is ok, a warning (it will cost something, or a person has to decide) or
-critical (messages or jobs do not arrive, may be lost, or soon will). The exit code is
-0 if nothing is critical, 3 if something is, and 4 if the database could not be looked
-at. Checks that the role has no right to make are listed as not-looked-at.
+Each finding has a severity:
+
+  ok        nothing to do
+  warning   it will cost something, or an operator has to decide
+  critical  messages or jobs do not arrive, may be lost, or soon will be
+
+The exit code is 0 if nothing is critical, 3 if something is, and 4 if the database
+could not be examined. Checks that the role may not make are listed as not-looked-at.
 
 --json prints one line: findings, each with check, severity, about, found, why, next and
 measured. The names of checks do not change between versions.`,
@@ -76,9 +80,9 @@ measured. The names of checks do not change between versions.`,
 		Args: terminal.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, &f) },
 	}
-	cmd.Flags().StringArrayVar(&f.sinks, "sink", nil, "also check whether this sink can be reached; may be repeated")
-	cmd.Flags().Var(&f.old, "old", "from what age on a transaction, a message that waits or a job that runs is a finding")
-	cmd.Flags().Var(&f.measure, "measure", "how long to measure rates, and to wait for something to move")
+	cmd.Flags().StringArrayVar(&f.sinks, "sink", nil, "also check whether the sink at this `url` can be reached; may be repeated")
+	cmd.Flags().Var(&f.old, "old", "report transactions, waiting messages and running jobs that are older than this `duration`")
+	cmd.Flags().Var(&f.measure, "measure", "`duration` for which rates are measured, and progress is waited for")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "one JSON line with every finding")
 	f.adopting.Add(cmd.Flags())
 	return cmd

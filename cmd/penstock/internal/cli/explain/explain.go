@@ -23,30 +23,30 @@ func Command(a *cli.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain OUTBOX|QUEUE",
-		Short: "Run what a relay or a worker runs, and say what it reads in the database",
+		Short: "Run the statements of a relay or a worker, and show what they read",
 		Long: `Run the statements that every message of an outbox or every job of a queue goes
 through, under EXPLAIN (ANALYZE, BUFFERS), in transactions that are rolled back:
 
   fetch     up to 1,000 messages from a subscription's durable cursor on
-  settle    that cursor, written anew
+  settle    writing that cursor
   dequeue   the next job, in a transaction
   claim     up to 100 jobs; ack ends them
 
-and say of each what it read:
+and show for each what it read:
 
   rows      messages or jobs that it returned or ended
-  entries   of indexes that it walked over
-  dead      entries among them that led to no row: deleted, rolled back, or taken by
+  entries   index entries that it read
+  dead      entries among them without a row: deleted, rolled back, or taken by
             another transaction, and not cleaned away
   scanned   rows that it read without an index
-  pages     that it asked for, each time counted; below: what there is in all
+  pages     pages that it asked for, each time counted; below: all pages of the tables
   ms        in the server, with the cost of measuring
   trips     round trips that a relay or worker makes for it
 
-Of a queue with groups it takes jobs of the first one that has any. To others it is as
-if a worker had taken jobs and its transaction had rolled back. For some milliseconds
-these jobs cannot be claimed, and a few may come after later ones. The role has to be
-able to run the relay or to work on the queue.
+In a queue with groups it takes jobs of the first group that has any. To others this
+looks like a worker that takes jobs in a transaction that rolls back. For some
+milliseconds these jobs cannot be claimed, and a few may come after later ones. The
+role must be able to run the relay or to work on the queue.
 
 On YugabyteDB and CockroachDB (--profile portable) figures of the storage follow:
 requests to read, write and flush, rows scanned, and entries sought and skipped,

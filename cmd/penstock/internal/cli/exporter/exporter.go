@@ -17,15 +17,15 @@ func Command(a *cli.App) *cobra.Command {
 		Use:   "exporter",
 		Short: "Serve the status of a database to Prometheus",
 		Long: `Serve the status of a database to Prometheus, until it is told to stop: what penstock
-status shows, and what holds back vacuum. For a database whose producers and consumers
-use SQL alone; a relay and a worker also serve it (--metrics-listen).
+status shows, and what holds back vacuum. Use it if producers and consumers use SQL
+alone: a relay and a worker also serve it (--metrics-listen).
 
   /metrics   the metrics, which docs/reference/metrics.md lists
-  /healthz   200 while the process lives
+  /healthz   200 while the process runs
   /readyz    200 while the database can be read, else 503 with the reason
 
-The status is read at most once in ten seconds, however often it is asked for, and a
-read is given up after five. Figures that the role may not read are left out. A member
+The status is read at most once in ten seconds, however often it is scraped, and a read
+is given up after five. Figures that the role may not read are left out. A member
 of pg_monitor also sees what holds back vacuum in other roles' sessions. Adopted
 tables are those of the configuration file. There is no password: keep the address on
 the loopback, or in a network that only Prometheus reaches.`,

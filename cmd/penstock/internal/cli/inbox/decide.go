@@ -28,15 +28,15 @@ func releaseCommand(a *cli.App) *cobra.Command {
 		Use:   "release CONSUMER --key KEY|--previous ID|--id ID|--all",
 		Short: "Stop waiting for missing messages: make held ones due",
 		Long: `Make held messages due: the consumer's next call of inbox_due hands them over, in
-order, as if they had waited long enough. It is told of the gap, as always. Use
-it when you know that the missing message does not come, or does not matter.
+order, as if they had waited long enough. It reports the gap, as always. Use this if
+you know that the missing message does not come, or does not matter.
 
-  --key KEY      what is held of a key
-  --previous ID  what waits for the message ID
-  --id ID        the held message ID, with what stands before and behind it
-  --all          everything; asks first
+  --key KEY      held messages of a key
+  --previous ID  messages that wait for the message ID
+  --id ID        the held message ID, with those before and behind it
+  --all          all held messages; asks first
 
-Should the missing message come later, it is handed over, late.`,
+If the missing message comes later, it is handed over late.`,
 		Example: `  penstock inbox release billing --key 42
   penstock inbox release billing --previous 018f3c…
   penstock inbox release billing --all --yes`,
@@ -71,8 +71,8 @@ Should the missing message come later, it is handed over, late.`,
 	}
 	f.add(cmd.Flags())
 	flags := cmd.Flags()
-	flags.StringVar(&id, "id", "", "the held message with this id, and its line")
-	flags.BoolVar(&all, "all", false, "everything that is held; asks first")
+	flags.StringVar(&id, "id", "", "the held message with this `id`, and its line")
+	flags.BoolVar(&all, "all", false, "all held messages; asks first")
 	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
 	flags.BoolVar(&asJSON, "json", false, "how many, as one JSON line")
 	return cmd
@@ -111,14 +111,14 @@ func discardCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard CONSUMER ID…",
 		Short: "Delete held messages, as if they had never come",
-		Long: `Delete messages that an inbox holds back, as if they had never come: for one that the
-consumer cannot process and that stands in the way of its key. It was acknowledged to
-the broker, so it does not come again by itself. Messages that wait for it become due,
-past the gap; penstock inbox gaps shows it. A replay of the outbox brings it again: it
-is handed over then, late.
+		Long: `Delete messages that an inbox holds back, as if they had never come. Use it for a
+message that the consumer cannot process and that blocks its key. The message was
+acknowledged to the broker, so it does not come again by itself. Messages that wait for
+it become due, past the gap, which penstock inbox gaps shows. A replay of the outbox
+sends it again: then it is handed over late.
 
-If one of the ids is not held, nothing is discarded. It asks first; without a
-terminal to ask on it needs --yes.`,
+If one of the ids is not held, nothing is discarded. It asks first. Without a terminal
+it needs --yes.`,
 		Example: `  penstock inbox held billing 018f3c… --json > 018f3c.json   # to keep it
   penstock inbox discard billing 018f3c…`,
 		Args: terminal.Args(cobra.MinimumNArgs(2)),
@@ -135,7 +135,7 @@ terminal to ask on it needs --yes.`,
 			if err := areHeld(ctx, store, consumer, ids); err != nil {
 				return err
 			}
-			if err := a.Confirm(ctx, leave, fmt.Sprintf("Discard %s of %s for good?", terminal.Plural(int64(len(ids)), "held message"), shell.Visible(consumer))); err != nil {
+			if err := a.Confirm(ctx, leave, fmt.Sprintf("Discard %s of %s permanently?", terminal.Plural(int64(len(ids)), "held message"), shell.Visible(consumer))); err != nil {
 				return err
 			}
 			gone, err := store.DiscardHeld(ctx, consumer, ids...)

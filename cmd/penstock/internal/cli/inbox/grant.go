@@ -9,20 +9,20 @@ import (
 
 var grantableInbox = cli.Grantable{Kind: "inbox", Argument: "CONSUMER", About: about.Inbox, Rights: []cli.Privilege{
 	{Flag: "consume", Help: "receive, and nothing else", Grant: cli.Granter.GrantConsumer},
-	{Flag: "operate", Help: "look after it: status, held, gaps, release, discard", Grant: cli.Granter.GrantInboxOperator},
+	{Flag: "operate", Help: "operate it: status, held, gaps, release, discard", Grant: cli.Granter.GrantInboxOperator},
 }}
 
 func grantCommand(a *cli.App) *cobra.Command {
 	cmd := a.GrantCommand(grantableInbox)
-	cmd.Short = "Let a role of the database use an inbox"
-	cmd.Long = `Let a role of PostgreSQL use one inbox, with no more rights than its part needs. The
-role must exist, and it is the owner of the schema who grants.
+	cmd.Short = "Let a role of PostgreSQL use an inbox"
+	cmd.Long = `Let a role of PostgreSQL use one inbox, with no more rights than it needs. The role must
+exist. Only the owner of the schema can grant.
 
   --consume  for the consumer: it can receive with this inbox
-  --operate  for people: it can see sizes, what is held, with payloads, and gaps,
-             and release or discard what is held
+  --operate  for operators: it can see sizes, gaps, and held messages with their
+             payloads, and release or discard them
 
-Both together grant both. To grant twice changes nothing. A right ends with
+Both flags grant both. A grant that exists already is not an error. A right ends with
 "revoke", "drop owned by ROLE" or with the inbox.`
 	cmd.Example = `  penstock inbox grant billing billing_app --consume
   penstock inbox grant billing oncall --operate`

@@ -24,8 +24,8 @@ import (
 type heldFlags struct{ key, previous string }
 
 func (f *heldFlags) add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.key, "key", "k", "", "those of this key")
-	flags.StringVar(&f.previous, "previous", "", "those that wait for the message with this id")
+	flags.StringVarP(&f.key, "key", "k", "", "those of this `key`")
+	flags.StringVar(&f.previous, "previous", "", "those that wait for the message with this `id`")
 }
 
 func heldCommand(a *cli.App) *cobra.Command {
@@ -36,21 +36,21 @@ func heldCommand(a *cli.App) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "held CONSUMER [ID]",
-		Short: "Show which messages an inbox holds back, and for what",
-		Long: `Show the messages that came before the one they follow, those first that are
-handed over first; or everything about one of them, with headers and payload.
+		Short: "Show the messages that an inbox holds back, and what they wait for",
+		Long: `Show messages that came before the one they follow, in the order in which they are
+handed over. With ID, show everything about one of them, with headers and payload.
 
   previous  the message that it waits for
-  which     missing, if that has not come, or held, if it has, and waits itself
+  which     missing if that has not come, or held if it has come and also waits
   held      how long ago the message came
-  due       in how long it is handed over in any case, past the gap
+  due       in how long it is handed over even if previous has not come
 
-Once the missing message comes, it is handed over with all that waits for it.
-Nothing needs to be done, unless you know that it will not come: penstock inbox
-release hands over what waits for it now, as if it had waited long enough.
+When the missing message comes, it is handed over with all that wait for it. You need
+not do anything, unless you know that it will not come. Then penstock inbox release
+hands over the messages that wait for it, as if they had waited long enough.
 
 If a message is due and not processed, the consumer does not call inbox_due, or it
-fails when it processes the first of its line. Fix the consumer, or discard the
+fails to process the first message of the key. Fix the consumer, or discard the
 message: penstock inbox discard.`,
 		Example: `  penstock inbox held billing
   penstock inbox held billing --key 42
@@ -84,7 +84,7 @@ message: penstock inbox discard.`,
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	cmd.Flags().BoolVar(&full, "full", false, "with ID: the whole payload, however long")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per message; with ID, with the payload")
 	return cmd
@@ -210,8 +210,8 @@ first, as far back as it knows ids.
   missing   the message that did not come in time
   followed  the message that was handed over in its place
   reported  how long ago
-  why       waited: it was waited for in vain; discarded: penstock inbox discard
-  came      whether it has come after all: it was handed over then, late
+  why       waited: it did not come in time; discarded: penstock inbox discard
+  came      whether it has come since, and was handed over late
 
 A message can be missing for several reasons. The relay has made it a dead letter
 (penstock dead list), the broker has lost it or routed it elsewhere, or it came before
@@ -231,7 +231,7 @@ the inbox was made.`,
 			return listGaps(ctx, a, store, args[0], limit, asJSON)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line per gap")
 	return cmd
 }

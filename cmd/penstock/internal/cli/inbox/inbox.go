@@ -21,7 +21,7 @@ import (
 func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inbox",
-		Short: "Create, watch and look after the inboxes of consumers",
+		Short: "Create, watch and operate the inboxes of consumers",
 		Long: `An inbox records the ids of received messages in the consumer's database. In the
 transaction that does the work it says whether a message is new, and it returns the
 messages of a key in order. Applications use it from SQL or Go. These commands are for
@@ -29,10 +29,10 @@ operators.
 
   penstock inbox create billing
   penstock inbox grant billing billing_app --consume
-  penstock inbox status                     # sizes, what is held, gaps
+  penstock inbox status                     # sizes, held messages, gaps
   penstock inbox held billing               # which messages wait, and for what
   penstock inbox release billing --key 42   # do not wait any longer
-  penstock inbox gaps billing               # what was waited for in vain
+  penstock inbox gaps billing               # messages that never arrived
 
 In the application's transaction, on PostgreSQL:
 
@@ -67,9 +67,9 @@ func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*ad
 	return nil, about.Inbox(penstock.ErrNoInbox, "", consumer)
 }
 
-const keepHelp = `--keep is how long an id is known at least; it may be known for up to half as
-long again. Give more than the longest time after which a message can come a
-second time: the broker's longest backlog, and how far back you replay.`
+const keepHelp = `--keep is for how long an id is known at least. It may be known up to half as long
+again. Give more than the longest time after which a message can come a second time:
+the broker's longest backlog, and how far back you replay.`
 
 func createCommand(a *cli.App) *cobra.Command {
 	var (
@@ -80,8 +80,8 @@ func createCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create CONSUMER",
 		Short: "Create an inbox for a consumer",
-		Long: `Create an inbox. CONSUMER names what consumes, as its application will: any text of 1
-to 48 bytes. Consumers that need the same messages each have a separate inbox.
+		Long: `Create an inbox. CONSUMER is the name that the application will use: any text of 1 to
+48 bytes. Consumers that need the same messages each have a separate inbox.
 
 ` + keepHelp,
 		Example: `  penstock inbox create billing
@@ -106,7 +106,7 @@ to 48 bytes. Consumers that need the same messages each have a separate inbox.
 			return a.Tell(asJSON, map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", shell.Visible(args[0]))
 		},
 	}
-	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d (default "+cli.SpanText(penstock.DefaultInboxKeep)+")")
+	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d (default "+cli.SpanText(penstock.DefaultInboxKeep)+")")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already, and leave it as it is")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
 	return cmd
@@ -131,8 +131,8 @@ func setCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set CONSUMER --keep DURATION",
 		Short: "Set how long an inbox knows ids",
-		Long: `Set how long an inbox knows ids. A longer time holds for what is received from now
-on: what was to be forgotten tomorrow still is.
+		Long: `Set how long an inbox knows ids. A longer time applies to messages that are received
+from now on. Ids that were due to be forgotten tomorrow still are.
 
 ` + keepHelp,
 		Example: `  penstock inbox set billing --keep 30d`,
@@ -156,7 +156,7 @@ on: what was to be forgotten tomorrow still is.
 				"Inbox %s: ids are known for %s.\n", shell.Visible(args[0]), cli.SpanText(time.Duration(keep)))
 		},
 	}
-	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d")
+	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
 	return cmd
 }
@@ -197,12 +197,11 @@ func dropCommand(a *cli.App) *cobra.Command {
 		}, nil
 	})
 	cmd.Use, cmd.Args = "drop CONSUMER", terminal.Exactly("CONSUMER")
-	cmd.Short = "Drop an inbox with all it knows"
-	cmd.Long = `Drop an inbox with the ids it knows and the messages it holds back. Those were
-acknowledged to the broker and do not come again; and a consumer whose inbox is
-made anew takes for new what it has processed already. So it tells what is lost
-and asks for the consumer's name; without a terminal to ask on it refuses unless
---yes is given.`
+	cmd.Short = "Drop an inbox with its ids and its held messages"
+	cmd.Long = `Drop an inbox with its ids and the messages that it holds back. Those were acknowledged
+to the broker and do not come again. A consumer with a new inbox takes messages for new
+that it has already processed. So it says what is lost and asks for the consumer's name.
+Without a terminal it refuses unless --yes is given.`
 	cmd.Example = `  penstock inbox drop billing
   penstock inbox drop billing --yes`
 	return cmd

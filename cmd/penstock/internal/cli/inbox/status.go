@@ -19,14 +19,14 @@ func statusCommand(a *cli.App) *cobra.Command {
 		Short: "Show the windows and sizes of inboxes, what they hold, and gaps",
 		Long: `Show every inbox, or one of them:
 
-  keeps     how long ids are known at least: see penstock inbox set
-  size      what the inbox takes on disk; on SQLite, where inboxes share their
-            tables, it is not shown
+  keeps     for how long ids are known at least: see penstock inbox set
+  size      the inbox's size on disk; only on PostgreSQL, because elsewhere inboxes
+            share their tables
   segments  of its ring, on PostgreSQL, and the one that is written to
   held      messages that came before the one they follow: see penstock inbox held
   payloads  the bytes of those
-  next gap  in how long the first of them is handed over in any case
-  gaps      messages that were waited for in vain, within the last window or so:
+  next gap  in how long the first of them is handed over, past its gap
+  gaps      messages that did not come in time, within about the last window:
             see penstock inbox gaps
 
 Problems that need an operator follow below.`,

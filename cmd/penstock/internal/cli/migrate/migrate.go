@@ -33,24 +33,24 @@ func Command(a *cli.App) *cobra.Command {
 		Short: "Create Penstock's tables, or bring them up to date",
 		Long: `Create Penstock's tables in the database, or bring them up to date.
 
-Safe to run twice and from two places at once, so it can be a step of every
-deployment. On PostgreSQL everything lives in one schema ("penstock", or the one of
---schema); on SQLite in tables whose names begin with penstock_, next to the
-application's own.
+It is safe to run twice and from two places at once, so it can be a step of every
+deployment. On PostgreSQL all tables are in one schema ("penstock", or that of
+--schema). On SQLite they are next to the application's own, with names that begin with
+penstock_.
 
 On PostgreSQL the role needs CREATE on the database the first time, and must own
 the schema from then on.
 
---json tells the version of the tables before and after, 0 for none.
+--json prints the version of the tables before and after, 0 for none.
 
 --check changes nothing and says what this program would change. That is tables of
 another version, and on PostgreSQL functions of another version, or that were changed
 or dropped by hand. Functions of single queues and inboxes are included. The exit code
 is 3 if there is anything. relay and work check at their start, and warn.
 
---sql changes nothing and needs no database: it prints what would be run on
-PostgreSQL, for psql -f, Flyway, Liquibase, Alembic or goose. It is one statement
-that leads from the version of --from, 0 for a new schema, to that of this program.`,
+--sql changes nothing and needs no database: it prints the SQL for PostgreSQL, for
+psql -f, Flyway, Liquibase, Alembic or goose. It is one statement that updates the
+version of --from, 0 for a new schema, to that of this program.`,
 		Example: `  penstock migrate --database-url postgres://app@localhost/shop
   penstock migrate --database-url postgres://app@localhost/shop --schema outbox
   penstock migrate --database-url sqlite:shop.db --json
@@ -89,7 +89,7 @@ that leads from the version of --from, 0 for a new schema, to that of this progr
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the version of the tables before and after, or what --check found, as one JSON line")
 	cmd.Flags().BoolVar(&check, "check", false, "only say what would be changed, with exit code 3 if anything would")
 	cmd.Flags().BoolVar(&asSQL, "sql", false, "print SQL for other tools instead")
-	cmd.Flags().Int64Var(&from, "from", 0, "with --sql: the version that the database has")
+	cmd.Flags().Int64Var(&from, "from", 0, "with --sql: the `version` that the database has")
 	return cmd
 }
 

@@ -16,18 +16,17 @@ func grantCommand(a *cli.App) *cobra.Command {
 	var publish, relay, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "grant OUTBOX ROLE --publish | grant ROLE --relay",
-		Short: "Let a role of the database publish, or relay",
+		Short: "Let a role of PostgreSQL publish, or relay",
 		Long: `Let a role of PostgreSQL publish to one outbox, or relay every outbox, with no more
-rights than that needs. The role must exist, and it is the owner of the schema who
-grants.
+rights than that needs. The role must exist. Only the owner of the schema can grant.
 
   --publish  for applications: it can write messages to OUTBOX, by penstock.publish, by
              a plain INSERT or with penstock publish, and cannot read any
-  --relay    for relays, and for people who look after them: relay, status, tail, dead,
-             parked and replay, of every outbox, now and later. It cannot publish
+  --relay    for relays and their operators: relay, status, tail, dead, parked and
+             replay, of every outbox, also of later ones. It cannot publish
 
-To grant twice changes nothing. A right to publish ends with "revoke", "drop owned by
-ROLE" or with the outbox; that to relay with "drop owned by ROLE".`,
+A grant that exists already is not an error. A right to publish ends with "revoke",
+"drop owned by ROLE" or with the outbox; the right to relay with "drop owned by ROLE".`,
 		Example: `  penstock outbox grant orders webshop --publish
   penstock outbox grant relay_role --relay`,
 		Args: terminal.Args(cobra.RangeArgs(1, 2)),
@@ -60,7 +59,7 @@ ROLE" or with the outbox; that to relay with "drop owned by ROLE".`,
 		},
 	}
 	cmd.Flags().BoolVar(&publish, "publish", false, "write messages to one outbox, and nothing else")
-	cmd.Flags().BoolVar(&relay, "relay", false, "relay every outbox and look after it, and publish nothing")
+	cmd.Flags().BoolVar(&relay, "relay", false, "relay and operate every outbox, and publish nothing")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what was granted as one JSON line")
 	return cmd
 }

@@ -40,9 +40,9 @@ func createCommand(a *cli.App) *cobra.Command {
 		Long: `Create an outbox. The name may be any text of 1 to 48 bytes that no queue has;
 names of small letters, digits and underscores need no quoting in SQL.
 
-What every subscription has settled is reclaimed, unless --retain-age or
---retain-bytes keep it for penstock replay; penstock outbox set explains and
-changes them.`,
+Messages that every subscription has settled are reclaimed, unless --retain-age or
+--retain-bytes keep them for penstock replay. penstock outbox set explains these
+limits and changes them.`,
 		Example: `  penstock outbox create orders
   penstock outbox create orders --if-missing
   penstock outbox create orders --retain-age 24h --retain-bytes 1GiB`,

@@ -50,14 +50,14 @@ Each line is one key, those due soonest first:
   attempts    how often the first of them was sent
   since       how long ago its first attempt failed
   next retry  in how long it is sent again
-  held        it is a dead letter, and the others wait until someone retries or
-              discards it: penstock dead list
+  held        the first is a dead letter, and the others wait until an operator
+              retries or discards it: penstock dead list
 
 Nothing needs to be done about a parked key, unless it is held. Once the cause is
 fixed, --retry retries the keys within about a second instead of when they are due. It
 says how many there were. Earlier attempts still count.`,
 		Example: `  penstock parked orders
-  penstock parked orders --retry                     # the cause is mended: try all now
+  penstock parked orders --retry                     # the cause is fixed: try all now
   penstock parked orders --retry --key customer-7
   penstock parked orders --subscription billing --json | jq 'select(.held)'`,
 		Args: terminal.Exactly("OUTBOX|SUBSCRIPTION"),
@@ -87,10 +87,10 @@ says how many there were. Earlier attempts still count.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&subscription, "subscription", "", "whose (default: every subscription of the outbox)")
-	flags.IntVar(&limit, "limit", 100, "at most this many keys of each subscription")
-	flags.BoolVar(&retry, "retry", false, "have them tried now, instead of listing them; not those that are held")
-	flags.StringArrayVar(&keys, "key", nil, "with --retry: those of this key; may be repeated")
+	flags.StringVar(&subscription, "subscription", "", "parked keys of this subscription, by its `name` (default: every subscription of the outbox)")
+	flags.IntVar(&limit, "limit", 100, "at most this `number` of keys of each subscription")
+	flags.BoolVar(&retry, "retry", false, "retry the keys now, instead of listing them; not those that are held")
+	flags.StringArrayVar(&keys, "key", nil, "with --retry: those of this `key`; may be repeated")
 	flags.BoolVar(&asJSON, "json", false, "one JSON line per key; with --retry how many, per subscription")
 	adopting.Add(flags)
 	return cmd

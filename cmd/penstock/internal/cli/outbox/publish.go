@@ -43,26 +43,25 @@ A line is an object with any of these fields:
   topic           what the message is about; sinks route by it
   headers         {"name":"value"}
   payload         a string is taken as it is, any other JSON value as its text
-  payload_base64  instead of payload, for bytes that are no text
+  payload_base64  instead of payload, for bytes that are not text
   id              for consumers to deduplicate by; derived if not given
 
-seq, created_at and attempt are passed over, so what tail --json or the stdout
-sink wrote can be published again. An unknown field is an error, and so is one
-that is given twice.
+seq, created_at and attempt are ignored, so the output of tail --json or of the stdout
+sink can be published again. An unknown field is an error, and so is one that is given
+twice.
 
 Lines are published in batches of --batch, and each batch is one transaction:
-all of its lines are published or none. When a line is bad, its batch is not
-published and nothing after it is read; the error names the line, and from
-where on to repeat. --batch 0 makes all of the input one transaction, which is
-held in memory.
+all of its lines are published or none. If a line is bad, its batch is not published
+and later lines are not read. The error names the line, and the one from which to
+repeat. With --batch 0 all of the input is one transaction, which is held in memory.
 
 With --continue-on-error a bad line, or one that the database refuses, does not stop
 the others. It is written unchanged to the file of --rejects and the reason to stderr,
 and the exit code is 2.
 
-With --once INBOX an import that was broken off can be repeated as it was, from the
-start: lines that were published are passed over. The inbox (penstock inbox create)
-notes the ids in the transaction that publishes, for as long as it keeps them. A line
+With --once INBOX an import that was interrupted can be repeated unchanged from the
+start: lines that were published are skipped. The inbox (penstock inbox create) notes
+the ids in the transaction that publishes, for as long as it keeps them. A line
 without an id gets one, made of the file's name, the outbox and all lines up to it. So
 the file may grow at its end and must not change before.
 
@@ -126,14 +125,14 @@ transaction. It is for trying things, and for scripts.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "message id (default: derived)")
-	flags.StringVarP(&f.key, "key", "k", "", "key that orders")
-	flags.StringVarP(&f.topic, "topic", "t", "", "topic")
-	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as name=value; may be repeated")
-	flags.StringVarP(&f.payload, "payload", "p", "", "payload as text")
-	flags.StringVar(&f.payloadFile, "payload-file", "", "file to take the payload from, - for stdin")
+	flags.StringVar(&f.id, "id", "", "`id` of the message (default: derived)")
+	flags.StringVarP(&f.key, "key", "k", "", "`key` whose messages are delivered in order")
+	flags.StringVarP(&f.topic, "topic", "t", "", "`topic` of the message")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as `name=value`; may be repeated")
+	flags.StringVarP(&f.payload, "payload", "p", "", "payload as `text`")
+	flags.StringVar(&f.payloadFile, "payload-file", "", "`file` to read the payload from, - for stdin")
 	f.Add(flags)
-	flags.StringVar(&f.once, "once", "", "inbox by which a message that was published already is passed over")
+	flags.StringVar(&f.once, "once", "", "`inbox` by which messages that were published before are skipped")
 	flags.BoolVar(&f.asJSON, "json", false, "summary as one JSON line")
 	return cmd
 }

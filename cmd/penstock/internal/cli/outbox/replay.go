@@ -32,16 +32,15 @@ func ReplayCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay OUTBOX --from TIME|SEQ",
 		Short: "Deliver again what a subscription has delivered before",
-		Long: `Have one subscription deliver again what it has settled and the outbox still has.
-Other subscriptions do not notice. Undelivered messages come anyway, and dead letters
-are retried with penstock dead retry.
+		Long: `Make one subscription deliver messages again that it has settled and the outbox still
+has. Other subscriptions do not change. Undelivered messages come anyway, and dead
+letters are retried with penstock dead retry.
 
 An outbox keeps delivered messages only as long as its retention says: see penstock
-outbox set. Until the replay is through, nothing of its range is reclaimed.
+outbox set. The range of a replay is not reclaimed before the replay has ended.
 
-Consumers see the same messages with the same ids again: those that deduplicate
-by id take no notice while they remember them. So it asks first, and without a
-terminal to ask on it needs --yes.
+Consumers get the same messages with the same ids again. Those that deduplicate ignore
+the ids that they remember. So it asks first. Without a terminal it needs --yes.
 
 --from and --to take
 
@@ -54,9 +53,9 @@ terminal to ask on it needs --yes.
 A time means when the message was written, by the database's clock; --to excludes its
 moment. Without --to the range ends with the last delivered message.
 
-It returns at once; the subscription's relay does the work, and penstock status
-shows that it replays until it is done. A range of which another replay has
-some yet to deliver is refused, or on plain tables delivered once.`,
+It returns at once. The subscription's relay does the work, and penstock status shows
+the replay until it has ended. If another replay still has to deliver a part of the
+range, it is refused, or on plain tables that part is delivered once.`,
 		Example: `  penstock replay orders --subscription billing --from -2h
   penstock replay orders --subscription billing --from '2026-11-21 15:04' --to '2026-11-21 16:00'
   penstock replay orders --subscription audit --from 1200 --to 1350 --yes --json`,
@@ -82,9 +81,9 @@ some yet to deliver is refused, or on plain tables delivered once.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.subscription, "subscription", "", "who delivers again (default: the outbox's only subscription)")
-	flags.StringVar(&f.from, "from", "", "where to begin: TIME, SEQ, -2h or beginning (required)")
-	flags.StringVar(&f.to, "to", "", "where to end: TIME, SEQ or -2h")
+	flags.StringVar(&f.subscription, "subscription", "", "`name` of the subscription that delivers again (default: the outbox's only one)")
+	flags.StringVar(&f.from, "from", "", "`start` of the range: TIME, SEQ, -2h or beginning (required)")
+	flags.StringVar(&f.to, "to", "", "`end` of the range: TIME, SEQ or -2h")
 	flags.BoolVar(&f.leave.Yes, "yes", false, "do not ask")
 	flags.BoolVar(&f.asJSON, "json", false, "how many, as one JSON line")
 	return cmd

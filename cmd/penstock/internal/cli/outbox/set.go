@@ -31,8 +31,8 @@ type retentionFlags struct {
 }
 
 func (f *retentionFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.ageText, "retain-age", "", "keep delivered messages for this time, such as 24h or 7d; off for not at all")
-	flags.StringVar(&f.bytesText, "retain-bytes", "", "keep settled messages up to this size, such as 1GiB; off for not at all")
+	flags.StringVar(&f.ageText, "retain-age", "", "keep settled messages for this `duration`, such as 24h or 7d; off keeps none for their age")
+	flags.StringVar(&f.bytesText, "retain-bytes", "", "keep settled messages up to this `size`, such as 1GiB; off keeps none for their size")
 }
 
 // read parses what was given and reports whether anything was.
@@ -85,14 +85,14 @@ func setCommand(a *cli.App) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Set how long an outbox keeps what is settled",
-		Long: `Set an outbox's retention: how long it keeps what every subscription has
-settled, so that penstock replay can deliver it again and penstock tail shows it.
-By default nothing is kept. A flag that is not given leaves its limit as it is;
-0 or off turns it off.
+		Short: "Set how long an outbox keeps settled messages",
+		Long: `Set an outbox's retention: how long it keeps messages that every subscription has
+settled. penstock replay can deliver them again, and penstock tail shows them. By
+default none are kept. A flag that is not given leaves its limit as it is; 0 or off
+turns it off.
 
-With both limits a message goes as soon as one of them lets it. Storage is freed in
-whole pieces, so messages may stay longer. Messages that a subscription has not
+With both limits a message is removed when it exceeds one of them. Storage is freed in
+larger units, so messages may stay longer. Messages that a subscription has not
 delivered are always kept.`,
 		Example: `  penstock outbox set orders --retain-age 24h
   penstock outbox set orders --retain-age 7d --retain-bytes 10GiB

@@ -19,11 +19,11 @@ import (
 func SubscriptionCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscription",
-		Short: "Drop subscriptions that are no longer wanted",
+		Short: "Drop subscriptions that are no longer needed",
 		Long: `A subscription is one reader of an outbox, with its cursor, its parked messages and
-its dead letters. A relay makes it when it first runs under its name, and penstock
-status shows those there are. One that no relay runs any more keeps the outbox's
-storage, so drop it.`,
+its dead letters. A relay creates it when it first runs under its name, and penstock
+status shows all of them. A subscription without a relay keeps the outbox's storage,
+so drop it.`,
 	}
 	return terminal.Group(cmd, subscriptionDropCommand(a))
 }
@@ -42,7 +42,7 @@ func subscriptionDropCommand(a *cli.App) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "drop [OUTBOX] NAME",
-		Short: "Drop a subscription with all that waits in it",
+		Short: "Drop a subscription with its messages",
 		Long: `Drop a subscription with its cursor, its parked messages and its dead letters. Other
 subscriptions of the outbox keep theirs. Messages that only this one had not delivered
 can then be removed, so it says how many those are and asks first. Without a terminal
@@ -52,8 +52,8 @@ Stop its relay and remove it from the configuration first. A relay that still ru
 would create the subscription again, and a new one begins at the oldest message that
 is kept.
 
-Of an adopted table there is NAME alone, whether or not a configuration still names
-it. Its rows stay as they are: undelivered ones wait for the next reader of the table.`,
+For an adopted table give NAME alone, even if no configuration names it any more. The
+table's rows stay as they are: undelivered ones wait for its next reader.`,
 		Example: `  penstock subscription drop orders billing
   penstock subscription drop orders billing --yes
   penstock subscription drop mails --config penstock.yaml`,

@@ -35,20 +35,20 @@ func TailCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail OUTBOX",
 		Short: "Print messages of an outbox (read-only)",
-		Long: `Print the messages that an outbox still holds and, with --follow, those that
-are committed from then on.
+		Long: `Print the messages that an outbox still has and, with --follow, those that are
+committed from then on.
 
-tail reads along: it has no cursor and takes no lease, so relays do not notice it.
-Messages that every subscription has delivered may be removed at any time. So tail
-shows the rest, which on a quiet outbox may be much or nothing.
+tail has no cursor and takes no lease, so it does not affect relays. Messages that
+every subscription has delivered may be removed at any time. tail shows the others: on
+a quiet outbox that may be many messages or none.
 
---topic, --header and --key choose among them. A topic is words between dots, *
-stands for one of them and > for all that follow; of several topics one must
-match. Every header must match; * stands for any value. Messages are read all
-the same: a rare one takes as long to find as the outbox is large.
+--topic, --header and --key choose among them. A topic is words between dots. * stands
+for one word, and > for all that follow. One of several topics must match. Every header
+must match; * stands for any value. tail reads all messages, so it takes longer to find
+one in a large outbox.
 
-With --json each message is one line, which penstock publish takes too. Without
-it, one line of time, topic, key and payload, shortened to fit.`,
+With --json each message is one line, which penstock publish also accepts. Without it,
+each is one line of time, topic, key and payload, shortened to fit.`,
 		Example: `  penstock tail orders
   penstock tail orders --from now --follow
   penstock tail orders --follow --topic 'order.>' --key 42
@@ -86,12 +86,12 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.from, "from", "beginning", "beginning or now")
+	flags.StringVar(&f.from, "from", "beginning", "`start`: beginning or now")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with messages that are committed later, until interrupted")
 	f.Add(flags, "print")
-	flags.StringVarP(&f.key, "key", "k", "", "print only messages of this key")
+	flags.StringVarP(&f.key, "key", "k", "", "print only messages of this `key`")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per message")
-	flags.IntVarP(&f.limit, "limit", "n", 0, "stop after this many messages")
+	flags.IntVarP(&f.limit, "limit", "n", 0, "stop after this `number` of messages")
 	return cmd
 }
 

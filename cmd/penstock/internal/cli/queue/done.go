@@ -34,14 +34,14 @@ func doneCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "done NAME",
 		Short: "List jobs that are done, the latest first",
-		Long: `List the jobs of a queue that are done, about in the order in which they were,
-the latest first. A queue keeps them since penstock queue set --keep-done. Their
-payloads it does not keep.
+		Long: `List the finished jobs of a queue, roughly in the order in which they finished, the
+latest first. A queue keeps them after penstock queue set --keep-done, without their
+payloads.
 
   attempt  the one that succeeded
-  took     from the claim to the end; of jobs that were claimed and ended together
-           all have the same
-  report   what its worker has said of it last
+  took     from the claim to the end; jobs that were claimed and ended together have
+           the same time
+  report   the last report of its worker
 
 --json prints one object per line, with the failures of earlier attempts.`,
 		Example: `  penstock queue set thumbnails --keep-done 24h
@@ -101,8 +101,8 @@ payloads it does not keep.
 			return nothingDone(a, cmd, store, args[0], len(wanted) > 0)
 		},
 	}
-	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this id; may be repeated")
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many at most")
+	cmd.Flags().StringArrayVar(&ids, "id", nil, "only the job with this `id`; may be repeated")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	return cmd
 }

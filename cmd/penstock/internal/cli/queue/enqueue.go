@@ -28,11 +28,11 @@ type jobFlags struct {
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.key, "key", "k", "", "key: its jobs run one after another, in the order of their ids")
-	flags.StringVarP(&f.group, "group", "g", "", "group, such as a tenant: ordered by itself")
-	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("%d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
-	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this key within its window")
-	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as name=value; may be repeated")
+	flags.StringVarP(&f.key, "key", "k", "", "`key` whose jobs run one after another, in the order of their ids")
+	flags.StringVarP(&f.group, "group", "g", "", "`group`, such as a tenant: ordered by itself")
+	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("`number` from %d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
+	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this deduplication `key` within its window")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as `name=value`; may be repeated")
 }
 
 // read returns the job of flags and payload.
@@ -63,24 +63,23 @@ line of JSON, of --file or stdin. It prints the jobs' ids, one per line.
 A line is an object with any of these fields:
 
   payload         a string is taken as it is, any other JSON value as its text
-  payload_base64  instead of payload, for bytes that are no text
+  payload_base64  instead of payload, for bytes that are not text
   key             serialises: at most one job of a key runs at a time, in order
   group           such as a tenant: ordered by itself
   priority        -16 (first) to 15 (last), 0 if not given
-  delay           run it in so long: 90s, 24h, 7d
+  delay           run it after this time: 90s, 24h, 7d
   not_before      instead of delay, the time: 2026-11-22T08:00:00Z
   dedup_key       not enqueued if the queue had a job with it within its window
   headers         {"name":"value"}
 
-An unknown field is an error, and so is one that is given twice. Of a duplicate,
-the id of the job that came first is printed; --json tells which are. Delays count by this machine's
+An unknown field is an error, and so is one that is given twice. For a duplicate it
+prints the id of the first job; --json marks duplicates. Delays count by this machine's
 clock.
 
 Lines are enqueued in batches of --batch, and each batch is one transaction: all
-of its lines are enqueued or none. When a line is bad, its batch is not enqueued
-and nothing after it is read; the error names the line, and from where on to
-repeat. --batch 0 makes all of the input one transaction, which is held in
-memory.
+of its lines are enqueued or none. If a line is bad, its batch is not enqueued and
+later lines are not read. The error names the line, and the one from which to repeat.
+With --batch 0 all of the input is one transaction, which is held in memory.
 
 With --continue-on-error a bad line, or one that the database refuses, does not stop
 the others. It is written unchanged to the file of --rejects and the reason to stderr,
@@ -130,10 +129,10 @@ transaction. It is for trying things, and for scripts.`,
 
 func (f *enqueueFlags) add(flags *pflag.FlagSet) {
 	f.jobFlags.add(flags)
-	flags.Var(&f.delay, "delay", "run it after this time, such as 90s, 24h or 7d")
-	flags.StringVar(&f.notBefore, "not-before", "", `run it then or later: 2026-11-22T08:00:00Z, or "2026-11-22 08:00" in local time`)
+	flags.Var(&f.delay, "delay", "run it after this `duration`, such as 90s, 24h or 7d")
+	flags.StringVar(&f.notBefore, "not-before", "", "run it at this `time` or later: 2026-11-22T08:00:00Z, or \"2026-11-22 08:00\" in local time")
 	f.LineFlags.Add(flags)
-	flags.BoolVar(&f.once, "once", false, "pass over lines that were enqueued before, within the queue's window")
+	flags.BoolVar(&f.once, "once", false, "skip lines that were enqueued before, within the queue's window")
 	flags.BoolVar(&f.asJSON, "json", false, "the ids of each transaction, and which are of duplicates, as one JSON line")
 }
 

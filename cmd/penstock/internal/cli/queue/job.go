@@ -27,12 +27,11 @@ func jobCancelCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel QUEUE ID…",
 		Short: "Remove jobs that wait, and stop those that run",
-		Long: `Remove jobs from a queue. One that waits never runs. One that runs counts as
-done, and its worker is told the next time it extends the lease: penstock work
-kills the command then. Dead letters are not jobs any more: penstock dead
-discard deletes them.
+		Long: `Remove jobs from a queue. A waiting job never runs. A running job counts as done, and
+its worker learns of it when it next extends the lease: penstock work then kills the
+command. Dead letters are not jobs any more: penstock dead discard deletes them.
 
-It tells how many there were. A job that is done already is not an error.`,
+It prints how many there were. A job that is done already is not an error.`,
 		Example: `  penstock job cancel thumbnails 4711
   penstock job cancel mails 4711 4712 4713 --json
   penstock job cancel mails "$(penstock enqueue mails 'never mind')"`,

@@ -62,9 +62,9 @@ func createCommand(a *cli.App) *cobra.Command {
 		Long: `Create a queue. Its name may be any text of 1 to 48 bytes that no outbox has;
 names of small letters, digits and underscores need no quoting in SQL.
 
---order says which of the jobs of one priority runs first: the oldest, fifo, or
-the newest, lifo. It cannot be changed later. The other flags set what
-penstock queue set explains and changes.`,
+--order says which job of one priority runs first: the oldest (fifo) or the newest
+(lifo). It cannot be changed later. penstock queue set explains the other flags and
+changes their settings.`,
 		Example: `  penstock queue create thumbnails
   penstock queue create thumbnails --if-missing
   penstock queue create previews --order lifo --max-attempts 3 --max-running 20`,
@@ -98,7 +98,7 @@ penstock queue set explains and changes.`,
 		},
 	}
 	settings.add(cmd.Flags())
-	cmd.Flags().StringVar(&order, "order", string(penstock.FIFO), "which job runs first: fifo, the oldest, or lifo, the newest")
+	cmd.Flags().StringVar(&order, "order", string(penstock.FIFO), "`order` of jobs of one priority: fifo, the oldest first, or lifo, the newest first")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
 	return cmd
@@ -148,8 +148,8 @@ func dropCommand(a *cli.App) *cobra.Command {
 	})
 	cmd.Short = "Drop a queue with every job in it"
 	cmd.Long = `Drop a queue with its jobs, schedules and dead letters. Its workers report that it is
-missing, and keep trying. It tells how many jobs there are and asks for the queue's
-name; without a terminal to ask on it refuses unless --yes is given.`
+missing, and keep trying. It says how many jobs there are and asks for the queue's name.
+Without a terminal it refuses unless --yes is given.`
 	cmd.Example = `  penstock queue drop thumbnails
   penstock queue drop thumbnails --yes`
 	return cmd

@@ -20,9 +20,9 @@ func ScheduleCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule",
 		Short: "Set, list and drop periodic jobs",
-		Long: `A schedule enqueues a job again and again, at times that cron text describes, in
-UTC or a time zone. It lives in the database: one job is enqueued each time, however many
-workers run, and if none ran for a while, one job makes up for what was missed.
+		Long: `A schedule enqueues a job again and again, at times that a cron text describes, in UTC
+or a time zone. It is kept in the database: one job is enqueued each time, however many
+workers run. If none ran for a while, one job is enqueued for all missed times.
 
   penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
   penstock schedule list reports`,
@@ -39,16 +39,17 @@ func scheduleSetCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set QUEUE NAME --cron TEXT [PAYLOAD|-]",
 		Short: "Make or change a periodic job",
-		Long: `Make a periodic job, or change the one of that name as a whole. The payload is
-PAYLOAD, with - all of stdin, and empty without either.
+		Long: `Make a periodic job, or replace the one of that name. The payload is PAYLOAD, with -
+all of stdin, and empty if neither is given.
 
 --cron has five fields, in UTC: minute, hour, day of month, month, day of week. Each
 takes *, lists (1,15), ranges (1-5) and steps (*/10). It can also be @hourly, @daily,
 @weekly, @monthly or @yearly. A time zone goes before it, as in
-'TZ=Europe/Berlin 30 4 * * *'; a time of day comes once where clocks change.
+'TZ=Europe/Berlin 30 4 * * *'. At daylight-saving changes a schedule fires once, unless
+its hour begins with *.
 
-Workers of the queue, which look about twice a second, enqueue the jobs: without
-one nothing happens.
+Workers of the queue enqueue the jobs. They look about twice a second. Without a worker
+none are enqueued.
 
 With --dedup-key no job is enqueued if the queue had one with that key within its
 window, also one that an application has enqueued. For example, give a digest that a
@@ -87,7 +88,7 @@ user asks for the key of the hourly one, and it is not sent twice. penstock queu
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().StringVar(&cron, "cron", "", "when, in UTC or behind TZ=Europe/Berlin: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
+	cmd.Flags().StringVar(&cron, "cron", "", "`times` in UTC, or in a zone as in TZ=Europe/Berlin: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the schedule as one JSON line")
 	return cmd
 }

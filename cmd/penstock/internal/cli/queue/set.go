@@ -28,11 +28,11 @@ type queueFlags struct {
 }
 
 func (f *queueFlags) add(flags *pflag.FlagSet) {
-	flags.IntVar(&f.maxAttempts, "max-attempts", 25, "how often a job is tried before it is a dead letter")
-	flags.StringVar(&f.maxRunning, "max-running", "", "how many jobs may run at a time, in all processes together, or unlimited (the default)")
-	flags.Var(&f.dedupWindow, "dedup-window", "how long a deduplication key counts, such as 10m or 1d (default 1h)")
-	flags.StringVar(&f.keepDone, "keep-done", "", "keep finished jobs for this time, such as 24h or 7d; off, the default, for not at all (PostgreSQL)")
-	flags.StringVar(&f.keepBytes, "keep-done-bytes", "", "and no more of them than take this size, such as 512MiB (default 1GiB)")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 25, "`number` of attempts before a job is a dead letter")
+	flags.StringVar(&f.maxRunning, "max-running", "", "`number` of jobs that may run at a time, in all processes together, or unlimited (the default)")
+	flags.Var(&f.dedupWindow, "dedup-window", "`duration` for which a deduplication key counts, such as 10m or 1d (default 1h)")
+	flags.StringVar(&f.keepDone, "keep-done", "", "keep finished jobs for this `duration`, such as 24h or 7d; off, the default, keeps none (PostgreSQL)")
+	flags.StringVar(&f.keepBytes, "keep-done-bytes", "", "keep finished jobs only up to this `size`, such as 512MiB (default 1GiB)")
 }
 
 // read returns what was given; what was not is nil.
@@ -96,13 +96,14 @@ func setCommand(a *cli.App) *cobra.Command {
 		Long: `Set a queue's limits. A flag that is not given leaves its limit as it is. They also
 hold for jobs that are in the queue already.
 
-  --max-attempts  a job that fails so often is a dead letter: see penstock dead
-  --max-running   so many jobs are claimed at a time, however many workers there
-                  are: for an API that stands no more
-  --dedup-window  for so long a second job with the same deduplication key is
+  --max-attempts  after this number of failures a job is a dead letter: see
+                  penstock dead
+  --max-running   at most this number of jobs is claimed at a time, by all workers
+                  together: for an API that cannot handle more
+  --dedup-window  within this time a second job with the same deduplication key is
                   not enqueued
-  --keep-done     for so long jobs that are done are kept: penstock queue done
-                  lists them. --keep-done-bytes bounds what they take`,
+  --keep-done     for this time jobs are kept after they are done: penstock queue
+                  done lists them. --keep-done-bytes limits their size`,
 		Example: `  penstock queue set thumbnails --max-attempts 5
   penstock queue set mails --max-running 3 --dedup-window 1d
   penstock queue set mails --max-running unlimited
@@ -140,8 +141,8 @@ func pauseCommand(a *cli.App, pause bool) *cobra.Command {
 	}
 	if pause {
 		cmd.Use, cmd.Short = "pause NAME", "Pause a queue (running jobs finish)"
-		cmd.Long = `Let no job of a queue begin until penstock queue resume. Jobs are enqueued
-meanwhile, and those that run are done: status shows when none is left.`
+		cmd.Long = `Let no job of a queue begin until penstock queue resume. Meanwhile jobs can be
+enqueued, and running jobs finish: penstock status shows when none runs any more.`
 		cmd.Example = `  penstock queue pause mails
   penstock queue pause mails --json`
 	}

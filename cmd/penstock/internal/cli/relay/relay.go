@@ -48,21 +48,20 @@ and marked, deleted or moved once they are delivered (penstock adopt --help).
 
 A message counts as delivered when the broker has confirmed it. Messages of one
 key arrive one after another; different keys do not wait for each other. After a
-crash, messages that were confirmed and not yet noted are sent again with the
+crash, messages that were confirmed but not yet recorded are sent again with the
 same id.
 
---topic and --header choose what the subscription delivers; the rest is skipped
-permanently. A topic is words between dots, * stands for one of them and > for the
-rest, as in order.* or order.>; of several patterns one must match. Every --header
-must match; * stands for any value.
+--topic and --header choose the messages that the subscription delivers. The others
+are skipped permanently. A topic is words between dots. * stands for one word, and >
+for all that follow, as in order.* or order.>. One of several patterns must match.
+Every --header must match; * stands for any value.
 
 --format cloudevents makes CloudEvents 1.0 of the messages, with their attributes in
-headers, or in JSON with 'cloudevents?mode=structured'; debezium gives them the
-headers of Debezium's EventRouter. Its parameters are the settings of the format.
+headers, or in JSON with 'cloudevents?mode=structured'. debezium gives them the headers
+of Debezium's EventRouter. Parameters behind the ? are settings of the format.
 
---previous adds to each message with a key the id of the one before it. By that an
-inbox puts messages in order for consumers that run in parallel
-(docs/guides/inbox.md).
+--previous adds to each message with a key the id of the message before it. An inbox
+uses it to order messages for consumers that run in parallel (docs/guides/inbox.md).
 
 --sink queue:NAME makes a job of each message in a queue of the same database, in one
 transaction with the cursor of the subscription.
@@ -71,15 +70,15 @@ A message that the sink refuses is retried after growing pauses. Meanwhile it an
 later messages of its key are parked (penstock parked), and other keys continue. It
 becomes a dead letter (penstock dead) after --max-attempts, after --max-age since it
 was first refused, or at once if no attempt can help. Its key then continues or, with
---on-dead hold, waits until someone decides. A database or a broker that is down is
-waited for, the log says so, and no attempt is spent.
+--on-dead hold, waits until an operator decides. If the database or the broker is down,
+it waits, says so in the log, and spends no attempt.
 
 Any number of relays may run the same subscriptions, on any machines: one holds the
 lease of each, the others are on standby. A standby takes over at once when the holder
 ends in order, and when its lease has ended (--lease, 15 s) if it crashed. A holder
 that lost its lease, because it was paused or cut off, can no longer record results.
 The new one sends the unrecorded messages, with the same ids. penstock status shows
-who holds what and since when; its epoch counts the takeovers.
+the holder of each lease and since when it has it. The epoch counts the takeovers.
 
 SIGTERM or SIGINT drains: it sends nothing more, waits for running sends, records the
 confirmed messages and releases the lease, exit code 0. A second one stops it at once:
@@ -106,23 +105,23 @@ the next relay sends the unconfirmed messages, exit code 130.`,
 }
 
 func (f *relayFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.outbox, "outbox", "", "outbox to relay")
-	flags.StringVar(&f.adopt, "adopt", "", "instead of an outbox, a table that exists already, of this kind: "+strings.Join(adopted.PresetNames(), ", "))
-	flags.StringVar(&f.table, "table", "", "with --adopt: table or schema.table (default the kind's)")
-	flags.IntVar(&f.workers, "workers", 1, "with --adopt: how many workers claim rows in parallel, without order; 1 keeps the order")
-	flags.StringVar(&f.subscription, "subscription", "", "name of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
-	flags.StringVar(&f.sink, "sink", "", "amqp://…, nats://…, embedded, kafka://…, https://…, queue:NAME, stdout or discard")
-	flags.StringVar(&f.from, "from", "beginning", "where a new subscription begins: beginning or now")
+	flags.StringVar(&f.outbox, "outbox", "", "`outbox` to relay")
+	flags.StringVar(&f.adopt, "adopt", "", "instead of an outbox, relay a table that exists already, of this `kind`: "+strings.Join(adopted.PresetNames(), ", "))
+	flags.StringVar(&f.table, "table", "", "with --adopt: the `table`, or schema.table (default the kind's)")
+	flags.IntVar(&f.workers, "workers", 1, "with --adopt: `number` of workers that claim rows in parallel, without order; 1 keeps the order")
+	flags.StringVar(&f.subscription, "subscription", "", "`name` of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
+	flags.StringVar(&f.sink, "sink", "", "`url` of the sink: amqp://…, nats://…, embedded, kafka://…, https://…, queue:NAME, stdout or discard")
+	flags.StringVar(&f.from, "from", "beginning", "`start` of a new subscription: beginning or now")
 	f.FilterFlags.Add(flags, "deliver")
-	flags.StringVar(&f.format, "format", "", "what messages look like to consumers: raw, cloudevents or debezium (default raw)")
+	flags.StringVar(&f.format, "format", "", "`format` of messages: raw, cloudevents or debezium (default raw)")
 	flags.BoolVar(&f.previous, "previous", false, "add the header penstock-previous: the id of the message before of the same key")
-	flags.Var(textFlag{&f.maxAttempts, "number"}, "max-attempts", "how often a message is sent before it is a dead letter, or unlimited (default 25)")
-	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "how long a refused message is tried before it is a dead letter (default unlimited)")
-	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "what a dead letter's key does: continue or hold (default continue)")
-	flags.Var(&f.lease, "lease", "after how long another relay takes over from one that crashed (default 15s)")
+	flags.Var(textFlag{&f.maxAttempts, "number"}, "max-attempts", "`number` of attempts before a message is a dead letter, or unlimited (default 25)")
+	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "`duration` for which a refused message is tried before it is a dead letter (default unlimited)")
+	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "`action` of a dead letter's key: continue or hold (default continue)")
+	flags.Var(&f.lease, "lease", "`duration` after which another relay takes over from one that crashed (default 15s)")
 	f.metrics.Add(flags, "")
 	f.console.AddListen(flags)
-	flags.StringVar(&f.holder, "holder", "", "name of this relay in status (default host and process id)")
+	flags.StringVar(&f.holder, "holder", "", "`name` of this relay in status (default host and process id)")
 }
 
 // given notes which flags were.

@@ -33,12 +33,12 @@ elsewhere, and languages without a client (docs/guides/ingest.md).
   application/cloudevents+json    a CloudEvent, or in binary mode (ce-… headers)
   application/cloudevents-batch+json  several, all of them or none
 
-Requests at the same time share commits, and each is answered with 200 once its
-messages are committed. 400 names the line that is bad, 413 is for too much, 429
-with Retry-After while there is no room, 503 when the database does not answer.
+Concurrent requests share commits. Each is answered with 200 once its messages are
+committed. 400 names the bad line, 413 means too large, 429 with Retry-After means that
+there is no room now, and 503 that the database does not answer.
 
-With an inbox (penstock inbox create) a message whose id was published before is
-passed over, so that a request without an answer can be repeated.
+With an inbox (penstock inbox create) messages whose ids were published before are
+skipped, so that a request without an answer can be repeated.
 
 Without a token only this machine is served. Tokens, one for each outbox, are in the
 configuration file, under serve; a relay with that section also accepts messages. The
@@ -104,9 +104,9 @@ cuts it off, exit code 130.`,
 		return a.Run(ctx, cfg, run.Options{Store: store, Log: log})
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&listen, "listen", "", "address such as 127.0.0.1:8080")
-	flags.StringArrayVar(&outboxes, "outbox", nil, "outbox to take messages for; repeatable (default every one)")
-	flags.StringVar(&inbox, "inbox", "", "inbox by which a message that was published already is passed over")
+	flags.StringVar(&listen, "listen", "", "`address` to listen at, such as 127.0.0.1:8080")
+	flags.StringArrayVar(&outboxes, "outbox", nil, "`outbox` to accept messages for; may be repeated (default every one)")
+	flags.StringVar(&inbox, "inbox", "", "`inbox` by which messages that were published before are skipped")
 	metrics.Add(flags, "")
 	return cmd
 }

@@ -38,17 +38,17 @@ func Command(a *cli.App) *cobra.Command {
 		Use:   "work [QUEUE --exec COMMAND|--http URL]",
 		Short: "Run a command, or send a request, for each job of a queue",
 		Long: `Run a command for each job of a queue, until it is told to stop. /bin/sh runs COMMAND,
-with the payload on its stdin and these variables in addition to our own:
+with the payload on its stdin and these variables in addition to penstock's own:
 
   PENSTOCK_JOB_QUEUE, _ID, _KEY, _GROUP   what the job is
   PENSTOCK_JOB_ATTEMPT                    1 the first time
-  PENSTOCK_JOB_HEADER_NAME                each header; in NAME small letters are
-                                          capital, and what is no letter or digit
-                                          is an underscore
+  PENSTOCK_JOB_HEADER_NAME                each header; in NAME small letters become
+                                          capitals, and characters that are not
+                                          letters or digits become underscores
   PENSTOCK_JOB_REPORT                     a file to write to, see below (PostgreSQL)
   TRACEPARENT, TRACESTATE                 the headers of these names, if it has them
 
-Its exit code decides what becomes of the job:
+Its exit code decides what happens to the job:
 
   0       it is done
   64, 65  it is a dead letter at once: no attempt can help (EX_USAGE, EX_DATAERR)
@@ -56,38 +56,39 @@ Its exit code decides what becomes of the job:
           pauses, until its attempts are used up and it is a dead letter
 
 The last lines that it wrote to stderr are kept as the error, up to 2 KiB:
-penstock dead shows them. Its output goes to ours, unless --output is discard.
+penstock dead shows them. Its output goes to that of penstock, unless --output is
+discard.
 
 The command can write a report of the job, up to 64 KiB of JSON or text, to the file
 PENSTOCK_JOB_REPORT. It is read every second for progress, and at the end for the
-result. The console shows that of running jobs, and penstock queue done that of jobs
-that are done, if the queue keeps them (queue set --keep-done).
+result. The console shows reports of running jobs. penstock queue done shows those of
+finished jobs, if the queue keeps them (queue set --keep-done).
 
 With --http each job is a POST of its payload to URL, with its headers and its id in
 webhook-id. With secrets in PENSTOCK_HTTP_SECRETS it is signed with the Standard
 Webhooks headers: an HMAC of id, time and body. The answer decides: 2xx ends the job;
-408, 425, 429 and 5xx have it tried again, after Retry-After if there is one; any
-other makes it a dead letter. While the endpoint cannot be reached, jobs rest and
-spend no attempt. Options stand behind a #, as in --sink: addresses that are not
-public need #allow_private=true.
+after 408, 425, 429 and 5xx it is tried again, after Retry-After if there is one; any
+other makes it a dead letter. While the endpoint cannot be reached, jobs wait and
+spend no attempt. Options are behind a #, as in --sink: addresses that are not public
+need #allow_private=true.
 
-A job is leased for --lease, and the lease is extended while the command runs, so
-that the jobs of a worker that died run elsewhere when it ends. The command is
-killed, with its process group, when the lease was lost, when the job was
-cancelled, after --timeout, and at a second signal. A job can run more than once
-after a crash, so write commands that may be repeated.
+A job is leased for --lease, and the lease is extended while the command runs. If a
+worker dies, its jobs run in another one when their leases end. The command is killed,
+with its process group, when the lease was lost, when the job was cancelled, after
+--timeout, and at a second signal. A job can run more than once after a crash, so
+write commands that may be repeated.
 
 Any number of workers may run on a queue, on any machines. Without --group a worker
-takes the jobs that have none. Of several groups, or --all-groups, those that have
-jobs take turns, so that a busy one holds no other up.
+takes the jobs that have no group. With several groups, or --all-groups, those that
+have jobs take turns, so that a busy group does not delay the others.
 
-SIGTERM or SIGINT drains: no more jobs are claimed, commands that run may end,
-exit code 0. With --drain-timeout those that run longer are killed. A second
-signal kills them at once, exit code 130. Either way their jobs run again, without
-waiting for the lease to end.
+SIGTERM or SIGINT drains: no more jobs are claimed and running commands may end, exit
+code 0. With --drain-timeout those that run longer are killed. A second signal kills
+them at once, exit code 130. In both cases their jobs run again, without waiting for
+the lease to end.
 
-Without QUEUE the workers of the configuration file run, of as many queues as it lists
-(docs/reference/configuration.md); penstock relay runs them next to its subscriptions.`,
+Without QUEUE it runs the workers of the configuration file, for all queues in it
+(docs/reference/configuration.md). penstock relay runs them next to its subscriptions.`,
 		Example: `  penstock work thumbnails --exec './make-thumbnail'
   penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
   penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
@@ -117,18 +118,18 @@ Without QUEUE the workers of the configuration file run, of as many queues as it
 }
 
 func (f *workFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.command, "exec", "", "command for /bin/sh to run, once per job")
-	flags.StringVar(&f.http, "http", "", "URL to send each job to, in place of --exec")
-	flags.StringArrayVarP(&f.groups, "group", "g", nil, "group to work on; repeatable (default the jobs without one)")
+	flags.StringVar(&f.command, "exec", "", "`command` for /bin/sh to run, once per job")
+	flags.StringVar(&f.http, "http", "", "`url` to send each job to, instead of --exec")
+	flags.StringArrayVarP(&f.groups, "group", "g", nil, "`group` to work on; may be repeated (default the jobs without one)")
 	flags.BoolVar(&f.allGroups, "all-groups", false, "work on every group, whenever it appears")
-	flags.IntVar(&f.concurrency, "concurrency", runtime.GOMAXPROCS(0), "commands that run at a time")
+	flags.IntVar(&f.concurrency, "concurrency", runtime.GOMAXPROCS(0), "`number` of commands that run at a time")
 	flags.Lookup("concurrency").DefValue = "the number of CPUs"
-	flags.Var(&f.lease, "lease", "after how long the jobs of a worker that crashed run elsewhere (default 30s)")
-	flags.Var(&f.timeout, "timeout", "kill a command that runs longer; its job failed (default unlimited)")
-	flags.Var(&f.drain, "drain-timeout", "how long commands may run after a signal (default as long as they take)")
+	flags.Var(&f.lease, "lease", "`duration` after which another worker runs the jobs of one that crashed (default 30s)")
+	flags.Var(&f.timeout, "timeout", "kill a command that runs longer than this `duration`; its job failed (default unlimited)")
+	flags.Var(&f.drain, "drain-timeout", "`duration` for which commands may run after a signal (default as long as they take)")
 	f.metrics.Add(flags, "")
 	f.console.AddListen(flags)
-	flags.StringVar(&f.output, "output", "inherit", "where stdout and stderr of the commands go: inherit, to ours, or discard")
+	flags.StringVar(&f.output, "output", "inherit", "`destination` of the commands' stdout and stderr: inherit, that of penstock, or discard")
 }
 
 func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
