@@ -32,7 +32,7 @@ type FlushReason string
 
 const (
 	FlushFull      FlushReason = "buffer full"
-	FlushRead      FlushReason = "read"      // a query, or a batch, must see what was published
+	FlushRead      FlushReason = "read"      // a query, or a batch, must see published messages
 	FlushWrite     FlushReason = "statement" // it may have a trigger that publishes, or take locks
 	FlushSavepoint FlushReason = "savepoint" // one begins, or is released
 	FlushIDs       FlushReason = "ids of jobs"

@@ -181,8 +181,8 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}, labels)
 }
 
-// labels are values that Prometheus takes: UTF-8. What a database without an encoding has for a name may be
-// something else, and is quoted.
+// labels are values that Prometheus takes: UTF-8. Names from a database without an encoding may not be
+// UTF-8, and are quoted.
 func labels(values ...string) []string {
 	for i, v := range values {
 		if !utf8.ValidString(v) {

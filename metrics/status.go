@@ -148,7 +148,7 @@ var (
 	}
 )
 
-// reading is what one read of the status found. What the role may not read is empty.
+// reading is what one read of the status found. Figures that the role may not read are empty.
 type reading struct {
 	at       time.Time
 	took     time.Duration
@@ -229,7 +229,7 @@ func (m *Metrics) readTables(ctx context.Context, r *reading) error {
 		if ctx.Err() != nil || pgerror.IsDown(err) {
 			return err
 		}
-		if err == nil { // else what is done to such a table must not hide the others
+		if err == nil { // else an error of such a table must not hide the others
 			s.Subscription = of.name
 			r.outboxes = append(r.outboxes, admin.OutboxStatus{Outbox: of.outbox, Subscriptions: []admin.SubscriptionStatus{s}})
 			r.tables++

@@ -49,9 +49,8 @@ func newBreaker(least, most time.Duration) breaker {
 	return breaker{delay: backoff{least: least}, mostUnavailable: min(most, 2*time.Second), mostRefusing: min(most, time.Second)}
 }
 
-// allows returns how many messages a Send may have now, of the limit. Again says that
-// they were tried before. What was not need not wait for a probe of such: they may be
-// what hangs.
+// allows returns how many messages a Send may have now, of the limit. Again says that they were
+// tried before. Others need not wait for a probe of such messages, because these may be what hangs.
 func (b *breaker) allows(now time.Time, limit int, again bool) int {
 	switch {
 	case b.state == closed:

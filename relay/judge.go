@@ -217,9 +217,8 @@ func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 	case s.breaker.state == closed:
 		s.count(r, i, l, now)
 	case s.breaker.state == refusing && r.probe:
-		// Out of the way with it, so that the next probe tries others. The longer
-		// it goes on, the later these come back: else they would be all that
-		// probes ever try.
+		// Move it away, so that the next probe tries other messages. The longer the outage, the
+		// later these come back. Otherwise probes would only ever try them.
 		v := e.parked()
 		v.RetryIn = spread(min(max(now.Sub(s.breaker.since), 5*time.Second), s.cfg.RetryMax))
 		s.settleAlone(e, l, v)
@@ -275,7 +274,7 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 	s.settleAlone(e, l, v)
 }
 
-// wait makes a message wait at the head of its lane, or of one of its own.
+// wait makes a message wait at the head of its lane, or of a new lane.
 func (s *session) wait(e *entry, l *lane, until time.Time) {
 	if l == nil {
 		s.lanes.delayLoose(e, until)

@@ -185,10 +185,9 @@ func (ls *lanes) pushReady(l *lane) {
 	ls.ready.push(l)
 }
 
-// sift is for a sink that may be away: it moves lanes out of the way whose first
-// message was tried, until one comes that was not, and reports whether one did. That
-// one tells as much about the sink as any other, and if it is not the sink but a
-// few messages that hang, it need not wait for them.
+// sift is for a sink that may be away. It moves lanes away whose first message was tried, until it
+// finds one whose first message was not, and reports whether it did. That message tells as much
+// about the sink as any other. If not the sink but a few messages hang, it need not wait for them.
 func (ls *lanes) sift() bool {
 	for l := ls.ready.first; l != nil; l = ls.ready.first {
 		if !l.head.tried() {
@@ -262,7 +261,7 @@ func (ls *lanes) release(l *lane) {
 	}
 }
 
-// delay lets go of a lane whose first message is to be tried again at due.
+// delay puts a lane aside whose first message will be tried again at due.
 func (ls *lanes) delay(l *lane, due time.Time) {
 	l.state, l.due = waiting, due
 	heap.Push(&ls.waiting, l)

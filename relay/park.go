@@ -88,7 +88,7 @@ func (s *session) concludeHead(l *lane, v driver.Verdict) {
 	s.lanes.release(l)
 }
 
-// parkRest parks what is left in a lane, unsent. Messages that are OutOfOrder stay.
+// parkRest parks the other messages of a lane, unsent. Messages that are OutOfOrder stay.
 func (s *session) parkRest(l *lane) {
 	e := l.head
 	l.head, l.tail = nil, nil
@@ -143,8 +143,8 @@ func (s *session) try(b *batch, but map[string]bool) {
 	}
 }
 
-// linger is called when what was passed to Settle of a batch is durable, or is
-// forgotten: a Fetch that begins from now on tells all there is to know about its keys.
+// linger is called when the verdicts of a batch that were passed to Settle are durable, or are
+// forgotten. A Fetch that begins from now on knows all about its keys.
 func (s *session) linger(b *batch) {
 	b.Of.parking = slices.DeleteFunc(b.Of.parking, func(l *lane) bool {
 		for i := range l.parkPoints {

@@ -94,9 +94,8 @@ func (s *session) waitForRoom(ctx context.Context) (driver.Limit, bool) {
 // that senders begin with the first while the last are sorted.
 const enqueueChunk = 512
 
-// enqueue takes a fetched batch into the ledger and its messages into lanes. It
-// reports whether fetching goes on: during a drain, what was fetched last is
-// left to the next relay.
+// enqueue takes a fetched batch into the ledger and its messages into lanes. It reports whether
+// fetching continues. During a drain, the batch that was fetched last is for the next relay.
 func (s *session) enqueue(b driver.Batch) bool {
 	if b.Rewound {
 		s.log.Warn("the source went back to the settled position; what was not settled is read again, and may be sent twice")

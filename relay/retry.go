@@ -18,8 +18,8 @@ const (
 	OnDeadHold OnDead = "hold"
 )
 
-// longestWait is the longest that a refused message waits in memory: while it
-// does, the cursor cannot pass it. What has to wait longer is parked.
+// longestWait is the longest that a refused message waits in memory: while it does, the cursor
+// cannot pass it. A message that has to wait longer is parked.
 const longestWait = time.Second
 
 // retryPolicy decides about refused messages. It has no state.

@@ -84,7 +84,7 @@ func (s *session) next(ctx context.Context, r *run) bool {
 	}
 	s.running++
 	if s.lanes.ready.first != nil {
-		s.cond.Signal() // what is left is for the next sender
+		s.cond.Signal() // the others are for the next sender
 	}
 	return true
 }
@@ -114,7 +114,7 @@ func (s *session) take(r *run) bool {
 	return taken
 }
 
-// wake lets lanes go on that have waited until now.
+// wake makes lanes continue that have waited until now.
 func (s *session) wake(now time.Time) {
 	for l := s.lanes.wake(now); l != nil; l = s.lanes.wake(now) {
 		if l.head.decided {
@@ -129,10 +129,9 @@ func (s *session) wake(now time.Time) {
 // few keys there are.
 const leastShare = 32
 
-// share is one sender's part of the keys that have messages. A key goes on only
-// when the whole Send has returned that carries its message; where every key has
-// one message on the way, a Send that took all of them would leave the sink idle
-// until the last is confirmed.
+// share is one sender's part of the keys that have messages. A key continues only when the Send
+// with its message has returned. If every key has one message on the way, a Send with all of them
+// would leave the sink idle until the last is confirmed.
 func (s *session) share() int {
 	if s.lanes.wholeLanes || s.lanes.loose.head != nil || s.breaker.state != closed {
 		return s.cfg.MaxBatch

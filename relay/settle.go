@@ -92,9 +92,8 @@ type settleWriter struct {
 	retry backoff
 }
 
-// write settles every leading batch that has its verdicts, and with parts what has of
-// the others, trying until it is written or the session ends or stops sending. It
-// reports whether to go on.
+// write settles every leading batch that has its verdicts, and with parts what has of the others,
+// trying until it is written or the session ends or stops sending. It reports whether to continue.
 func (w *settleWriter) write(ctx context.Context, parts bool) bool {
 	for {
 		_, err := w.try(ctx, settleTimeout, parts)

@@ -20,7 +20,8 @@ func (w *worker) finish(t *task, how End) {
 	w.tell(t, how, t.took)
 }
 
-// tell is the last that is done with a task. What its job points to may be collected, though others of its claim go on.
+// tell is the last that is done with a task. The garbage collector may take what its job points to, though others of
+// its claim continue.
 func (w *worker) tell(t *task, how End, took time.Duration) {
 	w.Observer.Ended(*t.job, how, took)
 	*t.job = penstock.Job{}
@@ -56,8 +57,8 @@ func (w *worker) ackLoop(ctx context.Context, noMore <-chan struct{}) {
 	}
 }
 
-// ackDue is how long what is done may still wait for others; no longer if there is much
-// of it, or nothing: a claim has taken it along.
+// ackDue is how long ended jobs may still wait for others. It is 0 if there are many, or none
+// because a claim has taken them along.
 func (w *worker) ackDue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,12 +68,12 @@ func (w *worker) ackDue() time.Duration {
 	return w.AckEvery - time.Since(w.acks[0].done)
 }
 
-// carryAt is how much of what is done is worth carrying at once.
+// carryAt is how many ended jobs are worth carrying at once.
 const carryAt = 32
 
-// carries reports whether the next claim should carry what is done. That makes the claim take
-// longer, whatever number of jobs it is, so what came just now goes with a later one, unless a
-// job of its key may wait for it, or the queue lets no more run: none, a claim brought nothing. It
+// carries reports whether the next claim should carry ended jobs. That makes the claim take longer,
+// with any number of jobs. So jobs that ended just now go with a later claim. They do not wait if a
+// job of their key may wait for them, or if the queue lets no more run: a claim brought none. It
 // carries nothing if the last one failed, because the acking need not wait until claims work again.
 func (w *worker) carries(none bool) bool {
 	w.mu.Lock()
@@ -81,7 +82,7 @@ func (w *worker) carries(none bool) bool {
 		slices.ContainsFunc(w.acks, func(t *task) bool { return t.job.Key != "" }))
 }
 
-// takeAcks hands out what is done and not written. The caller writes it, or returns it.
+// takeAcks returns the ended jobs that are not written yet. The caller writes them, or returns them.
 func (w *worker) takeAcks() []*task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +112,7 @@ func leasesOf(tasks []*task) []int64 {
 	return leases
 }
 
-// ack writes down what is done, and tries until it is written or ctx ends.
+// ack writes ended jobs, and tries until they are written or ctx ends.
 func (w *worker) ack(ctx context.Context) {
 	var retry growing
 	for {

@@ -15,8 +15,8 @@ import (
 // errNoReturn is the failure of a handler that calls runtime.Goexit.
 var errNoReturn = errors.New("the handler ended its goroutine without returning")
 
-// do runs the handler on one job and sees to it that its end is written down. It returns what time it is: of a slot
-// that goes on at once, when the next job begins.
+// do runs the handler on one job and sees to it that its end is written down. It returns the time: for a slot that
+// continues at once, that is when the next job begins.
 func (w *worker) do(handling, writing context.Context, t *task, start time.Time) (now time.Time) {
 	err := errNoReturn
 	w.Observer.Started(*t.job, start)
@@ -59,8 +59,8 @@ func (w *worker) handled(handling, writing context.Context, t *task, start time.
 	return time.Now()
 }
 
-// returned notes that the handler has, hands what is done to the acking, and reports whether the lease was lost before;
-// gone: it was before its time.
+// returned notes that the handler has returned, hands an ended job to the acking, and reports whether the lease was
+// lost before. gone: it was lost before its time.
 func (w *worker) returned(t *task, now time.Time, took time.Duration, how End) (lost, gone bool) {
 	w.mu.Lock()
 	t.ended, t.took, t.how = true, took, how
@@ -86,7 +86,7 @@ func (w *worker) returned(t *task, now time.Time, took time.Duration, how End) (
 }
 
 // call runs the handler and makes an error of a panic. The error is read here for the first time, because its
-// methods are the handler's, too: those of a nil pointer panic.
+// methods are also the handler's: those of a nil pointer panic.
 func (w *worker) call(ctx context.Context, job penstock.Job) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

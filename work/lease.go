@@ -51,9 +51,9 @@ func (w *worker) beat(ctx context.Context) error {
 	return err
 }
 
-// prolong notes which of the tasks, by their leases, last until the given time, and gives up
-// those that do not; without an answer, those that have run out by now. It
-// returns the jobs that had not begun.
+// prolong notes which of the tasks, by their leases, last until the given time, and gives up the
+// others. Without an answer, it gives up those that have run out by now. It returns the jobs that
+// had not begun.
 func (w *worker) prolong(tasks []*task, leases, extended []int64, until time.Time, answered bool) (dropped []*task) {
 	lasts := make(map[int64]bool, len(extended))
 	for _, lease := range extended {
@@ -119,8 +119,8 @@ func (w *worker) maintainLoop(ctx context.Context) {
 // callTimeout ends a call of the database that hangs.
 const callTimeout = 30 * time.Second
 
-// growing is the pause after failures in a row: doubling from 50 ms to 5 s, and
-// up to half of it less, so that many workers do not come back together.
+// growing is the pause after failures in a row. It doubles from 50 ms to 5 s, and is up to half
+// shorter, so that many workers do not come back together.
 type growing struct{ failures int }
 
 func (g *growing) next() time.Duration {
@@ -157,7 +157,7 @@ func afterwards(ctx context.Context, d time.Duration) (context.Context, context.
 	return later, func() { stop(); cancel() }
 }
 
-// notify wakes whoever waits on c, now or next time.
+// notify wakes the goroutine that waits on c, now or next time.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

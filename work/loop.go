@@ -21,7 +21,7 @@ type worker struct {
 	log    *slog.Logger
 	turns  turns // of claimLoop only; of one group, others read it
 
-	helpers  sync.WaitGroup // claims beside the loop's own
+	helpers  sync.WaitGroup // claims next to the loop's own
 	slots    sync.WaitGroup // goroutines that run handlers and write failures
 	handlers sync.WaitGroup // handlers that have not returned
 	freed    chan struct{}  // wakes the claiming: there may be room
@@ -38,7 +38,7 @@ type worker struct {
 	noClaims bool          // the last claim failed
 	settles  bool          // a handler has ended its job itself
 	backlog  bool          // the last claim brought all that it asked for
-	helping  int           // goroutines that claim beside the loop
+	helping  int           // goroutines that claim next to the loop
 	busy     int           // slots in use
 	resting  int           // slots whose goroutine waits to be used again
 	pace     time.Duration // how long a handler takes, about; 0 is not known
@@ -56,7 +56,7 @@ type task struct {
 	begun bool
 	ended bool // the handler has returned, or will not be called
 	lost  bool
-	gone  bool // lost before its time: somebody has removed the job
+	gone  bool // lost before its time: the job was removed
 	took  time.Duration
 	how   End        // once it is acked
 	done  time.Time  // when it was given to the acking
@@ -173,7 +173,7 @@ func (w *worker) failure() error {
 
 // claimLoop claims jobs and has them begun until ctx ends.
 func (w *worker) claimLoop(ctx, handling, writing context.Context) {
-	// A Claim that is cut off may have claimed jobs that nobody hears of.
+	// A Claim that is cut off may have claimed jobs that no worker learns of.
 	calls, cancel := afterwards(ctx, w.DrainTimeout)
 	defer cancel()
 	defer w.helpers.Wait()
@@ -220,9 +220,9 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 	}
 }
 
-// help has one more goroutine claim, too, as long as there is a backlog: until a claim brings less than
-// it asked for. One claim keeps one backend of the database busy, and none while it is on its way. What to do
-// about errors the loop knows, which will come upon them.
+// help makes one more goroutine claim while there is a backlog: until a claim brings less than it asked for.
+// One claim keeps one backend of the database busy, and none while it is on its way. What to do about errors
+// the loop knows, which will come upon them.
 func (w *worker) help(ctx, calls, handling, writing context.Context) {
 	w.mu.Lock()
 	enough := w.helping == w.Claims-1
@@ -287,16 +287,16 @@ func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []penstock.
 	return jobs, w.turns.took(len(jobs), share), err
 }
 
-// apart reports whether a claim that carries nothing is better made without room for that: handlers
-// end their jobs in transactions of their own, or the last claim failed.
+// apart reports whether a claim that carries no acks is better made without room for them: handlers
+// end their jobs in their own transactions, or the last claim failed.
 func (w *worker) apart() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.settles || w.noClaims
 }
 
-// claimFrom makes one call. What is done goes with it, if the queue can and carry says so. Without any it
-// is the same call, unless apart: what it brings is ended many at a time, and the store may make use of that.
+// claimFrom makes one call. Ended jobs go with it, if the queue can and carry says so. Without any it is the
+// same call, unless apart: what it brings is ended many at a time, and the store may make use of that.
 func (w *worker) claimFrom(call context.Context, group string, n int, carry bool) ([]penstock.Job, error) {
 	c := driver.Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
 	q, ok := w.q.(driver.AckClaimer)
@@ -316,7 +316,7 @@ func (w *worker) claimFrom(call context.Context, group string, n int, carry bool
 	return jobs, nil
 }
 
-// room waits until a claim is worth while and returns how many jobs to ask for; false means that ctx
+// room waits until a claim is worth while and returns how many jobs to ask for. false means that ctx
 // has ended, or, for a helper, that there is no backlog.
 func (w *worker) room(ctx context.Context, helper bool) (int, bool) {
 	for ctx.Err() == nil {
@@ -345,9 +345,9 @@ func (w *worker) room(ctx context.Context, helper bool) (int, bool) {
 	return 0, false
 }
 
-// wanted is how many jobs to claim now: for the slots that are free, and
-// once half of what was claimed ahead has begun, for the time until the next
-// claim. What claims under way may bring counts as claimed.
+// wanted is how many jobs to claim now: for the free slots, and, once half of the jobs claimed
+// ahead have begun, for the time until the next claim. What claims under way may bring counts as
+// claimed.
 func (w *worker) wanted() int {
 	ahead := 0
 	if w.pace > 0 {

@@ -191,10 +191,10 @@ func (g *group) send(b *batch) {
 	g.start()
 	g.forget()
 	g.w.mu.Unlock()
-	close(b.done) // whom it wakes wants the lock
+	close(b.done) // the callers that it wakes need the lock
 }
 
-// forget removes a group that nobody uses: a program may write to many names, of which most are not there.
+// forget removes a group that no call uses: a program may write to many names, most of which do not exist.
 func (g *group) forget() {
 	if g.expect+len(g.active)+len(g.forming.calls)+len(g.waiting) == 0 {
 		delete(g.w.groups, g.target)
@@ -204,8 +204,8 @@ func (g *group) forget() {
 // maxGather bounds how long who was answered is waited for, after a commit that hung, say.
 const maxGather = 5 * time.Millisecond
 
-// await has the next commit wait for so many calls, up to a time: else those that the last one answered and those that
-// came meanwhile would take turns, each in commits half as large, and each waiting for the other's.
+// await makes the next commit wait for this number of calls, up to a time. Otherwise the callers that were answered
+// and those that came meanwhile would take turns. Each commit would be half as large, and wait for the other's.
 func (g *group) await(calls int, upTo time.Duration) {
 	g.expect = calls
 	if g.late == nil {
