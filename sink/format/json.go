@@ -38,9 +38,8 @@ func (c *cloudEvents) json(m *penstock.Message, s *scratch) ([]byte, error) {
 	return withData(b, m.Payload, s.mediaType)
 }
 
-// withData completes the event with its data: JSON where the content type says
-// so, else in base64, which brings every byte through. An empty payload is no
-// data.
+// withData completes the event with its data: JSON where the content type says so, else in base64,
+// which brings every byte through. An empty payload means no data.
 func withData(attributes, payload []byte, t mediaType) ([]byte, error) {
 	const inJSON, inBase64 = `,"data":`, `,"data_base64":"`
 	switch {
@@ -62,7 +61,7 @@ func withData(attributes, payload []byte, t mediaType) ([]byte, error) {
 	}
 }
 
-// checkJSON tells where the payload stops being JSON, and never what is there.
+// checkJSON returns where the payload stops being JSON, and never its text.
 func checkJSON(payload []byte) error {
 	if !json.Valid(payload) {
 		var syntax *json.SyntaxError

@@ -22,7 +22,7 @@ type scratch struct {
 	json []byte // of an event up to its data
 }
 
-// What is kept at most; larger ones were for a message out of the ordinary.
+// How large a kept scratch may be; larger ones were for an unusual message.
 const (
 	keptMessages = 4096
 	keptHeaders  = 64

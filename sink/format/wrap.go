@@ -10,8 +10,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// encoder turns a message into what goes on the wire. It is used by several
-// goroutines at once, each with a scratch of its own.
+// encoder turns a message into its form on the wire. Several goroutines use it at once, each with
+// its own scratch.
 type encoder interface {
 	// encode fills headers, which is empty, and returns the payload. It changes
 	// nothing that m points to, and what it returns may share m's memory. The

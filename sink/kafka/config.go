@@ -78,8 +78,7 @@ const (
 	timestampCreated = "created"
 )
 
-// What the fields can be at most. Kafka's socket.request.max.bytes is 100 MiB
-// by default.
+// Upper limits of the fields. Kafka's socket.request.max.bytes is 100 MiB by default.
 const (
 	maxMaxMessageBytes = 96 << 20
 	maxProducers       = 64

@@ -178,8 +178,8 @@ func (d *delivery) judge(ctx context.Context, f *flight) {
 	d.isolate(ctx, d.sift(ctx, f))
 }
 
-// sift answers the messages of the line that failed for a reason of their own
-// and returns those of which one has spoilt the batch of all.
+// sift answers the messages of the line that failed for their own reason, and returns those of
+// which one has spoilt the whole batch.
 func (d *delivery) sift(ctx context.Context, f *flight) (suspects []*kgo.Record) {
 	for _, r := range f.line {
 		if err := f.failures[r]; spoilsBatch(err) && len(f.line) > 1 {
@@ -209,7 +209,7 @@ func (d *delivery) conclude(ctx context.Context, r *kgo.Record, err error) {
 
 // message tells which message a record is of.
 func (d *delivery) message(r *kgo.Record) int {
-	if d.index == nil { // usually nobody asks
+	if d.index == nil { // usually no message asks
 		d.index = make(map[*kgo.Record]int, len(d.records))
 		for i := range d.records {
 			d.index[&d.records[i]] = d.messages[i]

@@ -25,9 +25,9 @@ func (c *Config) dialer() (dialFunc, error) {
 
 // dialer makes TCP or, with a tls.Config, TLS connections.
 //
-// What a closed connection has not got rid of is thrown away: the system would
-// go on sending it, and once a broken network heals, records that were given up
-// would arrive behind newer ones.
+// Bytes that a closed connection has not sent are thrown away. Otherwise the system would continue
+// to send them. Once a broken network heals, records that were given up would arrive behind newer
+// ones.
 func dialer(timeout time.Duration, config *tls.Config) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -77,7 +77,7 @@ func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err erro
 	case e == kerr.InvalidTimestamp:
 		return penstock.WithHint(said, "set the clocks of this machine and of the brokers right")
 	case aboutAll(e):
-		p.end(err) // the library would go on failing with it
+		p.end(err) // the library would continue to fail with it
 		return s.unreachable(ctx, err)
 	case e.Retriable && e != kerr.CorruptMessage:
 		return penstock.Unavailable(said)

@@ -11,9 +11,8 @@ import (
 
 // flight is records that are sent together, and which of them failed.
 type flight struct {
-	// scouts are one record per topic that the producer does not know yet. The
-	// library holds them back until it has asked about the topic, so nothing is
-	// said about their order.
+	// scouts are one record per topic that the producer does not know yet. The library holds them
+	// back until it has asked about the topic, so their order is not known.
 	scouts []*kgo.Record
 	// line are records of known topics. Those of one key go to one partition
 	// and arrive in this order; if one fails, those behind it do too.
@@ -65,10 +64,9 @@ func (f *flight) place(r *kgo.Record) {
 // fly sends a flight and returns when each record has its answer, soon after ctx
 // ends at the latest. Then nothing refers to the messages any more.
 //
-// The library fails together what waits for one partition, but a record that it
-// is given after a failure it takes. So everything is put into place first,
-// while nothing can be sent, and only when the whole line has been found in
-// place, in order and without a failure is it let go.
+// The library fails together what waits for one partition, but a record that it is given after a
+// failure it takes. So all records are put into place first, while none can be sent. The line is
+// let go only when all of it is in place, in order and without a failure.
 func (p *producer) fly(ctx context.Context, f *flight) {
 	f.left.Store(int64(len(f.scouts) + len(f.line)))
 	f.done = make(chan struct{})

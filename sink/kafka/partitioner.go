@@ -6,10 +6,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// partitioner sends the records of a key where Kafka's own clients send them
-// (murmur2), and those without one to a partition of chance, which is another one
-// for each flight and once a batch is full: a flight makes as few batches as it
-// can, which is what a broker's work is measured by.
+// partitioner sends the records of a key where Kafka's own clients send them (murmur2), and those
+// without one to a random partition. That changes with each flight and once a batch is full. So a
+// flight makes as few batches as it can, on which a broker's work depends.
 type partitioner struct{ producer *producer }
 
 // perRecord is about what a record takes besides its payload.

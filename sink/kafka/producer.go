@@ -20,10 +20,9 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// producer is a client of the library with its own connections and producer id.
-// One Send uses it at a time. It lives as long as a broker can be reached and
-// answers in time: then it is closed, which answers all that is under way, and a
-// later Send makes another.
+// producer is a client of the library with its own connections and producer id. One Send uses it at
+// a time. It lives as long as a broker can be reached and answers in time. Then it is closed, which
+// answers all records under way, and a later Send makes another.
 type producer struct {
 	client *kgo.Client
 	cfg    *Config

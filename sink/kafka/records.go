@@ -131,8 +131,8 @@ func badTopic(name, problem string) error {
 		"topics are called by letters, digits, dots, underscores and dashes; change the topic of the message or the topic template"))
 }
 
-// checkSize refuses a record that does not fit a batch of its own, as
-// Permanent. It counts a few bytes more than there are.
+// checkSize refuses a record that does not fit into a batch alone, as Permanent. It counts a few
+// bytes more than there are.
 func checkSize(r *kgo.Record, limit int) error {
 	const perBatch, perRecord, perHeader = 80, 40, 10
 	size := perBatch + perRecord + len(r.Key) + len(r.Value)

@@ -9,10 +9,9 @@ import (
 // dialFunc makes a connection to a broker.
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// valve keeps a producer from writing to its brokers while it is shut. The
-// library's own way (ManualFlushing) leaks: the goroutine that sends what a Flush
-// lets go may still look for more when that Flush has returned, and takes what it
-// finds of the next flight. The zero value is open.
+// valve keeps a producer from writing to its brokers while it is shut. The library's own way
+// (ManualFlushing) leaks. The goroutine that sends for a Flush may still look for more records when
+// that Flush has returned, and takes those of the next flight. The zero value is open.
 type valve struct {
 	mu   sync.Mutex
 	shut chan struct{} // nil when open, else closed by open

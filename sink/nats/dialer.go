@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// A write is stuck if it takes longer than stuckAfter: the network's buffers
-// are full and nobody empties them.
+// A write is stuck if it takes longer than stuckAfter: the network's buffers are full and the
+// server does not read.
 const stuckAfter = 50 * time.Millisecond
 
-// dialer knows the connection made last, so that a stuck write can be broken
-// off: the client library writes while it holds the lock that every other call
-// needs, and knows no contexts there.
+// dialer knows the connection made last, so that a stuck write can be broken off. The client
+// library writes while it holds the lock that every other call needs, and has no context there.
 type dialer struct {
 	net.Dialer
 	last atomic.Pointer[watchedConn]

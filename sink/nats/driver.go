@@ -13,8 +13,8 @@ import (
 var Driver = descriptor.Sink[Config]{
 	Name: "nats", Usage: "nats://HOST or embedded[:DIR]", Schemes: []string{"nats", "tls", "ws", "wss", "embedded"},
 	Parse: ParseURL, Open: descriptor.Opens(Open),
-	// NATS has no content type of its own; the binding keeps the attribute
-	// among the others and declares structured mode by a header as in HTTP.
+	// NATS itself has no content type. The binding keeps the attribute among the others and
+	// declares structured mode by a header as in HTTP.
 	Binding:  descriptor.Binding{Name: "nats", Prefixes: []string{"ce-"}, DataContentType: "ce-datacontenttype", Structured: "Content-Type", Percent: true},
 	ReadBack: readBack,
 	Reach:    reach,

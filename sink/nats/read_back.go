@@ -37,9 +37,8 @@ func readBack(sinkURL, dir, name string) (readback.Broker, error) {
 	return n, nil
 }
 
-// readEmbedded puts the server's files into dir, unless the sink names a
-// directory. The sink makes the stream, as it does for everybody who uses the
-// embedded server.
+// readEmbedded puts the server's files into dir, unless the sink names a directory. The sink makes
+// the stream, as it does for every user of the embedded server.
 func readEmbedded(sinkURL, dir, name string) *reader {
 	n := newReader(name)
 	target, query, _ := strings.Cut(sinkURL, "?")

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/template"
 )
 
-// windowBytes bounds, beside Config.MaxPending, what waits for acknowledgement.
+// windowBytes limits the bytes of messages that wait for acknowledgement, and Config.MaxPending their number.
 // JetStream queues at most 128 MiB per stream.
 const windowBytes = 32 << 20
 

@@ -72,9 +72,8 @@ func streamStep(err error) string {
 	return "create the stream by hand and remove create_stream, or correct it"
 }
 
-// explainSilence turns "nobody answered" into what the relay should know: is
-// there no stream for the subject, which is the message's trouble, or is there
-// one that does not answer, which is the broker's?
+// explainSilence turns a missing answer into an error for the relay. If there is no stream for the
+// subject, it is about the message. If there is one that does not answer, it is about the broker.
 //
 // A missing stream is not Permanent: it may be created any time, and the
 // same message then goes through.

@@ -7,15 +7,15 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// window bounds what all Sends together have published and not seen
-// acknowledged, in messages and bytes: the server queues what it has not stored
-// yet, and refuses messages when that queue is full.
+// window limits the messages and bytes that all Sends together have published and that are not
+// acknowledged. The server queues messages that it has not stored yet, and refuses more when that
+// queue is full.
 type window struct {
 	mu       sync.Mutex
 	messages int // free
 	bytes    int // free
 	whole    [2]int
-	waiting  chan struct{} // closed when there is room again; nil if nobody waits
+	waiting  chan struct{} // closed when there is room again; nil if no Send waits
 }
 
 func newWindow(messages, bytes int) *window {

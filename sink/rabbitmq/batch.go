@@ -2,7 +2,7 @@ package rabbitmq
 
 import "github.com/penstock/penstock"
 
-// outgoing is what one Send, or a part of it, wants published.
+// outgoing has the messages that one Send, or a part of it, publishes.
 type outgoing struct {
 	msgs []penstock.Message
 	todo []int    // which of msgs
@@ -33,7 +33,7 @@ type batch struct {
 	nacked  int
 	bounced map[int]*returned
 	done    chan struct{} // closed when none waits any more
-	over    bool          // the Send has gone; what comes now concerns nobody
+	over    bool          // the Send has gone; later answers are not needed
 }
 
 type state uint8

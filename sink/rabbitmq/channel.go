@@ -11,12 +11,11 @@ import (
 
 // channel is an AMQP channel in confirm mode. Several Sends share it.
 //
-// The broker counts the messages published on a channel; an ack or a nack names
-// that number, its delivery tag, or the last of several. A message that had
-// nowhere to go is acked too, and returned before that. A return carries no
-// tag. It is about a message that waits for its answer and has the returned
-// message id; if that fits more than one, because a Send gave up on a message
-// and the next has begun, then none of them counts as delivered.
+// The broker counts the messages published on a channel; an ack or a nack names that number, its
+// delivery tag, or the last of several. A message that had nowhere to go is acked too, and returned
+// before that. A return carries no tag. It is about a message that waits for its answer and has the
+// returned message id. More than one may have it, if a Send gave up on a message and the next has
+// begun. Then none of them counts as delivered.
 type channel struct {
 	conn *connection
 	id   uint16
@@ -74,9 +73,9 @@ func (c *channel) broken() bool {
 	return c.closed || c.retired
 }
 
-// retire is for a channel on which a Send was refused whole: the next ones get another.
-// The channel of a quorum queue that was opened while the queue had no leader, as when a
-// node dies, is refused everything for good, long after the queue is back.
+// retire is for a channel on which a Send was refused whole: the next ones get another. A channel
+// may be opened while a quorum queue has no leader, as when a node dies. Then the queue refuses
+// everything on it permanently, long after the queue is back.
 func (c *channel) retire() {
 	c.retired = true
 	if c.first == c.next {
@@ -84,9 +83,8 @@ func (c *channel) retire() {
 	}
 }
 
-// publish writes messages of a batch from the n-th on: at least one, and few
-// enough not to hold up the reader. It returns where to go on, and false if the
-// channel is at its end.
+// publish writes messages of a batch from the n-th on: at least one, and few enough not to hold up
+// the reader. It returns where to continue, and false if the channel is at its end.
 func (c *channel) publish(b *batch, n int) (next int, ok bool) {
 	const few = 32
 	c.mu.Lock()
@@ -249,7 +247,7 @@ func (c *channel) leave() {
 	c.goodbye()
 }
 
-// goodbye is said once, and nothing is published after it.
+// goodbye is sent once, and nothing is published after it.
 func (c *channel) goodbye() {
 	if !c.closed && !c.leaving {
 		c.leaving = true

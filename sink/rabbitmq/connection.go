@@ -36,8 +36,7 @@ type connection struct {
 	free    []uint16 // those that are not any more
 }
 
-// What the connection asks for, RabbitMQ's own defaults; the broker may lower
-// them.
+// Limits that the connection asks for, RabbitMQ's own defaults. The broker may lower them.
 const (
 	frameSize  = 128 << 10
 	channelMax = 2047
@@ -211,8 +210,8 @@ func (c *connection) channel(ctx context.Context) (*channel, error) {
 	return slot.get(ctx, c.open)
 }
 
-// open opens a channel. It waits for the broker without a limit of its own: a
-// connection that breaks ends it.
+// open opens a channel. It waits for the broker without a time limit: a connection that breaks ends
+// it.
 func (c *connection) open() (*channel, error) {
 	id, err := c.takeNumber()
 	if err != nil {

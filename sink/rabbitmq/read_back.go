@@ -20,8 +20,8 @@ import (
 // endType is the message type that ends a reading.
 const endType = "penstock.end"
 
-// reader reads a durable classic queue, bound to a topic exchange of the
-// run's own. After a lost connection it goes on where it was acknowledged.
+// reader reads a durable classic queue, bound to a topic exchange of the run's own. After a lost
+// connection it continues where it was acknowledged.
 type reader struct {
 	servers []string // URLs without the sink's parameters, of each host one
 	sinkURL string
@@ -159,8 +159,8 @@ func (r *reader) dial() (conn *amqp.Connection, err error) {
 		"check that the broker is up and that --sink has its host, user, password and virtual host"))
 }
 
-// withChannel runs fn on a channel of its own, because RabbitMQ closes a
-// channel on which something failed.
+// withChannel runs fn on a separate channel, because RabbitMQ closes a channel on which something
+// failed.
 func (r *reader) withChannel(ctx context.Context, fn func(*amqp.Channel) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Headers that the sink adds. It adds as few as it can: what a property or the
-// routing key says already is not repeated, because RabbitMQ pays for each byte
-// of properties and dearly for those beyond the 64th (see DESIGN.md).
+// Headers that the sink adds. It adds as few as it can and does not repeat values of a property or
+// the routing key. Each byte of properties costs RabbitMQ time, and those beyond the 64th much more
+// (see DESIGN.md).
 const (
 	headerKey       = "penstock-key"        // if the message has a key
 	headerTopic     = "penstock-topic"      // if the routing key is not the topic

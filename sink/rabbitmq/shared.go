@@ -43,7 +43,7 @@ func (s *shared[T]) get(ctx context.Context, make func() (T, error)) (T, error) 
 	}
 }
 
-// last is the value, if there is one, once nobody makes another.
+// last is the value, if there is one, once no call makes another.
 func (s *shared[T]) last() (value T, made bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,11 +12,9 @@ import (
 // library makes it, keeps it alive and ends it; it sees nothing of the messages
 // and their confirms. Both write whole frames.
 //
-// What is written gathers in a buffer, and one goroutine hands it to the
-// kernel: everything that came together while its last call ran, or, while a
-// Send holds it back, a good handful at a time. Writing never blocks, so it may
-// happen with locks held; who wants to publish asks for room first, with a
-// context.
+// Writes gather in a buffer, and one goroutine hands them to the kernel: all that came while its
+// last call ran. While a Send holds it back, it hands over several at a time. Writing never blocks,
+// so it may happen with locks held. A publisher asks for room first, with a context.
 type wire struct {
 	net.Conn
 	tap  tap
@@ -28,7 +26,7 @@ type wire struct {
 	writing []byte
 	holders int
 	err     error         // the first failure; nothing is written after it
-	room    chan struct{} // closed when the buffer is taken; nil if nobody waits
+	room    chan struct{} // closed when the buffer is taken; nil if no Send waits
 }
 
 const (

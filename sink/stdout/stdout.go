@@ -48,8 +48,8 @@ func New(w io.Writer) *Sink { return &Sink{w: w, turn: make(chan struct{}, 1)} }
 // cannot be written ends the Send.
 func (*Sink) KeepsOrder() bool { return true }
 
-// chunkBytes is about how much is encoded before it is written, so that a Send
-// of large messages needs little memory of its own.
+// chunkBytes is about how much is encoded before it is written, so that a Send of large messages
+// needs little more memory.
 const chunkBytes = 64 << 10
 
 // Send writes the messages and returns when all are written. If the writer fails, the
@@ -96,9 +96,9 @@ func (s *Sink) Close(ctx context.Context) error {
 // errLeftBehind: ctx ended while the writer was blocked.
 var errLeftBehind = errors.New("the reader of the output does not read")
 
-// write writes a chunk and returns how many bytes were taken. A reader that
-// does not read blocks the writer; when ctx ends, such a write is left behind:
-// it keeps the turn, so that no other starts before it is over.
+// write writes a chunk and returns how many bytes were taken. A reader that does not read blocks
+// the writer. When ctx ends, such a write is left behind. It keeps the turn, so that no other
+// starts before it is over.
 func (s *Sink) write(ctx context.Context, c chunk) (int, error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)

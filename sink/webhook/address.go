@@ -49,9 +49,9 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return prefix.Masked(), err
 }
 
-// control is a net.Dialer's Control. It sees the address that the socket is
-// about to connect to, after name resolution, every time: a name that first
-// leads to a public address and then to a private one gains nothing.
+// control is a net.Dialer's Control. It sees the address that the socket is about to connect to,
+// after name resolution, every time. So it does not help an attacker if a name first leads to a
+// public address and then to a private one.
 func (p *permitted) control(_, address string, _ syscall.RawConn) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {

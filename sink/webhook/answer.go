@@ -79,7 +79,7 @@ func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	if digits := strings.Trim(value, "0123456789"); digits == "" {
 		seconds, err := strconv.ParseInt(value, 10, 32)
 		if err != nil {
-			seconds = 1 << 31 // more digits than anybody means
+			seconds = 1 << 31 // more digits than an endpoint means
 		}
 		return time.Duration(seconds) * time.Second, seconds > 0
 	}
@@ -90,7 +90,7 @@ func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	return at.Sub(now), true
 }
 
-// What is kept of a body: enough to find secrets in front of the excerpt.
+// How much of a body is kept: enough to find secrets in front of the excerpt.
 const (
 	keptBody   = 4 << 10
 	maxExcerpt = 200
@@ -147,8 +147,8 @@ func readable(mediaType string) bool {
 	return mediaType == "" || strings.HasPrefix(mediaType, "text/") || strings.HasSuffix(mediaType, "json") || strings.HasSuffix(mediaType, "xml")
 }
 
-// oneLine turns what is no printable character into spaces, joins them, and
-// cuts the text to limit bytes.
+// oneLine turns characters that are not printable into spaces, joins spaces, and cuts the text to
+// limit bytes.
 func oneLine(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {

@@ -8,14 +8,13 @@ import (
 	"sync"
 )
 
-// payload lends a message's bytes to the requests that carry it. The HTTP
-// library may still be writing a body when the answer is there already, or
-// when it gave the request up; the bytes are the relay's again once Send has
-// returned. So reading ends with release.
+// payload lends a message's bytes to the requests that carry it. The HTTP library may still be
+// writing a body when the answer has come, or when it gave the request up. The bytes belong to the
+// relay again once Send has returned. So reading ends with release.
 //
-// Of a small message the requests get a copy instead. The library writes headers
-// and body at once only if the body is a reader of its own choice, in memory, which
-// cannot be stopped; otherwise every request is two packets and two system calls.
+// Of a small message the requests get a copy instead. The library writes headers and body at once
+// only if the body is one of certain readers in memory, which cannot be stopped. Otherwise every
+// request is two packets and two system calls.
 type payload struct {
 	mu       sync.Mutex
 	data     []byte
@@ -37,11 +36,10 @@ func lend(data []byte, drop func()) *payload {
 	return p
 }
 
-// The library writes a request again if the connection that it took from the
-// pool breaks, since a server closes idle connections when it likes, and all of
-// them when it restarts; so the second time the pool is emptied first. It also
-// does if an HTTP/2 server takes no more streams on a connection. Without a bound, a
-// message that makes the server hang up would be written to every connection
+// The library writes a request again if the connection that it took from the pool breaks. A server
+// closes idle connections at any time, and all of them when it restarts. So the second time the
+// pool is emptied first. It also does if an HTTP/2 server takes no more streams on a connection.
+// Without a bound, a message that makes the server hang up would be written to every connection
 // there is.
 const (
 	replaysFromPool = 1
@@ -81,7 +79,7 @@ func (p *payload) reopen() (io.ReadCloser, error) {
 	return p.open(), nil
 }
 
-// release returns when nobody reads the message's bytes any more.
+// release returns when no goroutine reads the message's bytes any more.
 func (p *payload) release() {
 	p.mu.Lock()
 	p.data, p.released = nil, true

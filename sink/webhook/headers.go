@@ -105,7 +105,7 @@ func (s *Sink) headers(m *penstock.Message, now time.Time) (http.Header, error) 
 	return h, nil
 }
 
-// checkName wants a token of RFC 9110.
+// checkName accepts a token of RFC 9110.
 func checkName(name string) error {
 	for i := 0; i < len(name); i++ {
 		if c := name[i]; c <= ' ' || c > '~' || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
@@ -118,8 +118,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkValue wants one line that arrives as it is. Bytes of UTF-8 beyond ASCII
-// do; spaces at either end are taken off on the way.
+// checkValue accepts one line that arrives unchanged. Bytes of UTF-8 beyond ASCII do; spaces at
+// either end are taken off on the way.
 func checkValue(what, value string) error {
 	for i := 0; i < len(value); i++ {
 		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// silence tells a message that gets no answer from an endpoint that gives none.
-// A connection that breaks, or an answer that does not come, may be the fault
-// of either, so the endpoint is blamed, which costs no message an attempt,
-// unless it has shown since that it answers others:
+// silence tells a message that gets no answer from an endpoint that gives none. A connection that
+// breaks, or an answer that does not come, may be the fault of the message or of the endpoint. So
+// the endpoint is blamed, which costs no message an attempt, unless it has shown since that it
+// answers others:
 //
 //   - while this one was waited for, if that was long: in the second half of the
-//     wait somebody was answered;
+//     wait another message was answered;
 //   - since the message failed like this the last time: a request that began after
 //     that was answered.
 //
-// A message that upsets an endpoint costs one short pause of the subscription,
-// then its own attempts, and an endpoint that is down costs nobody's.
+// A message that upsets an endpoint costs one short pause of the subscription, then its own
+// attempts. An endpoint that is down costs no message an attempt.
 type silence struct {
 	start    time.Time
 	long     time.Duration // a wait of at least this is long
@@ -29,8 +29,8 @@ type silence struct {
 	unanswered map[string]int64 // message id → when it failed last
 }
 
-// maxUnanswered bounds the ids that are remembered. What is forgotten is given
-// the benefit of the doubt once more.
+// maxUnanswered bounds the ids that are remembered. A message that is forgotten gets the benefit of
+// the doubt once more.
 const maxUnanswered = 4096
 
 func newSilence(long time.Duration) *silence {
