@@ -1,3 +1,3 @@
-// Package adopted is how a table is described that somebody else made, and that Penstock reads as it is: which columns mean what, and what
-// becomes of a delivered row. Every store that reads such tables takes the same description.
+// Package adopted describes a table that Penstock did not create and reads as it is: what its columns mean, and what happens to a
+// delivered row. Every store that reads such tables takes the same description.
 package adopted

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Flatten takes the members of a JSON object: texts as they are, anything else as JSON.
-// What is no object, or has a member without a name, is left out.
+// Flatten takes the members of a JSON object: texts as they are, anything else as JSON. A value
+// that is not an object, or has a member without a name, is left out.
 func Flatten(object []byte, into map[string]string) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(object, &members) != nil {

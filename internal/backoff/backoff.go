@@ -10,8 +10,9 @@ import (
 // Most is the longest pause, give or take a fifth.
 const Most = time.Hour
 
-// After the n-th attempt, n from 1: two seconds, twice as long after each, at most an
-// hour; a fifth more or less, so that what failed together does not come back together.
+// After returns the pause after the n-th attempt, n from 1: two seconds, twice as long after each,
+// at most an hour. It is up to a fifth longer or shorter, so that jobs that failed together do not
+// come back together.
 func After(attempt int) time.Duration {
 	wait := min(time.Second<<min(max(attempt, 1), 12), Most)
 	return wait - wait/5 + rand.N(2*wait/5)

@@ -25,12 +25,12 @@ type Group[O, Q any] struct {
 	Made []penstock.Enqueued
 
 	Name        string // tells it from others
-	Inbox       string // that knows the ids of what was published, or empty
+	Inbox       string // that knows the ids of published messages, or empty
 	pending     []*pending
 	first, last int // operations of the transaction, from 1
 }
 
-// Flush is what is written at once.
+// Flush has the groups that are written at once.
 type Flush[O, Q any] struct {
 	Groups []*Group[O, Q]
 	began  time.Time
@@ -39,7 +39,8 @@ type Flush[O, Q any] struct {
 	err    error
 }
 
-// End is for whoever writes it, also in the background: of the groups those before failed were written, all if err is nil.
+// End is called by the goroutine that writes it, also in the background. The groups before failed were written, or all if
+// err is nil.
 func (f *Flush[O, Q]) End(failed int, err error) {
 	f.took, f.failed, f.err = time.Since(f.began), failed, err
 }
@@ -50,7 +51,7 @@ type Buffer[O, Q any] struct {
 	groups []*Group[O, Q]
 	rows   int
 	bytes  int
-	once   bool // a job with a dedup key is buffered, or a message that is to be new to an inbox
+	once   bool // a job with a dedup key is buffered, or a message that must be new to an inbox
 	stats  penstock.BufferStats
 }
 
@@ -60,8 +61,8 @@ func New[O, Q any](opts penstock.BufferOptions) *Buffer[O, Q] {
 	return &Buffer[O, Q]{opts: opts, stats: penstock.BufferStats{Flushes: map[penstock.FlushReason]int{}}}
 }
 
-// Publish takes messages that are valid. It calls flush whenever the buffer is full. What it holds is its own: the caller may use
-// payloads and headers again. name tells outboxes apart. inbox is empty, or knows the ids of what was published.
+// Publish takes messages that are valid. It calls flush whenever the buffer is full. It copies payloads and headers, so the
+// caller may use them again. name tells outboxes apart. inbox is empty, or knows the ids of published messages.
 func (b *Buffer[O, Q]) Publish(outbox O, name, inbox string, msgs []penstock.Message, flush func() error) error {
 	for i := range msgs {
 		m := msgs[i]
@@ -127,8 +128,8 @@ func (b *Buffer[O, Q]) group(name, inbox string, jobs bool) *Group[O, Q] {
 // Rows is how many messages and jobs are buffered.
 func (b *Buffer[O, Q]) Rows() int { return b.rows }
 
-// Locks reports whether writing them waits for other transactions: dedup keys and an inbox's ids are locked in the order in
-// which they are written, so they cannot be put off past another lock.
+// Locks reports whether writing them may wait for other transactions. Dedup keys and an inbox's ids are locked in the order
+// in which they are written, so they must be written before another lock.
 func (b *Buffer[O, Q]) Locks() bool { return b.once }
 
 // Take empties the buffer, for a reason that is counted.

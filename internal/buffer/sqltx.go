@@ -48,7 +48,7 @@ func (b *SQLTx[O, Q]) usable() error {
 }
 
 // flush writes what is buffered. If it cannot, the transaction is rolled back at once: some databases would
-// otherwise go on and commit the rest.
+// otherwise continue and commit the rest.
 func (b *SQLTx[O, Q]) flush(ctx context.Context, reason penstock.FlushReason) error {
 	if err := b.usable(); err != nil || b.held.Rows() == 0 {
 		return err
@@ -72,10 +72,10 @@ func (b *SQLTx[O, Q]) flush(ctx context.Context, reason penstock.FlushReason) er
 // the messages can be written.
 func (b *SQLTx[O, Q]) Flush(ctx context.Context) error { return b.flush(ctx, penstock.FlushAsked) }
 
-// Stats counts what was written, by what made it necessary.
+// Stats counts the messages and jobs, and the flushes by their reasons.
 func (b *SQLTx[O, Q]) Stats() penstock.BufferStats { return b.held.Stats() }
 
-// ExecContext is that of *sql.Tx. Savepoints are statements as others: what was published before one is written before it.
+// ExecContext is that of *sql.Tx. Savepoints are statements like others: earlier messages are written before them.
 func (b *SQLTx[O, Q]) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if b.across && !b.held.Locks() && Writes(query) {
 		if err := b.usable(); err != nil {
@@ -113,7 +113,7 @@ func (b *SQLTx[O, Q]) Commit() error {
 	return b.tx.Commit()
 }
 
-// Rollback forgets what is buffered, and takes back what was written.
+// Rollback forgets buffered messages and jobs, and rolls back written ones.
 func (b *SQLTx[O, Q]) Rollback() error {
 	b.held.Discard()
 	if b.ended {

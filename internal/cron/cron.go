@@ -32,15 +32,13 @@ var (
 // star is the bit by which the library knows a field that does not restrict the day.
 const star = 1 << 63
 
-// Next returns the first time after the given one that spec describes, in UTC or in the zone
-// that a TZ= before it names (TZ=Europe/Berlin 30 4 * * *). A time that the clocks leave out when they are put
-// forward comes as much later, and of one that they show twice the second counts; both do if the hour begins with *.
-// A spec has five fields, minute hour day-of-month month day-of-week, with *,
-// lists, ranges, steps (5/20 is 5-59/20) and the names of months and days; 7 is a
-// Sunday, too. Or it is @hourly, @daily (@midnight), @weekly, @monthly or @yearly
-// (@annually). As in Vixie's cron, either day is enough unless one of the two
-// fields begins with *, also as */2: then both must hold. The error is a
-// *penstock.FieldError, also for times that never come, like the 30th of February.
+// Next returns the first time after the given one that spec describes, in UTC or in the zone that a TZ= before it
+// names (TZ=Europe/Berlin 30 4 * * *). A time that the clocks skip comes later by the length of the shift. Of a time
+// that they show twice the second counts. If the hour begins with *, both count. A spec has five fields, minute hour
+// day-of-month month day-of-week, with *, lists, ranges, steps (5/20 is 5-59/20) and the names of months and days; 7
+// is also a Sunday. Or it is @hourly, @daily (@midnight), @weekly, @monthly or @yearly (@annually). As in Vixie's
+// cron, either day is enough unless one of the two fields begins with *, also as */2: then both must hold. The error
+// is a *penstock.FieldError, also for times that never come, like the 30th of February.
 func Next(spec string, after time.Time) (time.Time, error) {
 	text, location := strings.TrimSpace(spec), time.UTC
 	if zone := inZone.FindStringSubmatch(text); zone != nil {
@@ -131,8 +129,8 @@ func shownAt(at time.Time, location *time.Location) time.Time {
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// meant are the times at which the clocks of a place show this, as PostgreSQL has them: the second of two, or if both are
-// wanted both; where it is left out, the one by the clock before the change.
+// meant returns the times at which the clocks of a place show this, as PostgreSQL has them. Of two times it is the
+// second, or both if both are asked for. If the clocks skip the time, it is the one by the clock before the change.
 func meant(shown time.Time, location *time.Location, both bool) []time.Time {
 	_, before := shown.Add(-24 * time.Hour).In(location).Zone()
 	_, behind := shown.Add(24 * time.Hour).In(location).Zone()

@@ -24,8 +24,8 @@ type Sink[C any] struct {
 	Reach func(context.Context, C, *slog.Logger) error
 	// Binding is how it carries CloudEvents; without prefixes it takes messages as they are only.
 	Binding Binding
-	// ReadBack returns the consumer for a sink URL; nil where nobody can read what the sink was
-	// given. dir is for a server's files and may have to be made, name for queues and streams.
+	// ReadBack returns the consumer for a sink URL. Nil if the messages of the sink cannot be read.
+	// dir is for a server's files and may have to be made, name for queues and streams.
 	ReadBack func(url, dir, name string) (readback.Broker, error)
 }
 
@@ -67,7 +67,7 @@ func Headers(name string, prefixes ...string) Binding {
 	return Binding{Name: name, Prefixes: prefixes, DataContentType: ContentType, Structured: ContentType}
 }
 
-// Adopted is a table that somebody else made, and the subscription that reads it.
+// Adopted is a table that Penstock did not create, and the subscription that reads it.
 type Adopted interface {
 	Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error)
 	Status(ctx context.Context) (admin.SubscriptionStatus, error)
@@ -94,14 +94,14 @@ type Store struct {
 	// Check reports what is wrong with a URL and schema without opening anything, as a
 	// *penstock.FieldError; nil: there is nothing to check.
 	Check func(url, schema string) error
-	// What it warns of goes to the log.
+	// Its warnings go to the log.
 	Open func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
-	// Place says where the database is, whoever logs in there and however; empty if
-	// that cannot be told.
+	// Place says where the database is, without the login. Empty if that cannot be told.
 	Place func(url string) string
 	// Postgres: it is store/postgres, with all that looks at PostgreSQL's own tables.
 	Postgres bool
-	// Adopt prepares a subscription over a table that somebody else made, without connecting; nil: its tables cannot be adopted.
+	// Adopt prepares a subscription over a table that Penstock did not create, without connecting. Nil: its tables cannot be
+	// adopted.
 	Adopt func(ctx context.Context, url, schema, subscription string, c adopted.Config, log *slog.Logger) (Adopted, error)
 	// Adoptions are those subscriptions, by name, without their backlog; DropAdoption forgets one.
 	Adoptions    func(ctx context.Context, url, schema string) ([]Remembered, error)

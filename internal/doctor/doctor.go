@@ -1,5 +1,5 @@
-// Package doctor has what is found about a running Penstock, as data. What only a driver
-// can see, it finds itself: see Examiner; what the status tells, whoever asks it.
+// Package doctor has what is found about a running Penstock, as data. A driver finds what only it
+// can see: see Examiner. The caller finds what the status shows.
 package doctor
 
 import (
@@ -122,7 +122,8 @@ type Running struct {
 	Report  []byte        // what its worker has said of it last, as JSON
 }
 
-// HeldSegment is a sealed segment of an outbox that has rows. It is given back when nobody keeps it.
+// HeldSegment is a sealed segment of an outbox that has rows. It is given back when nothing keeps
+// it.
 type HeldSegment struct {
 	Outbox        string
 	Slot          int
@@ -134,7 +135,7 @@ type HeldSegment struct {
 	LockedFor     time.Duration // how long that one's transaction has lasted
 }
 
-// By says who keeps it, in order; empty: nobody, the next maintenance gives it back.
+// By says what keeps it, in order. Empty: nothing does, and the next maintenance gives it back.
 func (h *HeldSegment) By() (all []string) {
 	for _, name := range h.Subscriptions {
 		all = append(all, "subscription "+name)

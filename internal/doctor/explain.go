@@ -42,8 +42,8 @@ type Storage struct {
 	Nexts   int64 `json:"nexts"`
 }
 
-// What a statement may read beside ten times what it returns: a relay fetches everything since its last
-// write of the cursor, a claim looks into skip maps and the ends of segments.
+// How much a statement may read in addition to ten times what it returns. A relay fetches everything
+// since its last write of the cursor, and a claim looks into skip maps and the ends of segments.
 const (
 	spareEntries = 2000
 	sparePages   = 1000

@@ -105,8 +105,8 @@ func sinkOf(url string) (*sinkDriver, error) {
 	return nil, &penstock.FieldError{Field: "sink", Problem: unknownScheme(url), Hint: "write " + OneOf(sinkUsages())}
 }
 
-// ReadBack returns the consumer of a sink, nil where nobody can read what the sink was
-// given. dir is for a server's files, name for queues and streams.
+// ReadBack returns the consumer of a sink, or nil if the messages of the sink cannot be read. dir
+// is for a server's files, name for queues and streams.
 func ReadBack(url, dir, name string) (readback.Broker, error) {
 	d, err := sinkOf(url)
 	if err != nil || d.readBack == nil {

@@ -20,9 +20,9 @@ import (
 // stores is the same list as sinks for databases.
 var stores = []descriptor.Store{adopt.Driver(postgres.Driver), sqlite.Driver, portable.Driver, mysql.Driver}
 
-// OpenStore opens the database that url names: postgres://… or sqlite:FILE. The
-// schema is for PostgreSQL; empty means penstock. What the store warns of goes to the
-// log, of nil to slog.Default(). Errors do not show the password.
+// OpenStore opens the database that url names: postgres://… or sqlite:FILE. The schema is for
+// PostgreSQL; empty means penstock. The store's warnings go to the log, or to slog.Default() if
+// that is nil. Errors do not show the password.
 func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error) {
 	if err := CheckStore(url, schema); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func NotPostgres(url string) (database string) {
 	return ""
 }
 
-// OpenTable prepares a subscription over a table that somebody else made. It does not connect.
+// OpenTable prepares a subscription over a table that Penstock did not create. It does not connect.
 func OpenTable(ctx context.Context, url, schema, subscription string, c adopted.Config, log *slog.Logger) (descriptor.Adopted, error) {
 	d, err := adopts(url)
 	if err != nil {
@@ -119,8 +119,7 @@ func CheckStore(url, schema string) error {
 	return d.Check(url, schema)
 }
 
-// SameDatabase reports whether two URLs lead to one database, whoever logs in there
-// and however.
+// SameDatabase reports whether two URLs lead to one database, with any login.
 func SameDatabase(a, b string) bool {
 	return a == b || whereabouts(a) != "" && whereabouts(a) == whereabouts(b)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Headers that a job has beside those of its message.
+// Headers that a job has in addition to those of its message.
 const (
 	HeaderMessageID = "penstock-message-id"
 	HeaderTopic     = "penstock-topic" // if the message has one
@@ -22,8 +22,8 @@ const (
 
 // Subscription is one that is forwarded, by one goroutine.
 type Subscription interface {
-	// Fetch returns what is to be moved next, an empty batch if there is nothing.
-	// After an error of Move it returns the same messages again, and maybe more.
+	// Fetch returns the messages to move next, or an empty batch if there are none. After an error
+	// of Move it returns the same messages again, and maybe more.
 	Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error)
 	// Move makes jobs of the messages and settles them, in one transaction.
 	Move(ctx context.Context, batch driver.Batch) error
@@ -65,7 +65,7 @@ func Run(ctx context.Context, s Subscription, lease time.Duration, log *slog.Log
 	}
 }
 
-// Ended is err, or nil once ctx has ended: Forward promises it, in its first steps, too.
+// Ended is err, or nil once ctx has ended. Forward promises that, also in its first steps.
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -105,7 +105,7 @@ type Call[T any] struct {
 type Tally struct{ Messages, Parked, Dead int }
 
 // Room returns what the next Fetch may return. A fetch takes a quarter of what may be in flight, and there is no room before a
-// quarter is free: so that fetches are neither tiny when it is nearly full, nor so large that nothing overlaps.
+// quarter is free. So fetches are not tiny when it is nearly full, and not so large that nothing overlaps.
 func (l *Ledger[T]) Room() (driver.Limit, bool) {
 	quarter := driver.Limit{Messages: max(l.MaxMessages/4, 1), Bytes: max(l.MaxBytes/4, 1)}
 	return quarter, l.MaxMessages-l.messages >= quarter.Messages && l.MaxBytes-l.bytes >= quarter.Bytes
@@ -164,9 +164,9 @@ func (l *Ledger[T]) Advance() bool {
 	return l.done > before
 }
 
-// Settle is the next call of Settle, without News if there are none: the leading batches that have their verdicts and, if
-// parts of others are wanted, what is new of those, but for so many of the last ones. A call that was not answered comes
-// again as it was, which is not new.
+// Settle is the next call of Settle, without News if there are none. It has the leading batches that have their verdicts.
+// If parts are asked for, it also has the new verdicts of other batches, except this many of the last ones. A call that
+// was not answered comes again as it was, which is not new.
 func (l *Ledger[T]) Settle(parts bool, but int) (c Call[T], isNew bool) {
 	if l.unanswered {
 		return l.call, false
@@ -212,8 +212,8 @@ func (b *Batch[T]) whole() []driver.Verdict {
 }
 
 // part is what is new of a batch, if anything is. waiting are the keys that have messages without a verdict ahead of it, and
-// gets those of this one: what is behind such a message is not to be in the store before it. Should it come again, it would be
-// parked behind the other.
+// gets those of this one. A message behind such a message must not be in the store before it. Should it come again, it would
+// be parked behind the other.
 func (c *Call[T]) part(b *Batch[T], waiting map[string]bool) (verdicts []driver.Verdict, some bool) {
 	verdicts = make([]driver.Verdict, len(b.stages))
 	for i, at := range b.stages {

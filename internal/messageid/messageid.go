@@ -1,10 +1,9 @@
 // Package messageid derives the id of a message whose producer gave none.
 //
-// A position alone is no id: after a restore, or a failover that lost the last
-// transactions, positions come again with other messages, and consumers drop
-// those as duplicates. So the id says when the message was written, too. It is
-// made of what is stored with the message and nothing else: parked, dead,
-// replayed or restored, a message keeps its id.
+// A position alone is not an id. After a restore, or a failover that lost the last transactions,
+// positions come again with other messages, and consumers drop those as duplicates. So the id also
+// says when the message was written. It is made of what is stored with the message and nothing
+// else: parked, dead, replayed or restored, a message keeps its id.
 package messageid
 
 import (

@@ -12,7 +12,7 @@ import (
 // ending the process is not a library's business.
 type logger struct {
 	log   *slog.Logger
-	fatal atomic.Pointer[string] // why the server cannot go on
+	fatal atomic.Pointer[string] // why the server cannot continue
 }
 
 func newLogger(log *slog.Logger) *logger {
@@ -22,8 +22,8 @@ func newLogger(log *slog.Logger) *logger {
 	return &logger{log: log.With("component", "nats-server")}
 }
 
-// Warnf leaves out that MaxPayload is large: that is meant, and whoever runs the
-// server in a process cannot do anything about it.
+// Warnf leaves out that MaxPayload is large: that is intended, and the user of the embedded server
+// cannot change it.
 func (l *logger) Warnf(format string, v ...any) {
 	if strings.HasPrefix(format, "Maximum payloads over") {
 		return

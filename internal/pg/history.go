@@ -44,8 +44,8 @@ func (h History) JSON() string {
 	return string(text)
 }
 
-// Parse reads the failures that JSON wrote; of no text there are none. What somebody has written by hand and cannot
-// be read is a failure that says so: it is not to hide the others, nor stop who reads them.
+// Parse reads the failures that JSON wrote; of no text there are none. An entry that was written by hand and cannot
+// be read becomes a failure that says so. It must not hide the others, or stop a reader.
 func (h *History) Parse(text []byte) {
 	if len(text) == 0 {
 		return

@@ -1,4 +1,4 @@
-// Package pgerror says what an operator can do about an error of PostgreSQL's, and whether a database is down, MySQL's, too.
+// Package pgerror says what an operator can do about an error of PostgreSQL, and whether a database is down, also for MySQL.
 package pgerror
 
 import (
@@ -22,8 +22,7 @@ func State(err error) string {
 	return ""
 }
 
-// IsDown reports whether waiting can help: nobody answers, or whoever answers is starting,
-// stopping or full.
+// IsDown reports whether waiting can help: no server answers, or it is starting, stopping or full.
 func IsDown(err error) bool {
 	if state := State(err); state != "" {
 		return slices.Contains([]string{"57P01", "57P02", "57P03", "53300"}, state) || strings.HasPrefix(state, "08")
@@ -38,11 +37,11 @@ func IsDown(err error) bool {
 	return (errors.As(err, &connect) || errors.As(err, &dial) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)) && !penstock.IsUnavailable(err)
 }
 
-// downMySQL are the numbers that MySQL and MariaDB have for it: too many connections (1040), no part of the cluster (1047), stopping (1053),
-// a session or its statement that was ended from outside (1317, 1927).
+// downMySQL are the numbers that MySQL and MariaDB have for it. They are too many connections (1040), not a part of the cluster (1047),
+// stopping (1053), and a session or its statement that was ended from outside (1317, 1927).
 var downMySQL = []uint16{1040, 1047, 1053, 1317, 1927}
 
-// hints by SQLSTATE, for what means the same whoever asks.
+// hints by SQLSTATE, for errors that mean the same to every caller.
 var hints = map[string]string{
 	"28000": "check user, password and pg_hba.conf",
 	"28P01": "check user, password and pg_hba.conf",

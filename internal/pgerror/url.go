@@ -30,8 +30,8 @@ func Speak(config *pgconn.Config) {
 	config.RuntimeParams["standard_conforming_strings"] = "on"
 	then := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		// Such a database does not know what its bytes mean: it would refuse to show what is not UTF-8,
-		// and one such key would stop everybody.
+		// Such a database does not know what its bytes mean: it would refuse to show text that is not
+		// UTF-8, and one such key would stop every user.
 		if conn.ParameterStatus("server_encoding") == "SQL_ASCII" {
 			if err := conn.Exec(ctx, "set client_encoding = 'SQL_ASCII'").Close(); err != nil {
 				return err

@@ -4,6 +4,6 @@ package quietconn
 
 import "net"
 
-// quiet leaves connections as they are: the race detector wants to see what is read and
-// written, and elsewhere raw system calls are not for programs.
+// quiet leaves connections as they are: the race detector must see reads and writes, and on other
+// systems programs do not make raw system calls.
 func quiet(c net.Conn) net.Conn { return c }

@@ -1,11 +1,11 @@
 // Package quietconn makes connections that do not wake Go's monitor thread.
 //
-// net.Conn announces every read and write to the scheduler as a system call that may
-// block, and the first one after a pause wakes the thread that watches over such calls
-// (sysmon), which then sleeps in steps of 20 µs and looks around. A process that exchanges some
-// thousand short messages a second with a server, and is idle in between, spends a third
-// of its CPU time on that. But Go's sockets do not block: a call that has nothing to do
-// says so and the poller waits. So these calls need nobody to watch over them.
+// net.Conn announces every read and write to the scheduler as a system call that may block. The
+// first one after a pause wakes the thread that watches such calls (sysmon). That thread then
+// sleeps in steps of 20 µs and looks around. A process that exchanges some thousand short messages
+// a second with a server, and is idle in between, spends a third of its CPU time on that. But Go's
+// sockets do not block: a call that has nothing to do says so and the poller waits. So no thread
+// needs to watch these calls.
 package quietconn
 
 import (

@@ -1,6 +1,6 @@
-// Package readback is how the demo and the benchmark judge by what a consumer gets: each sink
-// that can be read has a consumer beside it (read_back.go) with the broker's own client, which uses
-// none of the sink's code, so that an error in the sink shows.
+// Package readback lets the demo and the benchmark judge by what a consumer gets. Each sink that
+// can be read has a consumer next to it (read_back.go) with the broker's own client. It uses none
+// of the sink's code, so that an error in the sink shows.
 package readback
 
 import (

@@ -20,7 +20,7 @@ import (
 const patience = 15 * time.Second
 
 // Lost is an error after which it is not known whether what was asked has happened: the connection broke off, or the server says that it does
-// not know. Where there was none, because nobody could be connected to, nothing has happened.
+// not know. If there was no connection, because no server could be reached, nothing has happened.
 func Lost(err error) bool {
 	if err == nil || unreachable(err) {
 		return false
@@ -37,15 +37,15 @@ func Lost(err error) bool {
 	return errors.As(err, &op) || pgconn.SafeToRetry(err) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysql.ErrInvalidConn, driver.ErrBadConn}, func(is error) bool { return errors.Is(err, is) })
 }
 
-// unreachable is an error where nobody could be connected to.
+// unreachable is an error of connecting to the server.
 func unreachable(err error) bool {
 	var none *pgconn.ConnectError
 	var op *net.OpError
 	return errors.As(err, &none) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// Once runs fn, a transaction that leaves its number in the database, as Do does. If the connection is lost on the way, happened finds out what has become of that
-// number, and keeps it from happening later; if it has not happened, another one has its turn, also while nobody can be connected to.
+// Once runs fn, a transaction that leaves its number in the database, as Do does. If the connection is lost on the way, happened finds out whether the attempt
+// with that number has happened, and keeps it from happening later. If it has not, the next attempt has its turn, also while no server can be reached.
 func (c *Counter) Once(ctx context.Context, fn func(number int64) error, happened func(ctx context.Context, number int64) (bool, error)) error {
 	until, lost := time.Now().Add(patience), false
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, time.Second) {

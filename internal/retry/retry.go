@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Reason is why a transaction is to be run again.
+// Reason is why a transaction must run again.
 type Reason int
 
 // The reasons there are. After each of them nothing was changed, but for Unknown.
@@ -31,8 +31,8 @@ func (r Reason) String() string {
 	return [reasons]string{"none", "serialization", "deadlock", "expired", "unknown"}[r]
 }
 
-// Of an error; None: another try would not help, or it is not known what has happened: the connection was lost, the context has
-// ended, or the server says that it does not know itself (CockroachDB's 40003).
+// Of returns the reason of an error. None: another try would not help, or it is not known what has happened. The latter is so
+// if the connection was lost, the context has ended, or the server itself does not know (CockroachDB's 40003).
 func Of(err error) Reason {
 	var m *mysql.MySQLError
 	if errors.As(err, &m) {
@@ -56,14 +56,14 @@ func Of(err error) Reason {
 // writing. XX000 and 40001 are YugabyteDB's "Catalog Version Mismatch" and "Restart read required".
 var collided = []string{"23505", "42P07", "42P06", "42710", "XX000", "40001", "YB001"}
 
-// Collided is an error of a statement that defines something: another one is, or was, defining the same. It is to be run again if it may be.
+// Collided is an error of a statement that defines something: another one is, or was, defining the same. It must run again if it may.
 func Collided(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && slices.Contains(collided, e.Code)
 }
 
-// ofMySQL is what the numbers of MySQL's and MariaDB's errors mean: the record has changed since the snapshot (1020), a lock that
-// was not given in time (1205), a deadlock, which is also a refused certification on Galera (1213).
+// ofMySQL is what the numbers of MySQL's and MariaDB's errors mean. They are a record that has changed since the snapshot (1020),
+// a lock that was not given in time (1205), and a deadlock or, on Galera, a refused certification (1213).
 var ofMySQL = map[uint16]Reason{1020: Serialization, 1205: Deadlock, 1213: Deadlock}
 
 // Counter says how often transactions were run again, and how often it was looked up what had become of one.
@@ -97,7 +97,7 @@ func Few(ctx context.Context, fn func() error) error {
 	})
 }
 
-// Do runs fn, a transaction, until it succeeds, fails for good, or ctx ends.
+// Do runs fn, a transaction, until it succeeds, fails permanently, or ctx ends.
 func (c *Counter) Do(ctx context.Context, fn func() error) error {
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		err := fn()

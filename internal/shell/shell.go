@@ -39,8 +39,8 @@ func Visible(s string) string {
 	return out.String()
 }
 
-// Hidden is true of what is no letter, mark, number, sign or plain space:
-// control characters, and those that turn the direction of the text around.
+// Hidden is true of a character that is not a letter, mark, number, sign or plain space: control
+// characters, and those that turn the direction of the text around.
 func Hidden(r rune) bool { return !unicode.IsPrint(r) }
 
 // Word quotes s for a command line that is suggested, where it needs it.

@@ -26,10 +26,10 @@ func Parse(query string) (url.Values, error) {
 	return values, nil
 }
 
-// Set sets fields of a configuration, which c points to, by the names of the YAML form: those of a group
-// with its name and a dot in front, and none with the tag url:"-". Kind is what the URL is, as in
-// "a Kafka URL". It reports the first name, in alphabetical order, that is not known or given
-// twice, or whose value cannot be used, as a *penstock.FieldError.
+// Set sets fields of a configuration, to which c points, by their names in YAML. Fields of a group have
+// its name and a dot in front. It sets none with the tag url:"-". Kind is what the URL is, as in "a
+// Kafka URL". It reports the first name, in alphabetical order, that is not known or given twice, or
+// whose value cannot be used, as a *penstock.FieldError.
 func Set(c any, values url.Values, kind string) error {
 	config := reflect.ValueOf(c).Elem()
 	known := map[string][]int{}

@@ -32,8 +32,8 @@ type AdoptedSource interface {
 	driver.SinkReporter
 }
 
-// Adopted is a table that somebody else made, and the subscription that reads it. Its rows are read as the messages of an outbox are: what
-// stands in the statements for the outbox's table is a select from the table. Safe for concurrent use.
+// Adopted is a table that Penstock did not create, and the subscription that reads it. Its rows are read as the messages of an outbox are:
+// what stands in the statements for the outbox's table is a select from the table. Safe for concurrent use.
 type Adopted struct {
 	rows   *Outboxes
 	on     AdoptDB
@@ -258,7 +258,7 @@ func (t *Adopted) Status(ctx context.Context) (admin.SubscriptionStatus, error) 
 	return st.Subscriptions[0], nil
 }
 
-// backlog is the status before anybody has run it: all rows that wait.
+// backlog is the status before a relay has run: all rows that wait.
 func (t *Adopted) backlog(ctx context.Context) (admin.SubscriptionStatus, error) {
 	st := admin.SubscriptionStatus{Subscription: t.name}
 	box, err := t.look(ctx)

@@ -11,7 +11,8 @@ import (
 )
 
 type (
-	// Relation is a table that somebody else made, Column one of its columns, Index one of its indexes.
+	// Relation is a table that Penstock did not create, Column one of its columns, Index one of its
+	// indexes.
 	Relation = adopted.Relation
 	Column   = adopted.Column
 	Index    = adopted.Index
@@ -122,7 +123,7 @@ func (m *mapped) place() error {
 	return nil
 }
 
-// readable are the indexes along which rows are read in order, those first that leave out what was delivered.
+// readable are the indexes along which rows are read in order, those first that leave out delivered rows.
 func (m *mapped) readable() (all []Index) {
 	mark := m.config.Marks()
 	for _, behind := range []bool{true, false} {
@@ -172,7 +173,7 @@ func (m *mapped) expanded(t adopted.Template, nulls bool) string {
 	return m.on.Concat(parts)
 }
 
-// pending is the condition under which a row is to be delivered.
+// pending is the condition under which a row must be delivered.
 func (m *mapped) pending() string {
 	mark := ""
 	if c := m.of.Find(m.config.Marks()); c != nil {

@@ -23,7 +23,7 @@ func (r *adoptedReader) Fetch(ctx context.Context, limit driver.Limit) (driver.B
 	return r.AdoptedSource.Fetch(ctx, limit)
 }
 
-// Renew implements driver.Source. Now and then it adds up what was settled, and forgets rows that somebody has taken away: parked, they would
+// Renew implements driver.Source. From time to time it adds up settled rows, and forgets rows that were deleted by others: parked, they would
 // keep their keys waiting for ever.
 func (r *adoptedReader) Renew(ctx context.Context) error {
 	err := r.AdoptedSource.Renew(ctx)

@@ -14,7 +14,7 @@ import (
 type Attempts struct {
 	mu      sync.Mutex
 	swept   time.Time // when the rows of processes that died were looked for
-	over    []int64   // whose rows nobody asks for
+	over    []int64   // whose rows no call asks for
 	givenUp []givenUp // whose rows keep them from happening late
 }
 
@@ -23,20 +23,20 @@ type givenUp struct {
 	at     time.Time
 }
 
-// Rows that a process left which died are taken away, a day later, by whoever comes; each process looks for them every hour.
+// Rows of a process that died are deleted a day later by another process. Each process looks for them every hour.
 const (
 	leftAfter = 24 * time.Hour
 	leftEvery = time.Hour
 )
 
-// late is how long a server may take to do what was sent over a connection that is lost.
+// late is how long a server may take for statements that were sent over a lost connection.
 const late = 10 * time.Minute
 
 // Noting is the statement that leaves an attempt's row, if there is more in it than the number, and how that is read.
 type Noting struct {
 	Text string
 	Args Args
-	Read func(Scan) error // what was written by an attempt whose answer was lost, by "select numbers"
+	Read func(Scan) error // rows of an attempt whose answer was lost, by "select numbers"
 }
 
 // Once runs a transaction once, whatever becomes of the connection: it begins with what is in the batch.
@@ -68,7 +68,7 @@ func (a *Attempts) sweep(b *Batch) {
 	}
 }
 
-// take hands over numbers whose rows are to be taken away; note gets them back if they were not.
+// take hands over numbers whose rows must be deleted. note gets them back if they were not.
 func (a *Attempts) take() (over []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

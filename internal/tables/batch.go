@@ -1,6 +1,6 @@
-// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable and store/mysql, and store/sqlite for its
-// inboxes. What they decide is here. How it is written is theirs: a statement has a name, that of a file in the store's sql/, or is a text that both understand, and its arguments stand
-// in braces by their names: numbers in PostgreSQL's dialect, and text in MySQL's.
+// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable and store/mysql, and store/sqlite for its inboxes. Their decisions are
+// here, and their statements in the stores. A statement has the name of a file in the store's sql/, or is a text that both dialects understand. Its arguments are in braces, by their
+// names: numbers in PostgreSQL's dialect, and text in MySQL's.
 //
 // "{seq in seqs}" is whether a column has one of a list.
 package tables
@@ -17,7 +17,7 @@ type Args map[string]any
 // SQL is an argument that is a part of the statement's text.
 type SQL string
 
-// With has others, too.
+// With returns these and others.
 func (a Args) With(more Args) Args {
 	all := maps.Clone(a)
 	maps.Copy(all, more)
@@ -29,7 +29,7 @@ type Statement struct {
 	Text  string // a name of the dialect's statements, or a text that all dialects have
 	Args  Args
 	Read  func(Scan) error // each row, nil if it returns none
-	Count *int64           // how many rows it has changed, nil if nobody asks
+	Count *int64           // how many rows it has changed, nil if no caller asks
 	If    func() bool      // where each is a round trip: whether it has anything to do, nil if it has
 }
 

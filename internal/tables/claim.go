@@ -31,9 +31,9 @@ type Round struct {
 	Checks  bool          // it looks for leases that have ended
 	Checked time.Time     // those that end before this were seen
 	Age     time.Duration // how long ago that is
-	Tried   time.Time     // of those due before this none is to be tried again
+	Tried   time.Time     // of those due before this none must be tried again
 	Window  int           // how many are looked at of each range
-	Last    bool          // what comes behind those that wait is taken, too
+	Last    bool          // jobs behind those that wait are also taken
 	Jobs    int           // how many may be taken
 	Room    int           // for how many bytes of payload, about
 
@@ -67,8 +67,8 @@ const most = 200_000
 // ErrAnew: the queue that this was seen of is not there any more. Another may have its name.
 var ErrAnew = errors.New("the queue is another one")
 
-// Claim claims in one round trip. Another one follows if it found jobs that nobody may have and there are
-// more behind them, or leases that have ended and no job, which expire then ends. Whoever has jobs has their leases run, and leaves that to the
+// Claim claims in one round trip. Another one follows if it found jobs that no worker may have and there are more behind them. It also follows
+// if it found leases that have ended and no job; expire then ends these leases. If it has jobs, their leases run, and it leaves that to the
 // next claim, which begins with it.
 func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire func(since time.Time) error) (jobs []penstock.Job, err error) {
 	if err := s.pay(expire); err != nil {

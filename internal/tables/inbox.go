@@ -30,8 +30,8 @@ type InboxDialect interface {
 	Explain(consumer string, err error) error
 }
 
-// Inbox is one consumer's inbox, in transactions of the caller's. What it writes takes effect
-// once if the caller goes on only with what is new. Safe for concurrent use.
+// Inbox is one consumer's inbox, in transactions of the caller's. Its writes take effect once if
+// the caller continues only with new messages. Safe for concurrent use.
 type Inbox struct {
 	on       InboxDialect
 	consumer string
@@ -196,8 +196,8 @@ func waitError(wait time.Duration) error {
 	return &penstock.FieldError{Field: "wait", Problem: fmt.Sprintf("is %s", wait), Hint: "give up to half of what the inbox keeps"}
 }
 
-// Due returns messages that have waited in vain for the one before them: of up to n keys the message after the gap, with Gap
-// and Missing set, and what follows it.
+// Due returns messages whose predecessor did not arrive in time. For up to n keys it returns the message after the gap, with
+// Gap and Missing set, and those that follow it.
 func (i *Inbox) Due(ctx context.Context, tx Runner, n int, passingOver ...string) (all []penstock.Released, err error) {
 	if n < 1 || n > 1000 {
 		return nil, &penstock.FieldError{Field: "n", Problem: fmt.Sprintf("is %d", n), Hint: "use 1 to 1000, and call Due again for more"}
@@ -217,7 +217,7 @@ func (i *Inbox) Due(ctx context.Context, tx Runner, n int, passingOver ...string
 		if err != nil {
 			return nil, err
 		}
-		if len(released) == 0 { // somebody else was quicker
+		if len(released) == 0 { // another transaction was quicker
 			passingOver = append(passingOver, key)
 			continue
 		}

@@ -140,7 +140,8 @@ func (s *Inboxes) ReleaseHeld(ctx context.Context, q admin.HeldQuery) (n int64, 
 	return n, err
 }
 
-// DiscardHeld implements driver.InboxStore. All turns are taken: whoever receives a message waits.
+// DiscardHeld implements driver.InboxStore. All turns are taken: other transactions that receive a
+// message wait.
 func (s *Inboxes) DiscardHeld(ctx context.Context, consumer string, ids ...string) (gone []string, err error) {
 	err = s.in(ctx, consumer, func(tx Tx, box *InboxRow) error {
 		gone = nil

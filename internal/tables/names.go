@@ -18,7 +18,8 @@ func Names(ctx context.Context, on Runner, of string) (names []string, err error
 	return names, on.Run(ctx, b)
 }
 
-// Free is an error if an outbox or a queue has the name, which is to be one of kind. Nobody else makes one until the transaction ends.
+// Free is an error if an outbox or a queue has the name of a new one of kind. No other transaction makes one until this one
+// ends.
 func Free(ctx context.Context, tx Tx, kind, name string) error {
 	b := &Batch{}
 	b.Rows(func(scan Scan) error { return scan(new(int)) }, "select version from {schema}.version for update", nil)

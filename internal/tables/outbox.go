@@ -18,14 +18,15 @@ import (
 // OutboxDB is what outboxes ask of their store besides.
 type OutboxDB interface {
 	DB
-	// NewTable is an error if nothing new of a kind can have the name, or something has it. Nobody else makes one until the transaction ends.
+	// NewTable is an error if nothing new of a kind can have the name, or something has it. No other transaction makes one until this one
+	// ends.
 	NewTable(ctx context.Context, tx Tx, kind, name string) error
-	// MakeMessages makes the table of an outbox's messages anew: one that is there is left from somebody who died on the way.
+	// MakeMessages makes the table of an outbox's messages anew: an existing one is left from a process that died on the way.
 	MakeMessages(ctx context.Context, outbox string) error
 	DropMessages(ctx context.Context, outbox string) error
 	// Words are what stands in the statements about an outbox's messages: {table}, and how a row is found, is known and comes in order.
 	Words(outbox string) map[string]SQL
-	// MessagesBytes is how much it takes with its indexes, 0 where nobody knows.
+	// MessagesBytes is its size with its indexes, or 0 if that is not known.
 	MessagesBytes(ctx context.Context, outbox string) (int64, error)
 	// Looks is what of the store's options Maintain needs.
 	Looks() Options
@@ -58,7 +59,7 @@ type Outbox struct {
 	Buckets   int
 	Retention admin.Retention
 	Words     map[string]SQL
-	Adopted   *Adoption // of a table that somebody else made
+	Adopted   *Adoption // of a table that Penstock did not create
 }
 
 // Args of a statement about the outbox.
@@ -135,14 +136,15 @@ func (s *Outboxes) DropOutbox(ctx context.Context, name string) error {
 	})
 }
 
-// lockSubscriptions waits for whoever settles, and has others wait.
+// lockSubscriptions waits for readers that settle, and makes others wait.
 func lockSubscriptions(b *Batch, box *Outbox) (ids *[]int64) {
 	ids = new([]int64)
 	b.Rows(All(ids), "select id from {schema}.subscriptions where outbox_id = {outbox} order by id for update", box.Args(nil))
 	return ids
 }
 
-// keepSettled says anew whether what is settled is noted or deleted. A Settle has its subscription's row locked: it is one or the other for all of it.
+// keepSettled decides anew whether settled messages are noted or deleted. A Settle has its subscription's row locked: it is one or the other for all
+// of it.
 func keepSettled(b *Batch, box *Outbox) {
 	lockSubscriptions(b, box)
 	b.Do(`update {schema}.subscriptions set keeps_settled = (select c.n from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c) > 1

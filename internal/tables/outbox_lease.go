@@ -55,7 +55,7 @@ func (r *Reader) watch(ctx context.Context, tx Tx) (err error) {
 	return tx.Run(ctx, b)
 }
 
-// attach finds the subscription, whose lease nobody has, or makes it.
+// attach finds the subscription, whose lease no reader has, or makes it.
 func (r *Reader) attach(ctx context.Context, tx Tx) (err error) {
 	if r.Box, err = FindOutbox(ctx, r.on.DB(), tx, r.Req.Outbox, "for update"); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (r *Reader) attach(ctx context.Context, tx Tx) (err error) {
 	return tx.Run(ctx, b)
 }
 
-// free reads and locks the subscription's row, if it is there. It is an error if somebody has the lease.
+// free reads and locks the subscription's row, if it is there. It is an error if a reader has the lease.
 func (r *Reader) free(ctx context.Context, tx Tx, which string) (there bool, err error) {
 	held, taken := penstock.HeldError{Subscription: r.Req.Subscription}, false
 	b := &Batch{}

@@ -10,9 +10,9 @@ import (
 // reclaimed is how many messages one transaction of Maintain deletes at most.
 const reclaimed = 2000
 
-// Maintain implements driver.Store: it deletes what every subscription has settled and is not retained, in
-// batches, and adds up what Settle has counted. It looks first, and only if there is something has who settles or renews wait: a look may walk
-// over all that one subscription has settled and another one, which is stopped, has not.
+// Maintain implements driver.Store: it deletes what every subscription has settled and is not retained, in batches, and adds up what Settle
+// has counted. It looks first. Only if it finds something does it make readers wait that settle or renew. A look may read all messages that
+// one subscription has settled and another one, which is stopped, has not.
 func (s *Outboxes) Maintain(ctx context.Context, outbox string) error {
 	for {
 		var l upkeep

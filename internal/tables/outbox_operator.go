@@ -99,7 +99,7 @@ func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit in
 	return keys, s.on.Run(ctx, b)
 }
 
-// Replay implements driver.Operator: what is noted as settled is to be delivered again.
+// Replay implements driver.Operator: messages that are noted as settled are delivered again.
 func (s *Outboxes) Replay(ctx context.Context, r admin.Replay) (n int64, err error) {
 	err = s.onSubscription(ctx, r.Outbox, r.Subscription, func(tx Tx, sub *subscription) error {
 		b := &Batch{}
@@ -164,7 +164,8 @@ func (s *Outboxes) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery
 	return s.takeDeadLetters(ctx, q, "revive_dead")
 }
 
-// DiscardDeadLetters implements driver.Operator. Where nobody else needs them, it is as if they were delivered.
+// DiscardDeadLetters implements driver.Operator. If no other subscription needs them, it is as if they were
+// delivered.
 func (s *Outboxes) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
 	return s.takeDeadLetters(ctx, q, "discard_dead", "release", "end_discarded_entries", "end_discarded")
 }

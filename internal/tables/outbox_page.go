@@ -79,10 +79,10 @@ func (p *Page) add(m penstock.Message, order driver.KeyOrder, f Flight) bool {
 	return true
 }
 
-// Most is how many rows are to be asked for: one more than may be taken, which tells that there are more.
+// Most is how many rows to ask for: one more than may be taken, which tells that there are more.
 func (p *Page) Most() int { return p.Limit.Messages + 1 }
 
-// Replayed takes a row of a message that is to be delivered again.
+// Replayed takes a row of a message that must be delivered again.
 func (p *Page) Replayed(box *Outbox, scan Scan) error { return p.collect(box, scan, nil) }
 
 // collect takes a row of a new or replayed message, and tells each that it has.
@@ -164,7 +164,7 @@ func (r *Reader) register(p *Page) driver.Batch {
 	return driver.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Places: p.places, Number: r.number, More: p.full, Source: p.flights}
 }
 
-// read fills a page from whoever's turn it is and has something.
+// read fills a page from the origin whose turn it is and that has rows.
 func (r *Reader) read(ctx context.Context, limit driver.Limit) (*Page, error) {
 	var asked [Origins]bool
 	for turn := r.next(r.turn); ; {
@@ -216,7 +216,7 @@ type Look struct {
 // sweepPart: of its time a reader takes up to one in so many for sweeps. While a snapshot stays open they walk over all that was deleted.
 const sweepPart = 10
 
-// Look says where new messages are to be looked for, in so many buckets.
+// Look says where to look for new messages, in this many buckets.
 func (r *Reader) Look(p *Page, buckets int, sweep time.Duration) *Look {
 	if r.doubts.Swap(false) { // a server that was promoted may lack what was noted of a message, of which the mark is ahead by now
 		r.swept = time.Time{}
@@ -235,8 +235,9 @@ func (l *Look) Found(scan Scan) error {
 	return l.page.collect(&l.reader.Box, scan, func(r *Row) { l.of[r.Bucket]++; l.last[r.Bucket] = r.TS })
 }
 
-// Done says that all rows were read. What follows from them does once the page is the reader's: of one whose
-// transaction fails yet, with the server, say, the mark would pass over messages that nobody has.
+// Done says that all rows were read. The new mark takes effect once the page belongs to the reader. If its
+// transaction still fails, for example with the server, the mark would otherwise pass over messages that no
+// reader has.
 func (l *Look) Done(margin time.Duration) { l.page.look, l.margin = l, margin }
 
 // taken notes what the page was.
@@ -254,7 +255,7 @@ func (l *Look) taken() {
 				}
 			}
 		}
-		// What is before the mark comes first: if the page reaches behind it, that was all.
+		// Messages before the mark come first: if the page reaches behind it, those were all.
 		swept = swept && (!cut && !p.full || low.After(r.Low))
 		r.perBucket = 0
 		if cut && !p.full && 2*len(p.msgs) < p.Most() { // most of what waits is in few buckets
@@ -267,7 +268,7 @@ func (l *Look) taken() {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	switch { // neither a time that is to come nor a clock that was set back keeps the mark ahead: what is written now would wait for sweeps
+	switch { // neither a future time nor a clock that was set back keeps the mark ahead: messages written now would wait for sweeps
 	case r.Box.Adopted != nil:
 		r.moveLow(r.Box.Adopted.mark(l.low, l.margin))
 	case r.Low.After(now):

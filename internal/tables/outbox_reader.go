@@ -28,8 +28,8 @@ type Reading interface {
 	Leave(ctx context.Context) error
 }
 
-// Reader is one reader of a subscription. How far it has read is its own knowledge, and with it what it must not return
-// again yet: whoever comes next begins with what has no entry.
+// Reader is one reader of a subscription. Only the reader knows how far it has read, and what it must not return again
+// yet. The next reader begins with messages that have no entry.
 type Reader struct {
 	on    Reading
 	Req   driver.Subscribe
@@ -40,13 +40,13 @@ type Reader struct {
 	Fetching sync.Mutex // one Fetch at a time
 	Low      time.Time  // nothing new is expected before
 	Has      [Origins]bool
-	now      time.Time     // of the database, zero if nobody asked
-	due      Passed        // what is parked and to be replayed
+	now      time.Time     // of the database, zero if it was not asked
+	due      Passed        // parked messages, and those to replay
 	swept    time.Time     // when it was last looked before Low
 	sweeping time.Duration // how long that took
 	doubts   atomic.Bool   // a call failed: it is looked everywhere
 	turn     Origin        // of the last batch
-	// perBucket is how many of each to read, if more than a few are to be: when all that waits is in few of them.
+	// perBucket is how many of each to read, if more than a few: when all waiting messages are in few buckets.
 	perBucket int
 
 	settling sync.Mutex // one Settle at a time
@@ -70,7 +70,7 @@ type Flight struct {
 	From    Origin
 	InOrder bool   // of a parked key
 	RowID   string // in an adopted table
-	Unfit   error  // why the row is no message
+	Unfit   error  // why the row is not a message
 }
 
 // NewReader has nothing in flight.
@@ -96,7 +96,7 @@ func (r *Reader) Anew() {
 	r.due.Forget()
 }
 
-// Usable is an error once this reader is no use any more.
+// Usable is an error once this reader cannot be used any more.
 func (r *Reader) Usable(ctx context.Context) error {
 	if err := r.on.DB().Ready(ctx); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (r *Reader) whyEnded() error {
 	return r.ended
 }
 
-// End remembers why this reader is no use any more; the first reason stays.
+// End remembers why this reader cannot be used any more; the first reason stays.
 func (r *Reader) End(err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -138,8 +138,8 @@ type Writes struct {
 	Settled   int
 }
 
-// Judge says what is to be written for parts, of which something may be known before. What is not there any more, on a server that was promoted
-// without the last that was committed, is passed over: parked, it would keep its key waiting for ever.
+// Judge says what to write for parts, of which something may be known before. Messages may be missing on a server that was promoted without the
+// last commits. They are skipped: parked, they would keep their keys waiting for ever.
 func Judge(now time.Time, parts []*Part, before map[int64]*Entry, there map[int64]bool) (*Writes, error) {
 	w := &Writes{Now: now, Keys: map[string][]int64{}}
 	for _, p := range parts {
@@ -224,7 +224,7 @@ func (w *Writes) judge(p *Part, before *Entry) error {
 		w.Settled++
 		e.State, e.DiedAt = dead, &w.Now
 		if len(p.Failures) == 0 {
-			attempts++ // it had one, even if nobody noted a failure
+			attempts++ // it had one, even if no failure was noted
 		}
 		if p.Hold && inOrder {
 			e.Hold = &e.Key

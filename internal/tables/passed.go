@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Passed is the database's time up to which nothing is left of what is looked for in order of time: from there on a process looks, and does not
-// walk over what was deleted before. It is no promise: what commits late, before it, is found by looking everywhere again. Safe for concurrent use.
+// Passed is the database's time up to which no row is left of those that are looked for in order of time. A process looks from there on, and does
+// not read rows that were deleted before. It is not a guarantee: rows that commit late, before it, are found by looking everywhere again. Safe for
+// concurrent use.
 type Passed struct {
 	mu   sync.Mutex
 	to   time.Time

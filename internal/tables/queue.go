@@ -14,18 +14,19 @@ import (
 // QueueDB is what queues ask of their store besides.
 type QueueDB interface {
 	DB
-	// NewTable is an error if nothing new of a kind can have the name, or something has it. Nobody else makes one until the transaction ends.
+	// NewTable is an error if nothing new of a kind can have the name, or something has it. No other transaction makes one until this one
+	// ends.
 	NewTable(ctx context.Context, tx Tx, kind, name string) error
-	// MakeJobs makes the table of a queue's jobs anew: one that is there is left from somebody who died on the way.
+	// MakeJobs makes the table of a queue's jobs anew: an existing one is left from a process that died on the way.
 	MakeJobs(ctx context.Context, q *QueueRow) error
 	DropJobs(ctx context.Context, q *QueueRow) error
 	// JobsTable is its name, quoted.
 	JobsTable(queue string) SQL
-	// JobsBytes is how much it takes with its indexes, about, 0 where nobody knows.
+	// JobsBytes is about its size with its indexes, or 0 if that is not known.
 	JobsBytes(ctx context.Context, queue string) (int64, error)
 	// Judge writes when jobs run again, or that they are dead.
 	Judge(b *Batch, q *QueueRow, jobs []*Tried)
-	// Enqueue enqueues in a transaction of its own, EnqueueIn within one.
+	// Enqueue enqueues in a separate transaction, EnqueueIn within one.
 	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 	EnqueueIn(ctx context.Context, tx Tx, queue string, jobs ...penstock.NewJob) error
 	// Looks is what of the store's options a claim needs.

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Dedup finds out which of jobs that are to be enqueued are there already.
+// Dedup finds out which of the jobs to enqueue exist already.
 type Dedup struct {
 	Keys  []string // each once
 	Seqs  []int64  // of the first with each

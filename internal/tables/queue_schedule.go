@@ -90,7 +90,8 @@ func (q Queue) runSchedules(ctx context.Context) error {
 	})
 }
 
-// correctSchedules has what ran while a clock was far ahead go on by the time it is.
+// correctSchedules makes schedules that ran while a clock was far ahead continue from the present
+// time.
 func (q Queue) correctSchedules(ctx context.Context, row *QueueRow) error {
 	now := time.Now()
 	all, err := q.readSchedules(ctx, q.on, row, "and next > {trusted}", Args{"trusted": now.Add(cron.Trust).UTC()})

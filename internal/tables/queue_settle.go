@@ -94,7 +94,8 @@ func (q Queue) Ack(ctx context.Context, leases ...int64) (held []int64, err erro
 	return a.held, err
 }
 
-// settle ends the leases of claimed jobs, those that the statement finds, as judge says. Nobody else ends them meanwhile.
+// settle ends the leases of claimed jobs, those that the statement finds, as judge says. No other call ends them
+// meanwhile.
 func (q Queue) settle(ctx context.Context, statement string, args Args, judge func(j *Tried)) (held []int64, err error) {
 	var unsure []int64 // which an attempt has ended, if it happened
 	one := func(tx Tx, row *QueueRow) error {

@@ -19,8 +19,8 @@ func (s *Queues) QueueStatus(ctx context.Context, names ...string) ([]admin.Queu
 	return s.QueueStatusUpTo(ctx, 0, names...)
 }
 
-// QueueStatusUpTo is QueueStatus that looks at no more than some jobs of a queue, and tells no figure beyond most, unless it is 0:
-// QueueStatus.AtLeast names what was not counted to its end. With a most below 0 it counts nothing, and tells the settings.
+// QueueStatusUpTo implements driver.QueueStatusCounter. It reads no more than some jobs of a queue, and counts no figure beyond
+// most; 0 means no limit. With a most below 0 it counts nothing, and tells the settings.
 func (s *Queues) QueueStatusUpTo(ctx context.Context, most int, names ...string) ([]admin.QueueStatus, error) {
 	if names = slices.Sorted(slices.Values(names)); len(names) == 0 {
 		var err error

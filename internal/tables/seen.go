@@ -21,7 +21,7 @@ type Options struct {
 	Ended time.Duration
 	// Room is how many bytes of payload one statement may return, about; 0: any.
 	Room int
-	// Heads: a claim looks at the first job of each key of Round.Keys, too, so that those that wait behind it are passed over.
+	// Heads: a claim also looks at the first job of each key of Round.Keys, so that those that wait behind it are skipped.
 	Heads bool
 	// Together is how many claims of a process are under way at once, of one queue; 0: any number. They take turns at the queue's row, but each has
 	// said where it looks before: it walks over all that the others have taken meanwhile.
@@ -82,14 +82,14 @@ func (s *Seen) LIFO() bool { return s.lifo }
 
 // groupSeen is what this process knows of a group: of each priority the times, in microseconds, between which no job was
 // left that was never claimed. A claim passes over them, so that it does not walk over what is deleted and, because of an
-// open snapshot, say, not cleaned up yet. It is no promise: what commits late is found by looking again.
+// open snapshot, say, not cleaned up yet. It is not a guarantee: jobs that commit late are found by looking again.
 type groupSeen struct {
 	taken         [penstock.MaxPriority - penstock.MinPriority + 1]seqset.Set
 	asked         time.Time       // when it was asked for leases that have ended
 	near, all     time.Time       // when the margin was looked at again, and everything
 	found         bool            // the last claim found all that it wanted
 	checked       time.Time       // leases that end before this were seen to have ended
-	tried         time.Time       // of those due before this none is to be tried again
+	tried         time.Time       // of those due before this none must be tried again
 	blocked       int             // how many jobs that wait for others of their keys were in the way, when everything was looked at again
 	keys          map[string]bool // of jobs that wait and are passed over
 	sweeping      time.Duration   // how long it took to look at everything again
@@ -238,7 +238,7 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 		if r.Priority == end.Priority && !free {
 			n, last = window, end.After.UnixMicro()
 		}
-		if n == window { // there may be more of them, of the last one's microsecond, too
+		if n == window { // there may be more of them, also of the last one's microsecond
 			if s.lifo {
 				from = max(from, last+1)
 			} else {

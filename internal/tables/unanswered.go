@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/retry"
 )
 
-// unanswered are claims whose answers were lost: whoever asked does not know what was claimed.
+// unanswered are claims whose answers were lost: the worker does not know which jobs were claimed.
 type unanswered struct {
 	mu      sync.Mutex
 	numbers []int64
@@ -36,8 +36,8 @@ func (s *Queues) again(ctx context.Context, fn func() error) error {
 }
 
 // ended says which leases were ended by an attempt whose answer was lost, after it was seen that none is there any more: had it not happened, there would be. But
-// for those that ended otherwise. Their time was over, or their jobs were cancelled, and whoever did that has left their numbers in attempts, negative, as of
-// attempts that were given up. That is rare. So what is done all the time, ending jobs that are done, leaves nothing and has nothing to take away.
+// for those that ended otherwise. Their time was over, or their jobs were cancelled. The call that did so has left their numbers in attempts, negative, as of
+// attempts that were given up. That is rare. So the frequent case, ending jobs that are done, leaves no rows to delete.
 func ended(b *Batch, leases []int64) map[int64]bool {
 	left := map[int64]bool{}
 	givenUp := make([]int64, len(leases))
@@ -58,7 +58,7 @@ type acks struct {
 	ended  map[int64]bool
 }
 
-// in has jobs end. Their leases are locked first: whoever else ends one waits, and finds none.
+// in has jobs end. Their leases are locked first: another call that ends one waits, and finds none.
 func (a *acks) in(b *Batch, row *QueueRow) {
 	a.held, a.ended = nil, nil
 	these := row.Args(Args{"leases": a.leases})
@@ -80,8 +80,8 @@ func (a *acks) note(err error) error {
 	return err
 }
 
-// round is a round trip of a claim, which ends jobs, too, if it is the first. If its answer is lost, what it claimed is not left leased until the leases end: the
-// next one of the queue gives that back, by its numbers, and is tried at once.
+// round is a round trip of a claim, which also ends jobs if it is the first. If its answer is lost, the jobs that it claimed do not stay leased until the leases
+// end. The next one of the queue gives them back, by their numbers, and is tried at once.
 func (q Queue) round(ctx context.Context, row *QueueRow, c driver.Claim, r *Round, ends *acks) error {
 	err := q.again(ctx, func() error {
 		first, lost := &Batch{}, row.lost.take()

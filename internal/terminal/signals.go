@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// echo is how long a signal may be the first one again: whoever is started by
-// make or timeout gets it from the terminal or the process group, and then from
-// them.
+// echo is for how long a signal may be the first one again. A process that make or timeout started
+// gets it from the terminal or the process group, and then from them.
 const echo = 500 * time.Millisecond
 
 // Interruptible is ctx until the first SIGINT or SIGTERM. A later one has its
@@ -25,9 +24,9 @@ func Interruptible(ctx context.Context) context.Context {
 // OwnSignals are the annotations of a verb that listens to signals itself, with OnSignals.
 var OwnSignals = map[string]string{"signals": "own"}
 
-// OnSignals calls first and second on SIGINT or SIGTERM. A third one has its
-// default effect, and so has one that comes longer than an echo after stop:
-// what has ended well is not killed by the last signal's repetition.
+// OnSignals calls first and second on SIGINT or SIGTERM. A third one has its default effect, and so
+// has one that comes longer than an echo after stop. So a process that ended well is not killed by
+// the repetition of the last signal.
 func OnSignals(first, second func()) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

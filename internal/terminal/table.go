@@ -90,7 +90,7 @@ func (t *Table) Row(cells ...string) {
 	}
 }
 
-// Err is that of Flush so far: a long list ends where nobody reads it.
+// Err is the error of Flush so far: a long list ends when its reader has gone.
 func (t *Table) Err() error { return t.err }
 
 func (t *Table) add(line []string) {

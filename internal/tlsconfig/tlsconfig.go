@@ -10,8 +10,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Client says whom a sink trusts and who it is itself. The zero value trusts
-// the system's authorities and has no certificate.
+// Client says which servers a sink trusts, and its own certificate. The zero value trusts the
+// system's authorities and has no certificate.
 type Client struct {
 	// CAFile holds the certificates of authorities to trust instead of the
 	// system's, in PEM form.
@@ -23,8 +23,8 @@ type Client struct {
 	// ServerName is the name in the server's certificate where it is not the host
 	// that was dialed.
 	ServerName string `yaml:"server_name"`
-	// DangerouslySkipCertificateCheck talks to whoever answers, so anyone on the
-	// network can read and change every message and learn the password.
+	// DangerouslySkipCertificateCheck accepts every server, so an attacker on the network can read
+	// and change every message and learn the password.
 	DangerouslySkipCertificateCheck bool `yaml:"dangerously_skip_certificate_check"`
 }
 
