@@ -94,7 +94,7 @@ func (s *Store) send(ctx context.Context, b *batch) error {
 	return s.on(ctx, func(conn *sql.Conn) error { return all.run(ctx, conn) })
 }
 
-// ask runs a batch that reads, each statement with a snapshot of its own.
+// ask runs a batch that reads, each statement with its own snapshot.
 func (s *Store) ask(ctx context.Context, b *batch) error {
 	return s.on(ctx, func(conn *sql.Conn) error { return b.run(ctx, conn) })
 }
@@ -121,7 +121,7 @@ func (s *Store) on(ctx context.Context, fn func(conn *sql.Conn) error) error {
 type tx struct {
 	*sql.Conn
 	began   bool
-	patient bool // the session waits for whoever is paused in it, for as long as there is such a session
+	patient bool // the session waits for one that is paused in it, for as long as there is such a session
 }
 
 // run sends a batch; the transaction begins with the first.
@@ -136,8 +136,8 @@ func (t *tx) run(ctx context.Context, b *batch) error {
 	return all.run(ctx, t.Conn)
 }
 
-// packet is how much a round trip carries before another one begins: written as text it may be twice as much, and of
-// max_allowed_packet a server takes 1 MiB at least, as a rule.
+// packet is how many bytes a round trip carries before another one begins. Written as text it may be twice as many,
+// and max_allowed_packet is usually 1 MiB at least.
 const packet = 1 << 18
 
 // empty sends a batch that has become large, and has the next begin.
@@ -204,7 +204,7 @@ const (
 
 const grantMore = "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock; on an adopted table select, and update or delete"
 
-// hints by number, for what means the same whoever asks.
+// hints by number, for errors that mean the same to every caller.
 var hints = map[uint16]string{
 	changed:        "run the transaction again, and begin it with READ COMMITTED",
 	1040:           "raise max_connections or close other connections",

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// connector makes connections that Penstock can use: times in UTC, several statements at a time, and READ COMMITTED, under which
-// what waited for a lock sees what the holder of it has written.
+// connector makes connections that Penstock can use: times in UTC, several statements at a time, and READ COMMITTED. Under READ
+// COMMITTED a statement that waited for a lock sees what the lock's holder has written.
 type connector struct {
 	driver.Connector
 	engine  string
@@ -39,7 +39,7 @@ func connectorOf(text string) (*connector, error) {
 	}
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
-	c.DBName = cmp.Or(strings.TrimPrefix(u.Path, "/"), "information_schema") // MySQL wants a session to have one where a join changes rows, whatever their names say
+	c.DBName = cmp.Or(strings.TrimPrefix(u.Path, "/"), "information_schema") // MySQL requires a session to have one if a join changes rows, even if the names have their databases
 	c.Timeout, c.Loc, c.ParseTime, c.Logger = 10*time.Second, time.UTC, true, &mysql.NopLogger{}
 	c.MultiStatements, c.InterpolateParams, c.MaxAllowedPacket = true, true, 0
 	c.ClientFoundRows = true                                                                                                                                   // a row that is changed to what it was counts
@@ -66,8 +66,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What a process has locked that is paused or cut off in the middle of a transaction is free again before its leases end. MySQL has one setting for that and
-	// for connections without a transaction, of which the pool then makes new ones.
+	// Locks of a process that is paused or cut off in the middle of a transaction end before its leases do. MySQL has one setting for that and for connections
+	// without a transaction, of which the pool then makes new ones.
 	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, "set session transaction isolation level read committed; set session autocommit = 1 /*M!100300 , session idle_transaction_timeout = 10 */ /*!80000 , session wait_timeout = 10 */", nil); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

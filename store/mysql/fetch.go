@@ -50,7 +50,7 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	return err
 }
 
-// queueLog asks for new messages. What it returns is to be called then.
+// queueLog asks for new messages. Call after once the batch has run.
 func (s *source) queueLog(b *batch, p *tables.Page, inFlight map[int64]tables.Flight) (after func() error) {
 	look := s.Look(p, s.Box.Buckets, s.store.opts.Sweep)
 	seqs, times, buckets := make([][]int64, s.Box.Buckets), make([]string, s.Box.Buckets), make([]string, s.Box.Buckets)
@@ -80,7 +80,7 @@ func (s *source) queueLog(b *batch, p *tables.Page, inFlight map[int64]tables.Fl
 // head is a message that is due, and before all others of its parked key.
 type head struct {
 	seq      int64
-	key      []byte // nil of what is parked out of order
+	key      []byte // nil for messages parked out of order
 	ts       time.Time
 	attempts int
 }

@@ -86,8 +86,8 @@ func (s *Store) alter(ctx context.Context) error {
 	}, func(err error) bool { return slices.Contains(altered, number(err)) }))
 }
 
-// alterChecks gives the tables of outboxes and queues a check of headers that holds in MySQL, too: the one before version 5 refused all there. In MariaDB both say the same,
-// and whoever changes one copies the table.
+// alterChecks gives the tables of outboxes and queues a check of headers that also works in MySQL: the one before version 5 refused all headers there. In MariaDB both
+// mean the same, and changing one copies the table.
 func (s *Store) alterChecks(ctx context.Context) error {
 	rows, err := s.ddl.QueryContext(ctx, `select t.table_name, t.constraint_name from information_schema.table_constraints t join information_schema.check_constraints c
 		on c.constraint_schema = t.constraint_schema and c.constraint_name = t.constraint_name
@@ -115,11 +115,11 @@ func (s *Store) alterChecks(ctx context.Context) error {
 	return nil
 }
 
-// altered are what statements say that change a table which another one has changed meanwhile: the column is there, or is not there any more, or
-// the key or the check is not.
+// altered are the errors of statements that change a table which another statement has changed meanwhile. The column exists, or the column, the
+// key or the check does not exist any more.
 var altered = append([]uint16{noSuchColumn, 1060, 1091, 3821}, collided...)
 
-// define runs a statement that defines something, until nobody else is doing the same.
+// define runs a statement that defines something, until no other session does the same.
 func (s *Store) define(ctx context.Context, statement string) error {
 	deadline := time.Now().Add(time.Minute)
 	for {

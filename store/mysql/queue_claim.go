@@ -35,7 +35,8 @@ type candidate struct {
 	attempts int
 }
 
-// round is what a claim asks, and takes, in a transaction. Leases of which nobody has heard are given back.
+// round is what a claim asks, and takes, in a transaction. Leases of which no worker has heard are given
+// back.
 func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (leases []int64, err error) {
 	r.Page, r.There, r.Whole = nil, false, true
 	var paused bool
@@ -121,8 +122,8 @@ func (s onTables) askEnded(row *queueRow, r *tables.Round) string {
 }
 
 // pageNew asks for what comes next of what was never claimed. A LIFO queue reads its index backwards, where RocksDB does not stop at the beginning of a range, but
-// walks on over whatever was deleted before it. So its ranges are first read forwards, by a round trip more: those with few jobs are known then, and of
-// the others the last ones are asked for, as many as there are.
+// walks on over whatever was deleted before it. So its ranges are first read forwards, in another round trip. That finds those with few jobs. Of the others the
+// last jobs are asked for, however many there are.
 func (s onTables) pageNew(ctx context.Context, t *tx, b *batch, row *queueRow, c driver.Claim, r *tables.Round, fresh *[]candidate) error {
 	ask := func(from, ranges string) {
 		b.read(func(rows *sql.Rows) error {
@@ -190,8 +191,8 @@ func order(row *queueRow, page []candidate) {
 	})
 }
 
-// choose gives leases to what may be taken of a page. Jobs that wait may fill what was read of those never claimed, or of those to be tried again. What comes
-// behind these is not taken, unless it is the last time: there may be jobs that come first.
+// choose gives leases to what may be taken of a page. Jobs that wait may fill what was read of those never claimed, or of those to be tried again. Jobs
+// behind these are not taken, unless it is the last time: there may be jobs that come first.
 func choose(row *queueRow, r *tables.Round, fresh, tried []candidate, room int) []candidate {
 	page := slices.Concat(fresh, tried)
 	order(row, page)

@@ -183,7 +183,7 @@ func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, ma
 	}
 	d.Dedup = tables.NewDedup(jobs, drawn)
 	known := map[string]int64{}
-	order := make([]int, len(d.Keys)) // the same whoever asks
+	order := make([]int, len(d.Keys)) // the same for every caller
 	for i := range order {
 		order[i] = i
 	}

@@ -35,7 +35,7 @@ func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	return err
 }
 
-// queueDone notes or deletes what was delivered. How many were settled is in progress by then.
+// queueDone notes or deletes delivered messages. How many were settled is in progress by then.
 func (s *source) queueDone(b *batch, delivered []*tables.Part) {
 	if len(delivered) == 0 {
 		return
@@ -77,8 +77,8 @@ func keysOf(parts []*tables.Part) tables.Args {
 	return tables.Args{"times": times, "seqs": seqs, "row_ids": ids}
 }
 
-// settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be. The lock waits for
-// the same call, if that is under way still.
+// settleAll settles messages with verdicts: it reads what is known of them and writes the rest. The lock waits for the same
+// call, if that is under way still.
 func (s *source) settleAll(ctx context.Context, t *tx, parts []*tables.Part) error {
 	var isThere, mine, happened bool
 	var now time.Time
@@ -119,7 +119,7 @@ func (s *source) settleAll(ctx context.Context, t *tx, parts []*tables.Part) err
 	return s.write(ctx, t, w)
 }
 
-// write sends what is to be written, with the commit: usually in one round trip.
+// write sends the writes with the commit, usually in one round trip.
 func (s *source) write(ctx context.Context, t *tx, w *tables.Writes) error {
 	b := &batch{}
 	add := func(statement string, args ...any) error {

@@ -168,8 +168,9 @@ func tableOf(schema, outbox string) string {
 	return quoted(schema) + "." + quoted(tableName("outbox", outbox))
 }
 
-// tableName is outbox_NAME or queue_NAME. What MySQL takes in no name of a table stands there as a percent sign and the character's number in base 36: a
-// white space at the end, and characters outside the basic plane; and the percent sign, the brace with which a word begins (words), and the question mark, which is an argument.
+// tableName is outbox_NAME or queue_NAME. A character that MySQL does not accept in the name of a table is written as a percent sign and the character's number in base 36.
+// These are white space at the end and characters outside the basic plane. So are the percent sign, the brace with which a word begins (words), and the question mark, which is
+// an argument.
 func tableName(kind, name string) string {
 	b := []byte(kind + "_")
 	for i, r := range name {
@@ -182,7 +183,7 @@ func tableName(kind, name string) string {
 	return string(b)
 }
 
-// unique is what a table's checks have in their names: MySQL wants these to differ within a database, whatever their case, and not to be long.
+// unique is a part of the names of a table's checks. MySQL requires these to differ within a database, regardless of case, and to be short.
 func unique(table string) string {
 	sum := sha256.Sum256([]byte(table))
 	return hex.EncodeToString(sum[:8])

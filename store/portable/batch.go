@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// rendered is a statement as it is sent: what is no text in it is an argument with a number.
+// rendered is a statement as it is sent, with numbered arguments.
 func (s *Store) rendered(statement string, with tables.Args) (text string, args []any) {
 	numbers := map[string]string{}
 	number := func(name string) string {
@@ -40,7 +40,7 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			return column + " = any (" + number(list) + ")", true
 		}
 		if v, is := with[name].(tables.SQL); is {
-			if name == "rows" || name == "allowed" { // which have arguments of their own
+			if name == "rows" || name == "allowed" { // which have their own arguments
 				return tables.Render(string(v), fill), true
 			}
 			return string(v), true

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// dialect is what an engine wants otherwise than PostgreSQL: the words that stand in braces in sql/, nothing else. The
-// statements that every message and job goes through are the same everywhere, but for {collate}.
+// dialect is how an engine differs from PostgreSQL: only in the words that are in braces in sql/. The statements that
+// every message and job goes through are the same everywhere, but for {collate}.
 type dialect struct {
 	engine pg.Engine
 	words  map[string]string
@@ -65,7 +65,7 @@ func (d *dialect) joins(text string) string {
 // bytesBefore is how many bytes of payload a claim takes before a job.
 const bytesBefore = "coalesce(sum(case when u.blocked then 0 else octet_length(u.payload) end) over (order by u.priority, u.ts {dir}, u.seq {dir} rows between unbounded preceding and 1 preceding), 0)"
 
-// most bytes of results: limit, or fewer if the engine wants that.
+// most bytes of results: limit, or fewer if the engine needs that.
 func (d *dialect) most(limit int) int {
 	if d.resultBytes > 0 {
 		return min(limit, d.resultBytes)

@@ -2,12 +2,12 @@ package portable
 
 import "github.com/penstock/penstock/internal/pg"
 
-// cockroach is CockroachDB, from 22.1 on: since then what is sent before one Sync is one transaction
+// cockroach is CockroachDB, from 22.1 on: since then all statements before one Sync are one transaction
 // (https://github.com/cockroachdb/cockroach/pull/74242). Text is in order of its bytes, and a column may not be said to be
-// (https://github.com/cockroachdb/cockroach/pull/97415). unique_rowid() is made by the node that inserts; a sequence would
-// be one row that all of them write. The size of a table has no function until 2026 (https://github.com/cockroachdb/cockroach/pull/170413).
+// (https://github.com/cockroachdb/cockroach/pull/97415). unique_rowid() is made by the node that inserts; a sequence would be one row that
+// all of them write. The size of a table has no function until 2026 (https://github.com/cockroachdb/cockroach/pull/170413).
 //
-// It runs a transaction again by itself, too, while the results fit its buffer (sql.defaults.results_buffer.size).
+// It also runs a transaction again by itself, while the results fit its buffer (sql.defaults.results_buffer.size).
 var cockroach = dialect{
 	engine: pg.Cockroach,
 	words: map[string]string{

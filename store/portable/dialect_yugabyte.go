@@ -6,10 +6,10 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// yugabyte is YugabyteDB. Tables are made of tablets: a hashed bucket in front of the time spreads what is written now over
-// all of them, and each has its own end to append to and its own beginning to read from
-// (https://docs.yugabyte.com/stable/architecture/docdb-sharding/tablet-splitting/). A queue is looked at in order of its groups, so it is a
-// range, which the server splits by itself; a LIFO queue has the latest first, because stepping backwards is what RocksDB does worst.
+// yugabyte is YugabyteDB. Tables are made of tablets. A hashed bucket in front of the time spreads new rows over all of them, and each has
+// its own end to append to and its own beginning to read from
+// (https://docs.yugabyte.com/stable/architecture/docdb-sharding/tablet-splitting/). A queue is read in order of its groups, so it is a
+// range, which the server splits by itself. A LIFO queue has the latest first, because stepping backwards is slowest in RocksDB.
 //
 // A statement that meets a read restart or a conflict is run again by the server itself, as long as none of its rows has left the output
 // buffer, 256 KiB until 2.27 (ysql_output_buffer_size; https://github.com/yugabyte/yugabyte-db/issues/11572).

@@ -150,7 +150,7 @@ func (e *examination) listen(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// locks tries what claims, settling and operators count on: one who wants a row that is locked waits for it, or passes it over, as he says.
+// locks tries what claims, settling and operators need: a statement that meets a locked row waits for it, or skips it, as it says.
 func (e *examination) locks(ctx context.Context, one, other *pgx.Conn) {
 	tx, err := one.Begin(ctx)
 	if err != nil {

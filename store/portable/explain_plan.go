@@ -64,7 +64,7 @@ func explained(text string) (all, top node, err error) {
 	return answer[0], first, nil
 }
 
-// readSteps reads what PostgreSQL's executor says of each step, which YugabyteDB's does, too.
+// readSteps reads what the executor of PostgreSQL, and of YugabyteDB, says of each step.
 func readSteps(all, top node, s *doctor.Statement) {
 	if ms, ok := all.number("Execution Time"); ok {
 		s.Seconds = ms / 1e3

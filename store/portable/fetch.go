@@ -77,7 +77,8 @@ func (s *source) queueLog(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []
 	})
 }
 
-// queueParked asks for what is parked and due. None of a key comes again before what is in flight of it is settled.
+// queueParked asks for parked messages that are due. None of a key comes again before what is in flight of it is
+// settled.
 func (s *source) queueParked(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []int64, since *tables.Since) {
 	var refused int64 // of which head what follows is not taken
 	b.Queue(s.sql("fetch_parked", buckets), s.ID, s.Epoch, seqs, p.Most(), s.KeysInFlight(), buckets, since.UTC()).Query(each(func(scan tables.Scan) error {

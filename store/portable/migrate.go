@@ -62,7 +62,7 @@ func (s *Store) alter(ctx context.Context) error {
 	}, func(err error) bool { return retry.Collided(err) || pgerror.State(err) == "42703" })) // the column has another name by now
 }
 
-// define runs a statement that defines something, unless that is there, until nobody else is doing the same.
+// define runs a statement that defines something, unless that exists, until no other session does the same.
 func (s *Store) define(ctx context.Context, statement string) error {
 	deadline := time.Now().Add(time.Minute)
 	for {

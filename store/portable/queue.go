@@ -60,7 +60,7 @@ func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, job
 	return err
 }
 
-// verdict is what is written of a claimed job whose attempt did not end well.
+// verdict is the row of a claimed job whose attempt did not succeed.
 type verdict struct {
 	Lease    int64           `json:"lease"`
 	Dead     bool            `json:"dead"`

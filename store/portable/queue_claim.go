@@ -33,7 +33,7 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 		b.Do("delete from {schema}.leases where queue_id = {queue} and {claim in lost}", row.Args(tables.Args{"lost": lost}))
 	}
 	*b = append(*b, *first...)
-	sent, claim := s.pgBatch(b), rand.Int64N(1<<53-1<<30)+1 // any reader of JSON takes the leases' numbers, too
+	sent, claim := s.pgBatch(b), rand.Int64N(1<<53-1<<30)+1 // any reader of JSON also takes the leases' numbers
 	sent.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys, claim, r.Checked, r.Tried).
 		Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &r.Page) })
 	return []int64{claim}, s.explain(s.send(ctx, sent))

@@ -35,7 +35,7 @@ func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	return err
 }
 
-// queueDone notes or deletes what was delivered. How many were settled is in progress by then.
+// queueDone notes or deletes delivered messages. How many were settled is in progress by then.
 func (s *source) queueDone(b *pgx.Batch, delivered []*tables.Part) {
 	if len(delivered) == 0 {
 		return
@@ -62,8 +62,8 @@ func keysOf(parts []*tables.Part) tables.Args {
 	return tables.Args{"buckets": buckets, "times": times, "seqs": seqs, "row_ids": rowIDs}
 }
 
-// settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be. The lock waits for
-// the same call, if that is under way still.
+// settleAll settles messages with verdicts: it reads what is known of them and writes the rest. The lock waits for the same
+// call, if that is under way still.
 func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*tables.Part) error {
 	var mine, happened bool
 	var now time.Time

@@ -16,14 +16,14 @@ import (
 
 var _ driver.Sharer = (*Store)(nil)
 
-// The row that says whose a subscription is, or a part of it. On a server that was promoted without the last that was committed an epoch
-// may come again: so it is the holder's, too. And a bucket that was taken may be another's by now.
+// The row that says whose a subscription is, or a part of it. On a server that was promoted without the last commits an epoch may come
+// again. So the holder must also match. And a bucket that was taken may be another's by now.
 const (
 	aloneLease  = "{schema}.subscriptions s where s.id = $1 and s.epoch = $2 and s.holder = {holder}"
 	sharedLease = "{schema}.members s where s.subscription_id = $1 and s.epoch = $2 and s.holder = {holder} and s.buckets @> {owned}"
 )
 
-// sql is a statement that holds for whoever has the lease of these buckets.
+// sql is a statement for the reader that has the lease of these buckets.
 func (s *source) sql(name string, buckets []int16) string {
 	lease := aloneLease
 	if s.shared {
@@ -99,9 +99,9 @@ type member struct {
 	alive   bool
 }
 
-// balance says which buckets are this reader's now, and which of them it has to leave to others: those it reads no more, and
-// gives up once nothing of them is in flight. The subscription's row is locked. A member whose lease has ended is removed,
-// which fences it.
+// balance says which buckets are this reader's now, and which of them it must leave to others. It does not read those any
+// more, and gives them up once none of their messages is in flight. The subscription's row is locked. A member whose lease
+// has ended is removed, which fences it.
 func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16, err error) {
 	rows, err := tx.Query(ctx, s.store.sql("select epoch, buckets, lease_until > clock_timestamp() from {schema}.members where subscription_id = $1 order by epoch for update", ""), s.ID)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *source) bucketsInFlight() map[int16]bool {
 	return in
 }
 
-// reads are the buckets that are read: all, or those of its own that it is not leaving.
+// reads are the buckets that are read: all, or this reader's buckets that it is not leaving.
 func (s *source) reads() []int16 {
 	if s.shared {
 		return orEmpty(slices.DeleteFunc(slices.Clone(s.owned), func(b int16) bool { return slices.Contains(s.leaving, b) }))
@@ -207,7 +207,7 @@ func (s *source) renewShared(ctx context.Context) error {
 		return err
 	}
 	before := s.reads()
-	if err != nil { // that may have happened all the same: what it gives up is another's then, what it takes nobody reads yet
+	if err != nil { // that may have happened all the same: then another reader has the buckets that it gives up, and no reader has those that it takes
 		owned = slices.DeleteFunc(owned, func(b int16) bool { return !slices.Contains(s.owned, b) })
 	}
 	s.owned, s.leaving = owned, leaving

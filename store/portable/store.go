@@ -154,7 +154,7 @@ func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return s.explain(s.retries.Do(ctx, func() error { return s.begin(ctx, fn) }))
 }
 
-// begin runs fn in a transaction. What a process has locked that is paused or cut off in the middle of it is free again before its leases end.
+// begin runs fn in a transaction. Locks of a process that is paused or cut off in the middle of it end before its leases do.
 func (s *Store) begin(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	begin := "begin; set local idle_in_transaction_session_timeout = '10s'"
 	if s.repeats.Load() {
@@ -165,8 +165,8 @@ func (s *Store) begin(ctx context.Context, fn func(tx pgx.Tx) error) error {
 
 const beginCommitted = "begin isolation level read committed"
 
-// send runs statements as one transaction, in one round trip: a process that is paused keeps nothing locked. What has waited for a lock has to see what its
-// holder has written, which under REPEATABLE READ it would not.
+// send runs statements as one transaction, in one round trip: a process that is paused keeps nothing locked. A statement that has waited for a lock must
+// see what the lock's holder has written, which it would not under REPEATABLE READ.
 func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
 	if s.repeats.Load() {
 		all := &pgx.Batch{}

@@ -82,12 +82,12 @@ var _ pgx.Tx = (*BufferedTx)(nil)
 type bufferedSession struct {
 	tx     pgx.Tx
 	free   func() // gives the connection back
-	own    bool   // nobody else ends the transaction
-	shared bool   // the program may use the connection itself, so nothing goes on in the background
+	own    bool   // no other code ends the transaction
+	shared bool   // the program may use the connection itself, so nothing runs in the background
 	across bool
 	held   *buffer.Buffer[*Outbox, *Queue]
 
-	ended      bool // by COMMIT or ROLLBACK: the connection may be somebody else's
+	ended      bool // by COMMIT or ROLLBACK: another caller may have the connection
 	savepoints int  // so many were begun
 
 	failed error
@@ -142,7 +142,7 @@ func (b *BufferedTx) usable() error {
 	return b.failed
 }
 
-// full writes in the background what is buffered, once what was written so before has ended.
+// full writes the buffer in the background, once the write before has ended.
 func (b *BufferedTx) full(ctx context.Context) error {
 	if b.shared {
 		return b.flush(ctx, penstock.FlushFull)
@@ -161,7 +161,7 @@ func (b *BufferedTx) full(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until nothing goes on in the background.
+// settle waits until nothing runs in the background.
 func (b *BufferedTx) settle(ctx context.Context) error {
 	if err := b.usable(); err != nil || b.behind == nil {
 		return err
@@ -263,8 +263,8 @@ func readGroup(answers pgx.BatchResults, g *buffer.Group[*Outbox, *Queue]) error
 	return err
 }
 
-// culprit is which group an error is about that the first reading, of group i, returned: statements are prepared
-// together before any runs, and of these the server names what is not there.
+// culprit is which group an error is about that the first reading, of group i, returned. Statements are prepared
+// together before any runs, and of these the server names what does not exist.
 func culprit(groups []*buffer.Group[*Outbox, *Queue], i int, err error) int {
 	if state := sqlState(err); state == "42P01" || state == "42883" {
 		for k, g := range groups[i:] {

@@ -81,7 +81,7 @@ func (b *BufferedTx) Rollback(ctx context.Context) error {
 	}
 	_, err := b.tx.Exec(ctx, "rollback to savepoint "+b.savepoint()+"; release savepoint "+b.savepoint())
 	if err == nil && b.failed != nil && b.bufferedSession.depth >= b.depth {
-		b.failed = nil // the server has forgotten it, too
+		b.failed = nil // the server has also forgotten it
 	}
 	return err
 }

@@ -24,9 +24,8 @@ func explain(err error) error {
 	return pgerror.Explain(err, map[string]string{"42501": grantHint(err)})
 }
 
-// explain is the function of that name; after an error that is not the server's it
-// also lets go of the pool's idle connections, which have probably died with the
-// one that failed.
+// explain is the function of that name. After an error that is not the server's it also closes the
+// pool's idle connections, which have probably died with the one that failed.
 func (s *Store) explain(err error) error {
 	if err != nil && sqlState(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, pgx.ErrNoRows) {
 		s.pool.Reset()

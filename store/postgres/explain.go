@@ -99,7 +99,7 @@ func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statem
 	return e.found, queueError(err, queue)
 }
 
-// explanation runs statements on a connection of its own.
+// explanation runs statements on a separate connection.
 type explanation struct {
 	conn   *pgx.Conn
 	schema string
@@ -255,7 +255,7 @@ func (e *explanation) explain(ctx context.Context, tx pgx.Tx, name, sql string) 
 	}
 	cold := e.cold[0]
 	e.cold = e.cold[1:]
-	if cold.Entries > s.Entries { // the first pass marks entries that nobody will need again, and walks over them
+	if cold.Entries > s.Entries { // the first pass reads entries that no snapshot needs again, and marks them
 		s.Entries, s.Dead, s.Busiest = cold.Entries, cold.Dead, cold.Busiest
 	}
 	s.Judge()

@@ -51,7 +51,7 @@ func grantHint(err error) string {
 
 func granted(by string) string { return "the owner of the schema can grant it: " + by }
 
-// rightTo names the right to each function, or sequence, that a queue has of its own.
+// rightTo names the right to each of a queue's own functions and sequences.
 var rightTo = map[string]string{
 	"enqueue": "enqueue", "enqueue_many": "enqueue", "flags": "enqueue", "seq": "enqueue",
 	"take": "work", "claim": "work", "ack": "work", "ready": "work", "extend": "work", "report": "work", "release": "work", "fail": "work", "maintain": "work",

@@ -108,8 +108,8 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, hashtext($2))", migrationLock, s.schema); err != nil {
 		return err
 	}
-	// Not "if not exists" first: that wants the right to create schemas even
-	// where an administrator has made this one.
+	// Not "if not exists" first: that needs the right to create schemas even if an administrator
+	// has made this one.
 	var exists bool
 	if err := tx.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", s.schema).Scan(&exists); err != nil {
 		return err
@@ -173,8 +173,8 @@ func leadsOnFrom(version int64) bool {
 	return version == 0 || version >= firstVersion && version <= newestVersion()
 }
 
-// migrated is what the database has: the version of its tables, 0 without any, and the hash of what its functions
-// were made from, "" if one of them has been changed since.
+// migrated is the version of the database's tables, 0 if there are none, and the hash of the files that its
+// functions were made from, "" if one of them has been changed since.
 func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash string, err error) {
 	var tables, functions bool
 	if err := tx.QueryRow(ctx, "select to_regclass($1) is not null, to_regprocedure($2) is not null", s.table("_migration"), s.table("_check_functions")+"(text)").

@@ -14,7 +14,7 @@ import (
 // for the client. With 64 the server plans longer than it saves.
 const copyFrom = 100
 
-// copy writes messages in a transaction of its own, by COPY.
+// copy writes messages in a separate transaction, by COPY.
 func (o *Outbox) copy(ctx context.Context, msgs []penstock.Message) error {
 	if err := validMessages(msgs); err != nil {
 		return err
@@ -35,7 +35,7 @@ const copyHeader = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x
 // copyRows reads messages in that format. It holds one of them.
 type copyRows struct {
 	msgs  []penstock.Message
-	next  []byte // of what is written and not read, in room
+	next  []byte // of bytes that are written and not read, in room
 	room  []byte
 	ended bool
 }

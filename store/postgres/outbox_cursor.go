@@ -11,12 +11,11 @@ import (
 // snapshotBound is a snapshot in its text form (xmin:xmax:xip,…) with the bound that goes
 // with it: every row whose xid is not below the snapshot's xmax has seq > low.
 //
-// The bound needs care. xmax is one more than the latest xid that has *completed*,
-// so a transaction that is still running may have an xid >= xmax and a seq drawn
-// long ago; the sequence's value at the time of the snapshot is no bound. But the
-// relay's own cursor write has an xid, C: read the sequence before C is assigned,
-// take the snapshot after C has committed, and whoever has an xid >= xmax > C drew
-// it, and its seq after it, later than that reading.
+// The bound needs care. xmax is one more than the latest xid that has *completed*, so a transaction
+// that is still running may have an xid >= xmax and a seq drawn long ago. So the sequence's value
+// at the time of the snapshot is not a bound. But the relay's own cursor write has an xid, C. Read
+// the sequence before C is assigned, and take the snapshot after C has committed. A transaction
+// with an xid >= xmax > C drew that xid, and then its seq, later than that reading.
 type snapshotBound struct {
 	snap string
 	low  int64
@@ -40,8 +39,7 @@ type cursor struct {
 	upto   snapshotBound
 	pos    int64
 	system int64 // the cluster whose xids these are
-	// ahead is what is settled besides, by seq; what the cursor covers anyway may be
-	// among it.
+	// ahead are other settled messages, by seq. Messages that the cursor covers may be among them.
 	ahead seqset.Set
 }
 
@@ -59,8 +57,8 @@ func (c cursor) bound() int64 {
 	return c.done.low
 }
 
-// past leaves out of what is settled ahead what is at or below the bound: unless a
-// transaction was in flight, none of that can be read again.
+// past leaves out messages settled ahead that are at or below the bound: unless a transaction was
+// in flight, none of them can be read again.
 func (c cursor) past(s seqset.Set) seqset.Set {
 	if len(s) > 0 && c.end().xip() == "{}" {
 		return s.After(c.bound())

@@ -38,7 +38,7 @@ func (d *deadLetters) add(m *penstock.Message, h pg.History, held bool) {
 	if err != nil { // they came from the database as JSON
 		headers = nil
 	}
-	if i, twice := d.at[m.Seq]; twice { // a replay has it, too
+	if i, twice := d.at[m.Seq]; twice { // a replay also has it
 		d.attempts[i], d.failures[i], d.since[i], d.held[i] = int32(h.Attempt), h.JSON(), orNullTime(h.Since), d.held[i] || held
 		return
 	}

@@ -40,8 +40,8 @@ func (src *Source) fetchParked(ctx context.Context, sess *session, limit driver.
 	}
 }
 
-// perKey is how many messages of one key a batch of so many takes: of few keys
-// many, of many keys few, so that keys need not wait for each other.
+// perKey is how many messages of one key a batch of this size takes: many of few keys, few of many
+// keys, so that keys need not wait for each other.
 func (src *Source) perKey(messages int) int {
 	src.mu.Lock()
 	defer src.mu.Unlock()
@@ -55,9 +55,8 @@ func (src *Source) perKey(messages int) int {
 	}
 }
 
-// readDue reads on in the schedule. It keeps writes out meanwhile: then every state
-// that is due by now is visible, and reading can go on where it ends, over nothing that
-// was read before.
+// readDue reads on in the schedule. It keeps writes out meanwhile. Then every state that is due by
+// now is visible, and reading can continue where it ends, without reading states again.
 func (src *Source) readDue(ctx context.Context, sess *session, limit driver.Limit) (*pending, error) {
 	src.writing.Lock()
 	defer src.writing.Unlock()

@@ -9,9 +9,9 @@ import (
 // nothingNew answers for an idle outbox what a poll would, at a fraction of its
 // cost: a poll opens every index of every segment. Nothing new can be visible if
 //
-//   - the sequence stands at the cursor's bound: nobody has drawn a seq since, and
-//     no transaction younger than the cursor has one from before (see snapshotBound);
-//   - whoever was in flight at the cursor still is.
+//   - the sequence is at the cursor's bound: no seq was drawn since, and no
+//     transaction younger than the cursor has one from before (see snapshotBound);
+//   - the transactions in flight at the cursor still are.
 //
 // It is asked only after a poll has found nothing.
 func (src *Source) nothingNew(ctx context.Context, sess *session) (bool, error) {

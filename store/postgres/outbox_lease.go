@@ -122,9 +122,9 @@ func subscriptionID(ctx context.Context, conn pgx.Tx, table string, req driver.S
 	return id, conn.QueryRow(ctx, find, req.Outbox, req.Subscription).Scan(&id)
 }
 
-// resume reads the durable cursor for a new session under the same lease. It takes the
-// lock that a takeover takes: a write of the session before may still be under way on
-// the server, and what is read here must be the last of it.
+// resume reads the durable cursor for a new session under the same lease. It takes the lock that a
+// takeover takes. A write of the session before may still be under way on the server, and this must
+// read its result.
 func (src *Source) resume(ctx context.Context, sess *session) (cursor, error) {
 	tx, err := sess.write.Begin(ctx)
 	if err != nil {

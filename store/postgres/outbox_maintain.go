@@ -109,9 +109,9 @@ type parkedCare struct {
 	refusal
 }
 
-// A segment of parked messages is sealed when it is this large, or as small rings
-// are when they are an eighth of that; a segment of states at a quarter, or twice of
-// what is carried over each time.
+// A segment of parked messages is sealed when it is this large, or as small rings are when they are
+// an eighth of that. A segment of states is sealed at a quarter, or at twice the size that is
+// carried over each time.
 const parkedBytes = 16 << 20
 
 // Space is given back a second after the last thing that happened; if messages stay

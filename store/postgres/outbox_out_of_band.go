@@ -12,9 +12,9 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// outOfBand is what there is to read beside the stream. A poll says what; the Fetches
-// that follow take one batch of each before the next poll, so that neither the
-// stream nor what is out of band waits for the other to end.
+// outOfBand is what else there is to read, next to the stream. A poll says what there is. The
+// Fetches that follow take one batch of each before the next poll. So neither the stream nor
+// out-of-band messages wait for the other to end.
 type outOfBand struct {
 	deadLetters, parked, replay bool // the last poll or peek has seen some
 
@@ -23,9 +23,9 @@ type outOfBand struct {
 	released time.Time      // when held keys were checked
 	inFlight map[int64]bool // dead letters returned and not settled
 
-	// How far the schedule has been read. Every state that is due up to
-	// here was read; of new ones only those are due earlier that are written after the clock
-	// was set back (see settle.sql). For whoever has Source.writing.
+	// How far the schedule has been read. Every state that is due up to here was read; of new ones
+	// only those are due earlier that are written after the clock was set back (see settle.sql).
+	// The caller has Source.writing.
 	due string
 	n   int64
 
@@ -163,8 +163,8 @@ func (p *pending) setKeyOrder(at int, order driver.KeyOrder) {
 // releasedAtOnce is how many keys one write of unhold makes due.
 const releasedAtOnce = 1000
 
-// unhold makes parked keys due, about once a second: held ones whose dead letter is gone, and those that somebody
-// wants tried at once.
+// unhold makes parked keys due, about once a second: held ones whose dead letter is gone, and those that an
+// operator wants to be tried at once.
 func (src *Source) unhold(ctx context.Context, sess *session) error {
 	if time.Since(sess.outOfBand.released) < time.Second {
 		return nil

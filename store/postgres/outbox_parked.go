@@ -37,7 +37,7 @@ type fetchedKey struct {
 // keyState is a new state of a parked key, as settle.sql takes it.
 type keyState struct {
 	name  string
-	after *int64 // of a key in flight: it goes on after this p; nil: it begins
+	after *int64 // of a key in flight: it continues after this p; nil: it begins
 	ord   *int64 // the first message parked in the same write, by its place in it
 	delay time.Duration
 	held  *int64 // seq of the dead letter that holds it
@@ -152,7 +152,7 @@ func (p *parking) settle(out *fetchedKey, n *news, dead func(*penstock.Message, 
 	return left
 }
 
-// params are those of settle.sql for what is parked.
+// params are those of settle.sql for parked messages.
 func (p *parking) params() pgx.StrictNamedArgs {
 	names, states := make([]string, len(p.states)), make([]map[string]any, len(p.states))
 	for i, l := range p.states {

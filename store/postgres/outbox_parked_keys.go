@@ -91,7 +91,7 @@ func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Me
 		return nil, nil
 	}
 	if !exact && unknown > reloadAfter {
-		src.writing.Lock() // or what is written meanwhile would be forgotten
+		src.writing.Lock() // or keys that are parked meanwhile would be forgotten
 		err := src.loadParkedKeys(ctx, sess)
 		src.writing.Unlock()
 		if err != nil {

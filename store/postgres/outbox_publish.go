@@ -25,7 +25,7 @@ type Outbox struct {
 	table  string
 	insert string
 	one    string // inserts one message, which costs a quarter less than arrays of one
-	inbox  string // that knows the ids of what was published; empty: everything is
+	inbox  string // that knows the ids of published messages; empty: all are published
 }
 
 const publishColumns = " (id, key, topic, headers, payload) "
@@ -53,13 +53,14 @@ func (o *Outbox) statement(rows string, inbox int) string {
 	if o.inbox == "" {
 		return "insert into " + o.table + publishColumns + rows
 	}
-	// No order by: the rows come as they are given, and what is left out of them changes nothing about that.
+	// No order by: the rows come as they are given, and rows that are left out do not change that.
 	return "with given" + publishColumns + "as materialized (" + rows + "), fresh as materialized (select i from " +
 		o.store.table("inbox_many") + "($" + strconv.Itoa(inbox) + ", array(select id from given where id is not null)) i) " +
 		"insert into " + o.table + publishColumns + "select * from given where id is null or id in (select i from fresh)"
 }
 
-// left is msgs without those whose ids are among them twice: a statement finds what was published before it.
+// left is msgs without those whose ids are among them twice: a statement finds messages that were published
+// before it.
 func (o *Outbox) left(msgs []penstock.Message) []penstock.Message {
 	if o.inbox == "" {
 		return msgs

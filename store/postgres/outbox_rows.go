@@ -27,9 +27,8 @@ const (
 
 var resultFormats = []int16{1, 1, 1, 1, 1, 0, 1}
 
-// decoder turns wire rows into messages. What the messages point to is copied
-// into chunks that they share, so a message costs no allocation of its own; a
-// chunk lives as long as any of its messages.
+// decoder turns wire rows into messages. The contents of messages are copied into chunks that they
+// share, so a message needs no separate allocation. A chunk lives as long as any of its messages.
 type decoder struct {
 	ids   messageid.Outbox
 	chunk []byte
@@ -97,8 +96,8 @@ func timestamp(b []byte) time.Time {
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(b)) + epoch).UTC()
 }
 
-// decodeHeaders reads a JSON object. A value that is no string is handed on as
-// its JSON text; null is an empty value.
+// decodeHeaders reads a JSON object. A value that is not a string is passed on as its JSON text;
+// null is an empty value.
 func decodeHeaders(text []byte) (map[string]string, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {

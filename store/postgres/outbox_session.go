@@ -16,12 +16,11 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// session is a pair of connections: one reads, one writes the cursor, so that
-// neither waits for the other. They live and die together, and that is what makes
-// a snapshot in memory safe to store: a server that crashes hands out again the
-// xids it had not yet written to the log, so a snapshot taken before a crash says
-// nothing about transactions after it. A crash ends both connections; the writer,
-// opened before the snapshot was taken, cannot have outlived it.
+// session is a pair of connections: one reads, one writes the cursor, so that neither waits for the
+// other. They live and die together, which makes a snapshot in memory safe to store. A server that
+// crashes hands out again the xids that it had not yet written to the log. So a snapshot taken
+// before a crash says nothing about transactions after it. A crash ends both connections; the
+// writer, opened before the snapshot was taken, cannot have outlived it.
 type session struct {
 	read, write *pgx.Conn
 	reader      backend
@@ -32,7 +31,7 @@ type session struct {
 	timeline    int64  // of its log, 0: not known
 	oid         string // the outbox's
 	dead        atomic.Bool
-	n           int64 // of the cursor log's row that this session wrote last, 0: none. For whoever has Source.writing
+	n           int64 // of the cursor log's row that this session wrote last, 0: none. Used with Source.writing
 
 	// The reader's side of the session, used by Fetch only.
 	at        position
@@ -43,9 +42,9 @@ type session struct {
 	outOfBand outOfBand
 }
 
-// settings of the reading and the writing connection: plans must not depend on
-// statistics, which TRUNCATE resets, and a cursor must be on disk when it is
-// written, because its flush is what keeps xids from coming again.
+// settings of the reading and the writing connection. Plans must not depend on statistics, which
+// TRUNCATE resets. A cursor must be on disk when it is written, because its flush keeps xids from
+// coming again.
 const settings = `
 	set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off;
 	set max_parallel_workers_per_gather = 0; set jit = off;
@@ -92,8 +91,8 @@ func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, explain(err)
 }
 
-// takeOver makes the connections the session's own. Nothing is set before it is known that
-// nobody else gets to see it.
+// takeOver makes the connections the session's own. Nothing is set before it is known that no other
+// session sees it.
 func (sess *session) takeOver(ctx context.Context) (err error) {
 	if sess.reader, sess.writer, err = ownBackends(ctx, sess.read, sess.write); err != nil {
 		return err
@@ -196,7 +195,7 @@ func (sess *session) kill() {
 	}
 }
 
-// close ends the session when nobody uses it.
+// close ends the session when no call uses it.
 func (sess *session) close() {
 	sess.dead.Store(true)
 	closeConn(sess.read)

@@ -83,8 +83,9 @@ func (p *pending) order(at int) driver.KeyOrder {
 	return driver.InOrder
 }
 
-// places of parked messages: in the order in which they were parked, by which Settle takes the verdicts on a key, and before
-// all that is not parked yet: a transaction that committed late has parked a lower seq behind a higher one.
+// places of parked messages are in the order in which they were parked, and before those of messages that are not parked
+// yet. Settle takes the verdicts on a key in that order. A transaction that committed late has parked a lower seq behind a
+// higher one.
 func (p *pending) places() (places []int64) {
 	for i := range p.fetched {
 		for _, at := range p.fetched[i].p {
@@ -98,7 +99,7 @@ func (p *pending) places() (places []int64) {
 type position struct {
 	cursor
 	high   int64   // of the window, while paging
-	rebase *rebase // not nil after a restore, until what was there is read
+	rebase *rebase // not nil after a restore, until the restored messages are read
 	bytes  int     // average size of a message, for the next page
 	count  int     // messages of the last page that had any
 }
@@ -265,7 +266,7 @@ func (src *Source) fetchStream(ctx context.Context, sess *session, limit driver.
 	}
 	keyOrder, err := src.behind(ctx, sess, messages)
 	if err != nil {
-		sess.kill() // its position has moved past messages that nobody will see
+		sess.kill() // its position has moved past messages that no caller will see
 		return nil, err
 	}
 	return &pending{messages: messages, keyOrder: keyOrder}, nil
@@ -312,9 +313,8 @@ func (sess *session) unsettled(messages []penstock.Message) []penstock.Message {
 	return rest
 }
 
-// register gives what was fetched its number. flush is
-// true if the end of a backlog is to be stored, so that its last segment can be
-// reclaimed without waiting for the next message.
+// register gives what was fetched its number. flush is true if the end of a backlog must be stored,
+// so that its last segment can be reclaimed without waiting for the next message.
 func (src *Source) register(sess *session, p *pending) (batch driver.Batch, flush bool, err error) {
 	src.mu.Lock()
 	defer src.mu.Unlock()

@@ -175,8 +175,8 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64,
 	return status, err
 }
 
-// within is a transaction whose statements the server ends when ctx does: should this process die meanwhile,
-// nobody else would.
+// within is a transaction whose statements the server ends when ctx does. If this process dies meanwhile,
+// nothing else would end them.
 func (s *Store) within(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if end, ok := ctx.Deadline(); ok {

@@ -130,7 +130,7 @@ func (src *Source) settleAll(ctx context.Context, sess *session, w *write, lease
 // cursorNames are those of cursorParams in settle.sql.
 var cursorNames = strings.Fields("subscription epoch holder lease_us done low upto upto_low pos settled system since n timeline pid ahead")
 
-// cursorParams are the parameters of write_cursor.sql, and of settle.sql, too.
+// cursorParams are the parameters of write_cursor.sql and of settle.sql.
 func (src *Source) cursorParams(sess *session, c cursor, count int64, lease time.Duration) [][]byte {
 	holder := src.req.Holder
 	if lease == 0 {
@@ -169,9 +169,8 @@ func (src *Source) writeCursor(ctx context.Context, sess *session, c cursor, cou
 	return err
 }
 
-// fenced tells who wrote what this source does not know of: a relay of a later
-// epoch, or an earlier session of its own, whose answer was lost. Then it has to
-// begin anew.
+// fenced tells who wrote a cursor that this source does not know: a relay of a later epoch, or an
+// earlier session of this source, whose answer was lost. Then it has to begin anew.
 func (src *Source) fenced(ctx context.Context, sess *session) error {
 	if h, err := src.head(ctx, sess); sess.n != 0 && err == nil && src.mine(h) && h.n != sess.n {
 		sess.kill()

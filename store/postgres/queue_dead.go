@@ -41,7 +41,7 @@ func (s *Store) deadJobs(q admin.DeadJobQuery, action string) (sql string, args 
 		orNullTime(q.DiedBefore), orNullTime(q.DiedAfter), q.AfterID, limit}
 }
 
-// fillIn puts what is to be done with the chosen ones into a statement.
+// fillIn puts the action on the chosen ones into a statement.
 func fillIn(sql, schema, action, lock string) string {
 	columns := ""
 	if action == countCauses {
@@ -52,7 +52,7 @@ func fillIn(sql, schema, action, lock string) string {
 
 // DeadJobs implements driver.QueueStore.
 func (s *Store) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error) {
-	// Row-level security would show somebody else's queue as one without dead letters.
+	// Row-level security would show another role's queue as one without dead letters.
 	if err := s.mayCall(ctx, q.Queue, "count", "null"); err != nil {
 		return nil, err
 	}

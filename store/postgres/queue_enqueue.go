@@ -29,7 +29,7 @@ type Queue struct {
 	dequeue         string
 	dequeueNext     string // one job of the group "", by the queue's own function
 
-	// claim and ack, which every job goes through, call the queue's own functions, too: those that
+	// claim and ack, which every job goes through, also call the queue's own functions: those that
 	// take a queue's name cost a tenth more.
 	claim, ready, extend, ack, release, retry, deadLetter, report, maintain string
 }
@@ -135,8 +135,8 @@ func (q *Queue) callFor(jobs []penstock.NewJob) (string, []any, error) {
 	return query, []any{c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers}, nil
 }
 
-// jobColumns are jobs as enqueue_many wants them: an array per column, or nil where
-// no job has a value.
+// jobColumns are jobs as enqueue_many takes them: an array per column, or nil if no job has a
+// value.
 type jobColumns struct {
 	payloads        [][]byte
 	keys, dedupKeys []*string

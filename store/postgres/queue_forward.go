@@ -38,7 +38,7 @@ func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string)
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_ = src.Close(closing) // the lease ends by itself, too
+		_ = src.Close(closing) // the lease also ends by itself
 	}()
 	return forward.Run(ctx, forwarding{src, s.Queue(queue)}, src.req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
 }

@@ -77,8 +77,8 @@ func collectJobs(rows pgx.Rows, most, acks int) (jobs []penstock.Job, ended []in
 	return jobs, ended, rows.Err()
 }
 
-// jobDecoder turns binary rows into jobs. What a job points to is one allocation of
-// its own, so that a long one does not keep its neighbours' payloads.
+// jobDecoder turns binary rows into jobs. The contents of each job are one separate allocation, so
+// that a long job does not keep its neighbours' payloads.
 type jobDecoder struct {
 	group string // the last one: neighbours mostly share it
 }

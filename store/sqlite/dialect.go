@@ -14,10 +14,10 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// spelled is how tables are called here. Whoever writes has the file for himself, so no row is locked.
+// spelled is how tables are called here. A writer has the file alone, so no row is locked.
 var spelled = strings.NewReplacer("{schema}.key_heads", "penstock_heads", "{schema}.", "penstock_", " for update", "")
 
-// rendered is a statement as it is sent: what is no text in it is a parameter with a number. Times are microseconds.
+// rendered is a statement as it is sent: arguments in it are parameters with numbers. Times are microseconds.
 func rendered(statement string, with tables.Args) (text string, args []any) {
 	if found, ok := texts[statement]; ok {
 		statement = found

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// history is what became of a message so far: a column of JSON beside it.
+// history has the attempts of a message so far: a column of JSON next to it.
 type history struct {
 	// Attempts it has had. More than Failures, of which only the latest are kept.
 	Attempts int                `json:"attempts"`
@@ -17,11 +17,12 @@ type history struct {
 	Failures []penstock.Failure `json:"failures,omitempty"`
 }
 
-// mostAttempts is more than anything is tried: what somebody has written by hand is counted on from there.
+// mostAttempts is more than the attempts of any message: a larger number, written by hand, continues from
+// there.
 const mostAttempts = 1_000_000_000
 
-// readHistory reads the column; "" is a message that was never refused. What somebody has written by hand and cannot be
-// read is a failure that says so: it is not to hide the others, nor stop who reads them.
+// readHistory reads the column; "" is a message that was never refused. An entry that was written by hand and cannot be
+// read becomes a failure that says so. It must not hide the others, or stop a reader.
 func readHistory(column string) (h history) {
 	if column == "" {
 		return h
@@ -47,8 +48,8 @@ func (h history) after(failures []penstock.Failure) history {
 	return h
 }
 
-// dead is the history of a message that is given up. It had an attempt even if
-// nobody noted a failure.
+// dead is the history of a message that is given up. It had an attempt even if no failure was
+// noted.
 func (h history) dead(failures []penstock.Failure) history {
 	if len(failures) == 0 {
 		h.Attempts++

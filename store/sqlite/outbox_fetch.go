@@ -52,7 +52,7 @@ func (s *source) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, e
 	return driver.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Number: s.number, More: more, Source: p.fetched()}, nil
 }
 
-// read fills a page from whoever's turn it is and has something.
+// read fills a page from the origin whose turn it is and that has rows.
 func (s *source) read(ctx context.Context, limit driver.Limit) (p *page, more bool, err error) {
 	p = newPage(s.box.ids, limit, s.size)
 	if s.subID == 0 {
@@ -91,9 +91,9 @@ func (s *source) read(ctx context.Context, limit driver.Limit) (p *page, more bo
 // readFetchable reads the subscription's row, which also tells a reader that was
 // fenced before it sends more.
 //
-// It comes before all other statements of the Fetch, and each of them sees what
-// is committed when it runs: a key that was parked when the Fetch began is found
-// so, unless it was released meanwhile.
+// It comes before all other statements of the Fetch, and each of them sees the rows that are
+// committed when it runs. So a key that was parked when the Fetch began is found, unless it was
+// released meanwhile.
 func (s *source) readFetchable(ctx context.Context) (at fetchable, err error) {
 	var epoch int64
 	err = s.fetchable.QueryRowContext(ctx, s.subID, s.replay.id).Scan(&epoch, &at.parked, &at.replay)

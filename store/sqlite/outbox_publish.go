@@ -15,7 +15,7 @@ import (
 type Outbox struct {
 	store *Store
 	name  string
-	inbox string // that knows the ids of what was published; empty: everything is
+	inbox string // that knows the ids of published messages; empty: all are published
 }
 
 // Outbox returns an outbox. It does not check that there is one.

@@ -50,9 +50,9 @@ func (s *Store) retained(ctx context.Context, tx *sql.Tx, box outbox, first, low
 	return free, nil
 }
 
-// ledger is how large what is settled of an outbox is, piece by piece. Each
-// message is measured once by each process that maintains its outbox; whoever
-// deletes, the pieces that are gone are seen to be gone.
+// ledger is the size of an outbox's settled messages, piece by piece. Each message is measured once
+// by each process that maintains its outbox. Each process sees which pieces are gone, whichever of
+// them deleted them.
 type ledger struct {
 	upTo   int64 // measured so far
 	pieces []piece
@@ -97,7 +97,7 @@ func (s *Store) beyond(ctx context.Context, tx *sql.Tx, box outbox, first, low i
 	return last, nil
 }
 
-// measure adds what was settled meanwhile.
+// measure adds messages that were settled meanwhile.
 func (l *ledger) measure(ctx context.Context, tx *sql.Tx, box outbox, after, low int64) error {
 	l.upTo = after
 	rows, err := tx.QueryContext(ctx, on(Table(box.name), `select seq, 40 + length(payload) + length(topic) + coalesce(length(id), 0) + coalesce(length(key), 0) + coalesce(length(headers), 0)

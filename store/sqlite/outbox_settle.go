@@ -85,8 +85,8 @@ func (s *source) Settle(ctx context.Context, attempt uint64, news ...driver.Sett
 // txWork is something to do in a transaction.
 type txWork func(ctx context.Context, tx *sql.Tx) error
 
-// settle is Settle with something else to do, if it is not nil, in the transaction in
-// which the cursor passes: not a second time for a call whose answer was an error.
+// settle is Settle with also, if that is not nil, in the transaction in which the cursor passes. It
+// does not run a second time for a call whose answer was an error.
 func (s *source) settle(ctx context.Context, also txWork, attempt uint64, news ...driver.Settled) error {
 	if err := s.usable(ctx); err != nil || s.subID == 0 {
 		return err
@@ -148,7 +148,7 @@ func (s *source) parts(news []driver.Settled) (parts []*part, err error) {
 	return parts, nil
 }
 
-// progress is how far the cursor of some batches moves, and what is settled ahead of it,
+// progress is how far the cursor of some batches moves, and which messages are settled ahead of it,
 // once the parts are settled.
 func progress(parts []*part, position int64, ahead seqset.Set, of func(*part) bool) (int64, seqset.Set) {
 	for _, p := range parts {

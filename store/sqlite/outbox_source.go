@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// source is one reader. How far it has read is its own knowledge: whoever comes next
-// begins at the durable position.
+// source is one reader. Only the source knows how far it has read: the next one begins at the
+// durable position.
 type source struct {
 	store *Store
 	box   outbox
@@ -221,7 +221,7 @@ func (s *source) fenced() error {
 	return fmt.Errorf("subscription %q of outbox %q: %w", s.req.Subscription, s.box.name, penstock.ErrFenced)
 }
 
-// end remembers why this source is no use any more; the first reason stays.
+// end remembers why this source cannot be used any more; the first reason stays.
 func (s *source) end(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +240,8 @@ func (s *source) usable(ctx context.Context) error {
 	return s.ended
 }
 
-// failed explains an error of a read. What was closed meanwhile says so; a table
-// that has gone away was dropped.
+// failed explains an error of a read. A source that was closed meanwhile says so. If a table is
+// missing, it was dropped.
 func (s *source) failed(err error) error {
 	if ended := s.usable(context.Background()); ended != nil {
 		return ended

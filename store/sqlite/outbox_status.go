@@ -77,9 +77,9 @@ type pages struct {
 
 func (o outbox) pages() pages { return pages{o.ids.UID, []string{unquoted(Table(o.name))}} }
 
-// size asks dbstat, which walks the pages. The answer holds for twenty
-// times the time that took: nothing to speak of for a small table, and at most
-// a twentieth of a caller's time for a large one.
+// size asks dbstat, which walks the pages. The answer holds for twenty times as long as it took.
+// That is short for a small table, and takes at most a twentieth of a caller's time for a large
+// one.
 func (s *Store) size(ctx context.Context, tx *sql.Tx, what pages) (int64, error) {
 	s.mu.Lock()
 	m := s.sizes[what.as]

@@ -56,7 +56,7 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 	})
 }
 
-// nameFree is an error if an outbox or a queue has the name, which is to be one of kind.
+// nameFree is an error if an outbox or a queue has the name of a new one of kind.
 func nameFree(ctx context.Context, q querier, kind, name string) error {
 	var has string
 	err := q.QueryRowContext(ctx, `select 'outbox' from penstock_outboxes where name = ?1 union all select 'queue' from penstock_queues where name = ?1`, name).Scan(&has)

@@ -73,7 +73,7 @@ func claim(ctx context.Context, tx *sql.Tx, name string, c driver.Claim) ([]pens
 	if _, err := tx.ExecContext(ctx, statement("take_ready"), at.id, c.Group, next.priority, next.rank); err != nil {
 		return nil, err
 	}
-	now = time.Now() // what was done before does not count
+	now = time.Now() // the time spent so far does not count
 	until := now.Add(c.Lease)
 	done, err := tx.ExecContext(ctx, statement("lease"), at.id, until.UnixMicro(), c.Worker, array(next.leases), now.UnixMicro())
 	if err != nil {

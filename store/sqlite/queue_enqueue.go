@@ -75,9 +75,9 @@ func (q *Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]p
 	return made, err
 }
 
-// sift finds the jobs that are to be written, as indexes of jobs, and fills in what
-// is known of the others. first is the index of the first job of
-// each dedup key that is to be written, nil if no job has one.
+// sift finds the jobs that must be written, as indexes of jobs, and fills in the results of the
+// others. first is the index of the first job of each dedup key that must be written, nil if no job
+// has one.
 func (q *Queue) sift(ctx context.Context, tx Tx, jobs []penstock.NewJob, made []penstock.Enqueued) (fresh []int, first map[string]int, row queueRow, err error) {
 	known := map[string]int64{}
 	var keys []string
@@ -137,8 +137,8 @@ func knownJobs(ctx context.Context, tx Tx, row queueRow, keys []string) (map[str
 	return known, nil
 }
 
-// insert writes the fresh jobs and fills in their ids. One statement draws its
-// numbers without gaps, because nobody else writes.
+// insert writes the fresh jobs and fills in their ids. One statement draws its numbers without
+// gaps, because no other connection writes.
 func (q *Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh []int, made []penstock.Enqueued) error {
 	insert := `insert into ` + QueueTable(q.name) + ` (not_before, priority, group_key, key, headers, payload) values (?, ?, ?, ?, ?, ?)`
 	var args []any

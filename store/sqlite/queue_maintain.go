@@ -141,8 +141,8 @@ func readExpired(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (
 	return ended, rows.Err()
 }
 
-// wake makes jobs ready that stand nowhere, or has them wait for their key. One
-// that its key is busy with goes on being that.
+// wake makes jobs ready that stand nowhere, or has them wait for their key. A key stays
+// busy with the job that it is busy with.
 func wake(ctx context.Context, tx *sql.Tx, row queueRow, seqs []int64) error {
 	if len(seqs) == 0 {
 		return nil

@@ -82,8 +82,8 @@ func scanSchedule(rows *sql.Rows, sch *penstock.Schedule, dest ...any) error {
 	return nil
 }
 
-// runSchedules enqueues the periodic jobs that are due, one of each, and says
-// when they are next; also of those that ran while the clock was far ahead. Whoever holds the lock does it; the others find it done.
+// runSchedules enqueues the periodic jobs that are due, one of each, and says when they are next; also of those that ran while the
+// clock was far ahead. The process that holds the lock does it; the others find it done.
 func (q *Queue) runSchedules(ctx context.Context) error {
 	return q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		due, err := dueSchedules(ctx, tx, row, now)

@@ -69,8 +69,8 @@ func inTx(db *sql.DB, store *Store, queue string, h TxHandler) work.Handler {
 	}
 }
 
-// leasedSeq finds the job of a lease that is held. It is then held until tx ends,
-// because whoever wants to end it would have to write.
+// leasedSeq finds the job of a lease that is held. It is then held until tx ends, because a call
+// that ends it would have to write.
 func leasedSeq(ctx context.Context, tx *sql.Tx, queue string, lease int64) (seq int64, err error) {
 	row, err := findQueue(ctx, tx, queue)
 	if err != nil {

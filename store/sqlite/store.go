@@ -162,7 +162,7 @@ func OpenDB(path string) (*sql.DB, error) {
 }
 
 // private makes the file if there is none, for this user alone: SQLite would let others read it. Its -wal and -shm get the same mode.
-// What goes wrong SQLite finds, too. A file that is there must not be opened: closing it would end the locks of this process.
+// SQLite itself also finds errors. A file that is there must not be opened: closing it would end the locks of this process.
 func private(file string) {
 	if f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		_ = f.Close()

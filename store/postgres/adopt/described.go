@@ -4,8 +4,8 @@ import "github.com/penstock/penstock/internal/adopted"
 
 // How a table is described is the same for every store that adopts tables.
 type (
-	// Config describes a table that somebody else made and what its columns mean. The
-	// zero value of a field means its default, or the preset's: see SetDefaults.
+	// Config describes a table that Penstock did not create, and what its columns mean. The zero
+	// value of a field means its default, or the preset's: see SetDefaults.
 	Config = adopted.Config
 	// Columns maps what a message has to the names of columns. Only ID is needed, if
 	// there is no preset.

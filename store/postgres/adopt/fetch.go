@@ -23,8 +23,8 @@ func (s *Source) fetchTable(ctx context.Context, limit driver.Limit) (*pending, 
 // fetchNext reads on from the head, and looks for rows that have become visible behind
 // it.
 //
-// What is read at the head is read first. So whatever its writers could have seen is
-// found behind the head by the statement that comes after, and goes before it.
+// Rows at the head are read first. So whatever its writers could have seen is found behind the head
+// by the statement that comes after, and goes before it.
 func (s *Source) fetchNext(ctx context.Context, limit driver.Limit) (*pending, bool, error) {
 	before, slack := s.places()
 	defer func() { clear(s.page) }() // what the batch has not taken is not kept
@@ -170,8 +170,8 @@ func (p place) args() []any {
 // behindPage is how many rows are looked at in one statement behind the head.
 const behindPage = 5000
 
-// behind lists the rows between two places that are neither in flight nor out of band nor
-// found already; more if there are others, too many to list.
+// behind lists the rows between two places that are neither in flight nor out of band nor found
+// already. more: there are others, too many to list.
 func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more bool, err error) {
 	d := s.m.decoder(s.m.placing)
 	for {
@@ -206,7 +206,7 @@ func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more
 	}
 }
 
-// loadInOrder reads rows that are known by their ids, in that order. What is gone is left out.
+// loadInOrder reads rows that are known by their ids, in that order. Rows that are gone are left out.
 func (s *Source) loadInOrder(ctx context.Context, q querier, ids []string) ([]row, error) {
 	byID, err := s.load(ctx, q, ids)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *Source) loadInOrder(ctx context.Context, q querier, ids []string) ([]ro
 	return found, nil
 }
 
-// load reads rows that are known by their ids; workers claim them. What is gone is left out.
+// load reads rows that are known by their ids; workers claim them. Rows that are gone are left out.
 func (s *Source) load(ctx context.Context, q querier, ids []string) (map[string]row, error) {
 	byID := make(map[string]row, len(ids))
 	return byID, s.loadInto(ctx, q, byID, ids)

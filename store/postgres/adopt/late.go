@@ -8,13 +8,12 @@ import (
 
 // late are rows that were found behind the head by looking back. Safe for concurrent use.
 //
-// How late a row is is how long ago its place was the head. What a transaction that was
-// seen in flight has written is found by the first read after its commit (track.saw). But
-// a transaction may choose the place, its start time say, long before it writes
-// anything, and then commit between two reads. For these, levels of looking back: each
-// covers four times as much as the one before, and is four times as seldom. So a row that
-// is late by t is found after about 4t at most, and each place is looked at a few times in
-// all. The last level is the sweep: everything below the margin.
+// How late a row is is how long ago its place was the head. Rows of a transaction that was seen in
+// flight are found by the first read after its commit (track.saw). But a transaction may choose the
+// place, its start time say, long before it writes anything, and then commit between two reads. For
+// these, levels of looking back: each covers four times as much as the one before, and is four
+// times as seldom. So a row that is late by t is found after about 4t at most, and each place is
+// looked at a few times in all. The last level is the sweep: everything below the margin.
 type late struct {
 	on bool // guarded by Source.mu: reading is by order
 
@@ -62,8 +61,8 @@ func (l *late) waiting() bool {
 	return len(l.ids) > 0
 }
 
-// swept notes whether a sweep has found anything, and reports whether it is the second in a
-// row: single rows may commit very late, but where they go on coming, the head is wrong.
+// swept notes whether a sweep has found anything, and reports whether it is the second in a row.
+// Single rows may commit very late, but if more come, the head is wrong.
 func (l *late) swept(found bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +112,7 @@ func (l *late) take(n int) []string {
 	return ids
 }
 
-// giveBack returns what was taken and not delivered, to the front.
+// giveBack returns rows that were taken and not delivered, to the front.
 func (l *late) giveBack(ids []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,8 +140,7 @@ func levels(margin time.Duration) (spans []time.Duration) {
 // sweepShare bounds what sweeping costs: it rests for so many times as long as it took.
 const sweepShare = 10
 
-// lookBack looks for late rows until ctx ends. It has a connection of its own at a time,
-// so it delays no read.
+// lookBack looks for late rows until ctx ends. It has a separate connection, so it delays no read.
 func (s *Source) lookBack(ctx context.Context) {
 	spans := levels(s.m.config.Margin)
 	next, looked := make([]time.Time, len(spans)), make([]time.Time, len(spans))
@@ -192,10 +190,10 @@ func (s *Source) lookBack(ctx context.Context) {
 	}
 }
 
-// lags is how far the reader lags behind the writers, as far as that is known: it reads full pages,
-// and the last row is that old. What turns up behind the head now is later than its place by as
-// much, so looking more often would find it hardly sooner; and in a backlog each look walks over all that
-// was settled since. 0 if the reader keeps up.
+// lags is how far the reader lags behind the writers, as far as that is known: it reads full pages, and
+// the last row is that old. A row that turns up behind the head now is later than its place by as much,
+// so looking more often would find it hardly sooner. In a backlog each look reads all rows that were
+// settled since. 0 if the reader keeps up.
 func (s *Source) lags() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,9 +254,9 @@ func (s *Source) looksBack() bool {
 	return s.late.on
 }
 
-// lookWithin looks at where the head has been during the span, as far as everything there
-// has its verdict: what is in flight would be listed along, each time, and many rows may be. It is
-// looked at when they are settled.
+// lookWithin looks at where the head has been during the span, as far as all rows there have their
+// verdicts. Otherwise each look would also list the rows in flight, which may be many. It is looked
+// at when they are settled.
 func (s *Source) lookWithin(ctx context.Context, span time.Duration) (more bool, err error) {
 	from, to := s.within(span)
 	if to.n <= from.n {

@@ -45,7 +45,7 @@ func (m *mapping) narrow() *layout {
 	return l
 }
 
-// wide is all that a message is made of, too.
+// wide also has all other columns of a message.
 func (m *mapping) wide() *layout {
 	l := m.narrow()
 	for _, c := range m.wanted {

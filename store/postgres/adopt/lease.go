@@ -45,8 +45,8 @@ func (m *mapping) orderedBy() []string {
 	return names
 }
 
-// lease is this holder's. Several workers share an epoch, and each has a lease that
-// keeps nobody out but a single reader.
+// lease is this holder's. Several workers share an epoch, and each has a lease that keeps out only
+// a single reader.
 type lease struct {
 	id      int64 // of the subscription
 	epoch   int64
@@ -85,7 +85,7 @@ func (t *Table) acquire(ctx context.Context, req driver.Subscribe, m *mapping) (
 		if l.epoch = before.epoch; !together {
 			l.epoch++
 		}
-		if !together { // the first worker goes on with the count of those before
+		if !together { // the first worker continues the count of those before
 			if l.settled = before.settled; before.workers {
 				if l.settled, err = t.settledByWorkers(ctx, tx, l.id, before.epoch); err != nil {
 					return err

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// What operators do is that of driver.Operator, for the table's one subscription; the
-// names in queries are not looked at. A subscription that nobody has run yet is
+// What operators do is that of driver.Operator, for the table's one subscription; the names in
+// queries are not looked at. A subscription that no relay has run yet is
 // penstock.ErrNoSubscription.
 
 // subscription finds the subscription's id.

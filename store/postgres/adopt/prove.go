@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// prove has the server look at every statement of the mapping, before a subscription is
-// made for it: one that turned out not to work would keep the table from the corrected one.
+// prove makes the server check every statement of the mapping, before a subscription is made for
+// it. A subscription whose mapping does not work would block the table for a corrected one.
 func (t *Table) prove(ctx context.Context, st *statements) error {
 	return t.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		for _, sql := range []string{st.readFirst, st.read, st.listFirst, st.list, st.find, st.findLocked, st.claimFirst, st.claim, st.narrowFirst, st.narrow, st.unplaced, st.scan,

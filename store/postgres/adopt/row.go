@@ -19,7 +19,7 @@ type row struct {
 	id      string // _adopt_row.row_id
 	at      place
 	message penstock.Message
-	unread  error // what the server could not show, or what is no text; the message lacks it
+	unread  error // parts that the server could not show, or that are not text; the message lacks them
 	passed  bool  // it has a place here, and is not to be delivered now
 }
 

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// selected is a value that a statement selects, in the form in which the server has least to do
-// with it: in binary where this package can make the text of it that the server would
-// make, and otherwise as that text.
+// selected is a value that a statement selects, in the form that is the least work for the server.
+// It is binary if this package can make the same text of it as the server, and otherwise text.
 type selected struct {
 	column string // its name
 	sql    string

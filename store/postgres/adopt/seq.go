@@ -2,11 +2,11 @@ package adopt
 
 import "context"
 
-// seqs gives numbers to the messages that a Source returns. No two of a subscription are the
-// same, because an operator names a dead letter by its number; and what a later reader
-// returns has a higher one, because parked keys are in their order.
+// seqs gives numbers to the messages that a Source returns. All numbers of a subscription differ,
+// because an operator names a dead letter by its number. A later reader returns higher numbers,
+// because parked keys are in their order.
 //
-// A number is made of the epoch, of a value of the log's sequence, which nobody else has drawn,
+// A number is made of the epoch, of a value of the log's sequence, which no other reader has drawn,
 // and of a count. A single reader counts on, alone in its epoch. Workers share theirs, so they draw
 // another value for every block.
 type seqs struct {

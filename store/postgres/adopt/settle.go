@@ -45,10 +45,10 @@ func (s *Source) Settle(ctx context.Context, _ uint64, settled ...driver.Settled
 type work struct {
 	delivered []string   // rows to settle
 	back      []string   // rows that are no longer out of band
-	release   []string   // parked keys that go on
+	release   []string   // parked keys that continue
 	parked    parkedRows // rows to park
 	failed    failedRows
-	leaders   map[string]int // by parked key: which of parked has a time of its own
+	leaders   map[string]int // by parked key: which of parked has its own time
 	rows      []*inFlightRow // all of them
 	count     int64
 }
@@ -120,7 +120,7 @@ func (w *work) park(m *penstock.Message, h *inFlightRow, v *driver.Verdict) {
 	a.since, a.waits = append(a.since, since), append(a.waits, v.RetryIn.Microseconds())
 	a.dead, a.outOfOrder, a.held = append(a.dead, dead), append(a.outOfOrder, outOfOrder), append(a.held, dead && v.Hold && !outOfOrder)
 	a.timed = append(a.timed, !dead && (outOfOrder || len(v.Failures) > 0 || v.RetryIn > 0) && w.leads(h.parkedKey, m.Seq, outOfOrder))
-	if !outOfOrder { // the first of the parked key is due at once, if it has no time of its own
+	if !outOfOrder { // the first of the parked key is due at once, if it has no time
 		w.release = append(w.release, h.parkedKey)
 	}
 	if len(v.Failures) > 0 {
@@ -129,8 +129,8 @@ func (w *work) park(m *penstock.Message, h *inFlightRow, v *driver.Verdict) {
 	}
 }
 
-// leads reports whether no row of the parked key comes before seq among those that have a time of
-// their own; one that comes after it loses its own.
+// leads reports whether no row of the parked key comes before seq among those that have a time. A
+// row that comes after it loses its time.
 func (w *work) leads(parkedKey string, seq int64, outOfOrder bool) bool {
 	if outOfOrder {
 		return true

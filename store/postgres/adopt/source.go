@@ -15,10 +15,9 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// Source is the table's subscription under a lease: one ordered reader, which holds no
-// lock on any row. What is in flight is in memory;
-// everything else is in the tables. It can lose its connections at any time and goes on
-// with others.
+// Source is the table's subscription under a lease: one ordered reader, which holds no lock on any
+// row. Rows in flight are in memory; everything else is in the tables. It can lose its connections
+// at any time and continues with others.
 type Source struct {
 	t  *Table
 	m  *mapping
@@ -240,8 +239,8 @@ func (s *Source) head() position {
 // averageAtFirst is the size of a message until one was read.
 const averageAtFirst = 8 << 10
 
-// Renew implements driver.Source: it writes the log, which has the lease. It does not
-// wait for a settling transaction, which may have to wait for somebody's row lock.
+// Renew implements driver.Source: it writes the log, which has the lease. It does not wait for a
+// settling transaction, which may wait for another session's row lock.
 func (s *Source) Renew(ctx context.Context) error {
 	if s.isClosed() {
 		return penstock.ErrClosed

@@ -43,8 +43,8 @@ func own(c *column) string { return "t." + quoted(c) }
 
 func asText(c *column) string { return own(c) + "::text" }
 
-// pending is the condition under which a row is to be delivered, in the words in which
-// a partial index has it.
+// pending is the condition under which a row must be delivered, in the words in which a partial
+// index has it.
 func (m *mapping) pending(c *Config) string {
 	mark := ""
 	if at := m.Find(c.Marks()); at != nil {
@@ -72,7 +72,7 @@ func (m *mapping) delivered(c *Config, clear bool) string {
 	return set
 }
 
-// placed leaves out the rows that have no place: no statement could go on behind one of them.
+// placed leaves out the rows that have no place: no statement could continue behind one of them.
 func (m *mapping) placed() string {
 	return list(m.nullable(), "", func(_ int, c *column) string { return " and " + own(c) + " is not null" })
 }

@@ -20,9 +20,9 @@ type found struct {
 	name, source string
 }
 
-// find looks the subscription up: by its name or, since a name that nobody has chosen is the
-// table's own, by any spelling of that. "t" and "public.t" are one subscription, called as it was
-// first. It is penstock.ErrNoSubscription if there is none.
+// find looks the subscription up: by its name or, because the default name is the table's, by any
+// spelling of that. "t" and "public.t" are one subscription, called as it was first. It is
+// penstock.ErrNoSubscription if there is none.
 func (t *Table) find(ctx context.Context, q querier) (found, error) {
 	var table *string
 	if t.config.Table != "" {
@@ -96,8 +96,8 @@ func Subscriptions(ctx context.Context, o Options) ([]Subscription, error) {
 	return all, t.explain(err)
 }
 
-// DropSubscription is Drop for whoever has the name alone: the table may be gone, or mapped
-// in another way now. Of the options the database and Subscription are looked at.
+// DropSubscription is Drop by the name alone: the table may be gone, or mapped in another way now.
+// Of the options the database and Subscription are looked at.
 func DropSubscription(ctx context.Context, o Options) error {
 	t, err := connect(ctx, o)
 	if err != nil {

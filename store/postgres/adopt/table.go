@@ -95,7 +95,7 @@ const settings = `
 	set synchronous_commit = on; set default_transaction_isolation = 'read committed';
 	set statement_timeout = 0; set lock_timeout = '10s'; set idle_session_timeout = 0; set idle_in_transaction_session_timeout = 0; set timezone = 'UTC'; set extra_float_digits = 1; set bytea_output = 'hex'`
 
-// Close closes the connections. Sources are to be closed before.
+// Close closes the connections. Close Sources before.
 func (t *Table) Close() error {
 	t.pool.Close()
 	return nil

@@ -15,10 +15,9 @@ type position struct {
 	place
 }
 
-// track is where the reader is and was. A row that commits late stands behind the
-// head, at a place that the head has passed; how far back depends on when its
-// transaction chose the place, and track knows where the head was then. Not safe for
-// concurrent use.
+// track is where the reader is and was. A row that commits late is behind the head, at a place that
+// the head has passed. How far back depends on when its transaction chose the place, and track
+// knows where the head was then. Not safe for concurrent use.
 type track struct {
 	positions []position // by time; the last is the head
 	margin    time.Duration
@@ -28,9 +27,9 @@ type track struct {
 	open      map[uint64]position // transactions in flight, and a place before all they wrote
 }
 
-// The slack is how far a reader that has caught up looks back in any case: rows may become
-// visible in another order than the one in which they got their places. Where the places
-// are the times of clocks that differ, it reaches as far as rows were found to be late.
+// The slack is how far a reader that has caught up always looks back, because rows may become
+// visible in another order than that of their places. Where the places are the times of clocks that
+// differ, it reaches as far as rows were found to be late.
 const (
 	slackTime = 100 * time.Millisecond
 	maxSlack  = 10 * time.Second
@@ -103,9 +102,9 @@ func (t *track) retreat(p place, now time.Time) {
 // earliest place at which a row of a transaction may stand that was in flight at an
 // earlier read and has ended since.
 //
-// A transaction that is met in flight for the first time has got its id since the read
-// before, so what it writes got its place after everything that was visible then, but for
-// the moment between getting the two: hence before is some way behind the head.
+// A transaction that is met in flight for the first time has got its id since the read before. So
+// its rows got their places after all rows that were visible then, except in the moment between
+// getting the two. Hence before is some way behind the head.
 func (t *track) saw(snapshot string, before position) (back position, some bool) {
 	running := inFlight(snapshot)
 	for xid, m := range t.open {

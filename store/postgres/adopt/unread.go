@@ -16,12 +16,13 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// A row that the server cannot show fails each statement that selects its content. What a page has is
-// listed without the content then, and halved until the row is found. Of that row each column is
-// selected alone, so that its dead letter tells which one it is.
+// A row that the server cannot show fails each statement that selects its content. Then the rows of
+// the page are listed without the content, and halved until the row is found. Of that row each column
+// is selected alone, so that its dead letter tells which one it is.
 
-// unreadable reports whether an error may be that of one row's content: a byte that UTF8 has not, in a
-// database of another encoding, or a cast that fails (22, or P0001 from PL/pgSQL), or damaged storage.
+// unreadable reports whether an error may be about one row's content. That is a byte that UTF8 does
+// not have, in a database of another encoding, a cast that fails (22, or P0001 from PL/pgSQL), or
+// damaged storage.
 func unreadable(err error) bool {
 	state := pgerror.State(err)
 	return strings.HasPrefix(state, "22") || state == "P0001" || state == "XX001"
@@ -31,13 +32,13 @@ func unreadable(err error) bool {
 // for each statement.
 const guardFor = time.Minute
 
-// guarded reports whether q can go on after an error.
+// guarded reports whether q can continue after an error.
 func (s *Source) guarded(q querier) bool {
 	_, claim := q.(pgx.Tx)
 	return !claim || time.Now().Before(s.guardUntil)
 }
 
-// guard is query, after whose error q can go on if it is guarded.
+// guard is query, after whose error q can continue if it is guarded.
 func (s *Source) guard(ctx context.Context, q querier, sql string, args []any, f func(values [][]byte)) error {
 	if tx, claim := q.(pgx.Tx); claim && s.guarded(q) {
 		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return query(ctx, tx, sql, args, f) })

@@ -12,11 +12,10 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Worker is one of several that claim rows of the same table, in one process or many,
-// with FOR UPDATE SKIP LOCKED. Each batch is a claim: a transaction on a connection of
-// its own, which holds the rows until Settle commits it. Nothing is in order, and there is
-// no lease to lose; a claim that grows old is given up, so that no transaction is
-// open for longer because a broker is down.
+// Worker is one of several that claim rows of the same table, in one process or many, with FOR
+// UPDATE SKIP LOCKED. Each batch is a claim: a transaction on a separate connection, which holds
+// the rows until Settle commits it. There is no order and no lease to lose. A claim that grows old
+// is given up, so that no transaction is open for longer because a broker is down.
 type Worker struct {
 	*Source
 
@@ -69,8 +68,8 @@ func (c *claim) watch(timeout time.Duration, f func()) {
 	}
 }
 
-// Fetch implements driver.Source: it claims the next rows that nobody has. After a
-// claim has grown old all are given up, and the batch says so.
+// Fetch implements driver.Source. It claims the next rows that no worker has. After a claim has
+// grown old all are given up, and the batch says so.
 func (w *Worker) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
 	if err := limit.Validate(); err != nil {
 		return driver.Batch{}, err
@@ -203,7 +202,7 @@ func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 		w.late.giveBack(ids)
 		return nil, false, err
 	}
-	p.keyOrder = nil // nobody waits for anybody
+	p.keyOrder = nil // no worker waits for another
 	if len(ids) > 0 {
 		more = true
 	}
@@ -252,8 +251,8 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 	return page, nil
 }
 
-// A claim has as many rows as a sink of that pace takes in about a second: what was
-// delivered of an open claim is delivered again should the worker die.
+// A claim has as many rows as a sink of that pace takes in about a second, because delivered rows
+// of an open claim are delivered again if the worker dies.
 const (
 	claimFor    = time.Second
 	firstClaims = 100

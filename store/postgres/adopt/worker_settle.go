@@ -93,8 +93,8 @@ func (w *Worker) endClaim(ctx context.Context, p *pending, verdicts []driver.Ver
 	return done, over, err
 }
 
-// giveUp ends all claims, because one has grown old or failed: the relay has to forget
-// them all. What has a verdict is settled.
+// giveUp ends all claims, because one has grown old or failed: the relay has to forget them all.
+// Rows with a verdict are settled.
 func (w *Worker) giveUp() {
 	w.claims.Lock()
 	w.rewound, w.careful = true, true
