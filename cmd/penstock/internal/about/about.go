@@ -1,5 +1,5 @@
-// Package about says what was being done when an error came. What is not there is always
-// reported in the same words, whichever the store and the verb.
+// Package about says what was being done when an error came. A missing outbox, queue or inbox is
+// reported in the same words by every store and verb.
 package about
 
 import (

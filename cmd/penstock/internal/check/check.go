@@ -1,5 +1,5 @@
-// Package check looks at an outbox table that exists already and says what makes
-// it slow or unsafe, what that is seen from, and which statements mend it.
+// Package check examines an outbox table that exists already. It says what makes it slow or unsafe,
+// with the evidence and the statements that fix it.
 //
 // Run only reads. Fix creates the indexes that a report suggests, after asking.
 // DESIGN.md tells how each finding is read.
@@ -46,10 +46,10 @@ func (o *Options) setDefaults() {
 	o.Timeout, o.OldSnapshot, o.OldTransactions = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.OldSnapshot, DefaultOldSnapshot), cmp.Or(o.OldTransactions, DefaultOldTransactions)
 }
 
-// Run looks at the table of cfg, whose defaults are set. It changes nothing: every
-// look is a read-only transaction of its own with a timeout, and what the role or
-// the server does not let it see is listed in Report.Unseen. It expects conn to be
-// in no transaction, and leaves its settings as they are.
+// Run looks at the table of cfg, whose defaults are set. It changes nothing: every look is a
+// separate read-only transaction with a timeout. Report.Unseen lists what the role or the server
+// does not let it see. It expects conn to be in no transaction, and leaves its settings as they
+// are.
 //
 // An error means that there is no report: cfg is not valid (a
 // *penstock.FieldError), there is no such table, the connection is lost, or ctx has
@@ -137,9 +137,8 @@ type looker struct {
 // looker.unseen.
 var errUnseen = errors.New("not seen")
 
-// look runs see in a read-only transaction. What the server refuses is noted under
-// what and gives errUnseen. Settings hold for the
-// transaction alone.
+// look runs see in a read-only transaction. A refusal of the server is noted under what and gives
+// errUnseen. Settings hold for the transaction alone.
 func (l *looker) look(ctx context.Context, what string, see func(tx pgx.Tx) error, settings ...string) error {
 	err := l.transaction(ctx, see, settings)
 	var refused *pgconn.PgError
@@ -162,7 +161,7 @@ func (l *looker) transaction(ctx context.Context, see func(tx pgx.Tx) error, set
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	// Reading a size waits for whoever has the table locked: not for long.
+	// Reading a size waits for sessions that have the table locked, but not for long.
 	limits := fmt.Sprintf("set local statement_timeout = %d; set local lock_timeout = %d", l.timeout.Milliseconds(), min(l.timeout/2, time.Second).Milliseconds())
 	if _, err := tx.Exec(ctx, limits+strings.Join(append([]string{""}, settings...), "; set local "), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
@@ -170,13 +169,13 @@ func (l *looker) transaction(ctx context.Context, see func(tx pgx.Tx) error, set
 	return see(tx)
 }
 
-// catalogue looks with the search path of the system alone: names that the server
-// writes have their schema, and nobody's functions stand in for its own.
+// catalogue looks with the search path of the system alone: names that the server writes have their
+// schema, and no other functions replace its own.
 func (l *looker) catalogue(ctx context.Context, what string, see func(tx pgx.Tx) error) error {
 	return l.look(ctx, what, see, "search_path = pg_catalog")
 }
 
-// The conditions of PostgreSQL's appendix A that need words of their own.
+// The conditions of PostgreSQL's appendix A that need their own words.
 const (
 	noPrivilege   = "42501"
 	tookTooLong   = "57014"

@@ -62,8 +62,8 @@ func subset(part, whole []int16) bool {
 	return !slices.ContainsFunc(part, func(n int16) bool { return !slices.Contains(whole, n) })
 }
 
-// unused is true of an index that nothing needs and nobody read, on a table that is
-// read often. The index of the read is new, perhaps.
+// unused is true of an index that is not needed and was never read, on a table that is read often.
+// The index of the read is new, perhaps.
 func (f *facts) unused(x *index) bool {
 	return f.stats != nil && f.stats.scans >= busyScans && x.scans == 0 && !x.needed && !slices.Contains(f.reads.pinned.indexes(), x.name())
 }

@@ -11,8 +11,8 @@ const (
 	// dirtyPages is how many pages the read of one row may touch: a B-tree has at
 	// most five levels, and there is a page of the table, and some slack.
 	dirtyPages = 32
-	// dirtyPerRow is how many pages a row of a batch may cost: one of the table
-	// where rows lie in another order than the index, and a part of an index page.
+	// dirtyPerRow is how many pages a row of a batch may cost: one page of the table if its order
+	// is not that of the index, and a part of an index page.
 	dirtyPerRow = 2
 )
 

@@ -191,8 +191,8 @@ func hinted(err error, waitsFor int) error {
 	return err
 }
 
-// cleanUpPatience bounds the wait of dropping what a failed attempt has left: who
-// held up its creation holds that up, too.
+// cleanUpPatience limits the wait for dropping the remains of a failed attempt: a transaction that
+// delayed its creation also delays that.
 const cleanUpPatience = time.Second
 
 // cleanUp drops what a failed attempt has left and returns the attempt's error.
@@ -225,9 +225,8 @@ func (f *fixer) drop(ctx context.Context, x Index) error {
 
 func (x Index) quoted() string { return pgx.Identifier{x.Schema, x.Name}.Sanitize() }
 
-// run executes the statement, reports its progress, and has the server stop when ctx
-// ends: closing the connection would let it go on. waitsFor is the process it waited
-// for last.
+// run executes the statement, reports its progress, and has the server stop when ctx ends: closing
+// the connection would let it continue. waitsFor is the process it waited for last.
 func (f *fixer) run(ctx context.Context, s Statement) (waitsFor int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -10,9 +10,9 @@ import (
 // watchEvery is the pause between two looks at an index that is created.
 const watchEvery = 200 * time.Millisecond
 
-// watch reports progress from a connection of its own until the function that it
-// returns is called, which says for which process the index waited last. Without a
-// second connection there is no progress to report.
+// watch reports progress from a separate connection until the function that it returns is called.
+// That function says for which process the index waited last. Without a second connection there is
+// no progress to report.
 func (f *fixer) watch(ctx context.Context, x Index) (stop func() (waitsFor int)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	last := make(chan int, 1)

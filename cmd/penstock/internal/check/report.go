@@ -123,7 +123,7 @@ const (
 // Statement is SQL to run, as it stands, outside a transaction.
 type Statement struct {
 	SQL string `json:"sql"`
-	// Concurrently: writers and readers go on meanwhile.
+	// Concurrently: writers and readers continue meanwhile.
 	Concurrently bool `json:"concurrently,omitempty"`
 	// Risk is what it costs or can break; empty if next to nothing.
 	Risk string `json:"risk,omitempty"`
@@ -155,7 +155,7 @@ const (
 	CodeUnlogged        = "unlogged"          // a crash empties the table
 	CodeNoKey           = "no-key"            // no unique index finds a row by its id
 	CodePartitioned     = "partitioned"       // the table is partitioned
-	CodeReferenced      = "referenced"        // foreign keys point at rows that are to be deleted
+	CodeReferenced      = "referenced"        // foreign keys point at rows that will be deleted
 	CodeMissingIndex    = "missing-index"     // no index gives the waiting rows in order
 	CodeTieBreak        = "index-without-id"  // it does, except among rows of the same time
 	CodeNotPartial      = "index-not-partial" // it does, but walks over delivered rows

@@ -122,8 +122,8 @@ func bytes(n float64) string {
 // number writes a count with its thousands set apart.
 func number(v float64) string { return terminal.Count(int64(math.Round(v))) }
 
-// text is what is written, with nothing in it that a terminal would obey: names come
-// from the database.
+// text gathers the output, without control characters that a terminal would obey: names come from
+// the database.
 type text struct{ strings.Builder }
 
 func (t *text) line(s string) {

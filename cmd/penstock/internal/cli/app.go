@@ -10,7 +10,7 @@
 //	confirm.go                     asking before something is lost
 //	dead_letter_text.go when.go    what people read: one dead letter or held message, and times
 //
-// What other programs have, too, is in internal/terminal.
+// Parts that other programs also have are in internal/terminal.
 package cli
 
 import (
@@ -39,8 +39,8 @@ type App struct {
 	Stderr *terminal.Scrubber
 	Getenv func(string) string
 
-	// What tests replace: the store that a URL opens, whether somebody is there to
-	// ask, and what SIGINT and SIGTERM do.
+	// Parts that tests replace: the store that a URL opens, whether there is a user to ask, and
+	// what SIGINT and SIGTERM do.
 	Open        func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
 	Interactive bool
 	OnSignals   func(first, second func()) (stop func())
@@ -82,7 +82,7 @@ func (f DatabaseFlag) Set(url string) error {
 	return nil
 }
 
-// Over is a with another database, and nothing opened: close it, too.
+// Over is a with another database, and nothing opened. Close it as well.
 func (a *App) Over(url, schema string) *App {
 	b := *a
 	b.DatabaseURL, b.Schema, b.ConfigFile, b.opened, b.DatabaseURLs = url, schema, "", nil, nil
@@ -125,12 +125,11 @@ func (a *App) Database() (url, schema string, err error) {
 	return cfg.DatabaseURL.Reveal(), cmp.Or(a.Schema, cfg.Schema), nil
 }
 
-// ask is how the profile auto finds out. The verbs that read a file go on with its database.
+// ask is how the profile auto finds out. The verbs that read a file continue with its database.
 func ask(url string) bool { return portable.Wanted(context.Background(), url) }
 
-// agreed checks that ./penstock.yaml, if it is there, means the database of the
-// variable, and returns that in the file's profile, and its schema. Whoever set one and forgot the other would work on
-// the wrong database.
+// agreed checks that ./penstock.yaml, if it is there, means the database of the variable, and returns that in the
+// file's profile, and its schema. A user who set one and forgot the other would work on the wrong database.
 func (a *App) agreed(variable string) (given, schema string, err error) {
 	profile := config.Profile(a.Profile)
 	if _, err := os.Stat(DefaultConfigFile); err != nil {
@@ -172,7 +171,7 @@ func (a *App) LoadConfig() (*config.Config, error) {
 	return cfg, terminal.Usage(err)
 }
 
-// Tell says what was done: fields for programs, or a sentence.
+// Tell prints the result: fields for programs, or a sentence.
 func (a *App) Tell(asJSON bool, fields any, sentence string, args ...any) error {
 	if asJSON {
 		return json.NewEncoder(a.Stdout).Encode(fields)

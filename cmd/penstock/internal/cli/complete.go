@@ -27,7 +27,7 @@ var named = map[string]string{
 	"outbox NAME": "outboxes", "queue NAME": "queues", "subscription NAME": "subscriptions",
 }
 
-// CompleteNames has the shell complete names of what is there, wherever a verb takes one.
+// CompleteNames makes the shell complete existing names where a verb takes one.
 func (a *App) CompleteNames(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		a.CompleteNames(sub)

@@ -17,13 +17,12 @@ type Consent struct {
 	Undone string
 }
 
-// asks reports whether there is somebody to ask.
+// asks reports whether there is a user to ask.
 func (a *App) asks() bool {
 	return a.Interactive || terminal.IsTerminal(a.Stdin) && terminal.IsTerminal(a.Stderr)
 }
 
-// Possible fails where nobody can be asked and nobody has agreed. It comes
-// before any work.
+// Possible fails if no user can be asked and --yes was not given. It comes before any work.
 func (a *App) Possible(c Consent) error {
 	if c.Yes || a.asks() {
 		return nil
@@ -40,7 +39,7 @@ func (a *App) Confirm(ctx context.Context, c Consent, question string) error {
 	return err
 }
 
-// Agrees asks a question whose answer may be no, too.
+// Agrees asks a question whose answer may also be no.
 func (a *App) Agrees(ctx context.Context, c Consent, question string) (bool, error) {
 	if c.Yes {
 		return true, nil
@@ -50,7 +49,7 @@ func (a *App) Agrees(ctx context.Context, c Consent, question string) (bool, err
 	return answer == "y" || answer == "yes", err
 }
 
-// ConfirmName wants a name typed: a habitual y has dropped many a table.
+// ConfirmName requires the name to be typed, because a y is often typed by habit.
 func (a *App) ConfirmName(ctx context.Context, c Consent, warning, name string) error {
 	if c.Yes {
 		return nil
@@ -75,7 +74,7 @@ func (a *App) ask(ctx context.Context, c Consent, prompt string) (string, error)
 	}
 	answer, err := a.answers.ReadString('\n')
 	if err != nil {
-		fmt.Fprintln(a.Stderr) // the prompt has a line of its own
+		fmt.Fprintln(a.Stderr) // the prompt has a separate line
 		if errors.Is(err, context.Canceled) {
 			return "", err
 		}

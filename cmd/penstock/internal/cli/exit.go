@@ -40,7 +40,7 @@ func NotEmpty(flags *pflag.FlagSet, names ...string) error {
 // Report prints err as "penstock: what: next step" and returns the exit code.
 func (a *App) Report(failed *cobra.Command, err error) int {
 	if out, ok := a.Stdout.(*terminal.Results); ok && out.Err() != nil {
-		// Whatever became of it, nobody has read what it said.
+		// The result is lost: the reader has not got it.
 		err = &terminal.ExitError{Code: terminal.ExitFailure, Err: fmt.Errorf("writing to standard output: %w", out.Err())}
 	}
 	code := terminal.ExitCode(err)

@@ -25,7 +25,7 @@ func (f *MetricsFlags) Add(flags *pflag.FlagSet, listen string) {
 	flags.IntVar(&f.groups, "metrics-groups", 0, "also export metrics of this `number` of groups of each queue, the first by name")
 }
 
-// Set puts what was given in place of what the file says.
+// Set replaces the file's settings with the given flags.
 func (f *MetricsFlags) Set(m *config.Metrics) error {
 	if f.flags.Changed("metrics-listen") {
 		m.Listen = f.listen

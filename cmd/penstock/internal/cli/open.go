@@ -61,8 +61,8 @@ func (a *App) Logger() (*slog.Logger, error) {
 	return terminal.NewLogger(a.Stderr, a.LogLevel, a.LogFormat)
 }
 
-// WarnOfDifferences compares, while a verb runs, the functions of a queue, or with no name those of a relay, with this
-// program's; for a worker also the tables, of which a relay is told by its first call. Call the returned function before the store is closed.
+// WarnOfDifferences compares the functions of a queue, or without a name those of a relay, with this program's, while a verb runs. For a
+// worker it also compares the tables; a relay learns of them by its first call. Call the returned function before the store is closed.
 func WarnOfDifferences(ctx context.Context, store any, queue string, worker bool, log *slog.Logger) (end func()) {
 	checker, ok := store.(driver.SchemaChecker)
 	if !ok {

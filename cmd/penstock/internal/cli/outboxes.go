@@ -61,7 +61,7 @@ type StatusReader interface {
 	Status(ctx context.Context) ([]admin.OutboxStatus, error)
 }
 
-// CountedUpTo is how much of each kind is counted where nobody asks for more.
+// CountedUpTo is how many of each kind are counted unless the user asks for more.
 const CountedUpTo = 1000
 
 // StatusUpTo counts no more than most, unless it is 0, if the store can.

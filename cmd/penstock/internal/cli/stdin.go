@@ -5,9 +5,8 @@ import (
 	"io"
 )
 
-// UntilDone reads r, which may be a terminal or a pipe that nobody writes to,
-// until ctx ends. The goroutine that reads ahead ends with r or the process: no
-// read of a terminal can be called back.
+// UntilDone reads r, which may be a terminal or a pipe without a writer, until ctx ends. The
+// goroutine that reads ahead ends with r or the process: no read of a terminal can be called back.
 func UntilDone(ctx context.Context, r io.Reader) io.Reader {
 	type chunk struct {
 		data []byte

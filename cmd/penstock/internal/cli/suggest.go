@@ -11,9 +11,9 @@ import (
 // suggestion is where a text names a verb to run.
 var suggestion = regexp.MustCompile(`\bpenstock (?:(?:outbox|queue|inbox|dead|job|schedule|subscription|adopt) [a-z]+|demo|migrate|relay|publish|tail|enqueue|work|status|parked|replay|doctor|explain)\b`)
 
-// Suggest has the commands that a text suggests mean the database of this one: they
-// carry the global flags that say so. A password in a URL is not repeated, and what
-// another role has to run, a grant, has a URL of its own.
+// Suggest has the commands that a text suggests mean the database of this one: they carry the
+// global flags that say so. A password in a URL is not repeated. A command for another role, such
+// as a grant, has its own URL.
 func (a *App) Suggest(text string) string {
 	return suggestion.ReplaceAllStringFunc(text, func(command string) string {
 		given := ""

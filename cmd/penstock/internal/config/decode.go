@@ -16,9 +16,9 @@ import (
 	"github.com/penstock/penstock/internal/redact"
 )
 
-// decoder fills structs from YAML nodes by their yaml tags. It goes on after a
-// mistake, so that a file's mistakes are found together, and remembers where
-// each value stands, so that what Validate finds later can be placed too.
+// decoder fills structs from YAML nodes by their yaml tags. It continues after a mistake, so that a
+// file's mistakes are found together. It remembers where each value is, so that later errors of
+// Validate also have a place.
 type decoder struct {
 	src     *source
 	resolve *resolver

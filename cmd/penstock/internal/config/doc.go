@@ -3,13 +3,12 @@
 //
 //	bytes → parse (YAML, limits) → decode (types, ${ENV}, file:) → defaults → validate
 //
-// With the defaults each subscription gets the limits it does not give itself from
-// the top level, and only then are limits checked against each other.
+// With the defaults each subscription gets the limits that it does not set from the top level. Only
+// then are limits checked against each other.
 //
-// The file is read strictly: whatever is not understood is an error that names
-// file, line and column, shows the line and says what to write instead, and all
-// errors of a file are reported at once. Passwords are kept out of every error,
-// log line and printout.
+// The file is read strictly. An unknown key or value is an error that names file, line and column,
+// shows the line and says what to write instead. All errors of a file are reported at once.
+// Passwords are kept out of every error, log line and printout.
 //
 // internal/drivers has the lists of databases and brokers; nothing registers itself.
 package config

@@ -150,7 +150,7 @@ func escapeDollar(s string) string { return strings.ReplaceAll(s, "$", "$$") }
 
 func unchanged(s string) string { return s }
 
-// plain is s as encoding/json wants it.
+// plain is s as encoding/json takes it.
 func (s shown) plain() map[string]any {
 	out := make(map[string]any, len(s))
 	for _, item := range s {

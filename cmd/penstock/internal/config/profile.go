@@ -28,9 +28,9 @@ func (p *Profile) UnmarshalText(b []byte) error {
 	return &hintError{*notOneOf(string(b), []string{string(Auto), string(Postgres), string(Portable)})}
 }
 
-// Of is the URL of a database used like this. The driver is in its scheme, so whoever has the URL opens it so.
-// Auto goes by ask, which asks a server of PostgreSQL's protocol whether only the portable profile can use it; without
-// ask nobody is asked.
+// Of is the URL of a database used like this. The driver is in its scheme, so every user of the URL opens it so. Auto
+// goes by ask, which asks a server of PostgreSQL's protocol whether only the portable profile can use it; without ask
+// no server is asked.
 func (p Profile) Of(url string, ask func(url string) (portable bool)) string {
 	if p == Portable || p == Auto && ask != nil && slices.Contains(postgres.Driver.Schemes, drivers.Scheme(url)) && ask(url) {
 		return portable.URL(url)

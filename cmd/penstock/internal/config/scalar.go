@@ -23,8 +23,8 @@ var (
 	levelType    = reflect.TypeFor[slog.Level]()
 )
 
-// scalar decodes one value. What the error shows of it is what the file says,
-// never what an environment variable or a secret file held.
+// scalar decodes one value. The error shows its text in the file, never the value of an environment
+// variable or a secret file.
 func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 	at := nodePlace(n)
 	if isNull(n) {

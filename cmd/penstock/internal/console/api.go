@@ -87,7 +87,7 @@ type (
 		ID  string `json:"id,omitempty"`
 	}
 	Settings = penstock.QueueSettings
-	// Range is what to deliver again; what is left out does not bound.
+	// Range is what to deliver again; an empty field is not a limit.
 	Range struct {
 		FromSeq int64 `json:"from_seq,omitempty"`
 		ToSeq   int64 `json:"to_seq,omitempty"`
@@ -201,7 +201,7 @@ func deadRoutes(of string) []route {
 	}
 }
 
-// named refuses a list that is given and empty: whoever has found none does not want all.
+// named refuses a list that is given and empty: a client that has found none does not mean all.
 func named[T any](field string, given []T) error {
 	if given != nil && len(given) == 0 {
 		return &penstock.FieldError{Field: field, Problem: "is empty", Hint: "name at least one, or leave it out to have all that match"}

@@ -26,7 +26,7 @@ import (
 	"github.com/penstock/penstock/internal/web"
 )
 
-// What is asked of a store; one that lacks a part of it has no such pages.
+// Parts of a store that are used; one that lacks a part has no such pages.
 type (
 	outboxes interface {
 		StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
@@ -79,7 +79,7 @@ type Store interface {
 	DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error)
 }
 
-// The names of credentials: see web.Credential. Without credentials everybody may do everything.
+// The names of credentials: see web.Credential. Without credentials every client may do everything.
 const (
 	RoleRead    = "read"
 	RoleOperate = "operate"
@@ -88,7 +88,7 @@ const (
 // Options of New.
 type Options struct {
 	Store Store
-	// Findings are what penstock doctor says. While somebody looks they are half a minute old at most, unless they take longer.
+	// Findings are what penstock doctor says. While a page is open they are half a minute old at most, unless they take longer.
 	Findings func(ctx context.Context) ([]doctor.Finding, error)
 	// BasePath is where this is behind a proxy, as in /penstock; empty for the root.
 	BasePath string
@@ -108,7 +108,7 @@ type Options struct {
 const (
 	countedUpTo = 1000
 	patience    = 5 * time.Second  // for what is read
-	actPatience = 45 * time.Second // for what is done: several statements, each within the server's limit
+	actPatience = 45 * time.Second // for actions: several statements, each within the server's limit
 	seldomEvery = 30 * time.Second
 	atOnce      = 500
 	mostAtOnce  = 20_000
@@ -117,7 +117,7 @@ const (
 	actFor      = 20 * time.Second       // to act on them
 )
 
-// Console is an http.Handler. What it read is shared by all who look.
+// Console is an http.Handler. All clients share what it read.
 type Console struct {
 	o         Options
 	mux       *http.ServeMux
@@ -170,7 +170,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.at.ServeHTTP(w, r)
 }
 
-// mayOperate reports whether whoever asks may change anything.
+// mayOperate reports whether the client may change anything.
 func mayOperate(r *http.Request) bool { return web.From(r) != RoleRead }
 
 // Status is what there is, counted up to a thousand of each kind.
@@ -216,7 +216,7 @@ func (c *Console) lookAtStatus() (*Status, error) {
 	}
 	if store, ok := c.o.Store.(inboxes); ok { // it counts by reading what is held
 		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]admin.InboxStatus, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), patience) // it may go on when this look has ended
+			ctx, cancel := context.WithTimeout(context.Background(), patience) // it may continue when this look has ended
 			defer cancel()
 			return store.Inboxes(ctx)
 		}, seldom)); refused("inboxes", err) != nil {

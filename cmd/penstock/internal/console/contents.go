@@ -22,7 +22,7 @@ type Contents struct {
 // Text is for pages.
 func (d Contents) Text() string { return *d.Payload }
 
-// mostShown of a payload are in an answer: a page of large ones would be too much for whoever looks.
+// mostShown of a payload are in an answer: a page of large ones would be too much for a reader.
 const mostShown = 64 << 10
 
 const redacted = "[redacted]"
@@ -48,8 +48,8 @@ func (c *Console) contents(headers map[string]string, payload []byte) (d Content
 	return d
 }
 
-// shownOf is text without the members that may not be shown. What is not one JSON value has no members to find: of that nothing is shown if
-// such a name is in it.
+// shownOf is text without the members that may not be shown. A payload that is not one JSON value has no members to find: it is not shown
+// if such a name is in it.
 func (c *Console) shownOf(text []byte) []byte {
 	if len(c.o.Redact) == 0 || len(text) == 0 {
 		return text

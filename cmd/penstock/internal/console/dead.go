@@ -79,9 +79,9 @@ type DeadLetter struct {
 	Contents
 }
 
-// inWindows has a filter looked at by visit for a few dead letters after the other, because none but numbers has an index: what
-// is seldom, or not there, would keep the database reading. It ends with the last one, when visit has enough, or after a while:
-// then after is where to go on, and not 0.
+// inWindows calls visit with a filter for a few dead letters after the other, because only numbers have an index. A search for
+// rare or missing ones would keep the database reading. It ends with the last one, when visit has enough, or after a while:
+// then after is where to continue, and not 0.
 func inWindows(ctx context.Context, b box, f Filter, after int64, patience time.Duration, visit func(f Filter) (enough bool, err error)) (looked, goOn int64, err error) {
 	end := time.Now().Add(patience)
 	for {
@@ -104,7 +104,7 @@ func inWindows(ctx context.Context, b box, f Filter, after int64, patience time.
 	}
 }
 
-// narrows reports whether some are to be looked for among all.
+// narrows reports whether the filter looks for some among all.
 func (f Filter) narrows() bool { return len(f.Numbers) == 0 && len(f.values()) > 0 }
 
 // Done is what became of an action on all that match, or would.

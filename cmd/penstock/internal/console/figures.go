@@ -151,7 +151,7 @@ func pretty(text string) string {
 	return text
 }
 
-// hexDump shows bytes that are no text, as far as somebody reads.
+// hexDump shows bytes that are not text, as many as a person reads.
 func hexDump(b []byte) string {
 	var out strings.Builder
 	for line := range slices.Chunk(b[:min(len(b), 1024)], 16) {

@@ -299,9 +299,9 @@ type deadData struct {
 	Causes        Causes
 	Page          List[DeadLetter]
 	Filtered      bool
-	Verb          string // of what is to be confirmed
+	Verb          string // of the action to confirm
 	Would         Done
-	After, SoFar  int64 // where an action goes on, and how many it has done
+	After, SoFar  int64 // where an action continues, and how many it has done
 }
 
 // Values are the filter for people.

@@ -58,7 +58,7 @@ type database struct {
 	Outboxes, Queues     int
 }
 
-// list asks all of them at once: one that is down keeps nobody waiting for longer than for itself.
+// list asks all of them at once, so that one that is down delays only its own answer.
 func (s *Several) list(w http.ResponseWriter, r *http.Request) {
 	found := make([]database, len(s.of))
 	var all sync.WaitGroup

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What is read is read once for all who want it: no more often than once a second, and so seldom that all of it together
-// takes no more than a sixtieth of the time.
+// A figure is read once for all clients that ask for it: no more often than once a second, and so rarely that all
+// readings together take a sixtieth of the time at most.
 const (
 	readEvery    = time.Second
 	shareOfTime  = 60
@@ -34,7 +34,8 @@ type shared[T any] struct {
 	generation int // how often it was forgotten
 }
 
-// get returns what was read not long ago, or waits until it is read. read gets no context of who happens to ask: the others want it, too.
+// get returns what was read not long ago, or waits until it is read. read does not get the context of one client, because the others also
+// need it.
 func (s *shared[T]) get(ctx context.Context, read func() (T, error), pause func(took time.Duration) time.Duration) (T, error) {
 	for {
 		s.mu.Lock()
@@ -75,7 +76,7 @@ func (s *shared[T]) begin(read func() (T, error), pause func(took time.Duration)
 		defer close(reading)
 		s.reading = nil
 		if s.generation != generation {
-			return // what was done meanwhile it may not show
+			return // it may not show actions since then
 		}
 		s.have, s.err, s.at = have, err, time.Now()
 		s.next = s.at.Add(pause(s.at.Sub(began)))
@@ -138,7 +139,7 @@ type answer struct {
 	data  any
 }
 
-// answers are those to requests that others make, too.
+// answers are those to requests that other clients also make.
 type answers struct {
 	mu sync.Mutex
 	of map[string]*asked

@@ -13,7 +13,7 @@ import (
 // Topic of the demo's messages.
 const Topic = "flight.departed"
 
-// Airline is the business: two tables beside the outbox in one database.
+// Airline is the business: two tables and the outbox in one database.
 type Airline interface {
 	// Depart is one business transaction: it takes the aircraft's next turn
 	// under the aircraft's row lock, inserts the flight and publishes the
@@ -46,8 +46,8 @@ func message(f *Flight, turn int64) (penstock.Message, error) {
 	}, nil
 }
 
-// ParseArrival reads a message's payload back. What cannot be read is an arrival of
-// flight 0, which nobody ever commits.
+// ParseArrival reads a message's payload back. A message that cannot be read is an arrival of
+// flight 0, which is never committed.
 func ParseArrival(key string, body []byte) Arrival {
 	var p struct {
 		ID      int64  `json:"flight_id"`

@@ -42,7 +42,7 @@ type Publisher interface {
 	PublishTx(ctx context.Context, tx portable.Tx, msgs ...penstock.Message) error
 }
 
-// NewPostgresAirline creates the airline's tables in a schema of its own.
+// NewPostgresAirline creates the airline's tables in a separate schema.
 func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connections int, outbox Publisher) (Airline, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -72,7 +72,7 @@ func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connect
 
 func (a *postgresAirline) Depart(ctx context.Context, f *Flight, rollback bool) (err error) {
 	begin := a.pool.Begin
-	if _, ok := a.outbox.(*postgres.Outbox); ok && !rollback { // what is taken back is written before
+	if _, ok := a.outbox.(*postgres.Outbox); ok && !rollback { // messages that are rolled back are written before
 		begin = postgres.NewBuffered(a.pool, penstock.BufferOptions{}).Begin // the message goes with COMMIT
 	}
 	tx, err := begin(ctx)

@@ -33,9 +33,9 @@ type sqliteAirline struct {
 	turn, depart *sql.Stmt
 }
 
-// NewSQLiteAirline creates the airline's tables in a SQLite file, with a prefix
-// of their own. Its transactions are BEGIN IMMEDIATE. The commits of a throwaway
-// file are not flushed to disk one by one: nobody will read it after a crash.
+// NewSQLiteAirline creates the airline's tables in a SQLite file, with their own prefix. Its
+// transactions are BEGIN IMMEDIATE. The commits of a throwaway file are not flushed to disk one by
+// one: it is not read after a crash.
 func NewSQLiteAirline(ctx context.Context, databaseURL, prefix string, outbox *sqlite.Outbox, throwaway bool) (_ Airline, err error) {
 	a := &sqliteAirline{outbox: outbox, prefix: prefix + "_"}
 	if a.db, err = sqlite.OpenDB(databaseURL); err != nil {

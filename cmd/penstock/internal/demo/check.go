@@ -14,7 +14,7 @@ type Departure struct {
 // Arrival is a message as the consumer read it from the broker.
 type Arrival struct {
 	Departure
-	// Key is the key that came with the message, beside the payload.
+	// Key is the key that came with the message, separate from the payload.
 	Key string
 }
 
@@ -23,11 +23,10 @@ type Checked struct {
 	// Published counts committed departures, Delivered those of them that
 	// arrived at least once, Lost the others.
 	Published, Delivered, Lost int
-	// Phantom counts arrivals that nobody committed: rolled back, altered or
-	// made up.
+	// Phantom counts arrivals that were not committed: rolled back, altered or made up.
 	Phantom int
-	// Duplicates counts arrivals after the first of their flight. Delivery is
-	// at least once, so they are no failure.
+	// Duplicates counts arrivals after the first of their flight. Delivery is at least once, so
+	// they are not a failure.
 	Duplicates int
 	// OutOfOrder counts first deliveries that came after a later flight of the
 	// same aircraft.

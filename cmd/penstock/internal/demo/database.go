@@ -54,8 +54,8 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 		kept = "tables " + airline + "_flights and _aircraft"
 		r.airline, err = NewSQLiteAirline(ctx, r.DatabaseURL, airline, r.store.(*sqlite.Store).Outbox(r.outbox), private && !r.Keep)
 	} else {
-		// The check and the clean-up need no connection of their own: by then the
-		// producers have let go of theirs.
+		// The check and the clean-up need no further connection: by then the producers have
+		// released theirs.
 		var outbox Publisher
 		switch store := r.store.(type) {
 		case *postgres.Store:

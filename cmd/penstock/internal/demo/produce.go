@@ -57,7 +57,7 @@ func (p *Produce) Run(ctx context.Context, airline Airline) error {
 	shares := make([][]*Flight, max(p.Producers, 1))
 	for i := range p.Flights {
 		f := &p.Flights[i]
-		who := f.ID // unkeyed flights go to everybody in turn
+		who := f.ID // unkeyed flights go to every producer in turn
 		if f.Tailnum != "" {
 			h := fnv.New32a()
 			h.Write([]byte(f.Tailnum))

@@ -77,8 +77,8 @@ func readAll(r *http.Request) ([]byte, error) {
 	return body.Bytes(), err
 }
 
-// trace has messages go on in the trace of the request, unless they say their own. A context that is none, or a state
-// that is longer than others have to take, is not carried: each message would have it.
+// trace makes messages continue the trace of the request, unless they have their own. A context that is none, or a
+// state that is longer than others have to take, is not carried: each message would have it.
 func trace(h http.Header, msgs []penstock.Message) {
 	parent, state := h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ",")
 	if !traceparent.MatchString(parent) {

@@ -27,7 +27,7 @@ import (
 // Outbox is one to take messages for.
 type Outbox struct {
 	Name string
-	// Token that requests carry; without one nobody is asked.
+	// Token that requests carry. If it is empty, no request needs one.
 	Token string
 	// Inbox knows the ids of messages that were published; empty: each is published as often as it comes.
 	Inbox string
@@ -182,7 +182,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 }
 
 // isThere reports whether an outbox of that name is known to exist: it is listed, or a message came into it. A label for
-// every name that somebody makes up would have no bounds.
+// every name that a client makes up would have no bounds.
 func (s *Server) isThere(name string, code, messages int) bool {
 	if code == http.StatusForbidden || code == http.StatusNotFound {
 		return false
@@ -219,7 +219,7 @@ func (s *Server) accept(r *http.Request, name string) (int, *Refusal) {
 	return len(msgs), nil
 }
 
-// held counts what has come of a request's body. What is announced takes no room until it comes: a slow client holds nobody else back.
+// held counts what has come of a request's body. An announced body takes no room until it comes, so a slow client delays no other.
 type held struct {
 	io.ReadCloser
 	s *Server

@@ -15,7 +15,7 @@ type messageLine struct {
 	Topic   string            `json:"topic"`
 	Headers map[string]string `json:"headers"`
 	PayloadFields
-	// What a store sets, and publishing therefore passes over.
+	// Fields that a store sets, and that publishing therefore ignores.
 	Seq       json.RawMessage `json:"seq"`
 	CreatedAt json.RawMessage `json:"created_at"`
 	Attempt   json.RawMessage `json:"attempt"`

@@ -167,8 +167,8 @@ func variableRune(r rune) rune {
 // keptStderr is how many bytes of a command's stderr are kept as the error.
 const keptStderr = 2 << 10
 
-// lastLines keeps the end of what is written to it. The error that holds it
-// stands at most one attempt.
+// lastLines keeps the last lines that are written to it. The error that holds it stands at most one
+// attempt.
 type lastLines struct {
 	kept []byte
 	cut  bool

@@ -2,9 +2,8 @@ package run
 
 import "syscall"
 
-// ownGroup gives a command a process group of its own, out of reach of the
-// terminal's ctrl-c, and has the kernel kill it should we be killed ourselves:
-// its job will run elsewhere.
+// ownGroup gives a command its own process group, out of reach of the terminal's ctrl-c. It also
+// makes the kernel kill the command if this process is killed: its job will run elsewhere.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,6 +4,5 @@ package run
 
 import "syscall"
 
-// ownGroup gives a command a process group of its own, out of reach of the
-// terminal's ctrl-c.
+// ownGroup gives a command its own process group, out of reach of the terminal's ctrl-c.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

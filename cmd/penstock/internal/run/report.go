@@ -31,7 +31,8 @@ func (e *execution) reportFor(job *penstock.Job) *reportFile {
 	return &reportFile{path: filepath.Join(e.reports, fmt.Sprintf("%d-%d.json", job.ID, job.Attempt)), log: e.log.With("job", job.ID)}
 }
 
-// during reports what stands there now and then, until it is told that the command has ended. What is not JSON is not whole yet.
+// during reports what stands there now and then, until it is told that the command has ended. Text that is not JSON is not
+// complete yet.
 func (f *reportFile) during(ctx context.Context) (ended func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// unreachable is for how long a job rests whose endpoint cannot be reached. That is no attempt.
+// unreachable is for how long a job rests whose endpoint cannot be reached. That does not count as
+// an attempt.
 const unreachable = 5 * time.Second
 
 // post is run for an endpoint.

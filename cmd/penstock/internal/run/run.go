@@ -36,9 +36,9 @@ type Options struct {
 	Stdout, Stderr io.Writer
 }
 
-// Relays run the subscriptions of a configuration: each with a relay, with as many as it
-// has workers if it reads an adopted table, or with what forwards into a queue. Beside
-// them they run its workers, and take messages over HTTP.
+// Relays run the subscriptions of a configuration, each with a relay. A subscription over an
+// adopted table has as many relays as workers, and one into a queue has a forwarder. They also run
+// its workers, and accept messages over HTTP.
 type Relays struct {
 	store    driver.Store
 	cfg      *config.Config

@@ -89,7 +89,7 @@ type oneOf struct {
 	made bool
 }
 
-// Subscribe waits for the others the first time, though no longer than it takes until the lease is to be renewed.
+// Subscribe waits for the others the first time, but no longer than until the lease must be renewed.
 func (o *oneOf) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	source, err := o.from.Subscribe(ctx, req)
 	if o.made || err != nil && !errors.Is(err, penstock.ErrHeld) {
@@ -109,9 +109,8 @@ func (o *oneOf) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Sou
 	return source, err
 }
 
-// openTable adds the relays over an adopted table, one per worker. Each has a sink
-// of its own: a sink is never handed a key by two at a time, and workers claim rows
-// of one key side by side.
+// openTable adds the relays over an adopted table, one per worker. Each has its own sink: a sink
+// must not get a key from two relays at a time, and workers claim rows of one key concurrently.
 func (s *subscription) openTable(ctx context.Context) error {
 	r := s.relays
 	table, err := drivers.OpenTable(ctx, r.cfg.DatabaseURL.Reveal(), r.cfg.Schema, s.Name, s.Adopt.Config, r.o.Log)
@@ -170,8 +169,8 @@ type reading struct {
 	answered bool // the database knows the subscription, or its holder
 }
 
-// Subscribe ends everything if what fails cannot be cured by waiting and shows before the first success; later it is
-// waited for like the rest, because a running relay should survive whatever is done to its database.
+// Subscribe ends everything if waiting would not help and the failure comes before the first success. Later it waits
+// as for other failures, because a running relay should survive every change of its database.
 func (r *reading) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	source, err := r.from.Subscribe(ctx, req)
 	switch {

@@ -29,7 +29,7 @@ type worker struct {
 	execution *execution
 	seen      *jobCounts
 	log       *slog.Logger
-	draining  context.Context // ends when no more jobs are to be claimed
+	draining  context.Context // ends when no more jobs must be claimed
 	drain     context.CancelFunc
 }
 
@@ -110,8 +110,8 @@ func (w *worker) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// work is work.Run, which a queue that was dropped ends: whoever makes it again finds it worked on,
-// and what else this process runs goes on.
+// work is work.Run, which ends if the queue was dropped. If the queue is made again, it is worked
+// on again, and the rest of this process continues meanwhile.
 func (w *worker) work() error {
 	for {
 		err := work.Run(w.draining, w.queue, w.execution.handle, w.options())
@@ -156,7 +156,7 @@ func giver(queue driver.Queue) func(ctx context.Context, job penstock.Job) error
 	}
 }
 
-// jobCounts counts how jobs ended, beside the metrics.
+// jobCounts counts how jobs ended, in addition to the metrics.
 type jobCounts struct {
 	work.Observer
 	done, failed, dead, lost atomic.Int64

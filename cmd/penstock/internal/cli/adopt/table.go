@@ -75,7 +75,7 @@ func Configured(a *cli.App) (all []Subscription, err error) {
 	}
 	cfg, err := a.LoadConfig()
 	if err != nil && a.ConfigFile == "" {
-		// Nobody has asked for the file, and most verbs do not need it.
+		// The user has not asked for the file, and most verbs do not need it.
 		fmt.Fprintln(a.Stderr, "penstock: adopted tables are not looked at: "+cli.DefaultConfigFile+" has mistakes, which its relay tells")
 		return nil, nil
 	}

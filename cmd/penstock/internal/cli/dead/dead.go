@@ -70,9 +70,9 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 const deadSelectorsHelp = `Select with --id, --key, --error, --older-than and --newer-than. For an outbox there
 are also --seq and --topic, for a queue --group. If several are given, all must match.`
 
-// check reads which flags were given. An empty text is an error rather than no
-// selector at all: it is how an unset variable of a script looks. To look
-// at, the empty group is one, too: that of the jobs without.
+// check reads which flags were given. An empty text is an error rather than no selector at all: it
+// is how an unset variable of a script looks. For listing, the empty group is also one: that of the
+// jobs without a group.
 func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	for name, empty := range map[string]bool{"key": f.key == "", "topic": f.topic == "", "error": f.errorText == "", "subscription": f.subscription == ""} {
 		if flags.Changed(name) && empty {

@@ -310,7 +310,7 @@ func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
 	fmt.Fprintf(w, "\nTry next:\n%s", demoNext(f))
 }
 
-// demoBound says what the rate waited for, beside what the disk takes.
+// demoBound says what limited the rate, next to the rate of the disk.
 func demoBound(r *demo.Result) string {
 	what := map[demo.Bound]string{
 		demo.BoundByDelivery:   "the relay and the broker: the last transaction had committed long before",

@@ -104,7 +104,7 @@ func (e *examination) plans(ctx context.Context, now *look) {
 	}
 }
 
-// look reads the status. What the role may not see is told, if it is to be.
+// look reads the status. It reports what the role may not see, if asked to.
 func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) (l look, err error) {
 	l.at = time.Now().Add(ahead)
 	unseen := func(what string, err error) error {
@@ -182,8 +182,8 @@ func (e *examination) missing(now *look) {
 	}
 }
 
-// unnamed says of what is found about a subscription that the configuration does not have, though it has others of the outbox: one that was
-// renamed has left what is parked, and its dead letters, behind.
+// unnamed adds to findings about a subscription that the configuration does not have, though it has others of the outbox. A renamed
+// subscription has left parked messages and dead letters behind.
 func (e *examination) unnamed(now *look) {
 	if e.cfg == nil {
 		return

@@ -35,7 +35,7 @@ func (f *retentionFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.bytesText, "retain-bytes", "", "keep settled messages up to this `size`, such as 1GiB; off keeps none for their size")
 }
 
-// read parses what was given and reports whether anything was.
+// read parses the given flags and reports whether there are any.
 func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
 	if flags.Changed("retain-age") {
 		f.age = new(time.Duration)
@@ -62,7 +62,7 @@ func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
 
 func isOff(s string) bool { return s == "off" || s == "0" }
 
-// apply changes what was given and leaves the rest.
+// apply changes the given limits and leaves the rest.
 func (f *retentionFlags) apply(ctx context.Context, store retentionSetter, outbox string) (admin.Retention, error) {
 	found, err := cli.ReadStatus(ctx, store, []string{outbox})
 	if err != nil {

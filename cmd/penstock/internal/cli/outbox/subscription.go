@@ -87,7 +87,7 @@ func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper
 	lost := fmt.Sprintf("%s in its backlog, %s, %s", terminal.Plural(s.Backlog, "message"), terminal.Plural(s.Parked, "parked message"), terminal.Plural(s.DeadLetters, "dead letter"))
 	warning := fmt.Sprintf("This drops subscription %s of outbox %s: %s are lost to it.", shell.Visible(name), shell.Visible(outbox), lost)
 	if cli.IsHeld(&s, time.Now()) {
-		// Also with --yes: nobody expects a subscription that was dropped back.
+		// Also with --yes: a user does not expect a dropped subscription to come back.
 		fmt.Fprintf(a.Stderr, "penstock: a relay runs it (%s) and will make it anew, from the oldest message that is kept: stop it first\n", shell.Visible(s.Holder))
 	}
 	if err := a.ConfirmName(ctx, leave, warning, name); err != nil {

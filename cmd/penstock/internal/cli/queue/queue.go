@@ -32,7 +32,7 @@ transactions, and workers run each job until it is done.
 	return terminal.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
 }
 
-// uncounted asks for the settings of a queue alone: to count its jobs may take longer than what is to be done with it.
+// uncounted asks only for the settings of a queue: counting its jobs may take longer than the verb.
 const uncounted = -1
 
 // findQueue describes one queue, counted up to most.

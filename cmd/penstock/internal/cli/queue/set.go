@@ -35,7 +35,7 @@ func (f *queueFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.keepBytes, "keep-done-bytes", "", "keep finished jobs only up to this `size`, such as 512MiB (default 1GiB)")
 }
 
-// read returns what was given; what was not is nil.
+// read returns the given settings; the others are nil.
 func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err error) {
 	if flags.Changed("max-attempts") {
 		if f.maxAttempts < 1 {

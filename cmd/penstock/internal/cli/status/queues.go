@@ -98,7 +98,7 @@ func readGroups(ctx context.Context, store any, queues []admin.QueueStatus) erro
 	return nil
 }
 
-// runningText shows the limit beside the figure.
+// runningText shows the limit next to the figure.
 func runningText(q *admin.QueueStatus) string {
 	if q.MaxRunning == nil || *q.MaxRunning == 0 {
 		return terminal.Count(q.Running)

@@ -126,8 +126,8 @@ and every column. --json has every field.`,
 	return cmd
 }
 
-// statusOf is what status shows. What the role may not read is nil: that of a relay
-// sees no queues, and that of a queue's operator no outboxes.
+// statusOf is what status shows. Parts that the role may not read are nil: a relay's role sees no
+// queues, and that of a queue's operator no outboxes.
 type statusOf struct {
 	Outboxes []admin.OutboxStatus `json:"outboxes,omitzero"`
 	Queues   []admin.QueueStatus  `json:"queues,omitzero"`
@@ -137,8 +137,8 @@ type statusOf struct {
 	unseen []string // kinds of things that the role may not read
 }
 
-// adoptedStatus is a subscription over an adopted table, or why it has no status: what
-// is done to such a table must not hide the others.
+// adoptedStatus is a subscription over an adopted table, or why it has no status: an error of such
+// a table must not hide the others.
 type adoptedStatus struct {
 	Table string `json:"table"`
 	admin.SubscriptionStatus
@@ -209,8 +209,8 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 	return s, err
 }
 
-// begin reads in the background: hundreds of outboxes and of queues take half a second
-// each, in sessions of their own.
+// begin reads in the background: hundreds of outboxes and of queues take half a second each, in
+// separate sessions.
 func begin[T any](ctx context.Context, read func(context.Context) ([]T, error)) func() ([]T, error) {
 	var (
 		found []T
