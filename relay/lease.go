@@ -62,7 +62,7 @@ func (s *session) extend(ctx context.Context, start time.Time) {
 	s.mu.Unlock()
 	if back {
 		s.cfg.Observer.Lease(true)
-		s.log.Info("the lease is valid again, sending goes on")
+		s.log.Info("the lease is valid again, sending continues")
 	}
 }
 

@@ -63,7 +63,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		log.Warn("the subscription was lost; what was not settled is sent by whoever holds it next", "err", err)
+		log.Warn("the subscription was lost; its next holder sends the messages that were not settled", "err", err)
 		sleep(ctx, r.drain, time.Second)
 	}
 }

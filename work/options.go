@@ -65,7 +65,7 @@ func (o *Options) Validate() error {
 		}
 	}
 	if o.AllGroups && len(o.Groups) > 0 || (o.AllGroups || len(o.Groups) > 0) && o.Group != "" {
-		return &penstock.FieldError{Field: "Group", Problem: "is said in several ways", Hint: "set one of Group, Groups and AllGroups"}
+		return &penstock.FieldError{Field: "Group", Problem: "is given in several ways", Hint: "set one of Group, Groups and AllGroups"}
 	}
 	for i, group := range o.Groups {
 		if err := validGroup(fmt.Sprintf("Groups[%d]", i), group); err != nil {

@@ -40,5 +40,5 @@ func TestPresetsCanBeCopied(t *testing.T) {
 	if err := json.Unmarshal([]byte(must(t, "adopt", "presets", "--json")), &all); err != nil || len(all) != len(presets.PresetNames()) || all[1].Preset != "dotnet" || all[1].Adopt["delivered"] != "mark" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	invoke(t, "adopt", "presets", "java").wants(t, terminal.ExitUsage, `"java" is no preset: there are debezium, dotnet`)
+	invoke(t, "adopt", "presets", "java").wants(t, terminal.ExitUsage, `"java" is not a preset: there are debezium, dotnet`)
 }

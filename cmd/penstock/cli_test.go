@@ -194,9 +194,9 @@ func TestMigrateSQL(t *testing.T) {
 	clitest.Contains(t, must(t, "migrate", "--sql"), `create schema "penstock";`, "this leads on from version 0")
 	clitest.Contains(t, must(t, "migrate", "--sql", "--from", "268", "--schema", "my jobs"), `"my jobs"`, "this leads on from version 268")
 	clitest.Contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
-	invoke(t, "migrate", "--sql", "--from", "7").wants(t, terminal.ExitUsage, "7 is no version")
+	invoke(t, "migrate", "--sql", "--from", "7").wants(t, terminal.ExitUsage, "7 is not a version")
 	invoke(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, terminal.ExitUsage, "this database is SQLite")
-	invoke(t, "migrate", "--sql", "--json").wants(t, terminal.ExitUsage, "beside --json or --check")
+	invoke(t, "migrate", "--sql", "--json").wants(t, terminal.ExitUsage, "given with --json or --check")
 	invoke(t, "migrate", "--from", "268").wants(t, terminal.ExitUsage, "--from goes with --sql")
 }
 
@@ -277,7 +277,7 @@ func TestPublishAndTail(t *testing.T) {
 	invoke(t, "publish", "orders", "-H", "h=\x00", "--database-url", url).wants(t, terminal.ExitUsage, `headers["h"] has a NUL`)
 
 	text := must(t, "tail", "orders", "--database-url", url)
-	for _, want := range []string{"order.paid  key=42  eq=a=b  traceparent=00-ab  {\"total\":10}\n", "bytes  (2 bytes that are no text)\n", "from stdin\n"} {
+	for _, want := range []string{"order.paid  key=42  eq=a=b  traceparent=00-ab  {\"total\":10}\n", "bytes  (2 bytes that are not text)\n", "from stdin\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("tail says %q, want %q in it", text, want)
 		}
@@ -367,7 +367,7 @@ func TestSummaryOnFailureTellsWhatWasPublished(t *testing.T) {
 	url := sqliteDatabase(t)
 	must(t, "outbox", "create", "o", "--database-url", url)
 	o := invokeWith(t, "{\"topic\":\"a\"}\n{\"topic\":\"b\"}\nbad\n", "publish", "o", "--batch", "1", "--json", "--database-url", url)
-	o.wants(t, terminal.ExitUsage, "line 3: is no message")
+	o.wants(t, terminal.ExitUsage, "line 3: is not a message")
 	var summary struct{ Published int }
 	if err := json.Unmarshal([]byte(o.stdout), &summary); err != nil || summary.Published != 2 {
 		t.Errorf("summary is %q, %v", o.stdout, err)

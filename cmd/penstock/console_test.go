@@ -195,8 +195,8 @@ func TestConsoleBesideWork(t *testing.T) {
 func TestConsoleTokens(t *testing.T) {
 	long := strings.Repeat("k", 32)
 	for _, one := range []struct{ listen, read, operate, want string }{
-		{"127.0.0.1:0", "same", "same", "token of its own"},
-		{"0.0.0.0:0", long, long, "token of its own"},
+		{"127.0.0.1:0", "same", "same", "its own token"},
+		{"0.0.0.0:0", long, long, "its own token"},
 		{"0.0.0.0:0", "short", "", "fewer than 32"},
 		{"0.0.0.0:0", long, "short", "fewer than 32"},
 	} {

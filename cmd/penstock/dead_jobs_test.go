@@ -89,11 +89,11 @@ func TestDeadJobsAreChosen(t *testing.T) {
 		for args, want := range map[string]string{
 			"list mails --topic t":         "--topic chooses among messages, and mails is a queue",
 			"list mails --seq 1":           "--seq chooses among messages",
-			"list mails --id x":            `"x" is no id of a job`,
+			"list mails --id x":            `"x" is not the id of a job`,
 			"retry mails --group=":         "--group is empty",
 			"discard mails --group= --yes": "--group is empty",
-			"list orders --group=":         "--group chooses among jobs, and orders is no queue",
-			"list orders --group acme":     "--group chooses among jobs, and orders is no queue",
+			"list orders --group=":         "--group chooses among jobs, and orders is not a queue",
+			"list orders --group acme":     "--group chooses among jobs, and orders is not a queue",
 			"retry mails":                  "say which dead letters",
 			"discard mails --all --key r":  "--all is given together with",
 		} {

@@ -78,7 +78,7 @@ func TestDeadShow(t *testing.T) {
 		clitest.Contains(t, d.must(append(show, "a1")...), "a1\n", "order.paid", "red", "reason: no such queue", "1  20", "after 1 attempt\n",
 			"\n\n{\"total\":1}\n", "penstock dead retry orders --subscription billing --seq ")
 		clitest.Contains(t, d.must(append(show, "a2")...), `too\nlarge \x1b[2J`, "payload   empty\n")
-		clitest.Contains(t, d.must(append(show, "a3")...), "AP8=\n", "base64 of bytes that are no text", `new\nline`)
+		clitest.Contains(t, d.must(append(show, "a3")...), "AP8=\n", "base64 of bytes that are not text", `new\nline`)
 		cut, whole := d.must(append(show, "a4")...), d.must(append(show, "a4", "--full")...)
 		clitest.Contains(t, cut, "--full shows the rest", "\n"+strings.Repeat("é", cli.ShownPayload/2)+"\n")
 		clitest.Contains(t, whole, "\n"+strings.Repeat("é", cli.ShownPayload)+"\n")
@@ -323,7 +323,7 @@ func TestDiscardKeepsToWhatWasAskedAbout(t *testing.T) {
 	}
 	o := crowdDesk(t, c).asked("yes\n", "dead", "discard", "orders", "--subscription", "billing", "--all")
 	o.wants(t, terminal.ExitOK, "discard 30 dead letters of orders/billing? [y/N] ")
-	clitest.Same(t, "told", o.stdout, "29 dead letters of orders/billing discarded; 1 meanwhile decided by somebody else.\n")
+	clitest.Same(t, "told", o.stdout, "29 dead letters of orders/billing discarded; 1 meanwhile decided by another operator.\n")
 	for seq := int64(31); seq <= 40; seq++ {
 		if !c.alive[seq] {
 			t.Errorf("%d died after the question and is gone", seq)

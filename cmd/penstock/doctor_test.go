@@ -330,7 +330,7 @@ func TestDoctorFindsADeadBroker(t *testing.T) {
 	}
 	file := yaml(t, "database_url: "+p.url+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: 'amqp://"+down+"/'}\n  - {name: audit, outbox: gone, sink: discard}\n")
 	o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
-	o.wants(t, terminal.ExitCheck, "2 critical findings need somebody")
+	o.wants(t, terminal.ExitCheck, "2 critical findings need an operator")
 	clitest.Contains(t, terminal.OneLine(o.stdout), "critical  sink orders/billing → rabbitmq:", "gone/audit: the configuration names an outbox that is not there", "orders/billing: no relay has ever run it", "next: penstock outbox create")
 	for _, f := range p.examined("--sink", "http://"+up+"/x#allow_private=true", "--sink", "stdout") {
 		if f.Check == doctor.CheckSink && f.Severity != doctor.OK {

@@ -112,7 +112,7 @@ func TestJobCancel(t *testing.T) {
 		}
 		clitest.Same(t, "as JSON", d.must("job", "cancel", "mails", fmt.Sprint(ids[1]), "--json"), `{"cancelled":1,"queue":"mails"}`+"\n")
 		clitest.Same(t, "the others stay", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
-		d.cli("job", "cancel", "mails", "x").wants(t, terminal.ExitUsage, `"x" is no id of a job`)
+		d.cli("job", "cancel", "mails", "x").wants(t, terminal.ExitUsage, `"x" is not the id of a job`)
 		d.cli("job", "cancel", "mails").wants(t, terminal.ExitUsage, "see penstock job cancel --help")
 		d.cli("job", "cancel", "nothing", "1").wants(t, terminal.ExitFailure, `queue "nothing": no such queue`)
 	})

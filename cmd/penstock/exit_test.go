@@ -96,7 +96,7 @@ func TestExitCodesOfStates(t *testing.T) {
 }
 
 func TestUnknownShell(t *testing.T) {
-	invoke(t, "completion", "tcsh").wants(t, terminal.ExitUsage, `"tcsh" is no verb of penstock completion`)
+	invoke(t, "completion", "tcsh").wants(t, terminal.ExitUsage, `"tcsh" is not a verb of penstock completion`)
 	if out := must(t, "completion"); !strings.Contains(out, "powershell") {
 		t.Errorf("got %q", out)
 	}

@@ -70,10 +70,10 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 {"payload":"c"}
 {"payload":"`+long+`","key":"`+long+`"}
 {"payload":"d"}`)
-		d.cli("publish", "orders", "--file", file).wants(t, terminal.ExitUsage, `line 2: is no message: json: unknown field "colour"; nothing was published`)
+		d.cli("publish", "orders", "--file", file).wants(t, terminal.ExitUsage, `line 2: is not a message: json: unknown field "colour"; nothing was published`)
 		o := d.cli("publish", "orders", "--file", file, "--continue-on-error", "--json")
 		clitest.Same(t, "exit code", fmt.Sprint(o.code), fmt.Sprint(terminal.ExitUsage))
-		clitest.Contains(t, o.stderr, "penstock: 3 messages refused: see "+file+".rejects\n", "line 2: is no message", "line 4: ", "line 6: key is 204800 bytes")
+		clitest.Contains(t, o.stderr, "penstock: 3 messages refused: see "+file+".rejects\n", "line 2: is not a message", "line 4: ", "line 6: key is 204800 bytes")
 		clitest.Contains(t, o.stdout, `"published":3`, `"rejected":3`)
 		clitest.Same(t, "published", d.published("orders"), "a c d")
 		rejects, err := os.ReadFile(file + ".rejects")
@@ -82,7 +82,7 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 		}
 		clitest.Contains(t, string(rejects)[:100], `{"payload":"b","colour":1}`+"\n"+`{"payload":"no"}`+"\n"+`{"payload":"xxx`)
 		clitest.Same(t, "rejects", fmt.Sprint(strings.Count(string(rejects), "\n")), "3")
-		d.run(false, "{\"payload\":\"e\"}\nbad\n", "publish", "orders", "--continue-on-error").wants(t, terminal.ExitUsage, "wants --rejects FILE")
+		d.run(false, "{\"payload\":\"e\"}\nbad\n", "publish", "orders", "--continue-on-error").wants(t, terminal.ExitUsage, "needs --rejects FILE")
 		d.cli("publish", "orders", "--file", file, "--rejects", "x").wants(t, terminal.ExitUsage, "goes with --continue-on-error")
 		d.cli("publish", "orders", "--file", file+".no").wants(t, terminal.ExitUsage, "no such file")
 	})
@@ -108,8 +108,8 @@ func TestImportsOnce(t *testing.T) {
 			return s
 		}
 		clitest.Write(t, file, line(1, 5)+"cut o") // as a producer leaves it that is still writing
-		d.cli("publish", "orders", "-f", file, "--once", "imports", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is no message")
-		d.cli("enqueue", "mails", "-f", file, "--once", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is no job")
+		d.cli("publish", "orders", "-f", file, "--once", "imports", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is not a message")
+		d.cli("enqueue", "mails", "-f", file, "--once", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is not a job")
 		clitest.Write(t, file, line(1, 7)+line(7, 7)) // the same line twice is two messages
 		for range 2 {
 			d.must("publish", "orders", "-f", file, "--once", "imports", "--batch", "3")
@@ -123,7 +123,7 @@ func TestImportsOnce(t *testing.T) {
 		d.must("publish", "copy", "--id", "own", "--payload", "again", "--once", "imports")
 		clitest.Same(t, "an id of its own", d.published("copy"), "p1 p2 p3 p4 p5 p6 p7 p7 own")
 		d.cli("publish", "copy", "-f", file, "--once", "nowhere").wants(t, terminal.ExitFailure, "no such inbox")
-		d.cli("publish", "copy", "--payload", "x", "--once", "imports").wants(t, terminal.ExitUsage, "--once wants --id")
+		d.cli("publish", "copy", "--payload", "x", "--once", "imports").wants(t, terminal.ExitUsage, "--once needs --id")
 		d.cli("enqueue", "mails", "x", "--once").wants(t, terminal.ExitUsage, "are for JSON lines")
 	})
 }

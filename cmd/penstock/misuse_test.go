@@ -19,7 +19,7 @@ func TestMisuse(t *testing.T) {
 		want string
 	}{
 		{"stauts", "did you mean status?"},
-		{"outbox crate", `"crate" is no verb of penstock outbox: did you mean create?`},
+		{"outbox crate", `"crate" is not a verb of penstock outbox: did you mean create?`},
 		{"frobnicate", "see penstock --help"},
 		{"status --frob", "unknown flag: --frob: see penstock status --help"},
 		{"publish", "it takes OUTBOX: see penstock publish --help"},
@@ -48,7 +48,7 @@ func TestMisuse(t *testing.T) {
 		{"publish o --payload x --payload-file y --database-url sqlite:x.db", "use one of them"},
 		{"publish o --payload-file missing --database-url sqlite:x.db", "missing"},
 		{"publish o --batch -1 --database-url sqlite:x.db", "--batch is negative"},
-		{"queue crate", `"crate" is no verb of penstock queue: did you mean create?`},
+		{"queue crate", `"crate" is not a verb of penstock queue: did you mean create?`},
 		{"queue create q --order random", "use fifo or lifo"},
 		{"queue create q --max-attempts 0", "--max-attempts is 0"},
 		{"queue set q", "nothing to set"},

@@ -13,10 +13,10 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Config describes a table that somebody else made and what its columns mean. The
-// zero value of a field means its default, or the preset's: see SetDefaults.
+// Config describes a table that Penstock did not create, and what its columns mean. The zero value
+// of a field means its default, or the preset's: see SetDefaults.
 type Config struct {
-	// Preset names a well-known table; see Presets. What is set beside it goes first.
+	// Preset names a well-known table; see Presets. Other fields that are set replace its values.
 	Preset string `yaml:"preset"`
 	// Table is "table" or "schema.table", in the case in which the database has
 	// it. Without a schema the connection's search path finds it.
@@ -25,15 +25,14 @@ type Config struct {
 	Columns Columns `yaml:"columns"`
 
 	// Topic, Key and MessageID are templates over the table's columns, such as
-	// "outbox.event.{aggregatetype}"; {{ and }} are literal braces. A column that is NULL
-	// is empty. Topic's default is the column Columns.Topic, or else the table's
-	// name; Key's the column Columns.Key, or else none; MessageID's is the id, behind the
-	// table's name if the id is a number, since other tables have that number too.
+	// "outbox.event.{aggregatetype}"; {{ and }} are literal braces. A column that is NULL is empty.
+	// Topic's default is the column Columns.Topic, or else the table's name. Key's default is the
+	// column Columns.Key, or else no key. MessageID's default is the id. If the id is a number, the
+	// table's name goes before it, because other tables have that number as well.
 	Topic     string `yaml:"topic"`
 	Key       string `yaml:"key"`
 	MessageID string `yaml:"message_id"`
-	// Headers are templates, too, by the header's name. One whose column is NULL
-	// is left out.
+	// Headers are also templates, by the header's name. One whose column is NULL is left out.
 	Headers map[string]string `yaml:"headers"`
 
 	// Delivered is what becomes of a row once the sink has confirmed it. Default:
@@ -52,8 +51,8 @@ type Config struct {
 	Workers int `yaml:"workers"`
 	// Batch is the most rows that are read, claimed and settled together.
 	Batch int `yaml:"batch"`
-	// Margin is how much later than its place in the order a row usually commits
-	// at most. What is later is found by the sweep.
+	// Margin is how much later than its place in the order a row usually commits at most. Later
+	// rows are found by the sweep.
 	Margin time.Duration `yaml:"margin"`
 	// Sweep is the pause between two looks at what lies below the margin.
 	Sweep time.Duration `yaml:"sweep"`
@@ -63,7 +62,7 @@ type Config struct {
 
 	// optional are columns that only a preset has named: the table may lack them.
 	optional []string
-	// orderByID: nobody has said that the ids come in an order.
+	// orderByID: the configuration does not say that the ids come in an order.
 	orderByID bool
 }
 
@@ -138,7 +137,7 @@ const (
 	DefaultClaimTimeout = 30 * time.Second
 )
 
-// What the fields can be at most.
+// Upper limits of the fields.
 const (
 	maxWorkers = 64
 	maxBatch   = 10_000
@@ -248,7 +247,7 @@ func (c *Config) validateColumns() error {
 			continue
 		}
 		if other := written[n.column]; other != "" || n.column == c.Columns.ID || slices.Contains(c.Columns.Order, n.column) {
-			return Field("columns."+n.field, fmt.Sprintf("is the column %q, which means something else too", n.column), "map a column of its own: Penstock writes to it")
+			return Field("columns."+n.field, fmt.Sprintf("is the column %q, which means something else too", n.column), "map a separate column: Penstock writes to it")
 		}
 		written[n.column] = n.field
 	}
@@ -282,7 +281,7 @@ func (c *Config) validateDelivered() error {
 		return Field("delivered", fmt.Sprintf("is %q", c.Delivered), "use %s, %s, %s or %s", Delete, Mark, SetStatus, Archive)
 	}
 	if c.Archive != "" && c.Delivered != Archive {
-		return Field("archive", fmt.Sprintf("is set beside delivered: %s", c.Delivered), "remove one of the two")
+		return Field("archive", fmt.Sprintf("is set together with delivered: %s", c.Delivered), "remove one of the two")
 	}
 	return nil
 }
@@ -402,5 +401,5 @@ func Field(name, problem, hint string, args ...any) error {
 // Optional are columns that only a preset has named: the table may lack them.
 func (c *Config) Optional() []string { return c.optional }
 
-// OrderByID reports that nobody has said that the ids come in an order.
+// OrderByID reports that the configuration does not say that the ids come in an order.
 func (c *Config) OrderByID() bool { return c.orderByID }

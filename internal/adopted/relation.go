@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// Relation is a table that somebody else made, as its database has it.
+// Relation is a table that Penstock did not create, as its database has it.
 type Relation struct {
 	Source  string // qualified and quoted, as in SQL
 	Columns []Column
@@ -18,7 +18,7 @@ type Relation struct {
 
 // Column is one of its columns.
 type Column struct {
-	Name, Type         string // as SQL writes it; of a domain, what is under it
+	Name, Type         string // as SQL writes it; of a domain, its base type
 	Kind               Kind
 	Collation          string // of a text, in MySQL's dialect
 	NotNull, Generated bool
@@ -108,8 +108,9 @@ func (r *Relation) Forbids(right string) error {
 	return Field("table", fmt.Sprintf("is %s, and this role may not %s it", r.Source, what), "grant it: grant %s on %s to the role that Penstock connects as", right, r.Source)
 }
 
-// Misfits are the mapped columns that the table lacks, that may not be used, or that cannot be what they are mapped to: kinds says by field what a
-// database takes beside or instead of what each does. What the table lacks and only a preset has named is left out of the description.
+// Misfits are the mapped columns that the table lacks, that may not be used, or that cannot be what they are mapped to. kinds has, by field, the
+// types that a database accepts in addition to the usual ones or instead of them. A column that the table lacks and that only a preset names is
+// left out of the description.
 func (c *Config) Misfits(of *Relation, kinds map[string]Kind) (errs []error) {
 	cols := &c.Columns
 	for _, name := range c.optional {
@@ -215,8 +216,8 @@ func (c *Config) Marks() string {
 	return ""
 }
 
-// Pending is the condition under which a row is to be delivered, in the words in which a partial index has it; empty if each is. mark is the column
-// that tells, as SQL.
+// Pending is the condition under which a row must be delivered, in the words in which a partial index has it. Empty if every row must be. mark is
+// the column that tells, as SQL.
 func (c *Config) Pending(mark string, literal func(Value) string) string {
 	switch c.Delivered {
 	case Mark:
@@ -238,10 +239,10 @@ func (c *Config) Pending(mark string, literal func(Value) string) string {
 func (c *Config) Shares(source, other, othersMark string) error {
 	if othersMark != "" && othersMark == c.Marks() {
 		return Field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", othersMark, source, other),
-			"give each a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(other))
+			"give each its own column, or drop the other one: penstock subscription drop %s", shell.Word(other))
 	}
 	return Field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", source, other),
-		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", shell.Word(other))
+		"mark rows instead, each subscription in its own column, or drop the other one: penstock subscription drop %s", shell.Word(other))
 }
 
 // Moves is the error of a subscription that is to read another table, and knows of rows of the one it has read.

@@ -43,7 +43,7 @@ func ParseTemplate(s string) (Template, error) {
 				return nil, fmt.Errorf("is %q, with a { that is never closed", s)
 			}
 			if name == "" || len(name) > 63 || strings.ContainsAny(name, "{\x00") {
-				return nil, fmt.Errorf("is %q, where {%s} is no column", s, name)
+				return nil, fmt.Errorf("is %q, where {%s} is not a column", s, name)
 			}
 			flush()
 			t = append(t, Part{Text: name, Column: true})

@@ -8,7 +8,7 @@ import (
 
 // BadSchema is the finding of a *penstock.SchemaError.
 func BadSchema(err error) Finding {
-	f := Finding{Check: CheckSchema, Severity: Critical, Found: err.Error(), Why: "this program works with the tables of its own version only"}
+	f := Finding{Check: CheckSchema, Severity: Critical, Found: err.Error(), Why: "this program works only with the tables of its version"}
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
 		f.Found, f.Next = hint.Err.Error(), hint.Hint
 	}

@@ -40,13 +40,13 @@ func parseQueue(url string) (Queue, error) {
 	return q, nil
 }
 
-// queueDriver has no consumer: whoever wants the jobs claims them.
+// queueDriver has no consumer: workers claim the jobs.
 var queueDriver = descriptor.Sink[Queue]{
 	Name: "queue", Usage: "queue:NAME", Schemes: []string{"queue"}, Parse: parseQueue, Open: openQueue,
 	ReadBack: func(string, string, string) (readback.Broker, error) { return nil, errNoBroker },
 }
 
-var errNoBroker = errors.New("a queue is no broker: its subscription is forwarded inside the database")
+var errNoBroker = errors.New("a queue is not a broker: its subscription is forwarded inside the database")
 
 // Queue is the name of the queue, if the sink is one.
 func (s *Sink) Queue() (name string, is bool) {

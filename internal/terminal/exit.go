@@ -68,7 +68,7 @@ func wrongNumber(got int, takes string) error {
 	return Misuse(fmt.Errorf("got %s, it takes %s", Plural(int64(got), "argument"), takes))
 }
 
-// Exactly wants one argument for each name.
+// Exactly requires one argument for each name.
 func Exactly(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == len(names) {
@@ -86,12 +86,12 @@ func Group(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// KnownVerb refuses what is no verb, with what may have been meant.
+// KnownVerb refuses an unknown verb, and suggests one that may have been meant.
 func KnownVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("%q is no verb of %s", args[0], cmd.CommandPath())
+	err := fmt.Errorf("%q is not a verb of %s", args[0], cmd.CommandPath())
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return Usage(fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or ")))
@@ -120,8 +120,8 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
-// OneLine joins the lines of an error. pgx gives one for each address it tried,
-// often the same, and one for TLS where it has gone on without.
+// OneLine joins the lines of an error. pgx gives one for each address it tried, often the same, and
+// one for TLS if it has continued without.
 func OneLine(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {

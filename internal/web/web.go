@@ -1,6 +1,6 @@
-// Package web listens for HTTP: on the loopback for anybody who reaches it, elsewhere only for who has a credential. Nothing is
-// read or served before that is checked, requests are bounded in time and size, and a page of another site can neither
-// change anything nor, by a name that it points here, read it.
+// Package web serves HTTP: on the loopback without credentials, elsewhere only to clients with a credential. Nothing is read or
+// served before that is checked, and requests are limited in time and size. A page of another site can neither change anything
+// nor, by a name that it points here, read it.
 package web
 
 import (
@@ -32,9 +32,10 @@ type Credential struct {
 // Options of Serve.
 type Options struct {
 	Listen string // an address such as 127.0.0.1:8080
-	// Credentials let in whoever has one of them. Without any Listen must be a loopback address.
+	// Credentials let in clients that have one of them. Without any Listen must be a loopback
+	// address.
 	Credentials []Credential
-	// Open serves everybody at any address: metrics, which have no secrets.
+	// Open serves every client at any address: metrics, which have no secrets.
 	Open bool
 	// MaxBody is the most bytes of a request's body (default 1 MiB); beyond it reading fails with *http.MaxBytesError.
 	MaxBody int64
@@ -70,7 +71,8 @@ func Serve(o Options, handler http.Handler) (*http.Server, error) {
 	return server, nil
 }
 
-// Drain takes no more requests and returns when those under way are answered. What is left when ctx ends is cut off.
+// Drain takes no more requests and returns when those under way are answered. Requests that still run when ctx ends
+// are cut off.
 func Drain(ctx context.Context, server *http.Server) error {
 	err := server.Shutdown(ctx)
 	if err != nil {
@@ -89,7 +91,7 @@ func (o *Options) Check() error {
 func (o *Options) address() (*net.TCPAddr, error) {
 	address, err := net.ResolveTCPAddr("tcp", o.Listen)
 	if err != nil || o.Listen == "" {
-		return nil, &penstock.FieldError{Field: "listen", Problem: fmt.Sprintf("is %q, which is no address", o.Listen), Hint: "write an address and a port, as in 127.0.0.1:8080"}
+		return nil, &penstock.FieldError{Field: "listen", Problem: fmt.Sprintf("is %q, which is not an address", o.Listen), Hint: "write an address and a port, as in 127.0.0.1:8080"}
 	}
 	if slices.ContainsFunc(o.Credentials, func(c Credential) bool { return c.Secret == "" }) {
 		return nil, &penstock.FieldError{Field: "token", Problem: "is empty", Hint: "take a long random text, as from openssl rand -hex 32"}

@@ -112,7 +112,7 @@ func TestBenchQueuesMisused(t *testing.T) {
 		"buffering --delays -1ms":                "a delay is negative",
 		"webhook --keys 0":                       "1 to 4096 keys",
 		"queue --batches 1 --plot c.svg":         "at least two",
-		"walk":                                   `"walk" is no verb of bench: did you mean park`,
+		"walk":                                   `"walk" is not a verb of bench: did you mean park`,
 		"relay --walk":                           "unknown flag: --walk: see bench relay --help",
 		"relay --profile odd":                    `"odd" is none of auto, postgres and portable`,
 		"queue --profile portable --database-url postgres://127.0.0.1:1/x": "not the portable profile",

@@ -229,8 +229,8 @@ func (c *cloudEvents) encode(m *penstock.Message, headers map[string]string, s *
 	return m.Payload, nil
 }
 
-// ownHeaders copies the message's headers, which travel beside the event, and
-// takes the content type out of them.
+// ownHeaders copies the message's headers, which travel with the event, and takes the content type
+// out of them.
 func (c *cloudEvents) ownHeaders(m *penstock.Message, headers map[string]string, s *scratch) error {
 	declared, from := "", ""
 	for name, value := range m.Headers {
@@ -242,8 +242,8 @@ func (c *cloudEvents) ownHeaders(m *penstock.Message, headers map[string]string,
 		case !reserved(c.binding, name):
 			headers[name] = value
 		case !c.names[strings.ToLower(name)]:
-			// Consumers could not tell it from an attribute, and some refuse the
-			// event if it is no legal one.
+			// Consumers could not tell it from an attribute, and some refuse the event if it is not
+			// a legal one.
 			return penstock.WithHint(fmt.Errorf("the header %q would pass for an attribute of the event", name),
 				"publish it under another name; what shall be an attribute goes under format.extensions")
 		}
@@ -252,7 +252,7 @@ func (c *cloudEvents) ownHeaders(m *penstock.Message, headers map[string]string,
 		declared = c.contentType
 	}
 	if err := s.setContentType(declared); err != nil {
-		return penstock.WithHint(fmt.Errorf("the header content-type is %q, which is no media type (%w)", declared, err),
+		return penstock.WithHint(fmt.Errorf("the header content-type is %q, which is not a media type (%w)", declared, err),
 			"publish with one such as application/json")
 	}
 	return nil

@@ -207,7 +207,7 @@ func (c *Config) validateExtensions() error {
 		case name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") != "":
 			return field(place, "is not a name that CloudEvents allows", "use lower-case letters and digits only")
 		case isAttribute(name):
-			return field(place, "is an attribute of its own", "use the field %s where there is one; choose another name otherwise", name)
+			return field(place, "is an attribute, not an extension", "use the field %s where there is one; choose another name otherwise", name)
 		case name == sequence && c.Sequence:
 			return field(place, "is there twice, because sequence is true", "remove one of the two")
 		}

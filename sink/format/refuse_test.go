@@ -29,11 +29,11 @@ func TestRefused(t *testing.T) {
 		{"dataschema", format.Config{DataSchema: "{key}"}, func(*message) {}, []string{"dataschema is not an absolute URI"}},
 		{"line break in key", format.Config{}, func(m *message) { m.Key = "a\nb" }, []string{"subject has a control character", "format.subject"}},
 		{"C1 control", format.Config{}, func(m *message) { m.Key = "a\u0085b" }, []string{"control character"}},
-		{"noncharacter", format.Config{}, func(m *message) { m.Key = "a\U0001FFFEb" }, []string{"no character"}},
+		{"noncharacter", format.Config{}, func(m *message) { m.Key = "a\U0001FFFEb" }, []string{"not a character"}},
 		{"not UTF-8", format.Config{}, func(m *message) { m.Topic = "a\xffb" }, []string{"type is not valid UTF-8"}},
 		{"extension", format.Config{Subject: format.Omit}, func(m *message) { m.Key = "a\tb" }, []string{"partitionkey has a control", "format.extensions.partitionkey"}},
 		{"year", format.Config{}, func(m *message) { m.CreatedAt = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) }, []string{"time is in the year 10000"}},
-		{"content type", format.Config{}, func(m *message) { m.Headers["Content-Type"] = "json please" }, []string{"content-type", "no media type"}},
+		{"content type", format.Config{}, func(m *message) { m.Headers["Content-Type"] = "json please" }, []string{"content-type", "not a media type"}},
 		{"passes for an attribute", format.Config{}, func(m *message) { m.Headers["CE_tenant"] = "x" }, []string{`"CE_tenant" would pass for an attribute`, "format.extensions"}},
 	} {
 		for _, mode := range []string{format.Binary, format.Structured} {

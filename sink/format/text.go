@@ -38,7 +38,7 @@ func checkText(s string) error {
 
 var (
 	errControl      = errors.New("has a control character")
-	errNoncharacter = errors.New("has a code point that is no character")
+	errNoncharacter = errors.New("has a code point that is not a character")
 	errNotUTF8      = errors.New("is not valid UTF-8")
 )
 

@@ -187,16 +187,16 @@ func (c *Config) validPlace() error {
 	case c.InProcess == nil:
 		return validServers(c.URL)
 	case c.URL != "":
-		return field("url", "is set beside InProcess", "remove one of them: url is for a server elsewhere")
+		return field("url", "is set together with InProcess", "remove one of them: url is for a server elsewhere")
 	case c.TLS != (TLSConfig{}):
-		return field("tls", "is set beside InProcess", "remove it: the connection stays inside the process")
+		return field("tls", "is set together with InProcess", "remove it: the connection stays inside the process")
 	}
 	return nil
 }
 
 func (c *Config) validEmbedded() error {
 	if c.URL != "" {
-		return field("url", "is set beside embedded", "remove one of them: url is for a server elsewhere")
+		return field("url", "is set together with embedded", "remove one of them: url is for a server elsewhere")
 	}
 	if c.CredentialsFile != "" || c.NKeyFile != "" || c.User != "" || c.Password != "" || c.Token != "" || c.TLS != (TLSConfig{}) {
 		return field("embedded", "is set together with credentials or tls", "remove those: the connection stays inside the process")
@@ -232,7 +232,7 @@ func (c *EmbeddedConfig) Validate() error {
 	return nil
 }
 
-// validLogin wants one way to log in, so that none is silently ignored.
+// validLogin accepts one way to log in, so that none is silently ignored.
 func (c *Config) validLogin() error {
 	var set []string
 	for _, f := range []struct{ name, value string }{
@@ -243,7 +243,7 @@ func (c *Config) validLogin() error {
 		}
 	}
 	if len(set) > 1 {
-		return field(set[1], "is set beside "+set[0], "keep one way to log in")
+		return field(set[1], "is set together with "+set[0], "keep one way to log in")
 	}
 	if c.Password != "" && c.User == "" {
 		return field("password", "is set without user", "set user too")
@@ -282,7 +282,7 @@ func validServers(list string) error {
 			return field("url", fmt.Sprintf("has the scheme %q", u.Scheme), "write nats://, tls://, ws:// or wss://")
 		}
 		if u.RawQuery != "" || u.Fragment != "" {
-			return field("url", "has something after the host", "write options as fields of their own")
+			return field("url", "has something after the host", "write options as separate fields")
 		}
 	}
 	return nil

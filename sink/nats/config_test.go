@@ -62,7 +62,7 @@ func TestBadURLs(t *testing.T) {
 		"nats://u:s3cret@":                  {"url", "nats://host:4222"},
 		"nats://u:s3cret%zz@h":              {"url", "%XX"},
 		"nats://u:s3cret@h:port":            {"url", "nats://host:4222"},
-		"nats://u:s3cret@h#x":               {"url", "fields of their own"},
+		"nats://u:s3cret@h#x":               {"url", "separate fields"},
 		"":                                  {"", ""}, // the default server
 		"nats://h?subjet=x":                 {"subjet", "subject"},
 		"nats://h?subject=a&subject=b":      {"subject", "once"},

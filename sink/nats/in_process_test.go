@@ -57,8 +57,8 @@ func TestInProcessMistakes(t *testing.T) {
 		cfg  nats.Config
 		want string
 	}{
-		{nats.Config{InProcess: srv, URL: "nats://h"}, "url is set beside InProcess"},
-		{nats.Config{InProcess: srv, TLS: nats.TLSConfig{ServerName: "h"}}, "tls is set beside InProcess"},
+		{nats.Config{InProcess: srv, URL: "nats://h"}, "url is set together with InProcess"},
+		{nats.Config{InProcess: srv, TLS: nats.TLSConfig{ServerName: "h"}}, "tls is set together with InProcess"},
 		{nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()}}, "set InProcess"},
 	} {
 		s, err := nats.Open(c.cfg, nil)

@@ -14,13 +14,13 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// silence is no answer: the server said at once that nobody listens to the
-// subject (after is 0), or nothing came for a while.
+// silence is a missing answer: the server said at once that no stream listens to the subject (after
+// is 0), or no answer came for a while.
 type silence struct{ after time.Duration }
 
 func (e *silence) Error() string {
 	if e.after == 0 {
-		return "nobody listens to the subject"
+		return "no stream listens to the subject"
 	}
 	return fmt.Sprintf("no acknowledgement within %v", e.after)
 }

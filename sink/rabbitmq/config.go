@@ -65,8 +65,8 @@ const (
 	DefaultHeartbeat      = 10 * time.Second
 )
 
-// What the fields can be at most. MaxPending bounds memory: the broker may
-// return the body of every message that waits.
+// Upper limits of the fields. MaxPending bounds memory: the broker may return the body of every
+// message that waits.
 const (
 	maxChannels   = 64
 	maxMaxPending = 65_536
@@ -99,7 +99,7 @@ func (c *Config) Validate() error {
 	case len(c.Exchange) > maxShortString:
 		return field("exchange", "is longer than 255 bytes", "name an exchange that exists")
 	case c.DeclareQueue != "" && c.Exchange != "":
-		return field("declare_queue", "is set beside exchange", "remove it, declare the queue and bind it to the exchange yourself; or leave out exchange")
+		return field("declare_queue", "is set together with exchange", "remove it, declare the queue and bind it to the exchange yourself; or leave out exchange")
 	case len(c.DeclareQueue) > maxShortString:
 		return field("declare_queue", "is longer than 255 bytes", "shorten the name")
 	case c.Channels < 1 || c.Channels > maxChannels:

@@ -48,7 +48,7 @@ func TestConfigMistakes(t *testing.T) {
 		"amqp://localhost?connect_timeout=-1s":                       "connect_timeout is negative",
 		"amqp://localhost?created_at_header=yes":                     `created_at_header is "yes": write true or false`,
 		"amqp://localhost?routing_key={nope}":                        "routing_key cannot be used",
-		"amqp://localhost?declare_queue=q&exchange=x":                "declare_queue is set beside exchange",
+		"amqp://localhost?declare_queue=q&exchange=x":                "declare_queue is set together with exchange",
 		"amqp://localhost?password=p":                                "password is set without user",
 		"amqp://localhost?tls.ca_file=ca":                            "tls is set, but the URL is not amqps://",
 		"amqps://localhost?tls.cert_file=c":                          "tls has only one of cert_file and key_file",

@@ -56,7 +56,7 @@ func refused() error {
 func gaveUp(cause error, blocked string) error {
 	if blocked != "" {
 		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("RabbitMQ has blocked all publishers (%s): %w", blocked, cause),
-			"free memory or disk space on the broker; the relay goes on by itself"))
+			"free memory or disk space on the broker; the relay then continues by itself"))
 	}
 	return penstock.Unavailable(fmt.Errorf("RabbitMQ has not confirmed the message in time: %w", cause))
 }

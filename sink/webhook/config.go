@@ -160,7 +160,7 @@ func (c *Config) validAddresses(host string) error {
 			return field("proxy", "is not a proxy's URL", "write http://user:password@host:3128")
 		}
 		if c.AllowPrivate || len(c.AllowAddresses) > 0 {
-			return field("proxy", "is set beside allow_private or allow_addresses", "remove those: with a proxy, addresses are the proxy's business")
+			return field("proxy", "is set together with allow_private or allow_addresses", "remove those: with a proxy, the proxy decides which addresses are reached")
 		}
 		return nil
 	}
@@ -189,7 +189,7 @@ func (c *Config) validHeaders(e *endpoint) error {
 		case checkValue(name, string(c.Headers[name])) != nil:
 			return field(at, "is not one line of text without spaces around it", "write one line")
 		case canonical == "Authorization" && e.basic != "":
-			return field(at, "is set beside a user in the URL", "remove one of them")
+			return field(at, "is set together with a user in the URL", "remove one of them")
 		case canonical == "Content-Type":
 			return field(at, "is set", "set content_type instead")
 		case canonical != "Authorization" && canonical != "Cookie" && reserved[canonical]:

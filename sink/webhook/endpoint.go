@@ -61,7 +61,7 @@ func parseEndpoint(raw string) (*endpoint, error) {
 		target       **template.Template
 	}{{"path", path, &e.path}, {"query", query, &e.query}} {
 		if *part.target, err = template.Parse(part.source); err != nil {
-			return nil, field("url", "has a "+part.name+" that is no template", "allowed are %s", template.Allowed)
+			return nil, field("url", "has a "+part.name+" that is not a template", "allowed are %s", template.Allowed)
 		}
 	}
 	return e, e.check(path, query, hasQuery)
@@ -93,8 +93,8 @@ func (e *endpoint) check(path, query string, hasQuery bool) error {
 	return nil
 }
 
-// tokens are the parts of path and query that may be secrets: many services give
-// every customer a URL that nobody can guess, and quote it in error pages.
+// tokens are the parts of path and query that may be secrets: many services give every customer a
+// URL that cannot be guessed, and quote it in error pages.
 func (e *endpoint) tokens() (found []string) {
 	parts := strings.FieldsFunc(e.path.String()+"&"+e.query.String(), func(r rune) bool { return strings.ContainsRune("/&=;", r) })
 	for _, part := range parts {
@@ -125,7 +125,7 @@ func (e *endpoint) url(m *penstock.Message) (*url.URL, error) {
 		return nil, err
 	}
 	if climbs(path) {
-		return nil, unsendable("use values that are no file names of this kind", "the message makes . or .. a part of the URL's path")
+		return nil, unsendable("use values other than . and ..", "the message makes . or .. a part of the URL's path")
 	}
 	query, err := e.query.Escape(m, func(_, value string) (string, error) { return url.QueryEscape(value), nil })
 	if err != nil {

@@ -118,7 +118,8 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// advisoryLocks finds who has locks of ours for long: whoever may connect can take them.
+// advisoryLocks finds sessions that have locks of ours for long: every role that may connect can
+// take them.
 func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
 	rows, err := conn.Query(ctx, statement("advisory_locks", e.store.schema, ""), pgx.QueryExecModeExec, e.o.Old)
 	if err != nil {
@@ -177,7 +178,7 @@ func (e *examination) settings(set map[string]string, sessions int64) {
 	}
 	if got, want := number64(set["max_connections"])-number64(set["superuser_reserved_connections"])-sessions, max(number64(set["max_connections"])/20, 4); got < want {
 		e.add(doctor.CheckSettings, doctor.Warning, fmt.Sprintf("%d of %s connections are in use", sessions, set["max_connections"]), "a relay that has to connect anew is refused, and waits",
-			"end sessions that nobody needs, put a pooler before producers and workers, or raise max_connections", doctor.Figure{Name: "free connections", Value: float64(got)})
+			"end sessions that are not needed, put a pooler before producers and workers, or raise max_connections", doctor.Figure{Name: "free connections", Value: float64(got)})
 	}
 	for _, c := range []struct {
 		name string
@@ -226,7 +227,7 @@ func (e *examination) pooler(ctx context.Context, one *pgx.Conn) {
 		return
 	}
 	e.add(doctor.CheckPooler, severity, "a pooler in between gives a connection another server process for every transaction", "a relay needs two sessions that last, and is refused there",
-		"give relays a URL that leads to PostgreSQL itself or to a pool in session mode; PgBouncer before 1.21 also wants ?default_query_exec_mode=exec in that of others")
+		"give relays a URL that leads to PostgreSQL itself or to a pool in session mode; PgBouncer before 1.21 also needs ?default_query_exec_mode=exec in the URLs of the others")
 }
 
 func (e *examination) schema(ctx context.Context) {
@@ -243,7 +244,7 @@ func (e *examination) schema(ctx context.Context) {
 		if more := len(differences) - most; more > 0 {
 			text += fmt.Sprintf("; and %d more", more)
 		}
-		e.add(doctor.CheckSchema, doctor.Warning, text, "functions that are not this program's may do what nobody has tested", "penstock migrate makes them anew; penstock migrate --check lists all", doctor.Figure{Name: "differences", Value: float64(len(differences))})
+		e.add(doctor.CheckSchema, doctor.Warning, text, "functions that are not this program's are not tested", "penstock migrate makes them anew; penstock migrate --check lists all", doctor.Figure{Name: "differences", Value: float64(len(differences))})
 	default:
 		e.add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("version %d, with the functions of this program", newestVersion()), "", "")
 	}
@@ -303,11 +304,11 @@ func (e *examination) segments(ctx context.Context) {
 		}
 		slices.Sort(by)
 		f.Found = fmt.Sprintf("%d of %d segments are sealed and cannot be given back, because of %s", n, of[0].Of, strings.Join(slices.Compact(by), ", "))
-		f.Why = "the ring goes on in the others"
+		f.Why = "the ring continues in the others"
 		if len(of) >= of[0].Of-1 {
 			f.Severity, f.Why = doctor.Critical, "no other segment is free: the current one grows until the disk is full"
 		}
-		f.Next = "run the relay of the subscription, or drop the subscription if nobody needs it; end a session with pg_terminate_backend"
+		f.Next = "run the relay of the subscription, or drop the subscription if it is not needed; end a session with pg_terminate_backend"
 		f.Measured = []doctor.Figure{{Name: "segments held", Value: float64(n)}, {Name: "segments", Value: float64(of[0].Of)}, {Name: "held", Value: float64(bytes), Unit: "bytes"}}
 		e.Findings = append(e.Findings, f)
 	}
@@ -326,7 +327,7 @@ func (e *examination) olderThan(ctx context.Context, outbox string, slot int, ol
 	return err == nil && is // without a row it is being given back
 }
 
-// disk measures what is left, if the server is on this machine and tells where its data is.
+// disk measures the free space, if the server is on this machine and tells where its data is.
 func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 	config := conn.Config()
 	ip := net.ParseIP(config.Host)

@@ -140,7 +140,7 @@ func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, 
 	var id pgtype.Int8
 	if f.ID != "" {
 		if id.Int64, err = strconv.ParseInt(f.ID, 10, 64); err != nil {
-			return nil, &penstock.FieldError{Field: "id", Problem: "is no number", Hint: "give the number of a job"}
+			return nil, &penstock.FieldError{Field: "id", Problem: "is not a number", Hint: "give the number of a job"}
 		}
 		id.Valid = true
 	}

@@ -241,20 +241,21 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (count int64, err er
 	return count, s.explain(err)
 }
 
-// besides looks for messages of a range in replays after one, and returns the newest that it has looked at. It may read all of a range, and locks nobody out.
+// besides looks for messages of a range in replays after one, and returns the newest that it has looked at. It may read all of a range, and blocks no other
+// transaction.
 func (s *Store) besides(ctx context.Context, tx pgx.Tx, r admin.Replay, id, after int64, args []any) (newest int64, err error) {
 	var underWay bool
 	err = tx.QueryRow(ctx, "select coalesce(max(r.id), $1), coalesce(bool_or(r.pos < $4 and r.to_seq >= $3 and r.created_from < $6::timestamptz and r.created_to > $5::timestamptz and exists (select from "+s.table(r.Outbox)+` e
 			where e.seq > greatest(r.pos, $3 - 1) and e.seq <= least(r.to_seq, $4) and e.created_at >= greatest(r.created_from, $5::timestamptz) and e.created_at < least(r.created_to, $6::timestamptz))), false)
 			from `+s.table("_replay")+" r where r.subscription = $2 and r.id > $1", after, id, r.FromSeq, args[1], args[2], args[3]).Scan(&newest, &underWay)
 	if underWay {
-		err = penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay a range beside it; penstock status shows when it is done")
+		err = penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay another range; penstock status shows when it is done")
 	}
 	return newest, err
 }
 
-// newestReplay says whether a replay is a subscription's newest; then nobody else requests one until tx has ended. Else the lock, which the cursor's
-// writes need, is given back.
+// newestReplay says whether a replay is a subscription's newest. Then no other session can request one until tx has ended. Else the lock, which the
+// cursor's writes need, is given back.
 func (s *Store) newestReplay(ctx context.Context, tx pgx.Tx, id, replay int64) (yes bool, err error) {
 	held, err := tx.Begin(ctx)
 	if err != nil {
@@ -270,8 +271,8 @@ func (s *Store) newestReplay(ctx context.Context, tx pgx.Tx, id, replay int64) (
 }
 
 // settledOf is the cursor of a subscription, and the parked messages and dead letters that it
-// covers of a replay's range, as of one moment: writes have the same lock, and a savepoint gives
-// it back. pgx.ErrNoRows without a cursor.
+// covers in a replay's range, at one moment. Writes take the same lock, and a savepoint gives it
+// back. pgx.ErrNoRows without a cursor.
 func (s *Store) settledOf(ctx context.Context, tx pgx.Tx, r admin.Replay, id int64) (h head, others string, err error) {
 	held, err := tx.Begin(ctx)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// backend is the server process that a connection leads to. Behind a pooler in transaction
-// mode it is another one for every transaction, and outlives a crash of the server by name
-// only: a snapshot that was taken on the one before says nothing there.
+// backend is the server process that a connection leads to. Behind a pooler in transaction mode it
+// is another one for every transaction, and only its name survives a crash of the server. A
+// snapshot that was taken on the one before says nothing there.
 type backend struct {
 	pid    int64
 	direct bool // no pooler between: the server told its number at the start
@@ -30,9 +30,9 @@ func backendOf(ctx context.Context, conn *pgx.Conn) (b backend, err error) {
 // probePatience is how long a pooler may take to find a server for a second connection.
 const probePatience = 10 * time.Second
 
-// ownBackends makes sure that two connections have a server process each, which stays with
-// them. A transaction on one keeps its process from the other meanwhile, so a pooler that hands
-// them out by transaction shows itself, also when nobody else uses it.
+// ownBackends makes sure that two connections have a server process each, which stays with them. A
+// transaction on one keeps its process from the other meanwhile. So a pooler that hands them out by
+// transaction shows itself, also if it has no other client.
 func ownBackends(ctx context.Context, one, two *pgx.Conn) (first, second backend, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
@@ -84,8 +84,8 @@ func (b backend) stays(pid int64) error {
 func (b backend) param() []byte { return strconv.AppendInt(nil, b.pid, 10) }
 
 // setDefaults makes read committed a new connection's default, whatever the database's: some functions look
-// again after they have waited. And the server is not to end it for being idle: whoever takes it from the pool
-// next would get that as an error. Behind a pooler nothing is set that others would find there.
+// again after they have waited. And the server must not end it for being idle: the next caller that takes it
+// from the pool would get that as an error. Behind a pooler nothing is set that others would find there.
 func setDefaults(ctx context.Context, conn *pgx.Conn) error {
 	var pid int64
 	var isolation, idle, role string
@@ -99,7 +99,7 @@ func setDefaults(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if pooled {
 		return penstock.WithHint(fmt.Errorf("the default isolation level is %s, and the URL leads to a pooler, where it is not Penstock's to change", isolation),
-			"give Penstock a role of its own: alter role %s set default_transaction_isolation = 'read committed', and let the pooler connect anew; or connect to PostgreSQL itself", pgx.Identifier{role}.Sanitize())
+			"give Penstock a separate role: alter role %s set default_transaction_isolation = 'read committed', and let the pooler connect anew; or connect to PostgreSQL itself", pgx.Identifier{role}.Sanitize())
 	}
 	_, err := conn.Exec(ctx, "set default_transaction_isolation = 'read committed'; set idle_session_timeout = 0", pgx.QueryExecModeSimpleProtocol)
 	return err

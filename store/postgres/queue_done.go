@@ -22,7 +22,7 @@ func (s *Store) DoneJobs(ctx context.Context, q admin.DoneJobQuery) (jobs []admi
 		return nil, "", &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d", q.Limit), Hint: fmt.Sprintf("ask for 1 to %d at a time", driver.MaxClaim)}
 	}
 	if q.After != "" && !donePosition.MatchString(q.After) {
-		return nil, "", &penstock.FieldError{Field: "after", Problem: "is no position", Hint: "give what came with the page before"}
+		return nil, "", &penstock.FieldError{Field: "after", Problem: "is not a position", Hint: "give the next that came with the page before"}
 	}
 	if err := s.ready(ctx); err != nil {
 		return nil, "", err

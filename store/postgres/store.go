@@ -166,7 +166,7 @@ func checkServer(ctx context.Context, q querier) error {
 		return err
 	}
 	if engine := pg.EngineOf(version); engine != pg.PostgreSQL {
-		return penstock.WithHint(fmt.Errorf("the server is %s, which the profile postgres cannot use", engine), "use the portable profile: --profile portable, or profile: portable in the file; auto looks which one the server wants")
+		return penstock.WithHint(fmt.Errorf("the server is %s, which the profile postgres cannot use", engine), "use the portable profile: --profile portable, or profile: portable in the file; auto asks the server which one it needs")
 	}
 	if server, err := strconv.Atoi(number); err != nil || server < oldestServer {
 		return penstock.WithHint(fmt.Errorf("the server is PostgreSQL %d", server/10000), "Penstock needs PostgreSQL 14 or newer")

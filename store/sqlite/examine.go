@@ -13,7 +13,8 @@ import (
 
 var _ doctor.Examiner = (*Store)(nil)
 
-// What is a finding about the file. A log of this size is not written back because somebody reads for long.
+// Limits from which on there is a finding about the file. A log of this size is not written back because
+// a connection reads for long.
 const (
 	largeLog      = 1 << 30
 	muchFree      = 256 << 20
@@ -55,7 +56,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	case journal != "wal":
 		add(doctor.CheckJournal, doctor.Warning, "the journal mode is "+journal, "readers and writers wait for each other", "pragma journal_mode = wal, once, in whatever has changed it")
 	case log.Value >= largeLog:
-		add(doctor.CheckJournal, doctor.Warning, fmt.Sprintf("the write-ahead log has %d MiB", int64(log.Value)>>20), "it is written back only when nobody reads an old state of the file",
+		add(doctor.CheckJournal, doctor.Warning, fmt.Sprintf("the write-ahead log has %d MiB", int64(log.Value)>>20), "it is written back only when no connection reads an old state of the file",
 			"end the program that keeps a read transaction open", log)
 	default:
 		add(doctor.CheckJournal, doctor.OK, fmt.Sprintf("write-ahead log of %d KiB", int64(log.Value)>>10), "", "", log)
@@ -72,7 +73,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	} else if err != nil {
 		return e, s.explain(err)
 	} else {
-		add(doctor.CheckLock, doctor.OK, "nobody keeps others from writing", "", "")
+		add(doctor.CheckLock, doctor.OK, "no connection keeps others from writing", "", "")
 	}
 	e.Findings = append(e.Findings, s.integrity(ctx))
 	disk, left := doctor.Disk(s.path)

@@ -53,7 +53,7 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (n int64, err error)
 				return err
 			}
 			if underWay {
-				return penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay a range beside it; penstock status shows when it is done")
+				return penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay another range; penstock status shows when it is done")
 			}
 			_, err := tx.ExecContext(ctx, `insert into penstock_replays (subscription_id, position, last, created_from, created_to, covered, besides) values (?, ?, ?, ?, ?, ?, ?)`,
 				sub.id, first-1, last, bounds.from, bounds.to, bounds.covered, bounds.besides)
@@ -81,7 +81,7 @@ func replayBounds(r admin.Replay) replay {
 	return b
 }
 
-// unparked completes a statement that leaves out what is parked or a dead letter.
+// unparked completes a statement that leaves out parked messages and dead letters.
 func unparked(text string) string {
 	return strings.ReplaceAll(text, "{unparked}", statement("unparked"))
 }
@@ -91,9 +91,9 @@ type replay struct {
 	id         int64
 	next, last int64      // read on behind next
 	from, to   int64      // milliseconds
-	covered    int64      // what was settled at the request: up to this seq,
+	covered    int64      // messages settled at the request: up to this seq,
 	besides    string     // and these
-	before     seqset.Set // what was settled again by a reader before
+	before     seqset.Set // messages settled again by a reader before
 	end        int64      // of the last batch that was read
 	unread     bool
 }
@@ -104,7 +104,7 @@ func (r *replay) args(subscription int64) []any {
 		sql.Named("covered", r.covered), sql.Named("besides", r.besides), sql.Named("subscription", subscription)}
 }
 
-// readReplay reads what is to be delivered again.
+// readReplay reads messages that must be delivered again.
 func (s *source) readReplay(ctx context.Context, p *page, at fetchable) error {
 	if at.replay == 0 {
 		return nil

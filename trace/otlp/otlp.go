@@ -39,7 +39,7 @@ func Start(ctx context.Context) (stop func() error, err error) {
 		endpoint = strings.TrimSuffix(endpoint, "/") + "/v1/traces"
 	}
 	if u, err := url.Parse(endpoint); err != nil || u.Host == "" {
-		return stop, penstock.WithHint(fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT is no URL"), "as in http://localhost:4318")
+		return stop, penstock.WithHint(fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"), "as in http://localhost:4318")
 	}
 	if p := cmp.Or(of("PROTOCOL"), "http/protobuf"); p != "http/protobuf" {
 		return stop, penstock.WithHint(fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q", p), "use http/protobuf, usually at port 4318")

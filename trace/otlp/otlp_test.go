@@ -187,7 +187,7 @@ func TestVariables(t *testing.T) {
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318")
-	if _, err := otlp.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "no URL") {
+	if _, err := otlp.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "not a URL") {
 		t.Errorf("of an address: %v", err)
 	}
 }

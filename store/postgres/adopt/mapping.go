@@ -51,7 +51,7 @@ func findRelation(ctx context.Context, q querier, of string, id pgx.Identifier) 
 	case err != nil:
 		return r, explain(err)
 	case r.kind != "r" && r.kind != "p":
-		return r, adopted.Field(of, fmt.Sprintf("is %s, which is no table", r.source), "name the table itself: a view's rows cannot be settled")
+		return r, adopted.Field(of, fmt.Sprintf("is %s, which is not a table", r.source), "name the table itself: a view's rows cannot be settled")
 	}
 	return r, nil
 }
@@ -213,8 +213,8 @@ func (m *mapping) bind() {
 	}
 }
 
-// sampleIDs decides whether the ids come in an order at all, where nothing else gives
-// one: a uuid of version 7 begins with the time, one of version 4 with nothing.
+// sampleIDs decides whether the ids come in an order at all, if nothing else gives one. A uuid of
+// version 7 begins with the time, and one of version 4 is random.
 func (m *mapping) sampleIDs(ctx context.Context, q querier, c *Config) error {
 	id := m.Find(c.Columns.ID)
 	if m.random = false; !c.OrderByID() || id.Kind == adopted.Number {

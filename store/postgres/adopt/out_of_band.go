@@ -151,7 +151,7 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit driver.Limit, loc
 	return all, nil
 }
 
-// loadOutOfBand fills a batch with the rows' content. Rows that are gone let their parked keys go on.
+// loadOutOfBand fills a batch with the rows' content. Parked keys of rows that are gone continue.
 func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chosen []outOfBandRow, limit driver.Limit, locked bool) error {
 	ids := make([]string, len(chosen))
 	for i := range chosen {
@@ -220,10 +220,10 @@ func (s *Source) forget(w *work, gone []outOfBandRow) {
 	for _, r := range gone {
 		w.back, w.release = append(w.back, r.id), append(w.release, r.parkedKey)
 	}
-	s.t.log.Warn("rows that were parked or dead letters are gone from the table, or were settled by someone else; what waited behind them goes on", "rows", len(gone), "first", gone[0].id)
+	s.t.log.Warn("rows that were parked or dead letters are gone from the table, or were settled elsewhere; messages behind them continue", "rows", len(gone), "first", gone[0].id)
 }
 
-// amend makes work durable that is no batch's.
+// amend makes work durable that is not about a batch.
 func (s *Source) amend(ctx context.Context, w *work) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

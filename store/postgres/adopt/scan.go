@@ -16,7 +16,7 @@ import (
 type way uint8
 
 const (
-	// byOrder: an index has the order, so reading goes on where it stopped.
+	// byOrder: an index has the order, so reading continues where it stopped.
 	byOrder way = iota
 	// byScan: nothing has it, because there is no such index or the ids are random. Then
 	// all rows are listed, without their content, and the list is worked off.
@@ -64,7 +64,7 @@ func (s *Source) reconsider(ctx context.Context) {
 	if usable, err := s.indexed(ctx); err != nil || !usable {
 		return
 	}
-	s.t.log.Info("an index has the order now: reading goes on by it")
+	s.t.log.Info("an index has the order now: reading continues with it")
 	s.looked = looked{way: byOrder, index: true}
 	s.mu.Lock()
 	s.late.on = true

@@ -42,7 +42,7 @@ func (f *facts) writtenColumns() (names []string) {
 	return names
 }
 
-// findColumns: what the mapping names is there and can be what it is said to be.
+// findColumns: the columns of the mapping exist and have usable types.
 func findColumns(f *facts) (found []Finding) {
 	for _, misfit := range f.misfits() {
 		found = append(found, Finding{Severity: Critical, Code: CodeColumn, Title: misfit.Field + " " + misfit.Problem, Detail: misfit.Hint})
@@ -52,7 +52,7 @@ func findColumns(f *facts) (found []Finding) {
 			Title:  fmt.Sprintf("the id %s may be NULL", quote(id.Name)),
 			Detail: "A row without an id could be delivered and never settled.",
 			Fix: []Statement{{SQL: fmt.Sprintf("alter table %s alter column %s set not null", f.tableName(), quote(id.Name)),
-				Risk: "reads the whole table, and nobody reads or writes it meanwhile; fails if there is a NULL"}}})
+				Risk: "reads the whole table, and it cannot be read or written meanwhile; fails if there is a NULL"}}})
 	}
 	return append(found, f.archiveFindings()...)
 }

@@ -38,7 +38,7 @@ func findOrder(f *facts) (found []Finding) {
 			Detail: "Writers whose sessions have different time zones write times hours apart, and where a zone has summer time an hour comes twice in autumn: " +
 				"rows then sort behind what was delivered, and only the sweep finds them. Write UTC in all sessions, or use timestamptz.",
 			Fix: []Statement{{SQL: fmt.Sprintf("alter table %s alter column %s type timestamptz using %s at time zone 'UTC'", f.tableName(), quote(c.Name), quote(c.Name)),
-				Risk: "writes the table and its indexes anew; nobody reads or writes it meanwhile; only right if the times are UTC"}}})
+				Risk: "writes the table and its indexes anew; it cannot be read or written meanwhile; only right if the times are UTC"}}})
 	}
 	return found
 }
@@ -61,7 +61,7 @@ func (f *facts) randomOrder(c *column) Finding {
 	find := Finding{Severity: Warning, Code: CodeRandomOrder,
 		Title: fmt.Sprintf("the order column %s (%s) says nothing about time", quote(c.Name), c.Type),
 		Fix: []Statement{{SQL: fmt.Sprintf("alter table %s add column seq bigint generated always as identity", f.tableName()),
-			Risk: "writes the table anew; nobody reads or writes it meanwhile; rows that are there are numbered as they lie"}}}
+			Risk: "writes the table anew; it cannot be read or written meanwhile; rows that are there are numbered as they lie"}}}
 	if len(f.cfg.OrderColumns()) == 1 {
 		find.Detail = "New rows sort before old ones, so no low-water mark can stand among them: each look for new rows is at all that wait, " +
 			"and they are sent in the order of their transactions only as far as PostgreSQL remembers it. "
@@ -89,11 +89,11 @@ func (f *facts) commitOrder(c *column) Finding {
 	case c.cache > 0 || strings.Contains(c.expression, "nextval("):
 		find.Detail = "The number is drawn when the row is written, and a lower one can commit after a higher one. Gaps mean nothing: a transaction that rolled back leaves some."
 	case c.Type == "uuid":
-		find.Detail = "It begins with the time at which the uuid was made, by the clock of whoever made it, and a row becomes visible when its transaction commits."
+		find.Detail = "It begins with the time at which the uuid was made, by the clock of the machine that made it, and a row becomes visible when its transaction commits."
 	default:
 		find.Detail = "The application writes it, by its own clocks and before the commit: add how far these clocks are apart to the margin."
 	}
-	find.Detail += fmt.Sprintf(" A loop that goes on from the last row it has seen never delivers what commits behind it. Penstock looks back over the margin (%v) again and again, and "+
+	find.Detail += fmt.Sprintf(" A loop that continues after the last row it has seen never delivers rows that commit behind it. Penstock looks back over the margin (%v) again and again, and "+
 		"sweeps what lies below it every %v: a later row is delivered late and behind later ones of its key, but never lost.", margin, f.cfg.Sweep)
 	late := f.late
 	if late == nil {

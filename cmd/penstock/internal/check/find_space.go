@@ -52,7 +52,7 @@ func (f *facts) tableBloat() []Finding {
 		Evidence: Evidence{Figures: []Figure{{"size", float64(f.sizes.rows), Bytes}, {"rows, " + how, used, Bytes}}},
 		Fix: []Statement{
 			f.vacuum(),
-			{SQL: "vacuum full " + f.tableName(), Risk: "writes the table anew and needs the space for it; nobody reads or writes it meanwhile. pg_repack and pg_squeeze do the same without that", Alternative: true},
+			{SQL: "vacuum full " + f.tableName(), Risk: "writes the table anew and needs the space for it; it cannot be read or written meanwhile. pg_repack and pg_squeeze do the same without that", Alternative: true},
 		}}
 	if f.stats != nil {
 		find.Evidence.Figures = append(find.Evidence.Figures, Figure{"live rows", float64(f.stats.live), Rows}, Figure{"dead rows", float64(f.stats.dead), Rows})

@@ -17,7 +17,7 @@ func findStorage(f *facts) (found []Finding) {
 			Title:  "the table is unlogged: a crash empties it",
 			Detail: "An unlogged table is truncated when the server restarts after a crash, and a standby has no rows of it. Messages that are not delivered by then are lost.",
 			Fix: []Statement{{SQL: "alter table " + f.tableName() + " set logged",
-				Risk: "writes the table anew and all of it to the WAL; nobody reads or writes it meanwhile"}}})
+				Risk: "writes the table anew and all of it to the WAL; it cannot be read or written meanwhile"}}})
 	}
 	if f.table.partitioned() {
 		found = append(found, Finding{Severity: Note, Code: CodePartitioned,
@@ -60,7 +60,7 @@ func findKey(f *facts) []Finding {
 	return []Finding{find}
 }
 
-// What a delete does to rows that point at the deleted one: pg_constraint.confdeltype.
+// The effect of a delete on rows that point at the deleted one: pg_constraint.confdeltype.
 var onDelete = map[string]string{
 	"c": "are deleted, too",
 	"n": "lose their reference",

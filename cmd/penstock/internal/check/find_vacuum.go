@@ -134,7 +134,7 @@ func (f *facts) slotFindings() (found []Finding) {
 		if s.active && !holds {
 			continue
 		}
-		find := Finding{Severity: Note, Code: CodeReplicationSlot, Title: fmt.Sprintf("nobody reads the replication slot %s", quote(s.name)),
+		find := Finding{Severity: Note, Code: CodeReplicationSlot, Title: fmt.Sprintf("no process reads the replication slot %s", quote(s.name)),
 			Detail: "It retains WAL until its consumer comes back, if need be until the disk is full; max_slot_wal_keep_size bounds that."}
 		if s.active {
 			find.Title = fmt.Sprintf("the replication slot %s is far behind", quote(s.name))

@@ -57,7 +57,7 @@ func TestHolders(t *testing.T) {
 		f := f.in(t)
 		f.exec("select pg_create_logical_replication_slot('debezium', 'pgoutput')")
 		found := find(t, look(), check.CodeReplicationSlot)
-		if found.Severity != check.Warning || !strings.Contains(found.Title, `nobody reads the replication slot "debezium"`) || !strings.Contains(found.Detail, "catalogue") {
+		if found.Severity != check.Warning || !strings.Contains(found.Title, `no process reads the replication slot "debezium"`) || !strings.Contains(found.Detail, "catalogue") {
 			t.Errorf("%+v", found)
 		}
 		if found := find(t, f.check(cfg), check.CodeReplicationSlot); found.Severity != check.Note {

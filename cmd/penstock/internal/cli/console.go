@@ -47,13 +47,13 @@ func (f *ConsoleFlags) Add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "statement-timeout", 5*time.Second, "`duration` after which PostgreSQL ends a statement; 0 leaves that to its own setting")
 }
 
-// AddListen adds the flag of verbs that serve the console beside their work.
+// AddListen adds the flag of verbs that also serve the console.
 func (f *ConsoleFlags) AddListen(flags *pflag.FlagSet) {
 	f.flags = flags
 	flags.StringVar(&f.given.Listen, "console-listen", "", "serve the console at this `address`, as in "+ConsoleListen+" (penstock console --help)")
 }
 
-// Set puts what was given in place of what the file says.
+// Set replaces the file's settings with the given flags.
 func (f *ConsoleFlags) Set(c *config.Console) error {
 	for name, set := range map[string]func(){
 		"listen": func() { c.Listen = f.given.Listen }, "console-listen": func() { c.Listen = f.given.Listen },
@@ -68,7 +68,8 @@ func (f *ConsoleFlags) Set(c *config.Console) error {
 	return terminal.Usage(c.Validate())
 }
 
-// FromFile is what the flags and the file say. A file that nobody named may have mistakes: most of it is not for the console.
+// FromFile is what the flags and the file say. A file that was not named may have mistakes: most of it is not for the
+// console.
 func (f *ConsoleFlags) FromFile(a *App) (c config.Console, err error) {
 	if a.ConfigFile != "" || a.DatabaseURL == "" {
 		cfg, err := a.LoadConfig()
@@ -82,7 +83,8 @@ func (f *ConsoleFlags) FromFile(a *App) (c config.Console, err error) {
 	return c, f.Set(&c)
 }
 
-// Beside serves the console beside what a verb does, if the flag has its address: that of the file is the relay's.
+// Beside serves the console while a verb does its work, if the flag has an address: the file's address is for the
+// relay.
 func (f *ConsoleFlags) Beside(ctx context.Context, a *App, findings Findings, m *metrics.Metrics) error {
 	if f.given.Listen == "" {
 		return nil
@@ -184,7 +186,7 @@ func (a *App) checkTokens(listen string) error {
 	const hint = "make one with: openssl rand -hex 32"
 	read, operate := a.Getenv(readToken), a.Getenv(operateToken)
 	if read != "" && read == operate {
-		return &penstock.FieldError{Field: readToken, Problem: "is that of " + operateToken, Hint: "give each role a token of its own; " + hint}
+		return &penstock.FieldError{Field: readToken, Problem: "is that of " + operateToken, Hint: "give each role its own token; " + hint}
 	}
 	local := web.Options{Listen: listen}
 	for name, token := range map[string]string{readToken: read, operateToken: operate} {
@@ -229,8 +231,8 @@ func nameOf(at string) string {
 	return cmp.Or(name, "database")
 }
 
-// openForConsole opens the database with a limit for each statement, and connections of its own: whoever looks keeps no
-// relay or worker waiting.
+// openForConsole opens the database with a limit for each statement and its own connections, so that its readers delay
+// no relay or worker.
 func (a *App) openForConsole(ctx context.Context, timeout time.Duration) (driver.Store, error) {
 	at, _, err := a.Database()
 	if err != nil {

@@ -44,7 +44,7 @@ func (t *DeadLetterText) Failures(failures []penstock.Failure) {
 func (t *DeadLetterText) Payload(payload []byte, full bool) {
 	shown, kind := payload, "text"
 	if !utf8.Valid(payload) {
-		kind = "base64 of bytes that are no text"
+		kind = "base64 of bytes that are not text"
 	}
 	if !full && len(payload) > ShownPayload {
 		shown = payload[:ShownPayload]

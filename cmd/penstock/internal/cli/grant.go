@@ -80,7 +80,7 @@ func (a *App) OpenGranter(ctx context.Context) (Granter, error) {
 	}
 	g, ok := store.(Granter)
 	if !ok {
-		return nil, terminal.Usage(errors.New("this database has no roles: whoever may write the file may do everything; grants are for PostgreSQL"))
+		return nil, terminal.Usage(errors.New("this database has no roles: a user who may write the file may do everything; grants are for PostgreSQL"))
 	}
 	return g, nil
 }

@@ -52,7 +52,7 @@ func (f *LineFlags) Check() error {
 	case f.goOn && f.Batch == 0:
 		return terminal.Usage(errors.New("--batch is 0 and --continue-on-error is given: one transaction is all or nothing, so leave one of them out"))
 	case f.goOn && f.rejects == "" && (f.File == "" || f.File == "-"):
-		return terminal.Usage(errors.New("--continue-on-error wants --rejects FILE when the lines come from stdin"))
+		return terminal.Usage(errors.New("--continue-on-error needs --rejects FILE when the lines come from stdin"))
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (f *LineFlags) Check() error {
 func (f *LineFlags) Writer(store writer.Store) *writer.Writer {
 	o := writer.Options{Rows: f.Batch}
 	if f.goOn {
-		o.Delay = time.Millisecond // each line is a call of its own
+		o.Delay = time.Millisecond // each line is a separate call
 	}
 	return writer.New(store, o)
 }
@@ -130,7 +130,7 @@ func (r *rejects) close(item string) error {
 // Send gives items of one transaction to a writer; wait says what became of them.
 type Send[T any] func(ctx context.Context, items []T) (wait func(context.Context) error, err error)
 
-// Refuses tells, for what is written to store, whether an error is about the content of a line.
+// Refuses says whether an error of writing to store is about the content of a line.
 func Refuses(store any) func(error) bool {
 	judge, ok := store.(driver.ContentJudge)
 	return func(err error) bool {

@@ -54,7 +54,7 @@ func JobIDs(texts []string) ([]int64, error) {
 	for i, text := range texts {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || id < 1 {
-			return nil, terminal.Usage(fmt.Errorf("%q is no id of a job: give the number that enqueue printed", text))
+			return nil, terminal.Usage(fmt.Errorf("%q is not the id of a job: give the number that enqueue printed", text))
 		}
 		ids[i] = id
 	}

@@ -37,7 +37,7 @@ func (d *decoder) adopted(path string, s *Subscription) {
 	if err := s.Adopt.Validate(); err != nil {
 		if _, shorthand := d.values[at]; shorthand {
 			// The preset is all that the file says.
-			d.fail(d.near(at), at, problem{"is no table that is known", "write one of " + drivers.OneOf(adopted.PresetNames()) + ", or map the columns below it"})
+			d.fail(d.near(at), at, problem{"is not a known table", "write one of " + drivers.OneOf(adopted.PresetNames()) + ", or map the columns below it"})
 			return
 		}
 		d.invalid(at, err)
@@ -61,7 +61,7 @@ func (d *decoder) sharedTables(c *Config) {
 			path := fmt.Sprintf("subscriptions[%d].adopt", i)
 			if reason := conflict(&a.Config, &b.Config); reason != "" && !d.broken[path] {
 				d.fail(d.near(path), path, problem{fmt.Sprintf("reads the table of subscriptions[%d], and %s", j, reason),
-					"map a column of its own to mark for each of them, or deliver to both from an outbox of Penstock's"})
+					"map a separate column to mark for each of them, or deliver to both from an outbox of Penstock's"})
 			}
 		}
 	}

@@ -12,9 +12,9 @@ import (
 // problem is a mistake before it is known where it stands.
 type problem struct{ what, hint string }
 
-// resolver fills ${ENV} and file: into single values. It works on values that
-// YAML has parsed already, so nothing it fills in can become a key, a list or a
-// second value; and what it fills in is not looked at again.
+// resolver fills ${ENV} and file: into single values. It works on values that YAML has parsed
+// already, so nothing it fills in can become a key, a list or a second value. It does not expand
+// filled-in text again.
 type resolver struct {
 	lookupEnv func(string) (string, bool)
 	readFile  func(string) ([]byte, error)
@@ -80,7 +80,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 func (r *resolver) env(inside string) (string, *problem) {
 	name, fallback, hasFallback := strings.Cut(inside, ":-")
 	if !envName.MatchString(name) || strings.Contains(fallback, "$") {
-		return "", &problem{"has a ${…} that is no environment variable",
+		return "", &problem{"has a ${…} that is not an environment variable",
 			"write ${NAME} or ${NAME:-default} with a name of letters, digits and _, or $$ for a literal $"}
 	}
 	value, set := r.lookupEnv(name)

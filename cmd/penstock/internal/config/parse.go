@@ -142,7 +142,7 @@ func checkTokens(src *source, tokens token.Tokens) *Error {
 
 func parseTokens(src *source, tokens token.Tokens) (root ast.Node, fail *Error) {
 	defer func() {
-		// What the parser panics at is not worth a crash of the relay.
+		// A panic of the parser must not crash the relay.
 		if r := recover(); r != nil {
 			root, fail = nil, src.errorAt(position{}, "", "is not YAML that can be read", "compare it with examples/penstock.yaml")
 		}
@@ -167,7 +167,7 @@ func parseTokens(src *source, tokens token.Tokens) (root ast.Node, fail *Error) 
 // syntaxHints says in the words of someone who writes a file what the parser
 // says in its own.
 var syntaxHints = []struct{ says, what, hint string }{
-	{`character '	'`, "has a tab where YAML wants spaces", "indent with spaces"},
+	{`character '	'`, "has a tab where YAML needs spaces", "indent with spaces"},
 	{"end character of double-quoted", "has a double quote that is never closed", `close it with "`},
 	{"end character of single-quoted", "has a single quote that is never closed", "close it with '"},
 	{"mapping value is not allowed", "has a second colon in this place", "line up the keys of one level, and quote a value that has a colon and a space in it"},
@@ -179,8 +179,8 @@ var syntaxHints = []struct{ says, what, hint string }{
 	{"flow map content", "has a { that is not closed", `close it, and quote values that hold braces: "${NAME}", "{topic}"`},
 	{"flow mapping end", "has a { that is not closed", `close it, and quote values that hold braces: "${NAME}", "{topic}"`},
 	{"sequence end token", "has a [ that is not closed", "close it with ]"},
-	{"non-map value", "has a line that is no key: value", "write key: value"},
-	{"unexpected key name", "has a line that is no key: value", "write key: value"},
+	{"non-map value", "has a line that is not key: value", "write key: value"},
+	{"unexpected key name", "has a line that is not key: value", "write key: value"},
 }
 
 func (s *source) syntaxError(err error) *Error {

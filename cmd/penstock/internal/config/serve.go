@@ -10,7 +10,8 @@ import (
 	"github.com/penstock/penstock/sink/webhook"
 )
 
-// Serve says where messages are taken over HTTP, and of whom; see docs/guides/ingest.md.
+// Serve says where messages are accepted over HTTP, and from which clients; see
+// docs/guides/ingest.md.
 type Serve struct {
 	// Listen is an address such as 127.0.0.1:8080; none: nothing is taken.
 	Listen       string        `yaml:"listen"`
@@ -62,7 +63,7 @@ func (s *Serve) Validate() error {
 		case len(token) < minToken:
 			wrong = append(wrong, &penstock.FieldError{Field: at("token"), Problem: "is shorter than 32 characters", Hint: "make one with: openssl rand -hex 32"})
 		case tokens[token]:
-			wrong = append(wrong, &penstock.FieldError{Field: at("token"), Problem: "is that of another outbox", Hint: "give each outbox one of its own"})
+			wrong = append(wrong, &penstock.FieldError{Field: at("token"), Problem: "is that of another outbox", Hint: "give each outbox its own"})
 		}
 		known[o.Name], tokens[o.Token.Reveal()] = true, true
 	}

@@ -46,8 +46,8 @@ func (c *Config) SetDefaults() {
 	}
 }
 
-// validate checks what no single value shows. What is below a mistake that was
-// reported already is left alone: a misspelt key would be missed once more.
+// validate checks what no single value shows. Values below a mistake that was already reported are
+// not checked: a misspelt key would be reported once more.
 func (d *decoder) validate(c *Config) {
 	onlyConsole := len(c.Console.Databases) > 0 && len(c.Subscriptions) == 0 && c.Serve == nil && len(c.Workers) == 0
 	if !onlyConsole {
@@ -124,7 +124,7 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	}
 	// The messages of a queue never leave the database, and all of them go.
 	if queue && !s.Filter.Empty() {
-		misfit("filter", "is set for a queue, which gets every message", "remove it, or have an outbox of its own for what the queue is to get")
+		misfit("filter", "is set for a queue, which gets every message", "remove it, or use a separate outbox for the messages of the queue")
 	}
 	if queue && s.Format != nil {
 		misfit("format", "is set for a queue, whose jobs have the message's headers and payload as they are", "remove it")
@@ -148,7 +148,7 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 func (d *decoder) origin(path string, s *Subscription) {
 	switch {
 	case s.Adopt != nil && d.keyed(path+".outbox"):
-		d.fail(d.near(path+".adopt"), path+".adopt", problem{"is given beside outbox", "a subscription reads one of them: remove the other"})
+		d.fail(d.near(path+".adopt"), path+".adopt", problem{"is given together with outbox", "a subscription reads one of them: remove the other"})
 	case s.Adopt != nil || d.broken[path+".adopt"]:
 		d.adopted(path, s)
 	default:

@@ -78,7 +78,7 @@ func (w *Worker) Validate() error {
 	case w.Exec == "" && w.HTTP == "":
 		bad("exec", "is missing", "give the command to run, or with http the URL to send each job to")
 	case w.Exec != "" && w.HTTP != "":
-		bad("exec", "is given beside http", "leave one of them out")
+		bad("exec", "is given together with http", "leave one of them out")
 	case w.HTTP != "":
 		if _, err := w.Webhook(); err != nil {
 			bad("http", "cannot be used", err.Error())
@@ -87,7 +87,7 @@ func (w *Worker) Validate() error {
 		bad("http_secrets", "is given without http", "leave it out: it signs requests")
 	}
 	if w.AllGroups && len(w.Groups) > 0 {
-		bad("all_groups", "is given beside groups", "leave one of them out")
+		bad("all_groups", "is given together with groups", "leave one of them out")
 	}
 	if w.Concurrency < 0 {
 		bad("concurrency", fmt.Sprintf("is %d", w.Concurrency), "use 1 or more, or leave it out for the number of CPUs")

@@ -22,7 +22,7 @@ func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err er
 	}
 	after, err := strconv.ParseInt(cmp.Or(r.FormValue("after"), "0"), 10, 64)
 	if err != nil {
-		return l, &penstock.FieldError{Field: "after", Problem: "is no number", Hint: "give what the page before had as after"}
+		return l, &penstock.FieldError{Field: "after", Problem: "is not a number", Hint: "give what the page before had as after"}
 	}
 	b := c.boxOf(r)
 	if f.narrows() {
@@ -104,7 +104,7 @@ func (c *Console) done(ctx context.Context, r *call) (l List[admin.DoneJob], err
 	if id := r.FormValue("id"); id != "" {
 		n, err := strconv.ParseInt(id, 10, 64)
 		if err != nil {
-			return l, &penstock.FieldError{Field: "id", Problem: "is no number", Hint: "give the id of a job"}
+			return l, &penstock.FieldError{Field: "id", Problem: "is not a number", Hint: "give the id of a job"}
 		}
 		q.IDs = []int64{n}
 	}

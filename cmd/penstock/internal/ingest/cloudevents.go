@@ -17,8 +17,8 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/lines"
 )
 
-// A CloudEvent becomes the message of which package sink/format makes that event again: its id is the event's, its topic the type, its
-// key the partitionkey or else the subject, and every other attribute a header of that name.
+// A CloudEvent becomes the message of which package sink/format makes that event again. Its id is the event's, its topic the type, and
+// its key the partitionkey or else the subject. Every other attribute is a header of that name.
 
 // eventOf makes a message of an event's attributes.
 func eventOf(attributes map[string]string, data []byte) (m penstock.Message, err error) {
@@ -77,7 +77,7 @@ func structuredEvent(text []byte) (m penstock.Message, err error) {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
-		return m, fmt.Errorf("is no event: %w", err)
+		return m, fmt.Errorf("is not an event: %w", err)
 	}
 	if err := lines.Plain(text); err != nil && fields != nil {
 		return m, err
@@ -126,7 +126,7 @@ func dataOf(value json.RawMessage, contentType string) ([]byte, error) {
 func batchedEvents(text []byte) (msgs []penstock.Message, err error) {
 	all := json.NewDecoder(bytes.NewReader(text))
 	bad := func(err error) ([]penstock.Message, error) {
-		return nil, fmt.Errorf("%w: it is no array of events: %w", errRead, err)
+		return nil, fmt.Errorf("%w: it is not an array of events: %w", errRead, err)
 	}
 	if begin, err := all.Token(); err != nil || begin != json.Delim('[') {
 		return bad(cmp.Or(err, errors.New("it begins otherwise")))

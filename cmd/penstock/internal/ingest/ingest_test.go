@@ -182,9 +182,9 @@ func TestForms(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	stores(t, func(t *testing.T, _ string, store database) {
 		s, _ := serve(t, store, ingest.Options{MaxBody: 1000})
-		wants(t, s, "orders", "{\"payload\":\"p\"}\n{\"colour\":1}\n", 400, `"error":"is no message: json: unknown field \"colour\"","line":2`, asLines)
+		wants(t, s, "orders", "{\"payload\":\"p\"}\n{\"colour\":1}\n", 400, `"error":"is not a message: json: unknown field \"colour\"","line":2`, asLines)
 		wants(t, s, "orders", `[{"specversion":"1.0","id":"5","source":"/s","type":"t"},{"specversion":"1.0","id":"5","type":"t"}]`, 400, `without source","line":2`, asEvents)
-		wants(t, s, "orders", `{}`, 400, "no array", asEvents)
+		wants(t, s, "orders", `{}`, 400, "not an array", asEvents)
 		wants(t, s, "orders", `{"specversion":"0.3"}`, 400, `specversion \"0.3\"`, asEvent)
 		wants(t, s, "orders", `{"specversion":"1.0","id":"5","source":"/s","type":"t","x":{}}`, 400, "attribute x", asEvent)
 		wants(t, s, "orders", "", 400, "percent-encoded", "ce-specversion: 1.0", "ce-id: %zz")
@@ -204,8 +204,8 @@ func TestRefusals(t *testing.T) {
 		wants(t, s, "orders", `{"specversion":"1.0","id":"1","id":"2","source":"/s","type":"t"}`, 400, "has id twice", asEvent)
 		wants(t, s, "nothing", `{}`, 404, "no such outbox", asJSON)
 		const event = `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`
-		wants(t, s, "orders", "["+event+"]["+event+"]", 400, "no array", asEvents)
-		wants(t, s, "orders", event+event, 400, "no event", asEvent)
+		wants(t, s, "orders", "["+event+"]["+event+"]", 400, "not an array", asEvents)
+		wants(t, s, "orders", event+event, 400, "not an event", asEvent)
 		wants(t, s, "orders", "{}{}", 400, "more than one JSON value", asJSON)
 		wants(t, s, "orders", "\x1f\x8b", 415, "as it is", "ce-specversion: 1.0", "ce-id: 1", "ce-source: /s", "ce-type: t", "Content-Encoding: gzip")
 		for _, cut := range []string{"Content-Length: 9\r\n\r\n{}\n{}", "Transfer-Encoding: chunked\r\n\r\n5\r\n{}\n{}\r\n"} {

@@ -1,4 +1,4 @@
-// Package lines reads messages and jobs from JSON lines: of files and stdin, and of what is sent over HTTP.
+// Package lines reads messages and jobs from JSON lines: of files, stdin and HTTP requests.
 package lines
 
 import (
@@ -41,7 +41,7 @@ type Kind[T any] struct {
 
 // Reader reads items from JSON lines.
 type Reader[T any] struct {
-	// KeepBad has bad lines returned beside the others, rather than end the reading.
+	// KeepBad returns bad lines separately from the others, rather than end the reading.
 	KeepBad bool
 
 	kind   *Kind[T]
@@ -172,13 +172,13 @@ func (w *Words) problem(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("ends within the JSON object: one object per line")
 	}
-	return fmt.Errorf("is no %s: %w", w.Item, err)
+	return fmt.Errorf("is not a %s: %w", w.Item, err)
 }
 
-// Plain refuses what encoding/json would change, in a line that is known to be an
-// object: of a field that is there twice it takes the last, and for half a surrogate
-// pair it puts U+FFFD. Names differ when they differ in more than case, as
-// they do for the decoder; those of headers are exact.
+// Plain refuses text that encoding/json would change, in a line that is known to be an object. Of a
+// field that is given twice encoding/json takes the last, and for half a surrogate pair it writes
+// U+FFFD. Names differ when they differ in more than case, as they do for the decoder; those of
+// headers are exact.
 func Plain(line []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	fields, headers := map[string]bool{}, map[string]bool{}
@@ -202,7 +202,7 @@ func Plain(line []byte) error {
 		}
 		isHeaders := strings.EqualFold(field, "headers") && value[0] == '{'
 		if (isHeaders || value[0] == '"') && halfCharacter(value) {
-			return fmt.Errorf("%s has half a surrogate pair, which is no text: give bytes as payload_base64", strings.ToLower(field))
+			return fmt.Errorf("%s has half a surrogate pair, which is not text: give bytes as payload_base64", strings.ToLower(field))
 		}
 		if !isHeaders {
 			continue

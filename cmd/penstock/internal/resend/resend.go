@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// ErrGone is returned if one is no dead letter any more; then none is sent.
-var ErrGone = errors.New("it is no dead letter any more")
+// ErrGone is returned if one is not a dead letter any more; then none is sent.
+var ErrGone = errors.New("it is not a dead letter any more")
 
 // Jobs enqueues again what died of a queue, and returns the new ids in the order of the old ones. All of them are in memory.
 func Jobs(ctx context.Context, store interface {

@@ -52,7 +52,7 @@ mapping and change it.`,
 				presets = slices.DeleteFunc(presets, func(p adopted.Preset) bool { return p.Name != args[0] })
 			}
 			if len(presets) == 0 {
-				return terminal.Usage(fmt.Errorf("%q is no preset: there are %s", args[0], strings.Join(adopted.PresetNames(), ", ")))
+				return terminal.Usage(fmt.Errorf("%q is not a preset: there are %s", args[0], strings.Join(adopted.PresetNames(), ", ")))
 			}
 			return showPresets(a, presets, asJSON)
 		},

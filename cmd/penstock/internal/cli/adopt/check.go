@@ -99,7 +99,7 @@ func tablesToCheck(a *cli.App, f *checkFlags) ([]adopted.Config, error) {
 	if f.preset != "" || f.table != "" {
 		switch {
 		case f.subscription != "":
-			return nil, terminal.Usage(errors.New("--subscription is given beside --preset or --table: it is for a configuration file, which says what the table is like"))
+			return nil, terminal.Usage(errors.New("--subscription is given with --preset or --table: it is for a configuration file, which says what the table is like"))
 		case f.preset == "":
 			return nil, terminal.Usage(fmt.Errorf("--table is given without --preset: say what its columns are like, with one of %s, or map them in a configuration file", strings.Join(adopted.PresetNames(), ", ")))
 		}
@@ -134,7 +134,7 @@ func tablesToCheck(a *cli.App, f *checkFlags) ([]adopted.Config, error) {
 	return tables, nil
 }
 
-// Connect opens a connection of its own to PostgreSQL, for what no store does.
+// Connect opens a separate connection to PostgreSQL, for statements that no store runs.
 func Connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
 	url, _, err := a.Database()
 	if err != nil {

@@ -102,7 +102,7 @@ func findDeadLetters(ctx context.Context, store driver.Store, name string, f *de
 		}
 	}
 	if f.group != "" || f.noGroup {
-		return nil, terminal.Usage(fmt.Errorf("--group chooses among jobs, and %s is no queue: leave it out, or name a queue", shell.Visible(name)))
+		return nil, terminal.Usage(fmt.Errorf("--group chooses among jobs, and %s is not a queue: leave it out, or name a queue", shell.Visible(name)))
 	}
 	subscription, err := cli.ChooseSubscription(ctx, store, name, f.subscription)
 	if hasQueues && f.subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {

@@ -41,7 +41,7 @@ var (
 
 var errNoResend = penstock.WithHint(errors.New("this cannot be sent again as new"), "penstock dead retry NAME sends it again under its own id")
 
-// thenDiscarding deletes what was sent again.
+// thenDiscarding deletes dead letters that were sent again.
 func thenDiscarding(action deadAction) deadAction {
 	resend := action.do
 	action.do = func(box deadLetters, ctx context.Context, numbers []int64) (int, error) {
@@ -167,9 +167,9 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 // decisions is how far deciding came.
 type decisions struct{ chosen, done int }
 
-// decide chooses first and acts afterwards, on what it has chosen alone: what
-// dies in between was not asked about, and what is retried and dies at once is
-// not retried for ever.
+// decide chooses first and acts afterwards, only on those that it has chosen. It does not act on
+// letters that die in between, because it has not asked about them, and those that are retried and
+// die at once are not retried for ever.
 func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action deadAction, leave cli.Consent, p *terminal.Progress) (n decisions, err error) {
 	numbers, err := chooseDead(ctx, box, limit, p)
 	if err != nil || len(numbers) == 0 {
@@ -215,7 +215,7 @@ func chooseDead(ctx context.Context, box deadLetters, limit int, p *terminal.Pro
 	return numbers, err
 }
 
-// decided tells what was done, also when an error ended it.
+// decided prints the result, also if an error ended it.
 func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err error, asJSON bool) error {
 	switch {
 	case err != nil && n.chosen == 0:
@@ -227,7 +227,7 @@ func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err er
 	}
 	fmt.Fprintf(a.Stdout, "%s of %s %s", terminal.Plural(int64(n.done), "dead letter"), box.name(), action.past)
 	if left := n.chosen - n.done; left > 0 && err == nil {
-		fmt.Fprintf(a.Stdout, "; %s meanwhile decided by somebody else", terminal.Count(int64(left)))
+		fmt.Fprintf(a.Stdout, "; %s meanwhile decided by another operator", terminal.Count(int64(left)))
 	} else if left > 0 {
 		fmt.Fprintf(a.Stdout, ", %s not", terminal.Count(int64(left)))
 	}

@@ -1,5 +1,5 @@
-// Package doctor has penstock doctor: the verb, what it looks at and prints. What the status
-// tells, from two looks, is in rules.go.
+// Package doctor has penstock doctor: the verb, what it looks at and prints. Findings from two
+// readings of the status are in rules.go.
 package doctor
 
 import (
@@ -121,7 +121,7 @@ func run(ctx context.Context, a *cli.App, f *flags) error {
 		return ctx.Err()
 	}
 	if unusable != nil {
-		e.add(doctor.Finding{Check: doctor.CheckConnection, Severity: doctor.Critical, Found: terminal.OneLine(unusable.Error()), Why: "without the database nothing goes on"})
+		e.add(doctor.Finding{Check: doctor.CheckConnection, Severity: doctor.Critical, Found: terminal.OneLine(unusable.Error()), Why: "without the database nothing works"})
 	}
 	e.add(reached...)
 	doctor.Sort(e.found)
@@ -132,7 +132,7 @@ func run(ctx context.Context, a *cli.App, f *flags) error {
 	case unusable != nil:
 		return &terminal.ExitError{Code: terminal.ExitDatabase, Err: fmt.Errorf("the database could not be looked at: %w", unusable)}
 	case critical > 0:
-		return &terminal.ExitError{Code: terminal.ExitCheck, Err: penstock.WithHint(errors.New(terminal.PluralVerb(int64(critical), "critical finding", "needs somebody", "need somebody")), "the report says what to do next")}
+		return &terminal.ExitError{Code: terminal.ExitCheck, Err: penstock.WithHint(errors.New(terminal.PluralVerb(int64(critical), "critical finding", "needs an operator", "need an operator")), "the report says what to do next")}
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func reach(ctx context.Context, s sink) doctor.Finding {
 	case err != nil:
 		f.Severity, f.Found = doctor.Critical, terminal.OneLine(err.Error())
 		f.Why = "nothing is delivered, and the backlog grows; no attempt is spent meanwhile"
-		f.Next = "bring it back, or correct its URL and login: a relay goes on by itself"
+		f.Next = "bring it back, or correct its URL and login: a relay then continues by itself"
 		if hint, ok := errors.AsType[*penstock.HintError](err); ok {
 			f.Found, f.Next = strings.Replace(f.Found, terminal.OneLine(hint.Error()), terminal.OneLine(hint.Err.Error()), 1), hint.Hint
 		}

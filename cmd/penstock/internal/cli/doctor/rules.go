@@ -45,7 +45,7 @@ func compare(before, now look, free int64, o doctor.Options) []doctor.Finding {
 			subscriptions += len(now.outboxes[i].Subscriptions)
 			r.outbox(&now.outboxes[i])
 		}
-		r.inOrder(doctor.CheckSubscription, fmt.Sprintf("of %s none has a backlog that nobody relays", terminal.Plural(int64(subscriptions), "subscription")))
+		r.inOrder(doctor.CheckSubscription, fmt.Sprintf("of %s none has a backlog without a relay", terminal.Plural(int64(subscriptions), "subscription")))
 		r.inOrder(doctor.CheckRelay, "no relay stands still, and none says that its sink is down")
 		r.inOrder(doctor.CheckParked, "no key is parked")
 	}
@@ -64,7 +64,7 @@ func compare(before, now look, free int64, o doctor.Options) []doctor.Finding {
 
 func (r *rules) add(f doctor.Finding) { r.found = append(r.found, f) }
 
-// inOrder adds what is to be said of a check that has found nothing.
+// inOrder adds a line for a check that has found nothing.
 func (r *rules) inOrder(check, text string) {
 	if !slices.ContainsFunc(r.found, func(f doctor.Finding) bool { return f.Check == check }) {
 		r.add(doctor.Finding{Check: check, Severity: doctor.OK, Found: text})
@@ -100,13 +100,13 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 			f.Found += fmt.Sprintf("; the lease of %s ended %s ago", s.Holder, cli.Since(s.LeaseUntil, r.now.at))
 		}
 		f.Why = "nothing of it is delivered, and what it has not settled keeps its space"
-		f.Next = "start its relay, or drop it if nobody needs it: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
+		f.Next = "start its relay, or drop it if it is not needed: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
 		r.add(f)
 	case held && !s.SinkDown.IsZero():
 		f.Check = doctor.CheckRelay
 		f.Found = fmt.Sprintf("its sink has taken nothing for %s: %s; %s", cli.Since(s.SinkDown, r.now.at), s.SinkError, waiting)
 		f.Why = "the backlog grows until the sink is back; no attempt is spent meanwhile"
-		f.Next = "bring the broker back: the relay goes on by itself"
+		f.Next = "bring the broker back: the relay then continues by itself"
 		r.add(f)
 	case held && before != nil && s.Backlog > 0 && s.Settled == before.Settled && s.Epoch == before.Epoch && s.OldestAge >= r.o.Old:
 		f.Check = doctor.CheckRelay

@@ -60,7 +60,7 @@ version of --from, 0 for a new schema, to that of this program.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case asSQL && (asJSON || check):
-				return terminal.Usage(errors.New("--sql is given beside --json or --check: it prints SQL and looks at no database"))
+				return terminal.Usage(errors.New("--sql is given with --json or --check: it prints SQL and reads no database"))
 			case asSQL:
 				return printMigration(a, from)
 			case cmd.Flags().Changed("from"):

@@ -90,7 +90,7 @@ transaction. It is for trying things, and for scripts.`,
 				return terminal.Usage(errors.New("--file is given with flags of one message: its lines have their own key, topic and payload"))
 			}
 			if one && f.once != "" && f.id == "" {
-				return terminal.Usage(errors.New("--once wants --id: by it the message is known again"))
+				return terminal.Usage(errors.New("--once needs --id: the message is recognized by it"))
 			}
 			if err := f.Check(); err != nil {
 				return err

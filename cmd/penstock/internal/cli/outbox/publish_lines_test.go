@@ -49,10 +49,10 @@ func TestPublishLines(t *testing.T) {
 		{name: "no newline at the end", input: strings.TrimSpace(input(4)), batch: 3, transactions: []int{3, 1}},
 		{name: "empty lines", input: "\n" + input(2) + " \n\r\n" + line(3), batch: 2, transactions: []int{2, 1}},
 		{name: "nothing", input: "", batch: 3},
-		{name: "bad in the first batch", input: line(1) + "bad\n" + input(4), batch: 3, err: "line 2: is no message"},
+		{name: "bad in the first batch", input: line(1) + "bad\n" + input(4), batch: 3, err: "line 2: is not a message"},
 		{
 			name: "bad in the second batch", input: input(4) + "bad\n" + input(4), batch: 3, transactions: []int{3},
-			err: "line 5: is no message: invalid character 'b' looking for beginning of value; 3 messages published, nothing from line 4 on: repeat with tail -n +4",
+			err: "line 5: is not a message: invalid character 'b' looking for beginning of value; 3 messages published, nothing from line 4 on: repeat with tail -n +4",
 		},
 		{name: "bad in the one transaction", input: input(9) + "bad\n", batch: 0, err: "nothing was published"},
 		{name: "bad line number with empty lines", input: "\n\n" + input(3) + "\nbad", batch: 3, transactions: []int{3}, err: "line 7:"},

@@ -132,7 +132,7 @@ func tail(ctx context.Context, source fetcher, show func(context.Context, []pens
 	}
 }
 
-// choose returns the messages that are to be shown.
+// choose returns the messages to show.
 func (f *tailFlags) choose(msgs []penstock.Message) []penstock.Message {
 	if f.key == "" && f.filter.Empty() {
 		return msgs
@@ -180,7 +180,7 @@ func writeText(w *strings.Builder, m *penstock.Message) {
 	if utf8.Valid(m.Payload) {
 		fmt.Fprintf(w, "  %s\n", printable(string(m.Payload), 200))
 	} else {
-		fmt.Fprintf(w, "  (%d bytes that are no text)\n", len(m.Payload))
+		fmt.Fprintf(w, "  (%d bytes that are not text)\n", len(m.Payload))
 	}
 }
 

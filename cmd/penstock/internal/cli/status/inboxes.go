@@ -26,7 +26,7 @@ func (w *Writer) Inboxes(inboxes []admin.InboxStatus) error {
 		}
 		t.Row(b.Consumer, cli.SpanText(b.Keep), bytes, segments(b.Segments), terminal.Count(b.Held), terminal.Size(b.HeldBytes), cli.Until(b.NextGap, w.now), terminal.Count(b.Gaps))
 		if late := w.now.Sub(b.NextGap); b.Held > 0 && late > unattended {
-			notes = append(notes, fmt.Sprintf("%s: messages have been due for %s, and nobody hands them over: the consumer has to call inbox_due about once a second, or cannot process the first of them: penstock inbox held %s",
+			notes = append(notes, fmt.Sprintf("%s: messages have been due for %s, and no consumer takes them: the consumer has to call inbox_due about once a second, or cannot process the first of them: penstock inbox held %s",
 				shell.Visible(b.Consumer), cli.Coarse(late), shell.Word(b.Consumer)))
 		}
 	}

@@ -29,7 +29,7 @@ type Writer struct {
 	err     error
 }
 
-// begin parts what comes from what is there.
+// begin separates the next part from the one before.
 func (w *Writer) begin() {
 	if w.begun {
 		fmt.Fprintln(w)
@@ -147,8 +147,8 @@ func subscriptionCells(cells map[string]string, s *admin.SubscriptionStatus, now
 	cells["HOLDER"], cells["EPOCH"], cells["SINCE"] = holder(s, now), fmt.Sprint(s.Epoch), holderSince(s, now)
 }
 
-// notes writes sentences below a table. One that does not fit has the command that it
-// ends with on a line of its own, whole, for copying.
+// notes writes sentences below a table. If a note does not fit, the command at its end gets a
+// separate line, for copying.
 func (w *Writer) notes(notes []string) {
 	for i, note := range notes {
 		if i == 0 {
@@ -193,7 +193,7 @@ func statusNotes(outbox, of string, s *admin.SubscriptionStatus, now time.Time) 
 		note("no relay runs it, and %s: start one", terminal.PluralVerb(waiting, "message", "waits", "wait"))
 	}
 	if !cli.IsHeld(s, now) && s.Holder != "" {
-		note("the lease of %s ended %s ago, and nobody has taken over", shell.Visible(s.Holder), cli.Since(s.LeaseUntil, now))
+		note("the lease of %s ended %s ago, and no relay has taken over", shell.Visible(s.Holder), cli.Since(s.LeaseUntil, now))
 	}
 	if !s.SinkDown.IsZero() && cli.IsHeld(s, now) {
 		note("the sink has taken nothing for %s: %s", cli.Since(s.SinkDown, now), shell.Visible(s.SinkError))
@@ -227,7 +227,7 @@ func segments(ring []admin.SegmentStatus) string {
 
 func holder(s *admin.SubscriptionStatus, now time.Time) string {
 	if !cli.IsHeld(s, now) {
-		return "nobody"
+		return "none"
 	}
 	return s.Holder
 }

@@ -29,7 +29,7 @@ func TestInboxNotes(t *testing.T) {
 	fits(t, table)
 	notes = Unwrapped(notes)
 	clitest.Contains(t, table, "1,234,567", "3.0 GiB", "in 1h30m", `off\n`)
-	clitest.Contains(t, notes, `off\n: messages have been due for 1m, and nobody hands them over`, `penstock inbox held $'off\n'`)
+	clitest.Contains(t, notes, `off\n: messages have been due for 1m, and no consumer takes them`, `penstock inbox held $'off\n'`)
 	clitest.Same(t, "notes", fmt.Sprint(strings.Count(notes, "\n")), "1")
 }
 
@@ -104,7 +104,7 @@ func TestStatusTable(t *testing.T) {
 		"orders/billing: a replay is under way\n",
 		`orders/billing: the sink has taken nothing for 3m: dial tcp 127.0.0.1:5672: \x1b[31mconnection refused` + "\n",
 		"orders/audit: no relay runs it, and 1 message waits",
-		"orders/audit: the lease of relay-7c9d8b/4122 ended 1m ago, and nobody has taken over\n",
+		"orders/audit: the lease of relay-7c9d8b/4122 ended 1m ago, and no relay has taken over\n",
 		`1 dead letter to retry or to discard: penstock dead list $'we\nird \x1b[2J; \'x' --subscription 'a b'` + "\n",
 	} {
 		clitest.Contains(t, notes, want)
