@@ -3,8 +3,14 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -85,6 +91,44 @@ func TestCheckSchemaOfARestoredDump(t *testing.T) {
 	}
 	store := openStore(t, copied.URL, postgres.Options{})
 	differences, err := store.CheckSchema(f.Ctx)
+	f.Must(err)
+	wantDifferences(t, differences)
+}
+
+// pg_restore runs the REVOKE and the GRANT of a function as one request, so neither is done in a cluster without the role: PUBLIC may
+// execute then what was granted to that role. This is found, and the next migrate takes it back.
+func TestCheckSchemaOfADumpThatWasRestoredWithoutItsRoles(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t)
+	f := fixtureOn(t, server.URL, postgres.Options{})
+	f.Exec("select penstock.create_queue('mails'), penstock.create_inbox('billing')")
+	f.Exec("create role gone")
+	f.Exec("select penstock.grant_worker('mails', 'gone'), penstock.grant_consumer('billing', 'gone'), penstock.grant_relay('gone')")
+	archive := filepath.Join(t.TempDir(), "archive")
+	run := func(program string, args ...string) (string, error) {
+		out, err := osexec.CommandContext(f.Ctx, filepath.Join(server.Bin, program), args...).CombinedOutput()
+		return string(out), err
+	}
+	if _, err := os.Stat(filepath.Join(server.Bin, "pg_restore")); err != nil {
+		t.Skip("the server came without pg_restore")
+	}
+	if out, err := run("pg_dump", "--format=custom", "--file="+archive, f.URL); err != nil {
+		t.Fatal(out, err)
+	}
+	f.Exec("drop owned by gone; drop role gone", pgx.QueryExecModeSimpleProtocol)
+	copied := postgrestest.On(t, testserver.Database(t, server.URL))
+	if out, err := run("pg_restore", "--dbname="+copied.URL, archive); err == nil {
+		t.Fatalf("the restore found the role: the test shows nothing\n%s", out)
+	}
+	store := openStore(t, copied.URL, postgres.Options{})
+	differences, err := store.CheckSchema(f.Ctx)
+	f.Must(err)
+	open := copied.Number("select count(*) from pg_proc p where p.pronamespace = 'penstock'::regnamespace and p.prosecdef and has_function_privilege('public', p.oid, 'execute')") - 1
+	if len(differences) == 0 || int64(len(differences)) != open || !slices.Contains(differences, "the function _mails.claim(int4, interval, text, text, _int8) may be executed by PUBLIC") {
+		t.Errorf("PUBLIC may execute %d functions with the owner's rights, the differences are %q", open, differences)
+	}
+	f.Must(store.Migrate(f.Ctx))
+	differences, err = store.CheckSchema(f.Ctx)
 	f.Must(err)
 	wantDifferences(t, differences)
 }

@@ -354,6 +354,8 @@ const goldenTables = `
 			from pg_trigger g where g.tgrelid = c.oid and not g.tgisinternal and g.tgparentid = 0), '')
 		|| case when c.relrowsecurity then format(E'\nalter table %s enable row level security;', c.oid::regclass) else '' end
 		|| coalesce((select string_agg(format(E'\ncreate policy %I on %s for select using (%s);', y.polname, c.oid::regclass, pg_get_expr(y.polqual, y.polrelid)), '') from pg_policy y where y.polrelid = c.oid), '')
+		|| coalesce((select string_agg(format(E'\ncomment on column %s.%I is %L;', c.oid::regclass, a.attname, d.description), '' order by a.attnum)
+			from pg_attribute a join pg_description d on d.objoid = a.attrelid and d.objsubid = a.attnum and d.classoid = 'pg_class'::regclass where a.attrelid = c.oid and a.attnum > 0), '')
 	  from pg_class c left join pg_inherits i on i.inhrelid = c.oid
 	 where c.relnamespace = 'penstock'::regnamespace and c.relkind in ('r', 'p') and {which}
 	 order by coalesce(i.inhparent::regclass::text, c.oid::regclass::text), c.relispartition, length(c.relname), c.relname`

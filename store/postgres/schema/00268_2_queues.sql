@@ -10,9 +10,9 @@ create table _queue (
     paused        boolean not null default false,
     max_running   integer check (max_running > 0),
     dedup_window  interval not null default '1 hour' check (dedup_window > interval '0'),
-    keep_done     interval,                            -- for how long done jobs are kept, see functions/history.sql; null: not at all
+    keep_done     interval,
     keep_done_bytes bigint not null default 1073741824,
-    done_since    timestamptz[]                        -- since when each segment of the kept jobs has been written to; null: there is none
+    done_since    timestamptz[]
 );
 
 -- The segments of each queue that are in use, in the order in which they came into use. Their pointer, the
@@ -22,14 +22,14 @@ create table _segment (
     queue   integer not null references _queue on delete cascade,
     slot    smallint not null,
     turn    bigint not null,
-    writers text[],                         -- the virtual transactions that may still commit jobs into it; null: not looked up yet
-    looked  timestamptz,                    -- when writers was looked up
-    rest    integer,                        -- how many jobs it had when they were last counted
-    leaving boolean not null default false, -- its jobs are being carried over to the next segment
-    job     tid,                            -- a job that a long search found: while it is there, no call searches again
-    retired timestamptz,                    -- since when it is not listed
-    again   timestamptz,                    -- it is not looked into before this time
-    trouble text,                           -- why its maintenance failed last
+    writers text[],
+    looked  timestamptz,
+    rest    integer,
+    leaving boolean not null default false,
+    job     tid,
+    retired timestamptz,
+    again   timestamptz,
+    trouble text,
     primary key (queue, slot)
 );
 
@@ -67,17 +67,17 @@ create sequence _skip_map_n;
 create table _skip_map (
     queue    integer not null,
     n        bigint not null default nextval('_skip_map_n'),
-    base     bigint not null,   -- up to this seq the skip map is complete
-    seen     bigint not null,   -- where the queue's sequence stood before xid was drawn
-    xid      xid8 not null,     -- each transaction that drew a seq up to seen has a lower xid
-    turn     bigint not null,   -- of the ring when slots was made
+    base     bigint not null,
+    seen     bigint not null,
+    xid      xid8 not null,
+    turn     bigint not null,
     slot     smallint not null default pg_sequence_last_value('_skip_map_slot')::smallint,
     priority smallint not null,
     group_key text collate "C" not null,
-    lo       bigint[] not null, -- jobs are at lo[i] <= seq <= hi[i], for any i,
+    lo       bigint[] not null,
     hi       bigint[] not null,
-    pending  xid8[] not null,   -- or come from one of these transactions, once it commits
-    slots    smallint[] not null -- the segments, oldest first
+    pending  xid8[] not null,
+    slots    smallint[] not null
 ) partition by list (slot);
 
 create index on _skip_map (queue, group_key, priority, n);
@@ -116,7 +116,7 @@ create type _claimed as (
 create table _lease (
     lease       bigint not null default (nextval('_lease_n') << 20) | (floor(random() * 524288)::bigint << 1),
     queue       integer not null,
-    attempt     integer,              -- the number of this attempt, from 1
+    attempt     integer,
     lease_until timestamptz not null,
     id          bigint,
     created_at  timestamptz,
@@ -128,10 +128,10 @@ create table _lease (
     headers     jsonb,
     payload     bytea,
     failures    jsonb,
-    done        bit(256),             -- the places that hold no job any more, or never held one
-    jobs        _claimed[],           -- null: a row of one job
-    claimed_at  timestamptz,          -- null in a queue that keeps no done jobs
-    report      jsonb                 -- the last report of its worker
+    done        bit(256),
+    jobs        _claimed[],
+    claimed_at  timestamptz,
+    report      jsonb
 ) partition by list (slot);
 
 alter table _lease alter column jobs set storage external; -- to compress them takes longer than to write them
@@ -145,7 +145,7 @@ create index on _lease (queue, key) where key is not null;
 create table _scheduled (
     id         bigint not null,
     queue      integer not null,
-    attempt    integer not null,      -- how many attempts it has had
+    attempt    integer not null,
     due        timestamptz not null,
     created_at timestamptz not null,
     priority   smallint not null,

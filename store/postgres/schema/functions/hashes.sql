@@ -38,12 +38,18 @@ language sql immutable as $$
 $$;
 
 -- _check_functions returns the hash of the files that the functions were made from, and the functions that were changed
--- or dropped since. Hashing all takes some ms for each queue. All roles may call it: a worker, which may read nothing
--- here, also calls it at its start.
+-- or dropped since. It also returns those that run with the owner's rights and that PUBLIC may execute, as after a restore
+-- into a cluster without the roles: of what pg_restore runs, a REVOKE fails together with the GRANT behind it. Hashing all
+-- takes some ms for each queue. All roles may call it: a worker, which may read nothing here, also calls it at its start.
 create or replace function _check_functions(queue text default null, out files text, out changed text[])
 language sql stable security definer set search_path from current as $$
     select (select max(f.hash) from _functions f),
            array(select k.name || case when h.name is null then ' is missing' else ' was changed' end
                    from _function_hash k left join _hashes(_functions_of(queue)) h on h.name = k.name
                   where _is_of(k.name, queue) and h.hash is distinct from k.hash order by k.name)
+        || array(select h.name || ' may be executed by PUBLIC'
+                   from _hashes(array(select p.oid from pg_proc p
+                                       where p.oid = any (_functions_of(queue)) and p.prosecdef and p.proname <> '_check_functions'
+                                         and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee = 0))) h
+                  order by h.name)
 $$;

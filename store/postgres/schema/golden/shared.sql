@@ -247,6 +247,19 @@ create table penstock._lease (
 alter table penstock._lease alter column jobs set storage external;
 CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, key) WHERE (key IS NOT NULL);
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
+comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 × i';
+comment on column penstock._lease.queue is 'id in _queue';
+comment on column penstock._lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, headers, payload and failures';
+comment on column penstock._lease.lease_until is 'when the lease ends; the next maintenance puts the job back then';
+comment on column penstock._lease.id is 'the id of the job';
+comment on column penstock._lease.created_at is 'when the job was enqueued';
+comment on column penstock._lease.slot is 'the segment: _lease_0 or _lease_1';
+comment on column penstock._lease.worker is 'the name that the caller of claim gave; empty without one';
+comment on column penstock._lease.failures is 'the last ten failed attempts: attempt, error, at';
+comment on column penstock._lease.done is 'of a row of several jobs: a bit for each of 256 places, set if the place holds no job any more, or never held one. 256 - bit_count(done) jobs are left';
+comment on column penstock._lease.jobs is 'the jobs of one claim, also those that are done; null: a row of one job';
+comment on column penstock._lease.claimed_at is 'when the jobs were claimed; null in a queue that keeps no done jobs';
+comment on column penstock._lease.report is 'the last report of its worker';
 
 create table penstock._lease_0 partition of penstock._lease FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
 CREATE UNIQUE INDEX _lease_0_lease ON penstock._lease_0 USING btree (lease);
@@ -292,6 +305,11 @@ create table penstock._pair (
     trouble text,
     PRIMARY KEY (name)
 );
+comment on column penstock._pair.name is 'the table whose two segments these are';
+comment on column penstock._pair.retired is 'since when the segment that is not written to has held no row that counts';
+comment on column penstock._pair.again is 'maintenance does not look at the ring before this time';
+comment on column penstock._pair.writers is 'as in _segment: transactions that may still commit rows into the segment that was left behind';
+comment on column penstock._pair.trouble is 'the error with which its maintenance failed last; null once it has succeeded';
 
 create table penstock._parked (
     subscription bigint not null,
@@ -355,6 +373,17 @@ create table penstock._queue (
     UNIQUE (name),
     PRIMARY KEY (id)
 );
+comment on column penstock._queue.id is 'the number that stands for the queue in other tables; it is not given again after drop_queue';
+comment on column penstock._queue.name is 'also the name of the table of its jobs';
+comment on column penstock._queue.lifo is 'whether the newest job comes first';
+comment on column penstock._queue.segment_bytes is 'another segment is written to once the current one, with TOAST, is this large';
+comment on column penstock._queue.max_attempts is 'a job whose attempt of this number fails is a dead letter';
+comment on column penstock._queue.paused is 'claim and dequeue return no job, see pause_queue';
+comment on column penstock._queue.max_running is 'how many jobs may be claimed at a time; null: no limit';
+comment on column penstock._queue.dedup_window is 'how long a dedup key stands for the job that came first';
+comment on column penstock._queue.keep_done is 'how long done jobs are kept; null: not at all';
+comment on column penstock._queue.keep_done_bytes is 'how large the done jobs may become; the oldest go first';
+comment on column penstock._queue.done_since is 'since when each segment of the done jobs has been written to, by slot; null: the queue has never kept any';
 
 create table penstock._relay_role (
     name name collate "C" not null,
@@ -429,6 +458,13 @@ create table penstock._scheduled (
 CREATE INDEX _scheduled_queue_due_id_idx ON ONLY penstock._scheduled USING btree (queue, due, id);
 CREATE INDEX _scheduled_queue_id_idx ON ONLY penstock._scheduled USING btree (queue, id);
 CREATE INDEX _scheduled_queue_key_id_idx ON ONLY penstock._scheduled USING btree (queue, key, id) WHERE ((key IS NOT NULL) AND ((attempt <> 0) OR (due = 'infinity'::timestamp with time zone)));
+comment on column penstock._scheduled.id is 'the id of the job. In a row whose queue is below zero: a hash of the key';
+comment on column penstock._scheduled.queue is 'id in _queue; below zero the row holds no job: it asks maintenance to look which job of the key is next';
+comment on column penstock._scheduled.attempt is 'how many attempts the job has had; -1: none that counts, but it has begun and was released, and later jobs of its key wait for it';
+comment on column penstock._scheduled.due is 'when the job may run; infinity: it waits until an earlier job of its key has ended';
+comment on column penstock._scheduled.created_at is 'when the job was enqueued';
+comment on column penstock._scheduled.slot is 'the segment: _scheduled_0 or _scheduled_1';
+comment on column penstock._scheduled.failures is 'the last ten failed attempts: attempt, error, at';
 
 create table penstock._scheduled_0 partition of penstock._scheduled FOR VALUES IN ('0') with (autovacuum_enabled=false, toast.autovacuum_enabled=false);
 alter table penstock._scheduled_0 replica identity full;
@@ -451,6 +487,17 @@ create table penstock._segment (
     PRIMARY KEY (queue, slot),
     FOREIGN KEY (queue) REFERENCES penstock._queue(id) ON DELETE CASCADE
 );
+comment on column penstock._segment.queue is 'id in _queue';
+comment on column penstock._segment.slot is 'the segment is the table _NAME.SLOT';
+comment on column penstock._segment.turn is 'the order in which segments came into use; jobs of a lower turn come first in a FIFO';
+comment on column penstock._segment.writers is 'transactions that may still commit jobs into it after it was left behind, as in pg_locks.virtualtransaction; it stays listed until they have ended; null: not looked up yet';
+comment on column penstock._segment.looked is 'when writers was looked up';
+comment on column penstock._segment.rest is 'how many jobs it had when they were counted last';
+comment on column penstock._segment.leaving is 'its jobs are being carried over to the next segment';
+comment on column penstock._segment.job is 'the place of a job that a long search found: while it is there, maintenance does not search again';
+comment on column penstock._segment.retired is 'since when jobs are not taken from it any more: it has none, and waits for its TRUNCATE; null: it is listed';
+comment on column penstock._segment.again is 'maintenance does not look into it, or lock it, before this time';
+comment on column penstock._segment.trouble is 'the error with which its maintenance failed last; null once it has succeeded';
 
 create table penstock._skip_map (
     queue integer not null,
@@ -468,6 +515,17 @@ create table penstock._skip_map (
     slots smallint[] not null
 ) partition by LIST (slot);
 CREATE INDEX _skip_map_queue_group_key_priority_n_idx ON ONLY penstock._skip_map USING btree (queue, group_key, priority, n);
+comment on column penstock._skip_map.queue is 'id in _queue';
+comment on column penstock._skip_map.n is 'of a queue, group and priority the row with the highest n is true';
+comment on column penstock._skip_map.base is 'up to this seq the skip map is complete: where it says that no job is, none is left';
+comment on column penstock._skip_map.seen is 'where the sequence of the queue stood before xid was drawn: the base of the next skip map, once xid has ended';
+comment on column penstock._skip_map.xid is 'each transaction that drew a seq up to seen has a lower xid';
+comment on column penstock._skip_map.turn is 'the register ring of the queue (turn × 1024 + slot) when slots was made. With another value slots is made anew. Below zero: the next call writes a skip map';
+comment on column penstock._skip_map.slot is 'the segment: _skip_map_0 or _skip_map_1';
+comment on column penstock._skip_map.lo is 'jobs may be where lo[i] <= seq <= hi[i], for any i';
+comment on column penstock._skip_map.hi is 'see lo';
+comment on column penstock._skip_map.pending is 'transactions that had not ended: their jobs may be elsewhere, and are looked for by xid once they have ended';
+comment on column penstock._skip_map.slots is 'the segments that may hold jobs, in the order in which they are looked into';
 
 create table penstock._skip_map_0 partition of penstock._skip_map FOR VALUES IN ('0') with (autovacuum_enabled=false);
 alter table penstock._skip_map_0 replica identity full;

@@ -45,8 +45,10 @@ the schema from then on.
 
 --check changes nothing and says what this program would change. That is tables of
 another version, and on PostgreSQL functions of another version, or that were changed
-or dropped by hand. Functions of single queues and inboxes are included. The exit code
-is 3 if there is anything. relay and work check at their start, and warn.
+or dropped by hand. Functions of single queues and inboxes are included. It also names
+functions that run with the rights of the owner and that PUBLIC may execute, as after a
+restore without the roles. The exit code is 3 if there is anything. relay and work
+check at their start, and warn.
 
 --sql changes nothing and needs no database: it prints the SQL for PostgreSQL, for
 psql -f, Flyway, Liquibase, Alembic or goose. It is one statement that updates the

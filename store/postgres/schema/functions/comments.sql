@@ -1,0 +1,68 @@
+-- What the columns of the tables that an administrator looks into hold: \d+ shows it.
+
+comment on table _queue is 'One row for each queue, with its settings. set_queue, pause_queue and resume_queue change it.';
+comment on column _queue.id is 'the number that stands for the queue in other tables; it is not given again after drop_queue';
+comment on column _queue.name is 'also the name of the table of its jobs';
+comment on column _queue.lifo is 'whether the newest job comes first';
+comment on column _queue.segment_bytes is 'another segment is written to once the current one, with TOAST, is this large';
+comment on column _queue.max_attempts is 'a job whose attempt of this number fails is a dead letter';
+comment on column _queue.paused is 'claim and dequeue return no job, see pause_queue';
+comment on column _queue.max_running is 'how many jobs may be claimed at a time; null: no limit';
+comment on column _queue.dedup_window is 'how long a dedup key stands for the job that came first';
+comment on column _queue.keep_done is 'how long done jobs are kept; null: not at all';
+comment on column _queue.keep_done_bytes is 'how large the done jobs may become; the oldest go first';
+comment on column _queue.done_since is 'since when each segment of the done jobs has been written to, by slot; null: the queue has never kept any';
+
+comment on table _segment is 'The segments of each queue that are in use; one without a row is empty. A segment is written to, then listed, then retired, and truncated at last.';
+comment on column _segment.queue is 'id in _queue';
+comment on column _segment.slot is 'the segment is the table _NAME.SLOT';
+comment on column _segment.turn is 'the order in which segments came into use; jobs of a lower turn come first in a FIFO';
+comment on column _segment.writers is 'transactions that may still commit jobs into it after it was left behind, as in pg_locks.virtualtransaction; it stays listed until they have ended; null: not looked up yet';
+comment on column _segment.looked is 'when writers was looked up';
+comment on column _segment.rest is 'how many jobs it had when they were counted last';
+comment on column _segment.leaving is 'its jobs are being carried over to the next segment';
+comment on column _segment.job is 'the place of a job that a long search found: while it is there, maintenance does not search again';
+comment on column _segment.retired is 'since when jobs are not taken from it any more: it has none, and waits for its TRUNCATE; null: it is listed';
+comment on column _segment.again is 'maintenance does not look into it, or lock it, before this time';
+comment on column _segment.trouble is 'the error with which its maintenance failed last; null once it has succeeded';
+
+comment on table _pair is 'One row for each ring of two segments that all queues share: what its register (_lease_slot, for example) does not say.';
+comment on column _pair.name is 'the table whose two segments these are';
+comment on column _pair.retired is 'since when the segment that is not written to has held no row that counts';
+comment on column _pair.again is 'maintenance does not look at the ring before this time';
+comment on column _pair.writers is 'as in _segment: transactions that may still commit rows into the segment that was left behind';
+comment on column _pair.trouble is 'the error with which its maintenance failed last; null once it has succeeded';
+
+comment on column _lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 × i';
+comment on column _lease.queue is 'id in _queue';
+comment on column _lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, headers, payload and failures';
+comment on column _lease.lease_until is 'when the lease ends; the next maintenance puts the job back then';
+comment on column _lease.id is 'the id of the job';
+comment on column _lease.created_at is 'when the job was enqueued';
+comment on column _lease.slot is 'the segment: _lease_0 or _lease_1';
+comment on column _lease.worker is 'the name that the caller of claim gave; empty without one';
+comment on column _lease.failures is 'the last ten failed attempts: attempt, error, at';
+comment on column _lease.done is 'of a row of several jobs: a bit for each of 256 places, set if the place holds no job any more, or never held one. 256 - bit_count(done) jobs are left';
+comment on column _lease.jobs is 'the jobs of one claim, also those that are done; null: a row of one job';
+comment on column _lease.claimed_at is 'when the jobs were claimed; null in a queue that keeps no done jobs';
+comment on column _lease.report is 'the last report of its worker';
+
+comment on column _scheduled.id is 'the id of the job. In a row whose queue is below zero: a hash of the key';
+comment on column _scheduled.queue is 'id in _queue; below zero the row holds no job: it asks maintenance to look which job of the key is next';
+comment on column _scheduled.attempt is 'how many attempts the job has had; -1: none that counts, but it has begun and was released, and later jobs of its key wait for it';
+comment on column _scheduled.due is 'when the job may run; infinity: it waits until an earlier job of its key has ended';
+comment on column _scheduled.created_at is 'when the job was enqueued';
+comment on column _scheduled.slot is 'the segment: _scheduled_0 or _scheduled_1';
+comment on column _scheduled.failures is 'the last ten failed attempts: attempt, error, at';
+
+comment on column _skip_map.queue is 'id in _queue';
+comment on column _skip_map.n is 'of a queue, group and priority the row with the highest n is true';
+comment on column _skip_map.base is 'up to this seq the skip map is complete: where it says that no job is, none is left';
+comment on column _skip_map.seen is 'where the sequence of the queue stood before xid was drawn: the base of the next skip map, once xid has ended';
+comment on column _skip_map.xid is 'each transaction that drew a seq up to seen has a lower xid';
+comment on column _skip_map.turn is 'the register ring of the queue (turn × 1024 + slot) when slots was made. With another value slots is made anew. Below zero: the next call writes a skip map';
+comment on column _skip_map.slot is 'the segment: _skip_map_0 or _skip_map_1';
+comment on column _skip_map.lo is 'jobs may be where lo[i] <= seq <= hi[i], for any i';
+comment on column _skip_map.hi is 'see lo';
+comment on column _skip_map.pending is 'transactions that had not ended: their jobs may be elsewhere, and are looked for by xid once they have ended';
+comment on column _skip_map.slots is 'the segments that may hold jobs, in the order in which they are looked into';
