@@ -74,7 +74,7 @@ subscriptions:
 		t.Errorf("%+v, %v, exit code %d: %s", report, err, o.code, o.stderr)
 	}
 	d.cli("adopt", "check", "--config", file, "--subscription", "orders").wants(t, terminal.ExitUsage, `--subscription "orders" adopts no table in the configuration; those that do are mails`)
-	d.cli("adopt", "check", "--subscription", "mails", "--preset", "dotnet", "--config", file).wants(t, terminal.ExitUsage, "beside --preset or --table")
+	d.cli("adopt", "check", "--subscription", "mails", "--preset", "dotnet", "--config", file).wants(t, terminal.ExitUsage, "given with --preset or --table")
 	d.cli(checks("--table", "nothing.outbox_messages")...).wants(t, terminal.ExitFailure, `there is no table "nothing"."outbox_messages"`)
 	d.cli("adopt", "check", "--table", "t", "--database-url", database).wants(t, terminal.ExitUsage, "--table is given without --preset")
 	d.cli("adopt", "check", "--preset", "java", "--database-url", database).wants(t, terminal.ExitUsage, `preset is "java": choose one of debezium`)
