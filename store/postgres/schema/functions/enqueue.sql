@@ -9,11 +9,12 @@ create or replace function _enqueue_functions() returns text
 language sql immutable set search_path from current as $text$ select _qualified($$
 
 -- {enqueue} writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
--- which the queue's trigger looks; without a search_path, as dequeue_NAME.
+-- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay and a dedup key.
 create or replace function {enqueue}(payload bytea, key text, group_key text, priority int, not_before timestamptz, dedup_key text, headers jsonb) returns bigint
 language plpgsql volatile security definer as $fn$
 declare
-    made bigint;
+    made   bigint;
+    placed record;
 begin
     if not_before is null and dedup_key is null and coalesce(priority, 0) >= '-16' and coalesce(priority, 0) <= '15'
        and coalesce(current_setting('penstock.deduplicated_0', true), '') = '' then
@@ -21,7 +22,12 @@ begin
         values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
         return made;
     end if;
-    return (select e.id from {enqueue_many}(array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) e(id));
+    select x.* into placed from {schema}._place({id}, {seq}, array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) x;
+    if not placed.known[1] and (not_before > placed.at) is not true then
+        insert into {queue} (seq, key, group_key, priority, headers, payload)
+        values (placed.ids[1], key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload);
+    end if;
+    return placed.ids[1];
 end $fn$;
 $$) || $$
 
@@ -32,64 +38,25 @@ begin
     perform {schema}._write_flags({flags}, wanted & ({keyed} * 2 - 1));
 end $fn$;
 
--- {enqueue_many} writes a job for each payload and returns their ids in order. Without delays and dedup keys that is one INSERT. With these it goes
--- job by job: all keys are locked first, in one order; a delayed job goes to _scheduled; of a duplicate the first one's id is returned.
+-- {enqueue_many} writes a job for each payload and returns their ids in order. It writes them with one INSERT. _place handles delays and dedup keys before
+-- that.
 create or replace function {enqueue_many}(payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
-    many constant int := coalesce(cardinality(payloads), 0);
-    keyed constant boolean := array_remove(dedup_keys, null) <> '{}';
-    made bigint;
-    known boolean;
-    letters text = '';
-    part int = 0;
-    job record;
+    many   constant int := coalesce(cardinality(payloads), 0);
+    placed record;
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(group_keys), many) <> many or coalesce(cardinality(priorities), many) <> many
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
-    while current_setting('penstock.deduplicated_' || part, true) <> '' loop -- they tell of this call, a letter per job: 1000 each, because deduplicated goes over all of one
-        perform set_config('penstock.deduplicated_' || part, '', true);
-        part := part + 1;
-    end loop;
-    if array_remove(not_befores, null) <> '{}' or keyed then
-        {readable many}
-        perform {schema}._refuse_job(u.payload, u.key, u.group_key, u.priority, u.headers, u.dedup_key)
-           from unnest(payloads, keys, group_keys, priorities, headers, dedup_keys) u(payload, key, group_key, priority, headers, dedup_key);
-        if keyed then
-            perform {schema}._hold_keys({id}, dedup_keys); -- all before the first, so that two calls do not wait for each other
-        end if;
-        -- Never by subscripts: to find an element of texts goes over all before it.
-        for job in select * from unnest(payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers) with ordinality
-                            u(payload, key, group_key, priority, not_before, dedup_key, headers, i) order by i loop
-            made := case when job.dedup_key is not null then {schema}._first_of({id}, job.dedup_key) end;
-            known := made is not null;
-            if known then
-                null; -- it is there
-            elsif job.not_before > clock_timestamp() then
-                if job.not_before = 'infinity' then -- in _scheduled that means something else
-                    raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
-                end if;
-                made := nextval({seq});
-                insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
-                values (made, {id}, 0, job.not_before, clock_timestamp(), coalesce(job.priority, 0), coalesce(job.group_key, ''), job.key, job.headers, job.payload);
-            else
-                insert into {queue} (key, group_key, priority, headers, payload)
-                values (job.key, coalesce(job.group_key, ''), coalesce(job.priority, 0), job.headers, job.payload) returning seq into made;
-            end if;
-            if job.dedup_key is not null and not known then
-                insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, job.dedup_key);
-            end if;
-            if keyed then
-                letters := concat(letters, known);
-                if job.i % 1000 = 0 or job.i = many then
-                    perform set_config('penstock.deduplicated_' || (job.i - 1) / 1000, letters, true);
-                    letters := '';
-                end if;
-            end if;
-            return next made;
-        end loop;
+    if array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' or current_setting('penstock.deduplicated_0', true) <> '' then
+        select * into placed from {schema}._place({id}, {seq}, payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers);
+        insert into {queue} (seq, key, group_key, priority, headers, payload)
+        select j.id, j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
+          from unnest(placed.ids, placed.known, not_befores, payloads, keys, group_keys, priorities, headers) j(id, known, not_before, payload, key, group_key, priority, headers)
+         where not j.known and (j.not_before > placed.at) is not true;
+        return query select unnest(placed.ids);
         return;
     end if;
     if cardinality(priorities) > 0 then -- at all else the queue's trigger looks
@@ -103,6 +70,53 @@ begin
 end $fn$;
 
 $$ $text$;
+
+-- _place draws the ids of jobs with delays or dedup keys and returns them in order; a duplicate, which is known, has the id of the first one. It writes
+-- the delayed jobs to _scheduled and the keys to _dedup; its caller writes the jobs that are not delayed at that time. It locks all keys first, in one
+-- order, so that two calls do not wait for each other. For deduplicated it notes which jobs are known: a letter for each job, 1000 letters in a setting,
+-- because deduplicated reads a whole setting.
+create or replace function _place(queue int, seq regclass, payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], dedup_keys text[],
+                                  headers jsonb[], out ids bigint[], out known boolean[], out at timestamptz)
+language plpgsql volatile set search_path from current as $$
+declare
+    keyed constant boolean := array_remove(dedup_keys, null) <> '{}';
+    part  int := 0;
+    k     text;
+    made  bigint;
+begin
+    perform _refuse_job(u.payload, u.key, u.group_key, u.priority, u.headers, u.dedup_key),
+            case when getdatabaseencoding() not in ('UTF8', 'SQL_ASCII') then convert_to(concat(u.key, u.group_key, u.dedup_key, u.headers), 'UTF8') end -- see _readable
+       from unnest(payloads, keys, group_keys, priorities, headers, dedup_keys) u(payload, key, group_key, priority, headers, dedup_key);
+    perform pg_current_xact_id(); -- before a seq, see create_queue
+    if keyed then
+        perform _hold_keys(queue, dedup_keys);
+        foreach k in array dedup_keys loop
+            made := case when k is not null then _first_of(queue, k) end;
+            known := known || (made is not null);
+            made := coalesce(made, nextval(seq));
+            ids := ids || made;
+            if k is not null and not known[cardinality(known)] then
+                insert into _dedup (queue, id, dedup_key) values (_place.queue, made, k);
+            end if;
+        end loop;
+    else
+        select array_agg(nextval(seq)), array_agg(false) into ids, known from unnest(payloads);
+    end if;
+    at := clock_timestamp();
+    if array_remove(not_befores, null) <> '{}' then
+        if 'infinity' = any (not_befores) then -- in _scheduled that means something else
+            raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
+        end if;
+        insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
+        select j.id, _place.queue, 0, j.not_before, at, coalesce(j.priority, 0), coalesce(j.group_key, ''), j.key, j.headers, j.payload
+          from unnest(ids, known, payloads, keys, group_keys, priorities, not_befores, headers) j(id, known, payload, key, group_key, priority, not_before, headers)
+         where not j.known and j.not_before > at;
+    end if;
+    while keyed and part * 1000 < cardinality(ids) or current_setting('penstock.deduplicated_' || part, true) <> '' loop
+        perform set_config('penstock.deduplicated_' || part, case when keyed then array_to_string(known[part * 1000 + 1 : part * 1000 + 1000], '') else '' end, true);
+        part := part + 1;
+    end loop;
+end $$;
 
 -- _first_of returns the id of the job that a dedup_key stands for, null once the key's window has passed.
 create or replace function _first_of(queue int, key text) returns bigint

@@ -116,7 +116,6 @@ begin
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
                     (1, 'maintain_if_due', _maintain_if_due()),
                     (1, 'maintain_if_due, leasing', replace(_maintain_if_due(), '(queue) values ({id})', '(queue, until) values ({id}, until)')),
-                    (1, 'readable many', _readable('keys, group_keys, dedup_keys, headers')),
                     (3, 'lease_table', quote_literal(_q('_lease'::text)) || '::regclass'),
                     (1, 'listed lease', '{schema}._listed({lease_slot})'),
                     (1, 'listed scheduled', '{schema}._listed({scheduled_slot})'),

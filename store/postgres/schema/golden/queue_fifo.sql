@@ -48,14 +48,15 @@ create sequence penstock."_mails.seen" minvalue 0; -- holds 0
 create sequence penstock."_mails.seq";
 
 -- enqueue writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
--- which the queue's trigger looks; without a search_path, as dequeue_NAME.
+-- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay and a dedup key.
 CREATE OR REPLACE FUNCTION penstock."_mails.enqueue"(payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb)
  RETURNS bigint
  LANGUAGE plpgsql
  SECURITY DEFINER
 AS $function$
 declare
-    made bigint;
+    made   bigint;
+    placed record;
 begin
     if not_before is null and dedup_key is null and coalesce(priority, 0) operator(pg_catalog.>=) '-16' and coalesce(priority, 0) operator(pg_catalog.<=) '15'
        and coalesce(pg_catalog.current_setting('penstock.deduplicated_0', true), '') operator(pg_catalog.=) '' then
@@ -63,12 +64,16 @@ begin
         values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
         return made;
     end if;
-    return (select e.id from penstock."_mails.enqueue_many"(array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) e(id));
+    select x.* into placed from penstock._place(1, 'penstock."_mails.seq"'::pg_catalog.regclass, array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) x;
+    if not placed.known[1] and (not_before operator(pg_catalog.>) placed.at) is not true then
+        insert into penstock.mails (seq, key, group_key, priority, headers, payload)
+        values (placed.ids[1], key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload);
+    end if;
+    return placed.ids[1];
 end $function$;
 
--- enqueue_many writes a job for each payload and returns their ids in order. Without delays and dedup keys that is one INSERT.
--- With these it goes job by job: all keys are locked first, in one order; a delayed job goes to _scheduled; of a duplicate the
--- first one's id is returned.
+-- enqueue_many writes a job for each payload and returns their ids in order. It writes them with one INSERT. _place handles
+-- delays and dedup keys before that.
 CREATE OR REPLACE FUNCTION penstock."_mails.enqueue_many"(payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -76,59 +81,20 @@ CREATE OR REPLACE FUNCTION penstock."_mails.enqueue_many"(payloads bytea[], keys
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 declare
-    many constant int := coalesce(cardinality(payloads), 0);
-    keyed constant boolean := array_remove(dedup_keys, null) <> '{}';
-    made bigint;
-    known boolean;
-    letters text = '';
-    part int = 0;
-    job record;
+    many   constant int := coalesce(cardinality(payloads), 0);
+    placed record;
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(group_keys), many) <> many or coalesce(cardinality(priorities), many) <> many
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
-    while current_setting('penstock.deduplicated_' || part, true) <> '' loop -- they tell of this call, a letter per job: 1000 each, because deduplicated goes over all of one
-        perform set_config('penstock.deduplicated_' || part, '', true);
-        part := part + 1;
-    end loop;
-    if array_remove(not_befores, null) <> '{}' or keyed then
-        
-        perform penstock._refuse_job(u.payload, u.key, u.group_key, u.priority, u.headers, u.dedup_key)
-           from unnest(payloads, keys, group_keys, priorities, headers, dedup_keys) u(payload, key, group_key, priority, headers, dedup_key);
-        if keyed then
-            perform penstock._hold_keys(1, dedup_keys); -- all before the first, so that two calls do not wait for each other
-        end if;
-        -- Never by subscripts: to find an element of texts goes over all before it.
-        for job in select * from unnest(payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers) with ordinality
-                            u(payload, key, group_key, priority, not_before, dedup_key, headers, i) order by i loop
-            made := case when job.dedup_key is not null then penstock._first_of(1, job.dedup_key) end;
-            known := made is not null;
-            if known then
-                null; -- it is there
-            elsif job.not_before > clock_timestamp() then
-                if job.not_before = 'infinity' then -- in _scheduled that means something else
-                    raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
-                end if;
-                made := nextval('penstock."_mails.seq"'::pg_catalog.regclass);
-                insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
-                values (made, 1, 0, job.not_before, clock_timestamp(), coalesce(job.priority, 0), coalesce(job.group_key, ''), job.key, job.headers, job.payload);
-            else
-                insert into penstock.mails (key, group_key, priority, headers, payload)
-                values (job.key, coalesce(job.group_key, ''), coalesce(job.priority, 0), job.headers, job.payload) returning seq into made;
-            end if;
-            if job.dedup_key is not null and not known then
-                insert into penstock._dedup (queue, id, dedup_key) values (1, made, job.dedup_key);
-            end if;
-            if keyed then
-                letters := concat(letters, known);
-                if job.i % 1000 = 0 or job.i = many then
-                    perform set_config('penstock.deduplicated_' || (job.i - 1) / 1000, letters, true);
-                    letters := '';
-                end if;
-            end if;
-            return next made;
-        end loop;
+    if array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' or current_setting('penstock.deduplicated_0', true) <> '' then
+        select * into placed from penstock._place(1, 'penstock."_mails.seq"'::pg_catalog.regclass, payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers);
+        insert into penstock.mails (seq, key, group_key, priority, headers, payload)
+        select j.id, j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
+          from unnest(placed.ids, placed.known, not_befores, payloads, keys, group_keys, priorities, headers) j(id, known, not_before, payload, key, group_key, priority, headers)
+         where not j.known and (j.not_before > placed.at) is not true;
+        return query select unnest(placed.ids);
         return;
     end if;
     if cardinality(priorities) > 0 then -- at all else the queue's trigger looks

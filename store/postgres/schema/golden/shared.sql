@@ -812,6 +812,7 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function done_jobs(queue text, most integer, before text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function maintain_queue(name text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function _enqueue_functions(): schema/functions/enqueue.sql
+-- function _place(queue integer, seq regclass, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], OUT ids bigint[], OUT known boolean[], OUT at timestamp with time zone): schema/functions/enqueue.sql
 -- function _first_of(queue integer, key text): schema/functions/enqueue.sql
 -- function _failed(failures jsonb, attempt integer, error text): schema/functions/jobs.sql
 -- function _refuse_job(payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text): schema/functions/jobs.sql, everybody may execute it
