@@ -5,14 +5,15 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/penstock/penstock/internal/test/docblock"
 )
 
-// What docs/guides/queues.md shows of other languages' drivers runs, and does what it says. One sends
+// What pages show of other languages' drivers runs, and does what it says. One sends
 // its parameters without types.
 
 func TestPythonDocs(t *testing.T) {
@@ -24,8 +25,8 @@ func TestPythonDocs(t *testing.T) {
 		f.program(dir, python, "-m", "venv", "v")
 		python = filepath.Join(dir, "v", "bin", "python")
 	}
-	f.program(dir, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", dir, "psycopg[binary]>=3.2,<4")
-	blocks := f.blocks("python")
+	f.program(dir, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", dir, "psycopg[binary,pool]>=3.2,<4")
+	blocks := docblock.Of(t, queuesPage, "python")
 	if len(blocks) != 3 {
 		t.Fatalf("%d blocks of Python", len(blocks))
 	}
@@ -52,12 +53,32 @@ try:
 except Idle:
     pass
 `
-	for i, b := range append(blocks, around) {
+	// Of docs/guides/inbox.md: m3 is held until m2 comes, and each is booked once.
+	const inbox = `
+import os, psycopg_pool
+from types import SimpleNamespace as Is
+pool = psycopg_pool.ConnectionPool(os.environ["DATABASE_URL"], min_size=1, open=True)
+def book(conn, key, payload):
+    print(bytes(payload).hex())
+exec(open("3.py").read())
+class channel:
+    def basic_ack(tag):
+        print(f"{tag:02x}")
+for tag, (id, previous, traceparent) in enumerate([("m1", None, None), ("m3", "m2", "00-…"), ("m1", None, None), ("m2", "m1", None)], 10):
+    headers = {"penstock-key": "k", "penstock-previous": previous, "traceparent": traceparent}
+    on_message(channel, Is(delivery_tag=tag), Is(message_id=id, headers={n: v for n, v in headers.items() if v}), id.encode())
+on_message(channel, Is(delivery_tag=14), Is(message_id="m4", headers=None), b"m4")
+pool.close()
+`
+	blocks = append(blocks, docblock.Of(t, inboxPage, "python")...)
+	for i, b := range append(blocks, around, inbox) {
 		f.Must(os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".py")), []byte(b), 0o600))
 	}
-	f.wantOutput(f.program(dir, python, "3.py"), append([]string{`{"path": "C:\\dir"}`}, slices.Repeat([]string{"more"}, 11)...)...)
+	f.wantOutput(f.program(dir, python, "4.py"), append([]string{`{"path": "C:\\dir"}`}, slices.Repeat([]string{"more"}, 11)...)...)
 	f.wantText("{1,2}", "select array_agg(job order by job)::text from sent")
 	f.wantText("(1,0,0,1)", "select (ready + delayed, running, waiting, dead)::text from penstock.queue_status('mails')") // the pause may be over
+	f.Exec("select penstock.create_inbox('billing')")
+	f.wantOutput(f.program(dir, python, "5.py"), "m1", "\x0a", "\x0b", "\x0c", "m2", "m3", "\x0d", "m4", "\x0e")
 }
 
 func TestNodeDocs(t *testing.T) {
@@ -65,7 +86,7 @@ func TestNodeDocs(t *testing.T) {
 	f := newClientDocs(t)
 	dir := t.TempDir()
 	f.program(dir, "npm", "install", "--silent", "--no-audit", "--no-fund", "pg@8")
-	blocks := f.blocks("js")
+	blocks := docblock.Of(t, queuesPage, "js")
 	if len(blocks) != 1 {
 		t.Fatalf("%d blocks of JavaScript", len(blocks))
 	}
@@ -112,27 +133,14 @@ await again.end()
 	f.wantText(backslash, "select convert_from(payload, 'UTF8') from penstock.inbox_held('billing', message_id => 'm2')")
 }
 
-// clientDocs is a database for the programs of docs/guides/queues.md.
-type clientDocs struct {
-	*fixture
-	page string
-}
+// clientDocs is a database for the programs of pages.
+type clientDocs struct{ *fixture }
 
 func newClientDocs(t *testing.T) *clientDocs {
 	f := &clientDocs{fixture: newJobs(t, "fifo")}
 	f.Exec("select penstock.create_queue('mails')")
 	f.Exec("create table sent (job bigint primary key)")
-	text, err := os.ReadFile("../../docs/guides/queues.md")
-	f.Must(err)
-	f.page = string(text)
 	return f
-}
-
-func (f *clientDocs) blocks(language string) (blocks []string) {
-	for _, m := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(f.page, -1) {
-		blocks = append(blocks, m[1])
-	}
-	return blocks
 }
 
 // program runs one. Without it, or without a network to install it from, the test is skipped, but not in CI.

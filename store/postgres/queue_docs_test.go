@@ -2,45 +2,113 @@ package postgres_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/penstock/penstock/internal/test/docblock"
 	"github.com/penstock/penstock/store/postgres"
 )
 
-var (
-	docBlock    = regexp.MustCompile("(?s)```sql\n(.*?)```")
-	docFunction = regexp.MustCompile("(?m)^\\| `([a-z_]+)\\(([a-z_, ]*)\\)` ")
+const (
+	queuesPage = "docs/guides/queues.md"
+	inboxPage  = "docs/guides/inbox.md"
 )
+
+var docFunction = regexp.MustCompile("(?m)^\\| `([a-z_]+)\\(([a-z_, ]*)\\)` ")
 
 // docs/guides/queues.md tells what works: its statements run, one after the other, and its
 // functions take the arguments that it names.
 func TestQueueDocs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	text, err := os.ReadFile("../../docs/guides/queues.md")
-	f.Must(err)
 	role, _ := f.role()
-	blocks := docBlock.FindAllStringSubmatch(string(text), -1)
-	if len(blocks) < 5 {
-		t.Fatalf("%d blocks of SQL found", len(blocks))
-	}
-	for _, b := range blocks {
-		if _, err := f.Conn.PgConn().Exec(f.Ctx, strings.NewReplacer("'shop'", "'"+role+"'", "1234567", "(select lease from penstock._lease limit 1)").Replace(b[1])).ReadAll(); err != nil {
-			t.Errorf("%s: %v", b[1], err)
+	for _, b := range docblock.Of(t, queuesPage, "sql") {
+		if _, err := f.Conn.PgConn().Exec(f.Ctx, strings.NewReplacer("'shop'", "'"+role+"'", "1234567", "(select lease from penstock._lease limit 1)").Replace(b)).ReadAll(); err != nil {
+			t.Errorf("%s: %v", b, err)
 		}
 	}
+	f.hasFunctions(queuesPage, 20)
+}
+
+// hasFunctions wants the functions that a page's tables name, with their arguments.
+func (f *fixture) hasFunctions(page string, least int) {
+	f.Helper()
+	text, err := os.ReadFile(filepath.Join(docblock.Root(f), page))
+	f.Must(err)
 	functions := docFunction.FindAllStringSubmatch(string(text), -1)
-	if len(functions) < 20 {
-		t.Fatalf("%d functions found", len(functions))
+	if len(functions) < least {
+		f.Fatalf("%s: %d functions found", page, len(functions))
 	}
 	for _, m := range functions {
 		var found bool
 		f.Must(f.Conn.QueryRow(f.Ctx, `select exists (select from pg_proc p where p.pronamespace = 'penstock'::regnamespace and p.proname = $1
-			and p.proargnames[1:p.pronargs] = string_to_array($2, ', '))`, m[1], m[2]).Scan(&found))
+			and coalesce(p.proargnames[1:p.pronargs], '{}') = string_to_array($2, ', '))`, m[1], m[2]).Scan(&found))
 		if !found {
-			t.Errorf("there is no function %s(%s)", m[1], m[2])
+			f.Errorf("%s: there is no function %s(%s)", page, m[1], m[2])
 		}
 	}
+}
+
+// What the page has psql do drops queues, outboxes and inboxes of any name, and then the schema.
+func TestQueueDocsInPsql(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec(`select penstock.create_queue('it''s "odd"'), penstock.create_outbox('Or ders'), penstock.create_inbox('bill''ing')`)
+	inPsql(f.DB, docblock.Of(t, queuesPage, "psql")[0])
+	if f.Number("select count(*) from pg_namespace where nspname = 'penstock'") != 0 {
+		t.Error("the schema is there")
+	}
+}
+
+// The statements of docs/guides/inbox.md run, one after the other, and return what the page says.
+func TestInboxDocs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	role, _ := f.role()
+	run := func(block string) (rows []string) { // those of all statements, their columns with spaces between
+		t.Helper()
+		results, err := f.Conn.PgConn().Exec(f.Ctx, strings.ReplaceAll(block, "'billing_app'", "'"+role+"'")).ReadAll()
+		if err != nil {
+			t.Fatalf("%s: %v", block, err)
+		}
+		for _, r := range results {
+			for _, row := range r.Rows {
+				var columns []string
+				for _, c := range row {
+					columns = append(columns, string(c))
+				}
+				rows = append(rows, strings.TrimSpace(strings.Join(columns, " ")))
+			}
+		}
+		return rows
+	}
+	wants := func(block string, want ...string) {
+		t.Helper()
+		if got := run(block); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s\nreturns %q, want %q", block, got, want)
+		}
+	}
+	blocks := docblock.Of(t, inboxPage, "sql")
+	if len(blocks) != 6 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	wants(blocks[0], "", "")
+	wants(blocks[1], "t")
+	wants(blocks[1], "f")
+	f.Exec("select penstock.drop_inbox('billing')") // it is made again, with another time
+	wants(blocks[2], "", "")
+	wants("select keep::text from penstock.inboxes()", "2 days")
+	wants("select penstock.inbox('billing', 'b')", "t")
+	wants(blocks[3], "a", "c")
+
+	columns := func(block string) string { // those that the page explains
+		return strings.Replace(block, "select * from", "select message_id, key, headers, convert_from(payload, 'UTF8'), gap, missing, late from", 1)
+	}
+	wants(columns(blocks[4]))
+	f.Exec("select penstock.inbox_release('billing', message_id => 'm3')") // as if the time were over
+	wants(columns(blocks[5]), `m3 account 7 {"traceparent": "…"} {"amount": 10} t m2 f`)
+	wants(columns(strings.NewReplacer("'m3'", "'m4'", "'m2'", "'m3'").Replace(blocks[4])), `m4 account 7 {"traceparent": "…"} {"amount": 10} f  f`)
+	f.hasFunctions(inboxPage, 5)
 }

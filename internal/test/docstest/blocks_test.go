@@ -3,6 +3,8 @@ package docstest
 import (
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +29,8 @@ func TestFences(t *testing.T) {
 	}
 }
 
-// runs says how many blocks of a language on a page a test runs, in their order or chosen by it, and which; those of configuration.md,
-// for example, are read as configurations.
+// runs says how many blocks of a language on a page tests run, or read as what they are for reads them, and which tests: a folder or a file,
+// and the names in it.
 var runs = map[string]struct {
 	blocks int
 	test   string
@@ -36,17 +38,55 @@ var runs = map[string]struct {
 	"README.md sh":                         {1, "cmd/penstock/systemtest TestReadmeCommands"},
 	"README.md sql":                        {1, "cmd/penstock/systemtest TestReadme"},
 	"README.md go":                         {1, "cmd/penstock/systemtest TestReadme"},
-	"docs/start/getting-started.md sh":     {3, "cmd/penstock/systemtest TestGettingStarted, …WithQueues, TestReadmeAdoptsATable"},
+	"docs/start/getting-started.md sh":     {3, "cmd/penstock/systemtest TestGettingStarted TestGettingStartedWithQueues TestReadmeAdoptsATable"},
 	"docs/start/getting-started.md sql":    {3, "cmd/penstock/systemtest TestGettingStartedStatements"},
+	"docs/start/getting-started.md go":     {2, "cmd/penstock/systemtest TestGettingStartedInGo TestGettingStartedWorksInGo"},
+	"docs/guides/buffering.md go":          {2, "cmd/penstock/systemtest TestBufferingInGo TestWriterInGo"},
+	"docs/guides/inbox.md go":              {1, "cmd/penstock/systemtest TestInboxInGo"},
+	"docs/guides/inbox.md sql":             {6, "store/postgres TestInboxDocs"},
+	"docs/guides/inbox.md python":          {1, "store/postgres TestPythonDocs"},
 	"docs/guides/queues.md sql":            {6, "store/postgres TestQueueDocs"},
-	"docs/guides/queues.md python":         {3, "store/postgres queue_clients_test.go"},
-	"docs/guides/queues.md js":             {1, "store/postgres queue_clients_test.go"},
+	"docs/guides/queues.md psql":           {1, "store/postgres TestQueueDocsInPsql"},
+	"docs/guides/queues.md go":             {1, "cmd/penstock/systemtest TestQueuesInGo"},
+	"docs/guides/queues.md python":         {3, "store/postgres TestPythonDocs"},
+	"docs/guides/queues.md js":             {1, "store/postgres TestNodeDocs"},
 	"docs/reference/configuration.md yaml": {9, "cmd/penstock/internal/config TestReference"},
-	"clients/python/README.md sh":          {1, "clients/python/tests/test_readme.py"},
-	"clients/python/README.md python":      {6, "clients/python/tests/test_readme.py"},
+	"docs/reference/metrics.md go":         {2, "cmd/penstock/systemtest TestMetricsInGo TestTracesInGo"},
+	"clients/python/README.md sh":          {1, "clients/python/tests/test_readme.py test_five_commands"},
+	"clients/python/README.md python":      {6, "clients/python/tests/test_readme.py test_python test_types"},
 	"clients/typescript/README.md sh":      {1, "clients/typescript/test/package/test.sh"},
-	"clients/typescript/README.md ts":      {4, "clients/typescript/test.sh compiles them"},
-	"clients/java/README.md sh":            {1, "clients/java/test.sh"},
+	"clients/typescript/README.md ts":      {4, "clients/typescript/test.sh readme.generated.ts"},
+	"clients/java/README.md sh":            {1, "clients/java/test.sh commands.sh"},
+}
+
+// The tests that runs names are there.
+func TestRunsNamesTests(t *testing.T) {
+	for name, r := range runs {
+		words := strings.Fields(r.test)
+		in := filepath.Join(root, words[0])
+		files := []string{in}
+		if info, err := os.Stat(in); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		} else if info.IsDir() {
+			if files, err = filepath.Glob(in + "/*_test.go"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var text strings.Builder
+		for _, f := range files {
+			read, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text.Write(read)
+		}
+		for _, w := range words[1:] {
+			if !regexp.MustCompile(`\b` + regexp.QuoteMeta(w) + `\b`).MatchString(text.String()) {
+				t.Errorf("%s: %s has no %s", name, words[0], w)
+			}
+		}
+	}
 }
 
 // Of blocks that could run, no test runs more than testdata/unrun.txt says. Help's examples on the pages of commands are not among them, nor
