@@ -46,7 +46,7 @@ func TestMappingThatDoesNotFit(t *testing.T) {
 	}{
 		"no table":              {config: simple("nothing"), field: "table", says: "nothing"},
 		"no schema":             {config: simple("nowhere.shop"), field: "table", says: "nowhere"},
-		"a view":                {config: simple("seen"), field: "table", says: "no table"},
+		"a view":                {config: simple("seen"), field: "table", says: "not a table"},
 		"missing column":        {config: with(func(c *adopt.Config) { c.Columns.Payload = "body" }), field: "columns.payload", says: "its columns are id, key"},
 		"missing in template":   {config: with(func(c *adopt.Config) { c.Topic = "x.{kind}" }), field: "topic", says: "kind"},
 		"payload of wrong type": {config: with(func(c *adopt.Config) { c.Columns.Payload = "attempts" }), field: "columns.payload", says: "type integer"},
