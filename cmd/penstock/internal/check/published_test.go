@@ -48,7 +48,9 @@ func TestEventsWithDeadPrefix(t *testing.T) {
 			marked = figure.Value
 		}
 	}
-	if first < 500 || marked < 1 || marked > 10 {
+	// From the mark on it is the index's three levels and two rows. PostgreSQL counts catalogue pages, too, if what it knew of the table
+	// was invalidated just then, by autovacuum say: twelve in all once. The walk over half of the index is what must be gone.
+	if first < 500 || marked < 1 || marked > first/10 {
 		t.Errorf("%v pages, %v with a low-water mark\n%s", first, marked, text(t, r))
 	}
 	if has(r, check.CodeDeadRows) {
