@@ -258,16 +258,16 @@ func TestManyClaimsOfSeveralExpire(t *testing.T) {
 		select base, queue, now() - interval '1 s', 'w', 0, 'g', set_bit(set_bit(repeat('0', 256)::bit(256), 0, 1), 7, 1),
 		       array(select row(base + 2 * i, g * 255 + i, now(), 1, '{"n": "1"}', 'job', null)::penstock._claimed from generate_series(1, 255) i)
 		  from l, generate_series(1, 60) g, lateral (select (g::bigint << 40) + 1 as base) b`)
-	// A server that is slow stops sooner.
-	f.Exec("do $$ begin execute replace(pg_get_functiondef('penstock._expire'::regproc), '200 ms', '1 day'); end $$")
-	f.Eventually("some thousand are ready again", func() bool {
+	f.Eventually("some are ready again", func() bool {
 		f.Exec("select penstock.maintain_queue('q')")
 		return f.Number("select count(*) from penstock.q") > 0
 	})
 	f.wantText("15240", "select ready + running from penstock.queue_status('q')")
 	f.wantText("0", "select count(*) from penstock._lease where jobs is null")
-	// A call gives back 500 jobs or more, here of two claims, twenty times.
-	f.wantText("20", "select count(*) from penstock._lease")
+	// A call gives back 500 jobs or more, of two claims here, and does so twenty times at most: a slow server stops sooner.
+	if left := f.Number("select count(*) from penstock._lease"); left < 60-20*2 || left > 60-2 || left%2 != 0 {
+		t.Errorf("one call left %d claims of 60", left)
+	}
 	f.Eventually("all are", func() bool {
 		f.Exec("select penstock.maintain_queue('q')")
 		return f.Number("select count(*) from penstock._lease") == 0
