@@ -51,67 +51,6 @@ func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 	}
 }
 
-func TestDeadLetters(t *testing.T) {
-	t.Parallel()
-	for _, discard := range []bool{false, true} {
-		t.Run(fmt.Sprintf("discard=%v", discard), func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			f.Exec(keyedTable)
-			for _, row := range []string{"a1", "a2", "b1"} {
-				f.insert(row[:1], row)
-			}
-			table := f.open(keyedConfig())
-			src := f.subscribe(table)
-			b := f.fetch(src)
-			f.settle(src, b, driver.Verdict{Outcome: driver.Dead, Failures: failed(1), Hold: true}, behind, driver.Verdict{Outcome: driver.Dead, Failures: failed(1)})
-			found, err := table.DeadLetters(f.Ctx, admin.DeadLetterQuery{})
-			f.Must(err)
-			if len(found) != 2 || string(found[0].Message.Payload) != "a1" || !found[0].Held || found[1].Held || found[0].Err() == "" || found[0].Message.Attempt != 1 {
-				t.Fatalf("found %+v", found)
-			}
-			f.insert("b", "b2")
-			b = f.fetch(src) // a2 waits
-			f.want(b, "b2")
-			f.settle(src, b)
-			if status, err := table.Status(f.Ctx); err != nil || status.DeadLetters != 2 || status.HeldKeys != 1 || status.Backlog != 0 {
-				t.Errorf("status %+v, %v", status, err)
-			}
-			query := admin.DeadLetterQuery{Key: "a", Error: "refused"}
-			if discard {
-				n, err := table.DiscardDeadLetters(f.Ctx, query)
-				f.Must(err)
-				if n != 1 || f.Number("select count(*) from shop where payload = 'a1' and processed_at is not null and failure is not null") != 1 {
-					t.Errorf("%d discarded", n)
-				}
-			} else {
-				n, err := table.RetryDeadLetters(f.Ctx, query)
-				f.Must(err)
-				b = f.fetch(src)
-				f.want(b, "a1")
-				if n != 1 || b.Messages[0].Attempt != 2 || !slices.Equal(b.KeyOrder, []driver.KeyOrder{driver.OutOfOrder}) {
-					t.Errorf("%d sent back: %+v %v", n, b.Messages[0], b.KeyOrder)
-				}
-				f.settle(src, b, driver.Verdict{Outcome: driver.Dead, Failures: failed(2)})
-				found, err := table.DeadLetters(f.Ctx, query)
-				f.Must(err)
-				if len(found) != 1 || len(found[0].Failures) != 2 || !found[0].Held {
-					t.Errorf("found %+v", found)
-				}
-				_, err = table.RetryDeadLetters(f.Ctx, query)
-				f.Must(err)
-				f.settle(src, f.fetch(src))
-			}
-			b = f.fetch(src)
-			f.want(b, "a2")
-			f.settle(src, b)
-			if n := f.Number("select count(*) from penstock._adopt_row"); n != 1 {
-				t.Errorf("%d rows are out of band, want that of b1", n)
-			}
-		})
-	}
-}
-
 func TestVanishedRowLetsItsLineGoOn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []adopt.Config{keyedConfig(), workers(2)} {

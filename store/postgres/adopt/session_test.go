@@ -1,66 +1,13 @@
 package adopt_test
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
-
-func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	for i := range 4 {
-		f.insert("k", fmt.Sprint(i))
-	}
-	c := keyedConfig()
-	c.Batch = 2
-	c.Margin = time.Nanosecond // the mark follows at once
-	table := f.open(c)
-	first, err := table.Subscribe(f.Ctx, driver.Subscribe{Holder: "first", Lease: 100 * time.Millisecond})
-	f.Must(err)
-	a, b := f.fetch(first), f.fetch(first)
-	f.want(b, "2", "3")
-	f.settle(first, b)
-	f.Must(first.Renew(f.Ctx))
-	if n := f.Number("select count(*) from penstock._adopt_log where low is not null"); n != 0 {
-		t.Error("the low-water mark is past rows that have no verdict")
-	}
-	var second driver.Source
-	f.Eventually("the lease is over", func() bool {
-		second, err = f.open(c).Subscribe(f.Ctx, driver.Subscribe{Holder: "second"})
-		if err != nil && !errors.Is(err, penstock.ErrHeld) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
-	f.want(f.fetch(second), "0", "1")
-	if err := first.Settle(f.Ctx, a.Number, driver.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
-		t.Errorf("the first could settle: %v", err)
-	}
-	if err := first.Renew(f.Ctx); !errors.Is(err, penstock.ErrFenced) {
-		t.Errorf("the first could renew: %v", err)
-	}
-	if n := f.Number("select count(*) from shop where processed_at is null"); n != 2 {
-		t.Errorf("%d rows are pending, want 2", n)
-	}
-	if err := first.Close(f.Ctx); !errors.Is(err, penstock.ErrFenced) {
-		t.Errorf("the first could give the lease back: %v", err)
-	}
-	var held *penstock.HeldError
-	if _, err := table.Subscribe(f.Ctx, driver.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
-		t.Errorf("the lease is free: %v", err)
-	}
-	f.Must(second.Close(f.Ctx))
-	f.subscribe(table)
-}
 
 // TestLowWaterMarkSurvives: a reader that comes next begins where the mark is, however
 // many rows were delivered before.
