@@ -14,29 +14,6 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// inboxTx is an application's transaction with an inbox.
-type inboxTx struct {
-	*sql.Tx
-	inbox *mysql.Inbox
-}
-
-func (x inboxTx) FirstOf(ctx context.Context, ids ...string) ([]string, error) {
-	return x.inbox.FirstOf(ctx, x.Tx, ids...)
-}
-
-func (x inboxTx) InOrder(ctx context.Context, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
-	return x.inbox.InOrder(ctx, x.Tx, m, wait)
-}
-
-func (x inboxTx) Due(ctx context.Context, n int) ([]penstock.Released, error) {
-	return x.inbox.Due(ctx, x.Tx, n)
-}
-
-func (x inboxTx) Effect(ctx context.Context, key, place string) error {
-	_, err := x.ExecContext(ctx, "insert into effects (`key`, place) values (?, ?)", key, place)
-	return err
-}
-
 func TestInboxInnoDB(t *testing.T) { inboxSuite(t, "InnoDB") }
 
 func TestInboxMyRocks(t *testing.T) { inboxSuite(t, "RocksDB", inboxtest.Engine...) }
@@ -57,27 +34,10 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 				t.Fatal(err)
 			}
 		}
-		exec("create table effects (n bigint auto_increment primary key, `key` varbinary(100), place varbinary(100)) engine = " + engine)
-		handler := func(box *mysql.Inbox, h inboxtest.Handler) mysql.ReceivedHandler {
-			return func(ctx context.Context, tx *sql.Tx, m penstock.Released) error { return h(ctx, inboxTx{tx, box}, m) }
-		}
-		inboxes := map[string]*mysql.Inbox{"billing": s.Inbox("billing"), "nobody": s.Inbox("nobody")}
+		exec("create table effects (n bigint auto_increment primary key, msgkey varbinary(100), place varbinary(100)) engine = " + engine)
 		level := levelOf(t, app, engine)
-		return inboxtest.Instance{
+		i := inboxtest.Receiving(inboxtest.Instance{
 			Store: s,
-			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
-				tx, err := app.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-				return inboxTx{tx, inboxes[consumer]}, err
-			},
-			Process: func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h inboxtest.Handler) error {
-				// MyRocks waits for a lock for a second only: a message is delivered again then.
-				return retry.Few(ctx, func() error {
-					return inboxes[consumer].Process(ctx, app, m, wait, handler(inboxes[consumer], h))
-				})
-			},
-			ProcessDue: func(ctx context.Context, consumer string, h inboxtest.Handler) (int, error) {
-				return inboxes[consumer].ProcessDue(ctx, app, handler(inboxes[consumer], h))
-			},
 			Age: func(testing.TB) {
 				for _, table := range []string{"received", "key_heads"} {
 					exec("update " + table + " set at = at - interval 1 hour")
@@ -90,7 +50,7 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 				return n
 			},
 			Effects: func(t testing.TB, key string) (places []string) {
-				rows, err := app.Query("select place from effects where `key` = ? order by n", key)
+				rows, err := app.Query("select place from effects where msgkey = ? order by n", key)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -103,7 +63,23 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 				}
 				return places
 			},
+		}, s.Inbox, inboxtest.App[mysql.InboxTx, *sql.Tx, mysql.Begin]{
+			Pool:  app,
+			Begin: func(ctx context.Context) (*sql.Tx, error) { return app.BeginTx(ctx, &sql.TxOptions{Isolation: level}) },
+			Query: func(tx *sql.Tx) mysql.InboxTx { return tx },
+			Exec: func(ctx context.Context, tx *sql.Tx, statement string) error {
+				_, err := tx.ExecContext(ctx, statement)
+				return err
+			},
+			Commit:   (*sql.Tx).Commit,
+			Rollback: (*sql.Tx).Rollback,
+		})
+		process := i.Process
+		i.Process = func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h inboxtest.Handler) error {
+			// MyRocks waits for a lock for a second only: a message is delivered again then.
+			return retry.Few(ctx, func() error { return process(ctx, consumer, m, wait, h) })
 		}
+		return i
 	}, only...)
 }
 

@@ -15,33 +15,6 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// inboxTx is an application's transaction with an inbox.
-type inboxTx struct {
-	pgx.Tx
-	inbox *portable.Inbox
-}
-
-func (x inboxTx) FirstOf(ctx context.Context, ids ...string) ([]string, error) {
-	return x.inbox.FirstOf(ctx, x.Tx, ids...)
-}
-
-func (x inboxTx) InOrder(ctx context.Context, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
-	return x.inbox.InOrder(ctx, x.Tx, m, wait)
-}
-
-func (x inboxTx) Due(ctx context.Context, n int) ([]penstock.Released, error) {
-	return x.inbox.Due(ctx, x.Tx, n)
-}
-
-func (x inboxTx) Effect(ctx context.Context, key, place string) error {
-	_, err := x.Exec(ctx, "insert into effects (key, place) values ($1, $2)", key, place)
-	return err
-}
-
-func (x inboxTx) Commit() error { return x.Tx.Commit(context.Background()) }
-
-func (x inboxTx) Rollback() error { return x.Tx.Rollback(context.Background()) }
-
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	inboxtest.Run(t, func(t testing.TB) inboxtest.Instance {
@@ -51,24 +24,10 @@ func TestInbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(app.Close)
-		exec(t, url, "create table effects (at timestamptz not null default clock_timestamp(), key text, place text)")
-		handler := func(box *portable.Inbox, h inboxtest.Handler) portable.ReceivedHandler {
-			return func(ctx context.Context, tx pgx.Tx, m penstock.Released) error { return h(ctx, inboxTx{tx, box}, m) }
-		}
+		exec(t, url, "create table effects (at timestamptz not null default clock_timestamp(), msgkey text, place text)")
 		s := openStore(t, url, portable.Options{})
-		inboxes := map[string]*portable.Inbox{"billing": s.Inbox("billing"), "nobody": s.Inbox("nobody")}
-		return inboxtest.Instance{
+		return inboxtest.Receiving(inboxtest.Instance{
 			Store: s,
-			Begin: func(ctx context.Context, consumer string) (inboxtest.Tx, error) {
-				tx, err := app.Begin(ctx)
-				return inboxTx{tx, inboxes[consumer]}, err
-			},
-			Process: func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h inboxtest.Handler) error {
-				return inboxes[consumer].Process(ctx, app, m, wait, handler(inboxes[consumer], h))
-			},
-			ProcessDue: func(ctx context.Context, consumer string, h inboxtest.Handler) (int, error) {
-				return inboxes[consumer].ProcessDue(ctx, app, handler(inboxes[consumer], h))
-			},
 			Age: func(t testing.TB) {
 				for _, table := range []string{"received", "key_heads"} {
 					exec(t, url, "update penstock_portable."+table+" set at = at - interval '1 hour'")
@@ -81,12 +40,22 @@ func TestInbox(t *testing.T) {
 				return n
 			},
 			Effects: func(t testing.TB, key string) (places []string) {
-				if err := app.QueryRow(t.Context(), "select array_agg(place order by at) from effects where key = $1", key).Scan(&places); err != nil {
+				if err := app.QueryRow(t.Context(), "select array_agg(place order by at) from effects where msgkey = $1", key).Scan(&places); err != nil {
 					t.Fatal(err)
 				}
 				return places
 			},
-		}
+		}, s.Inbox, inboxtest.App[portable.InboxTx, pgx.Tx, portable.Begin]{
+			Pool:  app,
+			Begin: app.Begin,
+			Query: func(tx pgx.Tx) portable.InboxTx { return tx },
+			Exec: func(ctx context.Context, tx pgx.Tx, sql string) error {
+				_, err := tx.Exec(ctx, sql)
+				return err
+			},
+			Commit:   func(tx pgx.Tx) error { return tx.Commit(context.Background()) },
+			Rollback: func(tx pgx.Tx) error { return tx.Rollback(context.Background()) },
+		})
 	})
 }
 

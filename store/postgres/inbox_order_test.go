@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,73 +38,19 @@ func (f *inboxFixture) due(n int) []penstock.Released {
 	return released
 }
 
-func TestInboxHoldsBackWhatCameEarly(t *testing.T) {
+// Whoever works on a key leaves nothing of it to others.
+func TestInboxLeavesAKeyToWhoWorksOnIt(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	wantReleased(t, f.receive(arrival("k", "1", ""), time.Hour), "1")
-	wantReleased(t, f.receive(arrival("k", "4", "3"), time.Hour))
-	wantReleased(t, f.receive(arrival("k", "3", "2"), time.Hour))
-	wantReleased(t, f.receive(arrival("k", "4", "3"), time.Hour)) // a duplicate of a held one
-	wantReleased(t, f.receive(arrival("l", "5", ""), time.Hour), "5")
-	if held := f.Number("select held from penstock.inboxes()"); held != 2 {
-		t.Errorf("%d are held, want 2", held)
-	}
-	tx := f.begin(f.Conn)
-	released, err := f.inbox.InOrder(f.Ctx, tx, arrival("k", "2", "1"), time.Hour)
-	f.Must(err)
-	wantReleased(t, released, "2", "3", "4")
-	f.Must(tx.Rollback(f.Ctx)) // the consumer fails: all of it comes again
-	wantReleased(t, f.due(10))
-	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour), "2", "3", "4")
-	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour))
-	wantReleased(t, f.receive(arrival("k", "6", "4"), time.Hour), "6")
-	wantReleased(t, f.receive(arrival("", "7", "none"), time.Hour), "7") // no key, no order
-}
-
-func TestInboxReportsAGap(t *testing.T) {
-	t.Parallel()
-	f := newInboxFixture(t)
-	wantReleased(t, f.receive(arrival("k", "1", ""), 0), "1")
-	wantReleased(t, f.receive(arrival("k", "4", "3"), 0))
-	wantReleased(t, f.receive(arrival("k", "3", "2"), time.Hour)) // 4 is due, and 3 with it
-	wantReleased(t, f.receive(arrival("l", "b", "a"), time.Hour))
-	wantReleased(t, f.due(10), "3 after the gap 2", "4")
-	wantReleased(t, f.due(10))
-	wantReleased(t, f.receive(arrival("k", "5", "4"), time.Hour), "5")
-	wantReleased(t, f.receive(arrival("k", "x", "2"), time.Hour), "x after the gap 2") // it was waited for already
-	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour), "2 late")
-	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour))
-
-	tx := f.begin(f.Conn) // whoever works on a key leaves nothing of it to others
-	_, err := f.inbox.InOrder(f.Ctx, tx, arrival("m", "1m", ""), 0)
-	f.Must(err)
-	other := f.Connect()
 	for _, m := range []penstock.Message{arrival("n", "2n", "1n"), arrival("n", "3n", "2n"), arrival("o", "2o", "1o")} {
-		_, err := f.inbox.InOrder(f.Ctx, other, m, 0)
-		f.Must(err)
-	}
-	locked := f.begin(f.Connect())
-	_, err = f.inbox.InOrder(f.Ctx, locked, arrival("n", "9n", ""), 0)
-	f.Must(err)
-	due, err := f.inbox.Due(f.Ctx, other, 10)
-	f.Must(err)
-	wantReleased(t, due, "2o after the gap 1o")
-	f.Must(locked.Rollback(f.Ctx))
-	due, err = f.inbox.Due(f.Ctx, other, 1)
-	f.Must(err)
-	wantReleased(t, due, "2n after the gap 1n", "3n")
-}
-
-// A circle, which only a broken producer makes, is let out.
-func TestInboxCutsACircle(t *testing.T) {
-	t.Parallel()
-	f := newInboxFixture(t)
-	for _, m := range []penstock.Message{arrival("k", "a", "c"), arrival("k", "b", "a"), arrival("k", "c", "b")} {
 		wantReleased(t, f.receive(m, 0))
 	}
-	if got := f.due(10); len(got) != 3 {
-		t.Errorf("%d were released, want all three", len(got))
-	}
+	locked := f.begin(f.Connect())
+	_, err := f.inbox.InOrder(f.Ctx, locked, arrival("n", "9n", ""), 0)
+	f.Must(err)
+	wantReleased(t, f.due(10), "2o after the gap 1o")
+	f.Must(locked.Rollback(f.Ctx))
+	wantReleased(t, f.due(1), "2n after the gap 1n", "3n")
 }
 
 // What is held stays held over turns of the ring, and keeps its id known.
@@ -151,74 +96,6 @@ func TestInboxFindsWhatCommittedLate(t *testing.T) {
 		wantReleased(t, f.due(10))
 		return low() > start+1
 	})
-}
-
-func TestInboxProcess(t *testing.T) {
-	t.Parallel()
-	f := newInboxFixture(t)
-	f.Exec("create table effects (n serial, id text, gap boolean)")
-	pool, err := pgxpool.New(f.Ctx, f.URL)
-	f.Must(err)
-	t.Cleanup(pool.Close)
-	fail := errors.New("no")
-	h := func(ctx context.Context, tx pgx.Tx, m penstock.Released) error {
-		if _, err := tx.Exec(ctx, "insert into effects (id, gap) values ($1, $2)", m.ID, m.Gap); err != nil {
-			return err
-		}
-		if fail != nil && m.ID == "3" {
-			return fail
-		}
-		return nil
-	}
-	for _, m := range []penstock.Message{arrival("k", "1", ""), arrival("k", "3", "2")} {
-		f.Must(f.inbox.Process(f.Ctx, pool, m, time.Hour, h))
-	}
-	if err := f.inbox.Process(f.Ctx, pool, arrival("k", "2", "1"), time.Hour, h); !errors.Is(err, fail) {
-		t.Fatalf("got %v, want the handler's error", err)
-	}
-	fail = nil
-	for range 2 {
-		f.Must(f.inbox.Process(f.Ctx, pool, arrival("k", "2", "1"), time.Hour, h))
-	}
-	f.Must(f.inbox.Process(f.Ctx, pool, arrival("k", "5", "4"), 0, h))
-	if n, err := f.inbox.ProcessDue(f.Ctx, pool, h); n != 1 || err != nil {
-		t.Errorf("ProcessDue: got %d and %v, want 1", n, err)
-	}
-	var ids string
-	f.Must(f.Conn.QueryRow(f.Ctx, "select string_agg(id, ' ' order by n) from effects").Scan(&ids))
-	if ids != "1 2 3 5" {
-		t.Errorf("processed %s, want 1 2 3 5", ids)
-	}
-}
-
-// A held message whose handler fails every time stops no other key.
-func TestInboxProcessDuePastAFailure(t *testing.T) {
-	t.Parallel()
-	f := newInboxFixture(t)
-	pool, err := pgxpool.New(f.Ctx, f.URL)
-	f.Must(err)
-	t.Cleanup(pool.Close)
-	var done []string
-	fail := errors.New("no")
-	h := func(_ context.Context, _ pgx.Tx, m penstock.Released) error {
-		if m.Key == "bad" {
-			return fail
-		}
-		done = append(done, m.ID)
-		return nil
-	}
-	for _, key := range []string{"bad", "a", "b"} {
-		f.Must(f.inbox.Process(f.Ctx, pool, arrival(key, key+"2", key+"1"), 0, h))
-	}
-	for range 2 {
-		if _, err := f.inbox.ProcessDue(f.Ctx, pool, h); !errors.Is(err, fail) {
-			t.Errorf("got %v, want the handler's error", err)
-		}
-		if slices.Sort(done); !slices.Equal(done, []string{"a2", "b2"}) {
-			t.Errorf("processed %q, want a2 and b2", done)
-		}
-	}
-	wantReleased(t, f.due(10), "bad2 after the gap bad1")
 }
 
 // Consumers in parallel get the messages of several keys shuffled, more than once, and some

@@ -11,10 +11,14 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-const consumer = "billing"
+const (
+	consumer = "billing"
+	nobody   = "nobody" // has no inbox at first
+)
 
 // An id is new once, and again after a rollback.
 func once(f *fixture) {
@@ -29,7 +33,23 @@ func once(f *fixture) {
 	f.in(func(tx Tx) {
 		f.wantFresh(tx, []string{"a"})
 		f.wantFresh(tx, []string{"d", "A", "a "}, "d", "A", "a ")
+		for id, want := range map[string]bool{"d": false, "e": true} { // of one it says what it says of some
+			if isNew, err := tx.First(f.Context(), id); isNew != want || err != nil {
+				f.Errorf("First(%q): %v, %v, want %v", id, isNew, err, want)
+			}
+		}
 	})
+}
+
+// Of each consumer an id is new once.
+func consumersApart(f *fixture) {
+	f.in(func(tx Tx) { f.wantFresh(tx, []string{"a"}, "a") })
+	f.must(f.Store.CreateInbox(f.Context(), nobody, time.Hour))
+	tx, err := f.Begin(f.Context(), nobody)
+	f.must(err)
+	f.wantFresh(tx, []string{"a"}, "a")
+	f.must(tx.Commit())
+	f.in(func(tx Tx) { f.wantFresh(tx, []string{"a"}) })
 }
 
 // Who receives what another one has received waits for its end.
@@ -94,6 +114,31 @@ func window(f *fixture) {
 	if heads := f.Count(f, "key_heads"); heads != 1 {
 		f.Errorf("%d heads, want that of k", heads)
 	}
+}
+
+// A message whose id comes again is published once within the window, and once more after it.
+func publishOnceForgets(f *fixture) {
+	s := f.Store.(driver.Store)
+	f.must(f.Store.SetInbox(f.Context(), consumer, time.Hour))
+	f.must(s.CreateOutbox(f.Context(), "again"))
+	src, err := s.Subscribe(f.Context(), driver.Subscribe{Outbox: "again", Subscription: "look", Holder: "test"})
+	f.must(err)
+	defer func() { _ = src.Close(context.WithoutCancel(f.Context())) }()
+	published := func(want int) {
+		f.Helper()
+		f.must(s.(driver.OncePublisher).PublishOnce(f.Context(), consumer, "again", penstock.Message{ID: "a"}))
+		b, err := src.Fetch(f.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
+		f.must(err)
+		f.must(src.Settle(f.Context(), b.Number, driver.Settled{Batch: b}))
+		if len(b.Messages) != want {
+			f.Errorf("%d messages, want %d", len(b.Messages), want)
+		}
+	}
+	published(1)
+	published(0)
+	f.Age(f)
+	published(1)
+	published(0)
 }
 
 // A held message whose handler fails every time stops no other key.
@@ -191,12 +236,12 @@ func refuses(f *fixture) {
 			f.Errorf("Due(0): %v, want a FieldError", err)
 		}
 	})
-	nobody, err := f.Begin(f.Context(), "nobody")
+	without, err := f.Begin(f.Context(), nobody)
 	f.must(err)
-	if _, err := nobody.FirstOf(f.Context(), "a"); !errors.Is(err, penstock.ErrNoInbox) {
+	if _, err := without.FirstOf(f.Context(), "a"); !errors.Is(err, penstock.ErrNoInbox) {
 		f.Errorf("without an inbox: %v, want ErrNoInbox", err)
 	}
-	f.must(nobody.Rollback())
+	f.must(without.Rollback())
 	for name, got := range map[string]error{
 		"no name":  f.Store.CreateInbox(f.Context(), "", 0),
 		"too long": f.Store.CreateInbox(f.Context(), strings.Repeat("x", 49), 0),
