@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
@@ -42,29 +40,6 @@ func fetch(t *testing.T, src driver.Source, limit int) driver.Batch {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// Names that look like SQL, or like what the statements have in place of a name, are names.
-func TestNamesAreText(t *testing.T) {
-	t.Parallel()
-	s := migrated(t, testserver.MariaDBDatabase(t))
-	for _, name := range []string{"{sub}", "{table}", "{schema}", "1", "a`b'c\"d?", "😀", `x\'; -- `, "%2e;"} {
-		src := reader(t, s, name)
-		m := penstock.Message{Key: name + " ", Topic: name, Headers: map[string]string{name: `\'` + name}, Payload: []byte("\xff\x00\\'?; -- " + name)}
-		if err := s.Publish(t.Context(), name, m); err != nil {
-			t.Fatalf("%q: %v", name, err)
-		}
-		b := fetch(t, src, 10)
-		if len(b.Messages) != 1 || b.Messages[0].Key != m.Key || b.Messages[0].Topic != m.Topic || b.Messages[0].Headers[name] != m.Headers[name] || string(b.Messages[0].Payload) != string(m.Payload) {
-			t.Fatalf("%q: fetched %+v", name, b.Messages)
-		}
-		if err := src.Settle(t.Context(), b.Number, driver.Settled{Batch: b}); err != nil {
-			t.Fatalf("%q: %v", name, err)
-		}
-		if _, err := s.Replay(t.Context(), admin.Replay{Outbox: name, Subscription: "s"}); err != nil {
-			t.Fatalf("%q: %v", name, err)
-		}
-	}
 }
 
 // A table is made and dropped while a transaction is open. More of that at a time than the pool has connections

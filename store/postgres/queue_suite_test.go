@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/work"
 )
 
 func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}, nil, queuetest.SmallPieces) }
@@ -27,7 +28,7 @@ func runQueueSuite(t *testing.T, opts postgres.Options, only, elsewhere queuetes
 		OpenCreated: func(t testing.TB, order penstock.QueueOrder) queuetest.Instance {
 			return queueInstanceOn(t, withQueue(t, opts, order), opts)
 		},
-		Features:  queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
+		Features:  queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true, WorkTx: true},
 		Only:      only,
 		Elsewhere: elsewhere,
 	})
@@ -41,9 +42,14 @@ func withQueue(t testing.TB, opts postgres.Options, order penstock.QueueOrder) s
 }
 
 func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.Instance {
-	business := businessOn(t, url)
+	business, store := businessOn(t, url), openStore(t, url, opts)
 	return queuetest.Instance{
-		Store: openStore(t, url, opts),
+		Store: store,
+		WorkTx: func(ctx context.Context, h queuetest.TxHandler, o work.Options) error {
+			return postgres.WorkTx(ctx, store, queuetest.Queue, func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
+				return h(ctx, &enqueueTx{businessTx{tx: tx, store: store}}, job)
+			}, o)
+		},
 		Begin: func(ctx context.Context) (queuetest.Tx, error) {
 			tx, err := begin(ctx, business, opts.Schema)
 			return &enqueueTx{tx}, err

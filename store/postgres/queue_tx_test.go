@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,46 +38,6 @@ func (f *jobsFixture) dequeue(n int, group string) []penstock.Job {
 	jobs, err := f.store.Queue("jobs").Dequeue(f.Ctx, f.Conn, n, group)
 	f.Must(err)
 	return jobs
-}
-
-func TestEnqueueWithinATransaction(t *testing.T) {
-	t.Parallel()
-	f := newJobsFixture(t, penstock.FIFO)
-	queue := f.store.Queue("jobs")
-	tx, err := f.Conn.Begin(f.Ctx)
-	f.Must(err)
-	ids, err := queue.EnqueueTx(f.Ctx, tx, everything(), penstock.NewJob{Group: "g"}, everything(), penstock.NewJob{Group: "g", Key: "last"})
-	f.Must(err)
-	var field *penstock.FieldError
-	if _, err := queue.EnqueueTx(f.Ctx, tx, penstock.NewJob{}, penstock.NewJob{Priority: 99}); !errors.As(err, &field) || !strings.Contains(err.Error(), "job 2 of 2") {
-		t.Errorf("got %v, want an error about the second job's priority", err)
-	}
-	f.Must(tx.Commit(f.Ctx)) // it went on
-	if len(ids) != 4 || ids[0].ID != ids[2].ID || ids[0].ID == ids[1].ID || ids[0].Deduplicated || !ids[2].Deduplicated {
-		t.Errorf("ids %v, want the third to be the first's: it has its dedup key", ids)
-	}
-	tx, err = f.Conn.Begin(f.Ctx)
-	f.Must(err)
-	_, err = queue.EnqueueTx(f.Ctx, tx, penstock.NewJob{Group: "g", Payload: []byte("never")})
-	f.Must(err)
-	f.Must(tx.Rollback(f.Ctx))
-	f.Must(f.queue.Maintain(f.Ctx))
-	jobs := f.dequeue(10, "g")
-	if len(jobs) != 3 {
-		t.Fatalf("%d jobs, want 3", len(jobs))
-	}
-	want := everything()
-	got := jobs[0]
-	if got.ID != ids[0].ID || got.Attempt != 1 || got.Key != want.Key || got.Group != want.Group || got.Priority != want.Priority ||
-		string(got.Payload) != string(want.Payload) || fmt.Sprint(got.Headers) != fmt.Sprint(want.Headers) || time.Since(got.CreatedAt).Abs() > time.Hour {
-		t.Errorf("got %+v, want %+v with id %d", got, want, ids[0].ID)
-	}
-	if got := jobs[1]; got.ID != ids[1].ID || got.Key != "" || got.Payload == nil || len(got.Payload) != 0 || got.Headers != nil {
-		t.Errorf("got %+v, want an empty job with id %d", got, ids[1].ID)
-	}
-	if got := jobs[2]; got.ID != ids[3].ID || got.Key != "last" || got.Headers != nil {
-		t.Errorf("got %+v, want the last job with id %d", got, ids[3].ID)
-	}
 }
 
 func TestEnqueueThroughDatabaseSQL(t *testing.T) {
@@ -114,8 +73,8 @@ func TestEnqueueThroughDatabaseSQL(t *testing.T) {
 	f.Must(err)
 	f.Must(tx.Rollback())
 	var field *penstock.FieldError
-	if _, err := queue.EnqueueSQL(f.Ctx, db, penstock.NewJob{}, penstock.NewJob{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" {
-		t.Errorf("got %v, want an error about the key", err)
+	if _, err := queue.EnqueueSQL(f.Ctx, db, penstock.NewJob{}, penstock.NewJob{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" || !strings.Contains(err.Error(), "job 2 of 2") {
+		t.Errorf("got %v, want an error about the second job's key", err)
 	}
 	got := f.dequeue(5000, "")
 	if len(got) != len(jobs) || len(ids) != len(jobs) {
@@ -128,11 +87,11 @@ func TestEnqueueThroughDatabaseSQL(t *testing.T) {
 	}
 }
 
-// Connections that do not prepare statements get text, and the same jobs.
+// Dequeue returns all that a job has. Connections that do not prepare statements get text, and the same.
 func TestDequeueWithoutPreparedStatements(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	for _, mode := range []string{"exec", "simple_protocol", "cache_describe"} {
+	for _, mode := range []string{"cache_statement", "exec", "simple_protocol", "cache_describe"} {
 		conn, err := pgx.Connect(f.Ctx, f.URL+"&default_query_exec_mode="+mode)
 		f.Must(err)
 		queue := f.store.Queue("jobs")
@@ -143,7 +102,7 @@ func TestDequeueWithoutPreparedStatements(t *testing.T) {
 		f.Must(f.queue.Maintain(f.Ctx))
 		got, err := queue.Dequeue(f.Ctx, conn, 10, "g")
 		f.Must(err)
-		if len(got) != 1 || got[0].ID != ids[0].ID || string(got[0].Payload) != string(want.Payload) || got[0].Priority != want.Priority ||
+		if len(got) != 1 || got[0].ID != ids[0].ID || got[0].Attempt != 1 || got[0].Key != want.Key || got[0].Group != want.Group || string(got[0].Payload) != string(want.Payload) || got[0].Priority != want.Priority ||
 			fmt.Sprint(got[0].Headers) != fmt.Sprint(want.Headers) || time.Since(got[0].CreatedAt).Abs() > time.Hour {
 			t.Errorf("%s: got %+v, want %+v", mode, got, want)
 		}
@@ -175,47 +134,6 @@ func TestDequeueRollsBack(t *testing.T) {
 	}
 	if got := fmt.Sprint(payloads(f.dequeue(10, ""))); got != "[a]" {
 		t.Errorf("got %s, want [a]", got)
-	}
-}
-
-// What a handler writes takes effect once, whatever becomes of its first attempts.
-func TestWorkTxTakesEffectOnce(t *testing.T) {
-	t.Parallel()
-	f := newJobsFixture(t, penstock.FIFO)
-	f.Exec("create table done (id bigint, attempt int)")
-	const jobs = 30
-	for i := range jobs {
-		f.enqueue(penstock.NewJob{Key: fmt.Sprint(i % 7)})
-	}
-	ctx, stop := context.WithCancel(f.Ctx)
-	defer stop()
-	var odd atomic.Int64
-	ended := make(chan error, 1)
-	go func() {
-		ended <- postgres.WorkTx(ctx, f.store, "jobs", func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
-			if _, err := tx.Exec(ctx, "insert into done values ($1, $2)", job.ID, job.Attempt); err != nil {
-				return err
-			}
-			if job.Attempt > 1 {
-				return nil
-			}
-			switch odd.Add(1) % 3 { // what was inserted has to go again
-			case 0:
-				panic("by intent")
-			case 1:
-				return penstock.RetryAfter(errors.New("by intent"), time.Millisecond)
-			}
-			return nil
-		}, work.Options{Concurrency: 4, Logger: quiet})
-	}()
-	f.Eventually("every job is done", func() bool { return f.Number("select count(*) from done") >= jobs })
-	stop()
-	f.Must(<-ended)
-	if rows, ids := f.Number("select count(*) from done"), f.Number("select count(distinct id) from done"); rows != jobs || ids != jobs {
-		t.Errorf("%d rows of %d jobs, want %d of each", rows, ids, jobs)
-	}
-	if again := f.Number("select count(*) from done where attempt > 1"); again == 0 {
-		t.Error("no job was tried again")
 	}
 }
 

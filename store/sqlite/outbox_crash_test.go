@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/store/sqlite"
@@ -94,34 +93,5 @@ func TestKilledWhilePublishing(t *testing.T) {
 		if !slices.Contains(committed, a) {
 			t.Errorf("order %s was committed before the kill and is gone", a)
 		}
-	}
-}
-
-// What a reader that was never closed has settled stays settled, and its lease
-// keeps others out until it ends.
-func TestAbandonedReader(t *testing.T) {
-	path, s, _ := newFile(t, sqlite.Options{})
-	ctx := t.Context()
-	if err := s.Publish(ctx, "orders", numbered(30)...); err != nil {
-		t.Fatal(err)
-	}
-	dead, err := s.Subscribe(ctx, driver.Subscribe{Outbox: "orders", Subscription: "billing", Lease: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var batches []driver.Batch
-	for range 3 {
-		b, err := dead.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		batches = append(batches, b)
-	}
-	if err := storetest.Settle(ctx, dead, driver.Settled{Batch: batches[0]}, driver.Settled{Batch: batches[2]}); err != nil {
-		t.Fatal(err)
-	}
-	heir := subscribe(t, open(t, path), "billing")
-	if got, _ := fetchAll(t, heir); len(got) != 10 || string(got[0].Payload) != "10" || string(got[9].Payload) != "19" {
-		t.Errorf("the next reader got %d messages, want the 10 between the settled ones", len(got))
 	}
 }

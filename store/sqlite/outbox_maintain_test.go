@@ -41,54 +41,6 @@ func TestFileShrinks(t *testing.T) {
 	}
 }
 
-// A seq never comes again, or a cursor would pass over a message.
-func TestSeqsNeverComeAgain(t *testing.T) {
-	path, s, _ := newFile(t, sqlite.Options{})
-	ctx := t.Context()
-	src := subscribe(t, s, "billing")
-	var last int64
-	for range 5 {
-		if err := s.Publish(ctx, "orders", numbered(3)...); err != nil {
-			t.Fatal(err)
-		}
-		got, batches := fetchAll(t, src)
-		if len(got) != 3 || got[0].Seq <= last {
-			t.Fatalf("after seq %d came %v", last, got)
-		}
-		last = got[2].Seq
-		if err := storetest.Settle(ctx, src, batches...); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Maintain(ctx, "orders"); err != nil { // the table is empty now
-			t.Fatal(err)
-		}
-		if err := src.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		s = open(t, path)
-		src = subscribe(t, s, "billing")
-	}
-	fresh := subscribe(t, s, "audit") // begins where the table does, not at 0
-	if err := s.Publish(ctx, "orders", numbered(1)...); err != nil {
-		t.Fatal(err)
-	}
-	status, err := s.Status(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, sub := range status[0].Subscriptions {
-		if sub.Backlog != 1 {
-			t.Errorf("backlog of %s is %d, want 1", sub.Subscription, sub.Backlog)
-		}
-	}
-	if got, _ := fetchAll(t, fresh); len(got) != 1 {
-		t.Errorf("the new subscription got %d messages, want 1", len(got))
-	}
-}
-
 // A backlog too long to count is a distance; the rate is a mean over a minute.
 func TestStatusOfALargeBacklog(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
@@ -48,34 +47,5 @@ func TestReplayOfWhatIsGone(t *testing.T) {
 		if err := src.Settle(ctx, b.Number, driver.Settled{Batch: b}); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// What is parked comes anyway, of a key or without one; a replay leaves it out.
-func TestReplayLeavesOutWhatIsParked(t *testing.T) {
-	_, s, _ := newFile(t, sqlite.Options{})
-	ctx := t.Context()
-	src := subscribe(t, s, "billing")
-	if err := s.SetRetention(ctx, "orders", admin.Retention{Age: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{"k", "", "k", "other", ""} {
-		if err := s.Publish(ctx, "orders", penstock.Message{Key: key}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b, err := src.Fetch(ctx, driver.Limit{Messages: 10, Bytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	park := driver.Verdict{Outcome: driver.Parked, RetryIn: time.Hour}
-	if err := storetest.Settle(ctx, src, driver.Settled{Batch: b, Verdicts: []driver.Verdict{{}, park, park, {}, {}}}); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := s.Replay(ctx, admin.Replay{Outbox: "orders", Subscription: "billing"}); n != 3 || err != nil {
-		t.Errorf("a replay of %d messages, %v; want 3", n, err)
-	}
-	if got, _ := fetchAll(t, src); len(got) != 3 || got[0].Seq != 1 || got[1].Seq != 4 || got[2].Seq != 5 {
-		t.Errorf("got %v, want the first and the last two", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -198,5 +199,27 @@ func TestKilledWhileWorkingInTransactions(t *testing.T) {
 	}
 	if !again {
 		t.Error("no worker was killed with jobs: the test shows nothing")
+	}
+}
+
+// runWorkTx works until every job that is not a dead letter has ended.
+func runWorkTx(t *testing.T, s *sqlite.Store, app *sql.DB, h sqlite.TxHandler) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- sqlite.WorkTx(ctx, s, "jobs", h, work.Options{Logger: slog.New(slog.DiscardHandler)})
+	}()
+	for scan[int](t, app, `select count(*) from penstock_queue_jobs`) > 0 {
+		select {
+		case err := <-ended:
+			t.Fatalf("WorkTx ended by itself: %v", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"database/sql"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/queuetest"
 	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/work"
 )
 
 func TestQueue(t *testing.T) {
@@ -20,6 +22,7 @@ func TestQueue(t *testing.T) {
 			Reclaim:           true,
 			Snapshots:         true,
 			Release:           true,
+			WorkTx:            true,
 		},
 	})
 }
@@ -37,6 +40,11 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 		Begin: func(ctx context.Context) (queuetest.Tx, error) {
 			tx, err := app.BeginTx(ctx, nil)
 			return businessTx{tx, store}, err
+		},
+		WorkTx: func(ctx context.Context, h queuetest.TxHandler, o work.Options) error {
+			return sqlite.WorkTx(ctx, store, queuetest.Queue, func(ctx context.Context, tx *sql.Tx, job penstock.Job) error {
+				return h(ctx, businessTx{tx, store}, job)
+			}, o)
 		},
 		Another: func(t testing.TB) driver.QueueStore { return open(t, path) },
 		Pin:     func(t testing.TB) func() { return pin(t, path) },

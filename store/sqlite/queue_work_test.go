@@ -5,77 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/work"
 )
-
-// runWorkTx works until every job that is not a dead letter has ended.
-func runWorkTx(t *testing.T, s *sqlite.Store, app *sql.DB, h sqlite.TxHandler) {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- sqlite.WorkTx(ctx, s, "jobs", h, work.Options{Logger: slog.New(slog.DiscardHandler)})
-	}()
-	for scan[int](t, app, `select count(*) from penstock_queue_jobs`) > 0 {
-		select {
-		case err := <-ended:
-			t.Fatalf("WorkTx ended by itself: %v", err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
-// What a handler writes takes effect once, whatever becomes of its first
-// attempts.
-func TestWorkTxTakesEffectOnce(t *testing.T) {
-	path, s, q := newQueue(t, penstock.FIFO)
-	app := openApp(t, path)
-	mustExec(t, app, `create table done (job integer primary key, attempt integer not null)`)
-	var jobs []penstock.NewJob
-	for i := range 60 {
-		jobs = append(jobs, penstock.NewJob{Key: []string{"", "a", "b"}[i%3]})
-	}
-	if _, err := q.Enqueue(t.Context(), jobs...); err != nil {
-		t.Fatal(err)
-	}
-	runWorkTx(t, s, app, func(ctx context.Context, tx *sql.Tx, job penstock.Job) error {
-		if _, err := tx.ExecContext(ctx, `insert into done values (?, ?)`, job.ID, job.Attempt); err != nil {
-			return err
-		}
-		switch {
-		case job.ID%10 == 0:
-			return penstock.Permanent(errors.New("never"))
-		case job.ID%7 == 0 && job.Attempt == 1:
-			panic("the first time")
-		case job.ID%5 == 0 && job.Attempt < 3:
-			return penstock.RetryAfter(errors.New("not yet"), 0)
-		}
-		return nil
-	})
-	dead, err := s.DeadJobs(t.Context(), admin.DeadJobQuery{Queue: "jobs"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done := scan[int](t, app, `select count(*) from done`); done != 54 || len(dead) != 6 {
-		t.Errorf("%d jobs took effect and %d are dead letters, want 54 and 6", done, len(dead))
-	}
-	if n := scan[int](t, app, `select count(*) from done where job % 10 = 0 or job % 5 = 0 and attempt <> 3 or job % 7 = 0 and job % 5 <> 0 and attempt <> 2`); n != 0 {
-		t.Errorf("%d jobs took effect at an attempt that failed", n)
-	}
-}
 
 // If the job cannot be ended, nothing the handler wrote is there.
 func TestWorkTxEndsTheJobInTheTransaction(t *testing.T) {

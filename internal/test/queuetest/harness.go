@@ -64,6 +64,8 @@ type Features struct {
 	Release bool
 	// Reads: Instance.Reads is given.
 	Reads bool
+	// WorkTx: Instance.WorkTx is given.
+	WorkTx bool
 }
 
 // Instance is one database and a store on it.
@@ -81,6 +83,9 @@ type Instance struct {
 
 	// Work, if given, runs handlers in place of work.Run: a worker in another language.
 	Work func(ctx context.Context, q driver.Queue, h work.Handler, o work.Options) error
+
+	// WorkTx runs handlers in transactions in which their jobs end.
+	WorkTx func(ctx context.Context, h TxHandler, o work.Options) error
 
 	// Pin opens a snapshot that holds back the database's own cleanup until
 	// release is called or t ends.
@@ -107,6 +112,9 @@ type Tx interface {
 	Commit(ctx context.Context) error
 	Rollback(ctx context.Context) error
 }
+
+// TxHandler does the work of a job in a transaction.
+type TxHandler func(ctx context.Context, tx Tx, job penstock.Job) error
 
 // TxSetter is a Tx in which settings can be changed, too.
 type TxSetter interface {

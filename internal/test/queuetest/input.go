@@ -115,7 +115,7 @@ func queueNames(e *env) {
 		e.BadField(fmt.Sprintf("CreateQueue %q", name), e.Store.CreateQueue(e.ctx, name, penstock.FIFO), "queue")
 	}
 	e.BadField("CreateQueue in no order", e.Store.CreateQueue(e.ctx, "good", "sideways"), "order")
-	for _, name := range []string{`a "quoted" name; drop table x --`, "Grüße", "select", "a.b", "UPPER", "q", "two\nlines\r'", `$fn$ %s {id} \\`, strings.Repeat("q", penstock.MaxNameBytes)} {
+	for _, name := range []string{`a "quoted" name; drop table x --`, "Grüße", "select", "a.b", "UPPER", "q", "two\nlines\r'", `$fn$ %s {id} \\`, "{queue}", "{sign}new.seq", "jobs_ids", "scheduled_of_jobs", "Jobs", strings.Repeat("q", penstock.MaxNameBytes)} {
 		e.Must(e.Store.CreateQueue(e.ctx, name, ""), "CreateQueue "+name)
 		if s := e.statusOf(name); s.Order != penstock.FIFO {
 			e.Errorf("a queue made without an order is %q, want %q", s.Order, penstock.FIFO)
@@ -124,6 +124,13 @@ func queueNames(e *env) {
 		_, err := q.Enqueue(e.ctx, job("in "+name))
 		e.Must(err, "Enqueue")
 		claimed, err := q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
+		e.Must(err, "Claim")
+		e.same(claimed, "in "+name)
+		e.Must(q.DeadLetter(e.ctx, claimed[0].Lease, "no"), "DeadLetter")
+		if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: name}); n != 1 || err != nil {
+			e.Errorf("RetryDeadJobs of %q: %d, %v", name, n, err)
+		}
+		claimed, err = q.Claim(e.ctx, driver.Claim{Jobs: 2, Lease: suite.LongLease})
 		e.Must(err, "Claim")
 		e.same(claimed, "in "+name)
 		_, err = q.Ack(e.ctx, claimed[0].Lease)

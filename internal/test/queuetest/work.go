@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ var workCases = []testCase{
 	{name: "CancelledJob", run: workCancelled},
 	{name: "Snooze", run: workSnoozes, needs: Features{Release: true}},
 	{name: "Outcomes", run: workOutcomes},
+	{name: "TxTakesEffectOnce", run: workTx, needs: Features{WorkTx: true}},
 }
 
 // work starts work.Run in a process of its own and returns what stops it.
@@ -180,5 +182,62 @@ func workOutcomes(e *env) {
 	}
 	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 1 || dead[0].Err() != "no good" {
 		e.Errorf("the dead letters are %+v, want one, of no good", dead)
+	}
+}
+
+// What a handler writes takes effect once, with the end of its job, whatever becomes of its first attempts. Here that is a job.
+func workTx(e *env) {
+	e.Must(e.Store.CreateQueue(e.ctx, "effects", penstock.FIFO), "CreateQueue")
+	const n = 60
+	for i := range n {
+		e.enqueue(keyed([]string{"", "a", "b"}[i%3], fmt.Sprint(i)))
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- e.WorkTx(ctx, func(ctx context.Context, tx Tx, j penstock.Job) error {
+			if _, err := tx.Enqueue(ctx, "effects", job(fmt.Sprint(string(j.Payload), " on attempt ", j.Attempt))); err != nil {
+				return err
+			}
+			switch i := turn(j); {
+			case i%10 == 0:
+				return penstock.Permanent(errors.New("never"))
+			case i%7 == 0 && j.Attempt == 1:
+				panic("the first time")
+			case i%5 == 0 && j.Attempt < 3:
+				return penstock.RetryAfter(errors.New("not yet"), time.Millisecond)
+			}
+			return nil
+		}, work.Options{Concurrency: 4, Logger: slog.New(slog.DiscardHandler)})
+	}()
+	var want []string
+	for i := range n {
+		attempt := 1
+		if i%5 == 0 {
+			attempt = 3
+		} else if i%7 == 0 {
+			attempt = 2
+		}
+		if i%10 != 0 {
+			want = append(want, fmt.Sprint(i, " on attempt ", attempt))
+		}
+	}
+	e.eventually("every job has ended", func() bool {
+		s := e.status()
+		return s.Ready+s.Running+s.Delayed+s.Waiting == 0
+	})
+	cancel()
+	e.Must(<-done, "WorkTx")
+	effects, err := e.Store.DriverQueue("effects").Claim(e.ctx, driver.Claim{Jobs: 2 * n, Lease: suite.LongLease})
+	e.Must(err, "Claim")
+	got := names(effects)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		e.Errorf("took effect: %q, want %q", got, want)
+	}
+	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != n/10 {
+		e.Errorf("%d dead letters, want %d", len(dead), n/10)
 	}
 }

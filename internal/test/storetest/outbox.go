@@ -30,7 +30,7 @@ var outboxCases = []testCase{
 var oddNames = []string{
 	"orders2", "Orders2", "ORDERS2", "orders2 ", " orders2", "orders2_seq", "orders2_slot", "orders2_0", "orders2_1", "orders2_cursor", "orders2.p0",
 	`Order"s; drop table x--`, `'`, `"`, `""`, `\`, "%s%d", "$1", "a.b", "../x", "select", "user", "cursor_log", "penstock", "pg_class", "sqlite_x",
-	"naïve", "nai\u0308ve", "日本語", "🜁", "new\nline", "\t", " ", "-", "0",
+	"naïve", "nai\u0308ve", "日本語", "🜁", "new\nline", "\t", " ", "-", "0", "{table}", "{schema}", "orders2~1", "a`b'c\"d?", `x\'; -- `, "%2e;",
 	strings.Repeat("x", 47) + "y", strings.Repeat("x", 47) + "z", strings.Repeat("日", 15) + "abc", strings.Repeat("日", 15) + "abd",
 }
 

@@ -25,7 +25,7 @@ func (e *env) wantSchema(hint string, migrates bool, want ...error) {
 	_, checked := s.(versioned).CheckSchema(e.ctx)
 	_, subscribed := s.Subscribe(e.ctx, e.request(driver.Subscribe{}))
 	_, status := s.Status(e.ctx)
-	said := map[string]error{"CheckSchema": checked, "CreateOutbox": s.CreateOutbox(e.ctx, "new"), "Subscribe": subscribed, "Status": status}
+	said := map[string]error{"CheckSchema": checked, "CreateOutbox": s.CreateOutbox(e.ctx, "new"), "Subscribe": subscribed, "Status": status, "Maintain": s.Maintain(e.ctx, outbox)}
 	if queues, ok := s.(driver.QueueStore); ok {
 		said["CreateQueue"] = queues.CreateQueue(e.ctx, "new", "")
 	}
