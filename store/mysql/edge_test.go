@@ -105,21 +105,6 @@ func TestDropUnderLoad(t *testing.T) {
 	}
 }
 
-// Names that differ in case only are two outboxes, where the server takes the names of tables as they are.
-func TestNamesInCapitals(t *testing.T) {
-	t.Parallel()
-	s := migrated(t, testserver.MariaDBDatabase(t))
-	small, large := reader(t, s, "orders"), reader(t, s, "Orders")
-	for _, name := range []string{"orders", "Orders"} {
-		must(t, s.CreateQueue(t.Context(), name+"_q", penstock.FIFO), s.Publish(t.Context(), name, penstock.Message{Key: name, Payload: []byte(name)}))
-	}
-	for name, src := range map[string]driver.Source{"orders": small, "Orders": large} {
-		if b := fetch(t, src, 10); len(b.Messages) != 1 || string(b.Messages[0].Payload) != name {
-			t.Errorf("%s has %+v", name, b.Messages)
-		}
-	}
-}
-
 // Ten processes that start at the same time make the tables together, in both engines.
 func TestTenMigrate(t *testing.T) {
 	t.Parallel()
