@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -32,6 +33,15 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (n int64, err error)
 				return err
 			}
 			bounds.besides = array(ahead.Seqs())
+			// These may be delivered before the replay is read so far, and are not to come once more.
+			var others []int64
+			if err := tx.QueryRowContext(ctx, statement("others"), bounds.args(sub.id)...).Scan(&text); err != nil {
+				return err
+			}
+			if err := json.Unmarshal([]byte(text), &others); err != nil {
+				return err
+			}
+			bounds.before = seqset.Of(others)
 			return tx.QueryRowContext(ctx, on(Table(r.Outbox), unparked(statement("count_replay"))), bounds.args(sub.id)...).Scan(&n, &first, &last)
 		})
 		if err != nil || n == 0 {
@@ -55,8 +65,8 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (n int64, err error)
 			if underWay {
 				return penstock.WithHint(fmt.Errorf("%w: subscription %q of outbox %q", penstock.ErrReplaying, r.Subscription, r.Outbox), "wait until it is delivered, or replay another range; penstock status shows when it is done")
 			}
-			_, err := tx.ExecContext(ctx, `insert into penstock_replays (subscription_id, position, last, created_from, created_to, covered, besides) values (?, ?, ?, ?, ?, ?, ?)`,
-				sub.id, first-1, last, bounds.from, bounds.to, bounds.covered, bounds.besides)
+			_, err := tx.ExecContext(ctx, `insert into penstock_replays (subscription_id, position, last, created_from, created_to, others, covered, besides) values (?, ?, ?, ?, ?, ?, ?, ?)`,
+				sub.id, first-1, last, bounds.from, bounds.to, ranges(bounds.before), bounds.covered, bounds.besides)
 			return err
 		})
 		if err != nil || kept {
@@ -93,7 +103,7 @@ type replay struct {
 	from, to   int64      // milliseconds
 	covered    int64      // messages settled at the request: up to this seq,
 	besides    string     // and these
-	before     seqset.Set // messages settled again by a reader before
+	before     seqset.Set // messages settled again by a reader before, and those parked or dead letters at the request
 	end        int64      // of the last batch that was read
 	unread     bool
 }
@@ -112,15 +122,20 @@ func (s *source) readReplay(ctx context.Context, p *page, at fetchable) error {
 	r := s.replay
 	if r.id != at.replay {
 		r = replay{id: at.replay, unread: true}
-		var ahead string
-		err := s.store.readers.QueryRowContext(ctx, `select position, last, created_from, created_to, covered, besides, ahead from penstock_replays where id = ?`, r.id).
-			Scan(&r.next, &r.last, &r.from, &r.to, &r.covered, &r.besides, &ahead)
+		var ahead, others string
+		err := s.store.readers.QueryRowContext(ctx, `select position, last, created_from, created_to, covered, besides, ahead, others from penstock_replays where id = ?`, r.id).
+			Scan(&r.next, &r.last, &r.from, &r.to, &r.covered, &r.besides, &ahead, &others)
 		if errors.Is(err, sql.ErrNoRows) {
 			return s.gone(ctx, s.store.readers) // only with the subscription
 		}
 		if r.before, err = readRanges(ahead, err); err != nil {
 			return err
 		}
+		besides, err := readRanges(others, nil)
+		if err != nil {
+			return err
+		}
+		r.before = r.before.Union(besides)
 		r.end = r.next
 	}
 	next, err := p.readOn(r.next, r.before, func(after int64, limit int) (*sql.Rows, error) {

@@ -163,27 +163,27 @@ func replayNothing(e *env) {
 func replayNeitherParkedNorDead(e *env) {
 	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
-	e.publish(message("held", "held0"), message("held", "held1"), message("held", "held2"), message("parked", "parked0"), message("parked", "parked1"),
-		message("dead", "dead"), message("", "sent back"), message("", "delivered"))
+	e.publish(message("", "first"), message("held", "held0"), message("held", "held1"), message("held", "held2"), message("parked", "parked0"), message("parked", "parked1"),
+		message("dead", "dead"), message("", "sent back"), message("", "alone"), message("", "delivered"))
 	b := r.fetch(plenty)
-	r.judge(verdicts{"held0": holding(b.Messages[0]), "held1": behind, "held2": behind, "parked0": refused(b.Messages[3], notInThisTest), "parked1": behind,
-		"dead": dead("no"), "sent back": dead("no")}, b)
+	r.judge(verdicts{"held0": holding(b.Messages[1]), "held1": behind, "held2": behind, "parked0": refused(b.Messages[4], notInThisTest), "parked1": behind,
+		"dead": dead("no"), "sent back": dead("no"), "alone": refused(b.Messages[8], notInThisTest)}, b)
 	q := query(r.req)
-	q.Seqs = []int64{b.Messages[6].Seq}
+	q.Seqs = []int64{b.Messages[7].Seq}
 	e.retryDead(q, 1)
-	e.replay(r, admin.Replay{}, 1)
+	e.replay(r, admin.Replay{}, 2)
 	c := &carrier{e: e, r: r, limit: plenty}
-	c.until(2)
-	e.wantPayloads(c.sent, "delivered", "sent back")
+	c.until(3)
+	e.wantPayloads(c.sent, "first", "delivered", "sent back")
 	e.discard(r, 2)
-	c.until(4)
+	c.until(5)
 	c.wantKey("held", "held1", "held2")
-	e.wantParked(r, 2, 1, 0)
+	e.wantParked(r, 3, 2, 0)
 
 	// What was given up and is settled now is replayed like anything else.
-	e.replay(r, admin.Replay{FromSeq: b.Messages[5].Seq}, 3)
-	c.until(7)
-	e.wantPayloads(c.sent[4:], "dead", "delivered", "sent back")
+	e.replay(r, admin.Replay{FromSeq: b.Messages[6].Seq}, 3)
+	c.until(8)
+	e.wantPayloads(c.sent[5:], "dead", "delivered", "sent back")
 }
 
 func replayBetweenNew(e *env) {
