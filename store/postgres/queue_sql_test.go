@@ -50,16 +50,6 @@ func TestNullGroup(t *testing.T) {
 	f.wantText("{4,5}", "select array(select id from penstock.dequeue('q', 2, null))::text")
 }
 
-func TestDequeueOfAPausedQueue(t *testing.T) {
-	t.Parallel()
-	f := newJobs(t, "fifo")
-	f.Exec("select penstock.enqueue('q', 'x')")
-	f.Exec("select penstock.pause_queue('q')")
-	f.wantText("0", "select count(*)::text from penstock.dequeue('q')")
-	f.Exec("select penstock.resume_queue('q')")
-	f.wantText("1", "select count(*)::text from penstock.dequeue('q')")
-}
-
 // What a transaction has claimed that is open still counts among those that run.
 func TestLimitOfRunningJobs(t *testing.T) {
 	t.Parallel()

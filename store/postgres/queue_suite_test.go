@@ -28,7 +28,7 @@ func runQueueSuite(t *testing.T, opts postgres.Options, only, elsewhere queuetes
 		OpenCreated: func(t testing.TB, order penstock.QueueOrder) queuetest.Instance {
 			return queueInstanceOn(t, withQueue(t, opts, order), opts)
 		},
-		Features:  queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true, WorkTx: true},
+		Features:  queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true, WorkTx: true, Forward: true},
 		Only:      only,
 		Elsewhere: elsewhere,
 	})
@@ -53,6 +53,17 @@ func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.
 		Begin: func(ctx context.Context) (queuetest.Tx, error) {
 			tx, err := begin(ctx, business, opts.Schema)
 			return &enqueueTx{tx}, err
+		},
+		Forwarder: func(t testing.TB) driver.Forwarder {
+			opts.Log = quiet
+			return openStore(t, url+"&application_name=forwards", opts)
+		},
+		Disturb: func(t testing.TB) func() {
+			cut := func() {
+				exec(t, url, "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'forwards' and datname = current_database()")
+			}
+			cut()
+			return cut
 		},
 		Another: func(t testing.TB) driver.QueueStore { return openStore(t, url, opts) },
 		Pin:     func(t testing.TB) func() { return pin(t, url) },

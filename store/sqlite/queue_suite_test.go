@@ -23,6 +23,7 @@ func TestQueue(t *testing.T) {
 			Snapshots:         true,
 			Release:           true,
 			WorkTx:            true,
+			Forward:           true,
 		},
 	})
 }
@@ -46,8 +47,10 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 				return h(ctx, businessTx{tx, store}, job)
 			}, o)
 		},
-		Another: func(t testing.TB) driver.QueueStore { return open(t, path) },
-		Pin:     func(t testing.TB) func() { return pin(t, path) },
+		Forwarder: func(t testing.TB) driver.Forwarder { return open(t, path) },
+		Disturb:   func(t testing.TB) func() { return disturb(t, app) },
+		Another:   func(t testing.TB) driver.QueueStore { return open(t, path) },
+		Pin:       func(t testing.TB) func() { return pin(t, path) },
 		Spoil: func(t testing.TB, id int64) {
 			mustExec(t, app, `update penstock_dead_jobs set history = '{"attempts": 9223372036854775807, "failures": {"a": 1}}' where id = ?`, id)
 		},
@@ -56,6 +59,17 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 				time.Now().Add(-by).UnixMicro(), schedule, queue)
 		},
 	}
+}
+
+// disturb has forwarding fail until calm is called: where it writes jobs, or where it moves the cursor.
+func disturb(t testing.TB, app *sql.DB) (calm func()) {
+	mustExec(t, app, `create table if not exists broken (n integer primary key, now integer)`)
+	mustExec(t, app, `create trigger if not exists jobs before insert on `+sqlite.QueueTable(queuetest.Queue)+` when exists (select 1 from broken where now and n % 2)
+		begin select raise(abort, 'by intent'); end`)
+	mustExec(t, app, `create trigger if not exists positions before update of position on penstock_subscriptions when new.position > old.position and exists (select 1 from broken where now and not n % 2)
+		begin select raise(abort, 'by intent'); end`)
+	mustExec(t, app, `insert into broken (now) values (true)`)
+	return func() { mustExec(t, app, `update broken set now = false`) }
 }
 
 func (b businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {

@@ -35,6 +35,8 @@ func newEnv(t *testing.T, h Harness, order penstock.QueueOrder) *env {
 		t.Fatal("queuetest: Instance needs Store, Begin, Another and Backdate")
 	case h.Features.Snapshots && e.Pin == nil:
 		t.Fatal("queuetest: the feature Snapshots is declared but Instance.Pin is missing")
+	case h.Features.Forward && (e.Forwarder == nil || e.Disturb == nil):
+		t.Fatal("queuetest: the feature Forward is declared but Instance.Forwarder or Disturb is missing")
 	case h.Features.WorkTx && e.WorkTx == nil:
 		t.Fatal("queuetest: the feature WorkTx is declared but Instance.WorkTx is missing")
 	}

@@ -66,6 +66,8 @@ type Features struct {
 	Reads bool
 	// WorkTx: Instance.WorkTx is given.
 	WorkTx bool
+	// Forward: Instance.Forwarder and Disturb are given, and the store has outboxes, too.
+	Forward bool
 }
 
 // Instance is one database and a store on it.
@@ -86,6 +88,11 @@ type Instance struct {
 
 	// WorkTx runs handlers in transactions in which their jobs end.
 	WorkTx func(ctx context.Context, h TxHandler, o work.Options) error
+
+	// Forwarder opens a store of another process that makes jobs of messages, and Disturb has its transactions fail until calm is called,
+	// or its connections break.
+	Forwarder func(t testing.TB) driver.Forwarder
+	Disturb   func(t testing.TB) (calm func())
 
 	// Pin opens a snapshot that holds back the database's own cleanup until
 	// release is called or t ends.

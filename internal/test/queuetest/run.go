@@ -64,5 +64,6 @@ var groups = []group{
 	{"Maintain", maintainCases},
 	{"Load", loadCases},
 	{"Work", workCases},
+	{"Forward", forwardCases},
 	{"Model", modelCases},
 }

@@ -1,0 +1,98 @@
+package queuetest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/forward"
+	"github.com/penstock/penstock/internal/test/suite"
+)
+
+var forwardCases = []testCase{
+	{name: "OneJobOfEachMessage", run: forwardEach, needs: Features{Forward: true}},
+	{name: "EndsBeforeItBegins", run: forwardEnds, needs: Features{Forward: true}},
+	{name: "Refuses", run: forwardRefuses, needs: Features{Forward: true}},
+}
+
+// outboxes is a store that has them, too.
+type outboxes interface {
+	driver.Store
+	driver.Forwarder
+}
+
+const outbox = "mails"
+
+var forwarded = driver.Subscribe{Outbox: outbox, Subscription: "sub", Holder: "test", Lease: time.Minute}
+
+func (e *env) outboxes() outboxes {
+	e.Helper()
+	s := e.Store.(outboxes)
+	e.Must(s.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+	return s
+}
+
+// Every message becomes one job, in order, though the forwarding fails again and again, and one follows another.
+func forwardEach(e *env) {
+	s := e.outboxes()
+	const rounds, each = 4, 50
+	for round := range rounds {
+		ctx, cancel := context.WithCancel(e.ctx)
+		done := make(chan error, 1)
+		go func() { done <- e.Forwarder(e).Forward(ctx, forwarded, queue) }()
+		var calm func()
+		for i := range each {
+			n := round*each + i
+			e.Must(s.Publish(e.ctx, outbox, penstock.Message{ID: fmt.Sprint("m", n), Key: "k", Topic: "t", Payload: fmt.Append(nil, n), Headers: map[string]string{"a": "b"}}), "Publish")
+			if i == 0 { // it does not begin again by itself
+				e.Eventually("it has begun", func() bool { return e.waiting() > round*each })
+				calm = e.Disturb(e)
+			}
+		}
+		calm()
+		e.Eventually("every message is a job", func() bool { return e.waiting() >= (round+1)*each })
+		cancel()
+		e.Must(<-done, "Forward")
+	}
+	if n := e.waiting(); n != rounds*each {
+		e.Errorf("%d jobs of %d messages", n, rounds*each)
+	}
+	for n := range rounds * each {
+		j := e.want(fmt.Sprint(n))[0]
+		if j.Key != "k" || j.Headers["a"] != "b" || j.Headers[forward.HeaderMessageID] != fmt.Sprint("m", n) || j.Headers[forward.HeaderTopic] != "t" {
+			e.Fatalf("job %d is %+v", n, j)
+		}
+		e.ack(j)
+	}
+}
+
+// waiting is how many jobs there are.
+func (e *env) waiting() int {
+	e.Helper()
+	s := e.status()
+	return int(s.Ready + s.Waiting)
+}
+
+func forwardEnds(e *env) {
+	s := e.outboxes()
+	ctx, cancel := context.WithCancel(e.ctx)
+	cancel()
+	e.Must(s.Forward(ctx, forwarded, queue), "Forward that is ended before it has begun")
+}
+
+func forwardRefuses(e *env) {
+	s := e.outboxes()
+	e.MustBe(s.Forward(e.ctx, forwarded, "none"), penstock.ErrNoQueue, "Forward into a queue that is missing")
+	none := forwarded
+	none.Outbox = "none"
+	e.MustBe(s.Forward(e.ctx, none, queue), penstock.ErrNoOutbox, "Forward from an outbox that is missing")
+	e.BadField("Forward of what is read along", s.Forward(e.ctx, driver.Subscribe{Outbox: outbox, Ephemeral: true}, queue), "")
+	held := forwarded
+	held.Lease = suite.LongLease
+	src, err := s.Subscribe(e.ctx, held)
+	e.Must(err, "Subscribe")
+	e.MustBe(s.Forward(e.ctx, forwarded, queue), penstock.ErrHeld, "Forward of what another one has")
+	e.Must(src.Close(e.ctx), "Close")
+}
