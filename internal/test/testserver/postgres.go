@@ -101,6 +101,7 @@ func (p *Postgres) initialise(who *syscall.Credential, port int, conf []string) 
 		"max_prepared_transactions = 50",
 		"fsync = off",
 		"full_page_writes = off",
+		"dynamic_shared_memory_type = mmap", // in its folder, which goes; a server that is killed leaves it in /dev/shm else
 	}, conf...)
 	if err := appendFile(filepath.Join(p.data(), "postgresql.conf"), lines); err != nil {
 		return err
