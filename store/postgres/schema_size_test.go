@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// TestSchemaSize counts what an administrator has to read: the lines of pg_dump -s that are neither blank nor a comment, and those of the longest
-// function as \sf shows it. Whoever makes less of it lowers the limit.
+// TestSchemaSize counts what an administrator has to read: the lines of pg_dump -s that are neither blank nor a comment, of SQL or
+// of the catalogue, and those of the longest function as \sf shows it. A change that needs fewer lowers the limit.
 func TestSchemaSize(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
@@ -24,7 +24,7 @@ func TestSchemaSize(t *testing.T) {
 		f.Must(err)
 		n := int64(0)
 		for line := range strings.Lines(string(dump)) {
-			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") && !strings.HasPrefix(line, "COMMENT ON ") {
 				n++
 			}
 		}
@@ -39,7 +39,7 @@ func TestSchemaSize(t *testing.T) {
 		of         string
 		is, atMost int64
 	}{
-		{"a database with an outbox and a queue", whole, 8934},
+		{"a database with an outbox and a queue", whole, 8836},
 		{"a queue", whole - before, 2005},
 		{"the longest function", longest, 428},
 	} {

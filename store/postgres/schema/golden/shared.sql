@@ -247,7 +247,7 @@ create table penstock._lease (
 alter table penstock._lease alter column jobs set storage external;
 CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, key) WHERE (key IS NOT NULL);
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
-comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 × i';
+comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
 comment on column penstock._lease.queue is 'id in _queue';
 comment on column penstock._lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, headers, payload and failures';
 comment on column penstock._lease.lease_until is 'when the lease ends; the next maintenance puts the job back then';
@@ -520,7 +520,7 @@ comment on column penstock._skip_map.n is 'of a queue, group and priority the ro
 comment on column penstock._skip_map.base is 'up to this seq the skip map is complete: where it says that no job is, none is left';
 comment on column penstock._skip_map.seen is 'where the sequence of the queue stood before xid was drawn: the base of the next skip map, once xid has ended';
 comment on column penstock._skip_map.xid is 'each transaction that drew a seq up to seen has a lower xid';
-comment on column penstock._skip_map.turn is 'the register ring of the queue (turn × 1024 + slot) when slots was made. With another value slots is made anew. Below zero: the next call writes a skip map';
+comment on column penstock._skip_map.turn is 'the register ring of the queue (turn * 1024 + slot) when slots was made. With another value slots is made anew. Below zero: the next call writes a skip map';
 comment on column penstock._skip_map.slot is 'the segment: _skip_map_0 or _skip_map_1';
 comment on column penstock._skip_map.lo is 'jobs may be where lo[i] <= seq <= hi[i], for any i';
 comment on column penstock._skip_map.hi is 'see lo';
