@@ -135,10 +135,10 @@ func (e *execution) verdict(err error, said *lastLines) error {
 }
 
 // jobEnvironment is ours with the job's variables. Left out are Penstock's own, which have passwords and tokens, or are of a job that
-// we are a command of ourselves, and the database's password.
+// we are a command of ourselves, and the database's password and its file.
 func jobEnvironment(ours []string, queue string, job *penstock.Job) []string {
 	env := slices.DeleteFunc(slices.Clone(ours), func(v string) bool {
-		return strings.HasPrefix(v, "PENSTOCK_") || strings.HasPrefix(v, "PGPASSWORD=") || strings.HasPrefix(v, "TRACEPARENT=") || strings.HasPrefix(v, "TRACESTATE=")
+		return strings.HasPrefix(v, "PENSTOCK_") || strings.HasPrefix(v, "PGPASSWORD=") || strings.HasPrefix(v, "PGPASSFILE=") || strings.HasPrefix(v, "TRACEPARENT=") || strings.HasPrefix(v, "TRACESTATE=")
 	})
 	env = append(env,
 		"PENSTOCK_JOB_QUEUE="+queue, fmt.Sprintf("PENSTOCK_JOB_ID=%d", job.ID), "PENSTOCK_JOB_KEY="+job.Key,
