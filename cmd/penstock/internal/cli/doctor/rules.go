@@ -100,7 +100,7 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 			f.Found += fmt.Sprintf("; the lease of %s ended %s ago", s.Holder, cli.Since(s.LeaseUntil, r.now.at))
 		}
 		f.Why = "nothing of it is delivered, and what it has not settled keeps its space"
-		f.Next = "start its relay, or drop it if it is not needed: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
+		f.Next = "start its relay, or drop it as the owner of the tables if it is not needed: penstock subscription drop " + strings.Replace(argument, " --subscription ", " ", 1)
 		r.add(f)
 	case held && !s.SinkDown.IsZero():
 		f.Check = doctor.CheckRelay

@@ -122,7 +122,7 @@ func show(a *cli.App, found []doctor.Statement, asJSON bool) error {
 		return err
 	}
 	if found[0].Measured {
-		fmt.Fprintf(&below, "\n%s pages in all\n", strconv.FormatInt(found[0].TablePages, 10))
+		fmt.Fprintf(&below, "\nThe tables have %s pages, with their indexes. Above, a page counts each time it was asked for.\n", strconv.FormatInt(found[0].TablePages, 10))
 	}
 	_, err := io.WriteString(a.Stdout, "\n"+below.String())
 	return err
