@@ -51,12 +51,18 @@ func (f *fixture) hasFunctions(page string, least int) {
 	}
 }
 
-// What the page has psql do drops queues, outboxes and inboxes of any name, and then the schema.
+// What the page has psql do enqueues a job, claims it and ends it by its lease. Its last block drops queues, outboxes and inboxes of any name, and then the schema.
 func TestQueueDocsInPsql(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	f.Exec(`select penstock.create_queue('it''s "odd"'), penstock.create_outbox('Or ders'), penstock.create_inbox('bill''ing')`)
-	inPsql(f.DB, docblock.Of(t, queuesPage, "psql")[0])
+	blocks := docblock.Of(t, queuesPage, "psql")
+	f.Exec("select penstock.create_queue('mails')")
+	inPsql(f.DB, blocks[0])
+	if n := f.Number("select ready + running + dead from penstock.queue_status('mails')"); n != 0 {
+		t.Errorf("%d jobs are left", n)
+	}
+	inPsql(f.DB, blocks[1])
 	if f.Number("select count(*) from pg_namespace where nspname = 'penstock'") != 0 {
 		t.Error("the schema is there")
 	}
