@@ -188,6 +188,21 @@ func TestInboxTurnsByItself(t *testing.T) {
 	}
 }
 
+// A sequence that somebody has restarted is an error. A call does not wait for ever for the value that it read first.
+func TestInboxWhoseSequencesWereRestarted(t *testing.T) {
+	t.Parallel()
+	for _, register := range []string{"ring", "epoch"} {
+		f := newInboxFixture(t)
+		f.wantFirst(f.Conn, "a", true) // and maintenance, which is not due again then
+		f.Exec(`alter sequence penstock."__inbox.1.` + register + `" restart`)
+		f.Exec("set statement_timeout = '10 s'")
+		_, err := f.Conn.Exec(f.Ctx, "select penstock.inbox_in_order('billing', 'k', 'b', 'missing', '{}', 'x'::text, interval '1 s')")
+		if pgErr := new(pgconn.PgError); !errors.As(err, &pgErr) || pgErr.Code != "55000" {
+			t.Errorf("with %s restarted: %v, want 55000", register, err)
+		}
+	}
+}
+
 func TestInboxRefuses(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)

@@ -16,9 +16,12 @@ begin
     loop
         perform pg_advisory_xact_lock_shared({class}, {id} * 4 + (ring / 2 % 4)::int);
         now := pg_sequence_last_value({ring});
-        exit when now / 2 = ring / 2;
+        exit when now / 2 is not distinct from ring / 2;
         ring := now;
     end loop;
+    if now is null then
+        raise exception 'the sequence % has no value', {ring} using errcode = '55000', hint = 'it was restarted by hand: give it back the value that it had, by setval';
+    end if;
     return now;
 end $fn$;
 

@@ -102,9 +102,12 @@ begin
     loop
         perform pg_advisory_xact_lock_shared({holding_class}, {id} * 2 + (epoch % 2)::int);
         now := pg_sequence_last_value({epoch});
-        exit when now = epoch;
+        exit when now is not distinct from epoch;
         epoch := now;
     end loop;
+    if now is null then
+        raise exception 'the sequence % has no value', {epoch} using errcode = '55000', hint = 'it was restarted by hand: give it back the value that it had, by setval';
+    end if;
 end $fn$;
 
 -- {advance} moves low, below which no held message is due, visible or not: dead rows

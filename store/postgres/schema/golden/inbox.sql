@@ -163,9 +163,12 @@ begin
     loop
         perform pg_advisory_xact_lock_shared(1885695598, 1 * 4 + (ring / 2 % 4)::int);
         now := pg_sequence_last_value('penstock."__inbox.1.ring"'::regclass);
-        exit when now / 2 = ring / 2;
+        exit when now / 2 is not distinct from ring / 2;
         ring := now;
     end loop;
+    if now is null then
+        raise exception 'the sequence % has no value', 'penstock."__inbox.1.ring"'::regclass using errcode = '55000', hint = 'it was restarted by hand: give it back the value that it had, by setval';
+    end if;
     return now;
 end $function$;
 
@@ -765,9 +768,12 @@ begin
     loop
         perform pg_advisory_xact_lock_shared(1885695599, 1 * 2 + (epoch % 2)::int);
         now := pg_sequence_last_value('penstock."__inbox.1.epoch"'::regclass);
-        exit when now = epoch;
+        exit when now is not distinct from epoch;
         epoch := now;
     end loop;
+    if now is null then
+        raise exception 'the sequence % has no value', 'penstock."__inbox.1.epoch"'::regclass using errcode = '55000', hint = 'it was restarted by hand: give it back the value that it had, by setval';
+    end if;
 end $function$;
 
 -- advance moves low, below which no held message is due, visible or not: dead rows below it are not walked over. A candidate is
