@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock/internal/test/docblock"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -30,6 +32,29 @@ func TestQueueDocs(t *testing.T) {
 		}
 	}
 	f.hasFunctions(queuesPage, 20)
+}
+
+// docs/operations/restore.md copies the jobs of one queue: those that wait, are delayed, wait for their key, run, and run together with others.
+func TestRestoreDocs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec("select penstock.create_queue('mails'), penstock.create_queue('others')")
+	f.Exec("select penstock.enqueue_many('mails', array(select 'together ' || i from generate_series(1, 10) i)), penstock.enqueue('others', 'x')")
+	f.Exec("select penstock.ack_claim('mails', '{}', 10)")
+	f.Exec("select penstock.ack('mails', lease + 2) from penstock._lease where jobs is not null") // the first
+	f.Exec("select penstock.enqueue_many('mails', '{a,b}', keys => '{k,k}')")
+	f.Exec("select penstock.claim('mails', 5)")
+	f.Exec("select penstock.enqueue('mails', 'delayed', not_before => now() + interval '1 h'), penstock.enqueue('mails', 'ready', headers => '{\"h\": \"1\"}')")
+	blocks := docblock.Of(t, "docs/operations/restore.md", "sql")
+	f.Exec(blocks[0])
+	f.Exec("select penstock.drop_queue('mails')")
+	f.Exec("select penstock.create_queue('mails')")
+	f.Exec(blocks[1], pgx.QueryExecModeSimpleProtocol)
+	f.wantText("together 2,together 3,together 4,together 5,together 6,together 7,together 8,together 9,together 10,a,b,ready", "select string_agg(convert_from(payload, 'UTF8'), ',' order by seq) from penstock.mails")
+	f.wantText("delayed", "select string_agg(convert_from(payload, 'UTF8'), ',') from penstock._scheduled where due < 'infinity'")
+	for _, b := range docblock.Of(t, "docs/internals/background.md", "sql") {
+		f.Exec(b, pgx.QueryExecModeSimpleProtocol)
+	}
 }
 
 // hasFunctions wants the functions that a page's tables name, with their arguments.

@@ -52,6 +52,7 @@ var runs = map[string]struct {
 	"docs/guides/queues.md go":             {1, "cmd/penstock/systemtest TestQueuesInGo"},
 	"docs/guides/queues.md python":         {3, "store/postgres TestPythonDocs"},
 	"docs/guides/queues.md js":             {1, "store/postgres TestNodeDocs"},
+	"docs/operations/restore.md sql":       {2, "store/postgres TestRestoreDocs"},
 	"docs/reference/configuration.md yaml": {9, "cmd/penstock/internal/config TestReference"},
 	"docs/reference/metrics.md go":         {2, "cmd/penstock/systemtest TestMetricsInGo TestTracesInGo"},
 	"clients/python/README.md sh":          {1, "clients/python/tests/test_readme.py test_five_commands"},
