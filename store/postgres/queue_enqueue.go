@@ -47,7 +47,7 @@ func (s *Store) Queue(name string) *Queue {
 		enqueueOnce:     "select e.id, " + deduplicated + "() from " + one + "($1, $2, $3, $4, $5, $6, $7) e(id)",
 		enqueueManyOnce: "select e.id, " + deduplicated + "(e.n) from " + many + "($1, $2, $3, $4, $5, $6, $7) with ordinality e(id, n)",
 		deduplicated:    deduplicated,
-		dequeue:         "select " + takenColumns + " from " + own("_"+name+".take") + "($1, $2)",
+		dequeue:         "select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt + 1, t.created_at, t.headers, t.payload from " + own("_"+name+".take") + "($1, $2) t",
 		dequeueNext:     "select " + takenColumns + " from " + own("dequeue_"+name) + "()",
 		claim: "select id, key, group_key, priority, attempt, created_at, headers, payload, lease, lease_until from " +
 			own("_"+name+".claim") + "($1, $2, $3, $4, $5)",

@@ -53,7 +53,7 @@ select {schema}.{own_enqueue}(($1::bytea[])[1], null, '', 0, null, null, null);
 select {schema}.{own_enqueue_many}($1::bytea[], null, null, null, null, null, null);
 
 -- name: take
-select id, payload from {schema}.{own_take}($1::int, '');
+select coalesce(id, seq), payload from {schema}.{own_take}($1::int, '');
 
 -- name: claim
 select lease, id, payload from {schema}.{own_claim}($1::int, interval '5 minutes', '', '');

@@ -80,11 +80,9 @@ begin
                 else
                     base := {next_base};
 {segments drawn 1024}
-{leaf of lease}
                     return query
                     with d as ({drawn}, t.seq - pos as i), {as_one}
                     select {job}, base + 2 * t.i, until from d t;
-{end}
 {end}
                 end if;
                 get diagnostics got = row_count;
@@ -123,15 +121,13 @@ begin
 {leaf of lease}
             return query
             insert into {leaf} as l (slot, {lease_columns})
-            select leaf, {lease_row} from {take_rows}(n, in_group, due) t
+            select leaf, {lease_row} from {take}(n, in_group, due, false) t
             returning {leased_job};
 {end}
         else
-{leaf of lease}
             return query
-            with d as materialized (select t.*, row_number() over () as i from {take_rows}(n, in_group, due) t), {as_one}
+            with d as materialized (select t.*, row_number() over () as i from {take}(n, in_group, due, false) t), {as_one}
             select {job}, base + 2 * t.i, until from d t;
-{end}
         end if;
         get diagnostics got = row_count;
         if came is not null and got > 0 and got < n then
@@ -145,12 +141,7 @@ begin
             if not pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then
                 most := 0;
             end if;
-            foreach leaf in array {listed lease} loop
-{leaf of lease}
-                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from {leaf} l where l.queue = {id};
-{end}
-                most := most - got;
-            end loop;
+            most := most - {schema}._running({id});
         end if;
         n := least(n, most);
         if n > 0 then
@@ -287,12 +278,12 @@ $$, '{as_one}', $one$-- a row for the jobs of d, in place i each; a row each if 
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
                         one as (
-                            insert into {leaf} (slot, queue, lease, lease_until, {if kept}claimed_at, {end if}worker, priority, group_key, done, jobs)
+                            insert into {schema}._lease (slot, queue, lease, lease_until, {if kept}claimed_at, {end if}worker, priority, group_key, done, jobs)
                             select leaf, {id}, base, until, {if kept}until - lease, {end if} coalesce(worker, ''), 0, in_group,
                                    case when a.n = a.last then {first a.n} else ~(select bit_or(set_bit({nobody}, x.i::int, 1)) from d x) end, a.jobs
                               from alike a where not a.apart),
                         each as (
-                            insert into {leaf} (slot, lease, {lease_columns})
+                            insert into {schema}._lease (slot, lease, {lease_columns})
                             select leaf, base + 2 * t.i, {lease_row} from d t where (select a.apart from alike a))$one$),
     $re$\{whole of (\w+)\}$re$, $one$-- all of a claim, as it came; mostly that row is still as it was written
                 with l as (
@@ -302,6 +293,25 @@ $$, '{as_one}', $one$-- a row for the jobs of d, in place i each; a row each if 
                     returning {if kept}l.*{end if}{if not kept}1{end if}){if kept},
                 kept as ({done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j) d){end if}$one$, 'g'),
     '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)') $text$;
+
+-- _running returns how many jobs of a queue are leased.
+create or replace function _running(queue int) returns int
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+    jobs int;
+    many int := 0;
+    leaf int;
+begin
+    foreach leaf in array _listed('_lease_slot') loop
+        if leaf = 0 then
+            select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into jobs from _lease_0 l where l.queue = _running.queue;
+        else
+            select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into jobs from _lease_1 l where l.queue = _running.queue;
+        end if;
+        many := many + jobs;
+    end loop;
+    return many;
+end $$;
 
 -- _not_moved raises an error if a transaction that keeps its snapshot may have missed leases that moved since it began.
 -- They were carried over from a segment that is off the list or truncated, to one in which the snapshot does not show

@@ -4,7 +4,7 @@
 -- that a role may be granted. Every other function exists once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{skip_map,busy,ready,take,take_rows,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,extend,report,release,fail,maintain,pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
+    select '{skip_map,busy,ready,take,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,extend,report,release,fail,maintain,pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}'::text[]
 $$;
 
 -- _define makes a queue's functions, or makes them anew.
@@ -13,7 +13,7 @@ language plpgsql set search_path from current as $$
 declare
     made text;
 begin
-    execute _fill(_skip_map_functions() || _take_functions() || _scan_function() || _dequeue_function()
+    execute _fill(_skip_map_functions() || _take_function() || _scan_function() || _dequeue_function()
                   || _enqueue_functions() || _lease_functions() || _key_functions() || _group_functions() || _door_functions(), queue);
     for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
                             else format('drop function %s', p.oid::regprocedure) end

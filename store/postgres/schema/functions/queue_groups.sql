@@ -22,8 +22,6 @@ declare
     skip_map_slot  constant smallint := pg_sequence_last_value({skip_map_slot});
     slots      smallint[];
     here       smallint;
-    leaf       int;
-    got        int;
     room       int;
     upto       text;
     part       text[];
@@ -37,16 +35,8 @@ begin
         if flags & {watched} <> 0 then
             room := (select case when q.paused then 0 else q.max_running end from {schema}._queue q where q.id = {id});
         end if;
-        if room is not null then
-            foreach leaf in array {listed lease} loop
-{leaf of lease}
-                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from {leaf} l where l.queue = {id};
-{end}
-                room := room - got;
-            end loop;
-            if room <= 0 then
-                return;
-            end if;
+        if room is not null and room <= {schema}._running({id}) then
+            return;
         end if;
     end if;
     slots := {slots};

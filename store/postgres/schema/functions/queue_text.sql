@@ -19,15 +19,17 @@ language sql immutable set search_path from current as $text$ select _qualified(
         insert into {schema}._maintenance (queue) values ({id});
     end if;$$) $text$;
 
--- _choose returns PL/pgSQL that runs one of several texts: the one with the highest key that is not above what. Keys
--- are in order. Of a hundred it compares with seven, where CASE would with all.
+-- _choose returns PL/pgSQL that runs one of several texts: the one whose key is the last that is not above the value. The keys are in order. Up to three
+-- are compared one after the other; of a hundred texts it compares with seven, where CASE would compare with all.
 create or replace function _choose(what text, keys int[], texts text[]) returns text
 language plpgsql immutable set search_path from current as $$
 declare
     half constant int := cardinality(keys) / 2;
 begin
-    if half = 0 then
-        return texts[1];
+    if half < 2 then
+        return (select string_agg(format(e'%s\n%s', case when i = cardinality(keys) then 'else'
+                                                         else format('%s %s operator(pg_catalog.<) %s then', case i when 1 then 'if' else 'elsif' end, what, keys[i + 1]) end, texts[i]),
+                                  '' order by i) || 'end if;' from generate_subscripts(keys, 1) i);
     end if;
     return format(e'if %s operator(pg_catalog.<) %s then\n%s\nelse\n%s\nend if;', what, keys[half + 1],
                   _choose(what, keys[1:half], texts[1:half]), _choose(what, keys[half + 1:], texts[half + 1:]));
@@ -133,9 +135,6 @@ begin
                     (2, 'dir', case when q.lifo then 'desc' else 'asc' end),
                     (2, 'beyond', case when q.lifo then '<' else '>' end),
                     (2, 'start', case when q.lifo then '9223372036854775807' else '-1' end),
-                    (2, 'from', case when q.lifo then 'operator(pg_catalog.<=)' else 'operator(pg_catalog.>=)' end),
-                    (2, 'to', case when q.lifo then 'operator(pg_catalog.>=)' else 'operator(pg_catalog.<=)' end),
-                    (2, 'ahead', case when q.lifo then 'operator(pg_catalog.-)' else 'operator(pg_catalog.+)' end),
                     (2, 'older_first', case when q.lifo then 'in reverse cardinality(slots) .. 1' else 'in 1 .. cardinality(slots)' end)) v
                 union all
                 select 3, f, _q(format('_%s.%s', queue, f)) from unnest(array_remove(_generated(), 'flags')) f -- {flags} is a register, see {raise}

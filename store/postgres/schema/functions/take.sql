@@ -111,19 +111,14 @@ end $fn$;
 
 $$ $text$;
 
--- _take_functions returns the text of {take} and {take_rows}: two functions, because another level copies every job
--- once more.
-create or replace function _take_functions() returns text
-language sql immutable set search_path from current as $text$
-select string_agg(replace(replace(replace(replace(replace(body, '{made}', made), '{type}', type), '{row}', columns), '{as_whom}', whom), '{then}', afterwards), '')
-  from (values ('{take}', '{schema}.job', '{job}', 'security definer set search_path = pg_catalog, pg_temp', '{maintain_if_due}'),
-               ('{take_rows}', '{queue}', 't.*', '', '')) v(made, type, columns, whom, afterwards),
-       (select $$
--- {made} deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as the
--- queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are free, segment
--- by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
-create or replace function {made}(n int, in_group text, due boolean default null) returns setof {type}
-language plpgsql volatile {as_whom} set enable_seqscan = off set enable_bitmapscan = off
+-- _take_function returns the text of {take}.
+create or replace function _take_function() returns text
+language sql immutable set search_path from current as $text$ select $$
+-- {take} deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch goes on where the last one ended;
+-- otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed, and waits for none. due says whether to write
+-- a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
+create or replace function {take}(n int, in_group text, due boolean default null, upkeep boolean default true) returns setof {queue}
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags bigint := pg_sequence_last_value({flags});
@@ -164,33 +159,25 @@ begin
                      where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
                      order by t.seq limit todo for update skip locked))
                 returning t.*)
-            select {row} from d t order by t.seq;
+            select t.* from d t order by t.seq;
 {end}
             get diagnostics got = row_count;
             todo := todo - got;
             exit when todo <= 0 or got = 0;
         end loop;
-        if todo <= 0 then
-            {then}
-            return;
-        end if;
     end if;
     -- A new skip map pays once for so many jobs, where much may be gone.
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
-    if flags <> {plain} then
-        if flags & {watched} <> 0 and (select q.paused from {schema}._queue q where q.id = {id}) then
-            {then}
-            return;
-        end if;
-        if flags & ({keyed} | {watched}) <> 0 then
-            return query select {row} from {take_keyed}(n, in_group, false) t;
-            {then}
-            return;
-        end if;
+    if todo > 0 and flags <> {plain} then
         p := -16;
+        if flags & {watched} <> 0 and (select q.paused from {schema}._queue q where q.id = {id}) then
+            todo := 0;
+        elsif flags & ({keyed} | {watched}) <> 0 then
+            return query select t.* from {take_keyed}(n, in_group, false) t;
+            todo := 0;
+        end if;
     end if;
-    <<levels>>
-    loop
+    while todo > 0 loop
         if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
 {leaf of skip_map}
             select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {leaf} k
@@ -227,7 +214,7 @@ begin
                                  where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
                                  order by t.seq {dir} limit todo for update skip locked) v limit todo))
                         returning t.*)
-                    select {row} from d t order by t.seq {dir};
+                    select t.* from d t order by t.seq {dir};
                 else
                     return query
                     with d as (
@@ -236,22 +223,23 @@ begin
                              where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
                              order by t.seq {dir} limit todo for update skip locked))
                         returning t.*)
-                    select {row} from d t order by t.seq {dir};
+                    select t.* from d t order by t.seq {dir};
                 end if;
 {end}
                 get diagnostics got = row_count;
                 todo := todo - got;
-                exit levels when todo <= 0;
+                exit when todo <= 0;
             end loop;
         end if;
         exit when p = 15 or flags = {plain};
         p := p + 1;
     end loop;
-    {then}
+    if upkeep then
+        {maintain_if_due}
+    end if;
 end $fn$;
 
-$$) t(body)
-$text$;
+$$ $text$;
 
 -- _listed_slots lists the segments that may hold jobs, in the order in which to scan them. What
 -- takes jobs looks into no other: its transaction may go on for long, and what it has looked

@@ -51,28 +51,32 @@ begin
         path := path + 1024;
     end if;
     if path >= 1024 and path < 3072 then
-        if path < 2048 then -- the first from there on that is free, but not far: a scan reads all entries of an index page within its bounds
-{segments path 1024}
-            return query
-            delete from {segment} t where t.ctid = (
-                select t.ctid from {segment} t
-                 where t.group_key = '' and t.priority = 0 and t.key is null
-                   and t.seq {from} (select nextval({next})) and t.seq {to} (select pg_sequence_last_value({next}) {ahead} 16)
-                 order by t.seq {dir} limit 1 for update skip locked)
-            returning {job};
-{end}
 {if fifo}
-        else
-{segments path 2048}
-            return query
-            delete from {segment} t where t.ctid = (
-                select t.ctid from {segment} t
-                 where t.group_key = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({next}))
-                 order by t.seq limit 1 for update skip locked)
-            returning {job};
+        here := path % '1024';
+        -- Mode 1: the first from the drawn position on that is free, but not far: a scan reads all entries of an index page within its bounds. Mode 2: from
+        -- the position on, which stays.
+{segments here}
+        return query
+        delete from {segment} t where t.ctid = (
+            select t.ctid from {segment} t
+             where t.group_key = '' and t.priority = 0 and t.key is null
+               and t.seq > (select case when path < 2048 then nextval({next}) - 1 else pg_sequence_last_value({next}) end)
+               and t.seq <= (select case when path < 2048 then pg_sequence_last_value({next}) + 16 else 9223372036854775807 end)
+             order by t.seq limit 1 for update skip locked)
+        returning {job};
 {end}
 {end if}
-        end if;
+{if lifo}
+{segments path 1024}
+        return query
+        delete from {segment} t where t.ctid = (
+            select t.ctid from {segment} t
+             where t.group_key = '' and t.priority = 0 and t.key is null
+               and t.seq <= (select nextval({next})) and t.seq >= (select pg_sequence_last_value({next}) - 16)
+             order by t.seq desc limit 1 for update skip locked)
+        returning {job};
+{end}
+{end if}
         if found then
             return;
         end if;
@@ -123,7 +127,7 @@ declare
 begin
     if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
        or pg_sequence_last_value({flags}) <> {plain} then
-        select row({job})::{schema}.job as row into job from {take_rows}(1, '') t;
+        select row({job})::{schema}.job as row into job from {take}(1, '', upkeep => false) t;
         return job.row;
     end if;
     if {now} - was / 4096 < 40 and was % '4096' < 2048 then -- others need not scan meanwhile
@@ -135,7 +139,7 @@ begin
            k.turn = pg_sequence_last_value({ring}) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
       into m from {leaf} k where k.queue = {id} and k.group_key = '' and k.priority = 0 order by k.n desc limit 1;
 {end}
-    if m.plain and (came - m.low <= 256 or random() > '0.25') then -- one range in one segment: without {take_rows}, which costs a new session half as much again
+    if m.plain and (came - m.low <= 256 or random() > '0.25') then -- one range in one segment: without {take}, which costs a new session half as much again
 {segments m.slot}
 {if fifo}
         if came - pos < 64 then
@@ -159,7 +163,7 @@ begin
             end loop;
         end if;
 {end if}
-        select row({job})::{schema}.job as row, t.seq, t.slot into job from {take_rows}(1, '', coalesce(m.plain, false) or random() < '0.25') t;
+        select row({job})::{schema}.job as row, t.seq, t.slot into job from {take}(1, '', coalesce(m.plain, false) or random() < '0.25', false) t;
     end if;
 {if lifo}
     here := job.slot;

@@ -143,19 +143,14 @@ if path operator(pg_catalog.<) 1 then
             return query
             delete from penstock."_mails.0" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
-
-else
-if path operator(pg_catalog.<) 2 then
+elsif path operator(pg_catalog.<) 2 then
             return query
             delete from penstock."_mails.1" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
-
 else
             return query
             delete from penstock."_mails.2" t where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.seq operator(pg_catalog.=) (select pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass)) and t.xmax operator(pg_catalog.=) '0' and t.key is null
             returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
-
-end if;
 end if;
         if found then
             return;
@@ -163,68 +158,40 @@ end if;
         path := path operator(pg_catalog.+) 1024;
     end if;
     if path operator(pg_catalog.>=) 1024 and path operator(pg_catalog.<) 3072 then
-        if path operator(pg_catalog.<) 2048 then -- the first from there on that is free, but not far: a scan reads all entries of an index page within its bounds
-if path operator(pg_catalog.<) 1025 then
-            return query
-            delete from penstock."_mails.0" t where t.ctid operator(pg_catalog.=) (
-                select t.ctid from penstock."_mails.0" t
-                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
-                   and t.seq operator(pg_catalog.>=) (select pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass)) and t.seq operator(pg_catalog.<=) (select pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16)
-                 order by t.seq asc limit 1 for update skip locked)
-            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 
+        here := path operator(pg_catalog.%) '1024';
+        -- Mode 1: the first from the drawn position on that is free, but not far: a scan reads all entries of an index page within its bounds. Mode 2: from
+        -- the position on, which stays.
+if here operator(pg_catalog.<) 1 then
+        return query
+        delete from penstock."_mails.0" t where t.ctid operator(pg_catalog.=) (
+            select t.ctid from penstock."_mails.0" t
+             where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
+               and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) end)
+               and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
+             order by t.seq limit 1 for update skip locked)
+        returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
+elsif here operator(pg_catalog.<) 2 then
+        return query
+        delete from penstock."_mails.1" t where t.ctid operator(pg_catalog.=) (
+            select t.ctid from penstock."_mails.1" t
+             where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
+               and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) end)
+               and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
+             order by t.seq limit 1 for update skip locked)
+        returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 else
-if path operator(pg_catalog.<) 1026 then
-            return query
-            delete from penstock."_mails.1" t where t.ctid operator(pg_catalog.=) (
-                select t.ctid from penstock."_mails.1" t
-                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
-                   and t.seq operator(pg_catalog.>=) (select pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass)) and t.seq operator(pg_catalog.<=) (select pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16)
-                 order by t.seq asc limit 1 for update skip locked)
-            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
-
-else
-            return query
-            delete from penstock."_mails.2" t where t.ctid operator(pg_catalog.=) (
-                select t.ctid from penstock."_mails.2" t
-                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
-                   and t.seq operator(pg_catalog.>=) (select pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass)) and t.seq operator(pg_catalog.<=) (select pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16)
-                 order by t.seq asc limit 1 for update skip locked)
-            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
-
-end if;
-end if;
-
-        else
-if path operator(pg_catalog.<) 2049 then
-            return query
-            delete from penstock."_mails.0" t where t.ctid operator(pg_catalog.=) (
-                select t.ctid from penstock."_mails.0" t
-                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null and t.seq operator(pg_catalog.>) (select pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass))
-                 order by t.seq limit 1 for update skip locked)
-            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
-
-else
-if path operator(pg_catalog.<) 2050 then
-            return query
-            delete from penstock."_mails.1" t where t.ctid operator(pg_catalog.=) (
-                select t.ctid from penstock."_mails.1" t
-                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null and t.seq operator(pg_catalog.>) (select pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass))
-                 order by t.seq limit 1 for update skip locked)
-            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
-
-else
-            return query
-            delete from penstock."_mails.2" t where t.ctid operator(pg_catalog.=) (
-                select t.ctid from penstock."_mails.2" t
-                 where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null and t.seq operator(pg_catalog.>) (select pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass))
-                 order by t.seq limit 1 for update skip locked)
-            returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
-
-end if;
+        return query
+        delete from penstock."_mails.2" t where t.ctid operator(pg_catalog.=) (
+            select t.ctid from penstock."_mails.2" t
+             where t.group_key operator(pg_catalog.=) '' and t.priority operator(pg_catalog.=) 0 and t.key is null
+               and t.seq operator(pg_catalog.>) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.nextval('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.-) 1 else pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) end)
+               and t.seq operator(pg_catalog.<=) (select case when path operator(pg_catalog.<) 2048 then pg_catalog.pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass) operator(pg_catalog.+) 16 else 9223372036854775807 end)
+             order by t.seq limit 1 for update skip locked)
+        returning coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload;
 end if;
 
-        end if;
+
         if found then
             return;
         end if;
@@ -273,7 +240,7 @@ declare
 begin
     if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
        or pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass) <> 65536 then
-        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row into job from penstock."_mails.take_rows"(1, '') t;
+        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row into job from penstock."_mails.take"(1, '', upkeep => false) t;
         return job.row;
     end if;
     if (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - was / 4096 < 40 and was % '4096' < 2048 then -- others need not scan meanwhile
@@ -289,7 +256,7 @@ else
            k.turn = pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
       into m from penstock._skip_map_1 k where k.queue = 1 and k.group_key = '' and k.priority = 0 order by k.n desc limit 1;
 end if;
-    if m.plain and (came - m.low <= 256 or random() > '0.25') then -- one range in one segment: without penstock."_mails.take_rows", which costs a new session half as much again
+    if m.plain and (came - m.low <= 256 or random() > '0.25') then -- one range in one segment: without penstock."_mails.take", which costs a new session half as much again
 if m.slot operator(pg_catalog.<) 1 then
 
         if came - pos < 64 then
@@ -301,9 +268,7 @@ if m.slot operator(pg_catalog.<) 1 then
              where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
              order by t.seq asc limit 1 for update skip locked)
         returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
-
-else
-if m.slot operator(pg_catalog.<) 2 then
+elsif m.slot operator(pg_catalog.<) 2 then
 
         if came - pos < 64 then
             select t.seq into first from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
@@ -314,7 +279,6 @@ if m.slot operator(pg_catalog.<) 2 then
              where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
              order by t.seq asc limit 1 for update skip locked)
         returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
-
 else
 
         if came - pos < 64 then
@@ -326,8 +290,6 @@ else
              where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
              order by t.seq asc limit 1 for update skip locked)
         returning row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job;
-
-end if;
 end if;
     else
 
@@ -335,21 +297,16 @@ end if;
             foreach here in array case when m.turn = pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) then m.slots else penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass) end loop
 if here operator(pg_catalog.<) 1 then
                 select t.seq into other from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
-
-else
-if here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 2 then
                 select t.seq into other from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
-
 else
                 select t.seq into other from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
-
-end if;
 end if;
                 first := least(first, other);
             end loop;
         end if;
 
-        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job from penstock."_mails.take_rows"(1, '', coalesce(m.plain, false) or random() < '0.25') t;
+        select row(coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload)::penstock.job as row, t.seq, t.slot into job from penstock."_mails.take"(1, '', coalesce(m.plain, false) or random() < '0.25', false) t;
     end if;
 
 
@@ -371,11 +328,11 @@ end if;
     return job.row;
 end $function$;
 
--- take deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as the
--- queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are free,
--- segment by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
-CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean)
- RETURNS SETOF penstock.job
+-- take deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch goes on where the
+-- last one ended; otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed, and
+-- waits for none. due says whether to write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
+CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean, upkeep boolean DEFAULT true)
+ RETURNS SETOF penstock.mails
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -423,10 +380,8 @@ if path operator(pg_catalog.<) 1025 then
                      where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
                      order by t.seq limit todo for update skip locked))
                 returning t.*)
-            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq;
-
-else
-if path operator(pg_catalog.<) 1026 then
+            select t.* from d t order by t.seq;
+elsif path operator(pg_catalog.<) 1026 then
             return query
             with d as (
                 delete from penstock."_mails.1" t where t.ctid = any (array(
@@ -434,8 +389,7 @@ if path operator(pg_catalog.<) 1026 then
                      where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
                      order by t.seq limit todo for update skip locked))
                 returning t.*)
-            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq;
-
+            select t.* from d t order by t.seq;
 else
             return query
             with d as (
@@ -444,260 +398,25 @@ else
                      where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
                      order by t.seq limit todo for update skip locked))
                 returning t.*)
-            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq;
-
-end if;
+            select t.* from d t order by t.seq;
 end if;
             get diagnostics got = row_count;
             todo := todo - got;
             exit when todo <= 0 or got = 0;
         end loop;
-        if todo <= 0 then
-            
-    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_mails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
-       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-        insert into penstock._maintenance (queue) values (1);
-    end if;
-            return;
-        end if;
     end if;
     -- A new skip map pays once for so many jobs, where much may be gone.
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
-    if flags <> 65536 then
-        if flags & 25769803776 <> 0 and (select q.paused from penstock._queue q where q.id = 1) then
-            
-    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_mails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
-       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-        insert into penstock._maintenance (queue) values (1);
-    end if;
-            return;
-        end if;
-        if flags & (4294967296 | 25769803776) <> 0 then
-            return query select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from penstock."_mails.take_keyed"(n, in_group, false) t;
-            
-    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_mails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
-       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-        insert into penstock._maintenance (queue) values (1);
-    end if;
-            return;
-        end if;
+    if todo > 0 and flags <> 65536 then
         p := -16;
-    end if;
-    <<levels>>
-    loop
-        if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
-if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
-            select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_0 k
-             where k.queue = 1 and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
-else
-            select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_1 k
-             where k.queue = 1 and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
-end if;
-            fresh := pg_current_xact_id_if_assigned() is null;
-            if m.n is null or due and pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - m.lo[1] > 256
-               or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
-                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock."_mails.skip_map"(in_group, p::smallint) k;
-            end if;
-            if m.turn <> pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) then
-                m.slots := penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass);
-            end if;
-            low := m.lo[1];
-            high := case when cardinality(m.lo) = 1 then m.hi[1] end;
-            -- With mode 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
-            if path is not null and todo = n and pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - low >= 512 and fresh
-               and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
-                perform penstock._reposition('mails', n, low, m.slots);
-            end if;
-            -- A job with a key, the first one of the queue, may be committed
-            -- after the flags were read: it is left to penstock."_mails.take_keyed". The segment is named, so that
-            -- the statement opens one table and not the whole ring. All rows are locked first and
-            -- deleted then: locked one by one between deletes, they make workers who go over the same
-            -- rows meet at each.
-            foreach here in array m.slots loop
-if here operator(pg_catalog.<) 1 then
-                if high is null then
-                    return query
-                    with d as (
-                        delete from penstock."_mails.0" t where t.ctid = any (array(
-                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                                select t.ctid from penstock."_mails.0" t
-                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                                 order by t.seq asc limit todo for update skip locked) v limit todo))
-                        returning t.*)
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq asc;
-                else
-                    return query
-                    with d as (
-                        delete from penstock."_mails.0" t where t.ctid = any (array(
-                            select t.ctid from penstock."_mails.0" t
-                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                             order by t.seq asc limit todo for update skip locked))
-                        returning t.*)
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq asc;
-                end if;
-
-else
-if here operator(pg_catalog.<) 2 then
-                if high is null then
-                    return query
-                    with d as (
-                        delete from penstock."_mails.1" t where t.ctid = any (array(
-                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                                select t.ctid from penstock."_mails.1" t
-                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                                 order by t.seq asc limit todo for update skip locked) v limit todo))
-                        returning t.*)
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq asc;
-                else
-                    return query
-                    with d as (
-                        delete from penstock."_mails.1" t where t.ctid = any (array(
-                            select t.ctid from penstock."_mails.1" t
-                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                             order by t.seq asc limit todo for update skip locked))
-                        returning t.*)
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq asc;
-                end if;
-
-else
-                if high is null then
-                    return query
-                    with d as (
-                        delete from penstock."_mails.2" t where t.ctid = any (array(
-                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                                select t.ctid from penstock."_mails.2" t
-                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                                 order by t.seq asc limit todo for update skip locked) v limit todo))
-                        returning t.*)
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq asc;
-                else
-                    return query
-                    with d as (
-                        delete from penstock."_mails.2" t where t.ctid = any (array(
-                            select t.ctid from penstock."_mails.2" t
-                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                             order by t.seq asc limit todo for update skip locked))
-                        returning t.*)
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload from d t order by t.seq asc;
-                end if;
-
-end if;
-end if;
-                get diagnostics got = row_count;
-                todo := todo - got;
-                exit levels when todo <= 0;
-            end loop;
-        end if;
-        exit when p = 15 or flags = 65536;
-        p := p + 1;
-    end loop;
-    
-    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_mails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
-       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-        insert into penstock._maintenance (queue) values (1);
-    end if;
-end $function$;
-
--- take_rows deletes up to n jobs of a group and returns them, by priority and in order. take returns them as jobs, take_rows as
--- the queue's rows. A batch goes on where the last one ended; else the skip map says where jobs may be. It locks rows that are
--- free, segment by segment as listed, and waits for none. due says whether to write a new skip map; null: now and then.
-CREATE OR REPLACE FUNCTION penstock."_mails.take_rows"(n integer, in_group text, due boolean DEFAULT NULL::boolean)
- RETURNS SETOF penstock.mails
- LANGUAGE plpgsql
- SET enable_seqscan TO 'off'
- SET enable_bitmapscan TO 'off'
- SET jit TO 'off'
- SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-declare
-    flags bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass);
-    p     int := 0;
-    m     record;
-    here  smallint;
-    low   bigint;
-    high  bigint;
-    todo  int := n;
-    got   int;
-    path  bigint;
-    pos   bigint;
-    most  int;
-    fresh boolean;
-begin
-    if (n between 1 and 10000) is not true then
-        raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
-    end if;
-    -- A batch that goes on where the last one ended does not step over what others hold. Nor does a claim of one job;
-    -- a dequeue of one has tried that.
-    if (n > 1 or due is not false) and in_group = '' and flags = 65536 and not false then
-        loop
-            path := pg_sequence_last_value('penstock."_mails.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096;
-            exit when due or path not between 0 and 2047;
-            if path < 1024 then -- see penstock."_mails.scan"
-                path := path + 1024;
-                perform setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + path);
-            end if;
-            pos := pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass);
-            most := least(todo, pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - pos); -- else the next jobs would come after those behind them
-            exit when (most > 0) is not true;
-            pos := setval('penstock."_mails.next"'::pg_catalog.regclass, pos + most) - most;
-if path operator(pg_catalog.<) 1025 then
-            return query
-            with d as (
-                delete from penstock."_mails.0" t where t.ctid = any (array(
-                    select t.ctid from penstock."_mails.0" t
-                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
-                     order by t.seq limit todo for update skip locked))
-                returning t.*)
-            select t.* from d t order by t.seq;
-
-else
-if path operator(pg_catalog.<) 1026 then
-            return query
-            with d as (
-                delete from penstock."_mails.1" t where t.ctid = any (array(
-                    select t.ctid from penstock."_mails.1" t
-                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
-                     order by t.seq limit todo for update skip locked))
-                returning t.*)
-            select t.* from d t order by t.seq;
-
-else
-            return query
-            with d as (
-                delete from penstock."_mails.2" t where t.ctid = any (array(
-                    select t.ctid from penstock."_mails.2" t
-                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
-                     order by t.seq limit todo for update skip locked))
-                returning t.*)
-            select t.* from d t order by t.seq;
-
-end if;
-end if;
-            get diagnostics got = row_count;
-            todo := todo - got;
-            exit when todo <= 0 or got = 0;
-        end loop;
-        if todo <= 0 then
-            
-            return;
-        end if;
-    end if;
-    -- A new skip map pays once for so many jobs, where much may be gone.
-    due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
-    if flags <> 65536 then
         if flags & 25769803776 <> 0 and (select q.paused from penstock._queue q where q.id = 1) then
-            
-            return;
-        end if;
-        if flags & (4294967296 | 25769803776) <> 0 then
+            todo := 0;
+        elsif flags & (4294967296 | 25769803776) <> 0 then
             return query select t.* from penstock."_mails.take_keyed"(n, in_group, false) t;
-            
-            return;
+            todo := 0;
         end if;
-        p := -16;
     end if;
-    <<levels>>
-    loop
+    while todo > 0 loop
         if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
 if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
             select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_0 k
@@ -748,9 +467,7 @@ if here operator(pg_catalog.<) 1 then
                         returning t.*)
                     select t.* from d t order by t.seq asc;
                 end if;
-
-else
-if here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 2 then
                 if high is null then
                     return query
                     with d as (
@@ -771,7 +488,6 @@ if here operator(pg_catalog.<) 2 then
                         returning t.*)
                     select t.* from d t order by t.seq asc;
                 end if;
-
 else
                 if high is null then
                     return query
@@ -793,18 +509,22 @@ else
                         returning t.*)
                     select t.* from d t order by t.seq asc;
                 end if;
-
-end if;
 end if;
                 get diagnostics got = row_count;
                 todo := todo - got;
-                exit levels when todo <= 0;
+                exit when todo <= 0;
             end loop;
         end if;
         exit when p = 15 or flags = 65536;
         p := p + 1;
     end loop;
-    
+    if upkeep then
+        
+    if pg_catalog.abs((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '1000')::bigint operator(pg_catalog.-) pg_catalog.pg_sequence_last_value('penstock."_mails.maintained"'::pg_catalog.regclass)) operator(pg_catalog.>=) 250
+       and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+        insert into penstock._maintenance (queue) values (1);
+    end if;
+    end if;
 end $function$;
 
 -- skip_map writes a new skip map if that brings something. It reads the jobs that are there, within the ranges of the last one.
@@ -857,23 +577,18 @@ if here operator(pg_catalog.<) 1 then
                 select t.seq from penstock."_mails.0" t
                  where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
                  order by t.seq asc limit most) v limit most);
-
-else
-if here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 2 then
         seqs := seqs || array(
             select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
                 select t.seq from penstock."_mails.1" t
                  where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
                  order by t.seq asc limit most) v limit most);
-
 else
         seqs := seqs || array(
             select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
                 select t.seq from penstock."_mails.2" t
                  where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
                  order by t.seq asc limit most) v limit most);
-
-end if;
 end if;
     end loop;
     if cardinality(slots) > 1 then
@@ -900,16 +615,13 @@ if here operator(pg_catalog.<) 1 then
               from unnest(ended) x cross join lateral (
                 select l.seq, l.group_key, l.priority from penstock."_mails.0" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
              where t.group_key = in_group and t.priority = in_priority;
-
-else
-if here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 2 then
             select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
                         else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
               into found
               from unnest(ended) x cross join lateral (
                 select l.seq, l.group_key, l.priority from penstock."_mails.1" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
              where t.group_key = in_group and t.priority = in_priority;
-
 else
             select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
                         else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
@@ -917,8 +629,6 @@ else
               from unnest(ended) x cross join lateral (
                 select l.seq, l.group_key, l.priority from penstock."_mails.2" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
              where t.group_key = in_group and t.priority = in_priority;
-
-end if;
 end if;
             late := late + coalesce(found, '{}');
         end loop;
@@ -1025,9 +735,7 @@ else
                     select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 end if;
-
-else
-if drawn operator(pg_catalog.<) 1026 then
+elsif drawn operator(pg_catalog.<) 1026 then
 if leaf = 0 then
                     return query
                     with d as (delete from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
@@ -1041,7 +749,6 @@ else
                     select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 end if;
-
 else
 if leaf = 0 then
                     return query
@@ -1055,14 +762,11 @@ else
                     insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                     select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
-
 end if;
 end if;
                 else
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
 if drawn operator(pg_catalog.<) 1025 then
-if leaf = 0 then
                     return query
                     with d as (delete from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
                         -- have come since the flags were read
@@ -1072,37 +776,15 @@ if leaf = 0 then
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
                         one as (
-                            insert into penstock._lease_0 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
                             select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
                                    case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
                               from alike a where not a.apart),
                         each as (
-                            insert into penstock._lease_0 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                             select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-else
-                    return query
-                    with d as (delete from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
-                        -- have come since the flags were read
-                        alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                       filter (where octet_length(t.payload) <= 65536) as jobs
-                              from d t),
-                        one as (
-                            insert into penstock._lease_1 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                            select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
-                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
-                              from alike a where not a.apart),
-                        each as (
-                            insert into penstock._lease_1 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                            select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-end if;
-
-else
-if drawn operator(pg_catalog.<) 1026 then
-if leaf = 0 then
+elsif drawn operator(pg_catalog.<) 1026 then
                     return query
                     with d as (delete from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
                         -- have come since the flags were read
@@ -1112,51 +794,12 @@ if leaf = 0 then
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
                         one as (
-                            insert into penstock._lease_0 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
                             select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
                                    case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
                               from alike a where not a.apart),
                         each as (
-                            insert into penstock._lease_0 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                            select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-else
-                    return query
-                    with d as (delete from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
-                        -- have come since the flags were read
-                        alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                       filter (where octet_length(t.payload) <= 65536) as jobs
-                              from d t),
-                        one as (
-                            insert into penstock._lease_1 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                            select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
-                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
-                              from alike a where not a.apart),
-                        each as (
-                            insert into penstock._lease_1 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                            select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
-                    select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-end if;
-
-else
-if leaf = 0 then
-                    return query
-                    with d as (delete from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
-                        -- have come since the flags were read
-                        alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                       filter (where octet_length(t.payload) <= 65536) as jobs
-                              from d t),
-                        one as (
-                            insert into penstock._lease_0 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                            select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
-                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
-                              from alike a where not a.apart),
-                        each as (
-                            insert into penstock._lease_0 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                             select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
 else
@@ -1169,17 +812,14 @@ else
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
                         one as (
-                            insert into penstock._lease_1 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
                             select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
                                    case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
                               from alike a where not a.apart),
                         each as (
-                            insert into penstock._lease_1 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                             select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-end if;
-
-end if;
 end if;
                 end if;
                 get diagnostics got = row_count;
@@ -1215,9 +855,7 @@ else
         select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 end if;
-
-else
-if path operator(pg_catalog.<) 2 then
+elsif path operator(pg_catalog.<) 2 then
 if leaf = 0 then
         return query
         with d as (
@@ -1241,7 +879,6 @@ else
         select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 end if;
-
 else
 if leaf = 0 then
         return query
@@ -1265,8 +902,6 @@ else
         insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
         select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
         returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
-
 end if;
 end if;
     elsif n = 0 then
@@ -1282,18 +917,17 @@ end if;
 if leaf = 0 then
             return query
             insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take_rows"(n, in_group, due) t
+            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, due, false) t
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 else
             return query
             insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take_rows"(n, in_group, due) t
+            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, due, false) t
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 end if;
         else
-if leaf = 0 then
             return query
-            with d as materialized (select t.*, row_number() over () as i from penstock."_mails.take_rows"(n, in_group, due) t), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+            with d as materialized (select t.*, row_number() over () as i from penstock."_mails.take"(n, in_group, due, false) t), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
                         -- have come since the flags were read
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
@@ -1301,33 +935,14 @@ if leaf = 0 then
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
                         one as (
-                            insert into penstock._lease_0 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
                             select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
                                    case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
                               from alike a where not a.apart),
                         each as (
-                            insert into penstock._lease_0 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                            insert into penstock._lease (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                             select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
             select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-else
-            return query
-            with d as materialized (select t.*, row_number() over () as i from penstock."_mails.take_rows"(n, in_group, due) t), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
-                        -- have come since the flags were read
-                        alike as (
-                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
-                                       filter (where octet_length(t.payload) <= 65536) as jobs
-                              from d t),
-                        one as (
-                            insert into penstock._lease_1 (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                            select leaf, 1, base, until,  coalesce(worker, ''), 0, in_group,
-                                   case when a.n = a.last then ~((~'0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256)) << 256 - a.n::int >> 1) else ~(select bit_or(set_bit('0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bit(256), x.i::int, 1)) from d x) end, a.jobs
-                              from alike a where not a.apart),
-                        each as (
-                            insert into penstock._lease_1 (slot, lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                            select leaf, base + 2 * t.i, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t where (select a.apart from alike a))
-            select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
-end if;
         end if;
         get diagnostics got = row_count;
         if came is not null and got > 0 and got < n then
@@ -1341,14 +956,7 @@ end if;
             if not pg_try_advisory_xact_lock('penstock._lease'::regclass::oid::int, 1) then
                 most := 0;
             end if;
-            foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
-if leaf = 0 then
-                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from penstock._lease_0 l where l.queue = 1;
-else
-                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from penstock._lease_1 l where l.queue = 1;
-end if;
-                most := most - got;
-            end loop;
+            most := most - penstock._running(1);
         end if;
         n := least(n, most);
         if n > 0 then
@@ -1516,9 +1124,7 @@ if here operator(pg_catalog.<) 1 then
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
                          order by t.seq asc limit most) v
                      limit most) v;
-
-else
-if here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 2 then
             select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
                    count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
               into ctids, seqs, ids, keys, got, before, upto
@@ -1527,7 +1133,6 @@ if here operator(pg_catalog.<) 2 then
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
                          order by t.seq asc limit most) v
                      limit most) v;
-
 else
             select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
                    count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
@@ -1537,8 +1142,6 @@ else
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
                          order by t.seq asc limit most) v
                      limit most) v;
-
-end if;
 end if;
             if got = 0 then
                 at := at + 1;
@@ -1597,9 +1200,7 @@ if here operator(pg_catalog.<) 1 then
                         returning t.*)
                     insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
                     select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
-
-else
-if here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 2 then
                     with d as (
                         delete from penstock."_mails.1" t
                          where t.ctid = any (array(
@@ -1609,7 +1210,6 @@ if here operator(pg_catalog.<) 2 then
                         returning t.*)
                     insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
                     select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
-
 else
                     with d as (
                         delete from penstock."_mails.2" t
@@ -1620,8 +1220,6 @@ else
                         returning t.*)
                     insert into penstock._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
                     select coalesce(d.id, d.seq), 1, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
-
-end if;
 end if;
                     get diagnostics got = row_count;
                     moved := moved + got;
@@ -1646,9 +1244,7 @@ if here operator(pg_catalog.<) 1 then
                            for update skip locked))
                     returning t.*)
                 select * from d order by d.seq asc;
-
-else
-if here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 2 then
                 return query
                 with d as (
                     delete from penstock."_mails.1" t
@@ -1658,7 +1254,6 @@ if here operator(pg_catalog.<) 2 then
                            for update skip locked))
                     returning t.*)
                 select * from d order by d.seq asc;
-
 else
                 return query
                 with d as (
@@ -1669,8 +1264,6 @@ else
                            for update skip locked))
                     returning t.*)
                 select * from d order by d.seq asc;
-
-end if;
 end if;
                 get diagnostics got = row_count;
                 todo := todo - got;
@@ -1724,17 +1317,12 @@ end if;
 if here operator(pg_catalog.<) 1 then
         yes := exists (select from penstock."_mails.0" r where r.key = in_key and r.id < in_id)
             or exists (select from penstock."_mails.0" r where r.key = in_key and r.id is null and r.seq < in_id);
-
-else
-if here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 2 then
         yes := exists (select from penstock."_mails.1" r where r.key = in_key and r.id < in_id)
             or exists (select from penstock."_mails.1" r where r.key = in_key and r.id is null and r.seq < in_id);
-
 else
         yes := exists (select from penstock."_mails.2" r where r.key = in_key and r.id < in_id)
             or exists (select from penstock."_mails.2" r where r.key = in_key and r.id is null and r.seq < in_id);
-
-end if;
 end if;
     end loop;
     return yes;
@@ -1931,8 +1519,6 @@ declare
     skip_map_slot  constant smallint := pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass);
     slots      smallint[];
     here       smallint;
-    leaf       int;
-    got        int;
     room       int;
     upto       text;
     part       text[];
@@ -1950,18 +1536,8 @@ begin
         if flags & 25769803776 <> 0 then
             room := (select case when q.paused then 0 else q.max_running end from penstock._queue q where q.id = 1);
         end if;
-        if room is not null then
-            foreach leaf in array penstock._listed('penstock._lease_slot'::pg_catalog.regclass) loop
-if leaf = 0 then
-                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from penstock._lease_0 l where l.queue = 1;
-else
-                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from penstock._lease_1 l where l.queue = 1;
-end if;
-                room := room - got;
-            end loop;
-            if room <= 0 then
-                return;
-            end if;
+        if room is not null and room <= penstock._running(1) then
+            return;
         end if;
     end if;
     slots := penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass);
@@ -1998,9 +1574,7 @@ if here operator(pg_catalog.<) 1 then
                                     select from penstock."_mails.0" t
                                      where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
                  limit most);
-
-else
-if here operator(pg_catalog.<) 2 then
+elsif here operator(pg_catalog.<) 2 then
             part := part || array(
                 with recursive g(group_key, mapped) as (
                     select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
@@ -2029,7 +1603,6 @@ if here operator(pg_catalog.<) 2 then
                                     select from penstock."_mails.1" t
                                      where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
                  limit most);
-
 else
             part := part || array(
                 with recursive g(group_key, mapped) as (
@@ -2059,8 +1632,6 @@ else
                                     select from penstock."_mails.2" t
                                      where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
                  limit most);
-
-end if;
 end if;
         end loop;
         found := found || array(select distinct x collate "C" from unnest(part) x order by 1 limit most - cardinality(found));

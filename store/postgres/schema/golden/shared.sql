@@ -853,11 +853,12 @@ begin
 end $function$;
 
 -- function _skip_map_functions(): schema/functions/take.sql
--- function _take_functions(): schema/functions/take.sql
+-- function _take_function(): schema/functions/take.sql
 -- function _listed_slots(queue integer, lifo boolean, ring regclass): schema/functions/take.sql
 -- function _newest_skip_map(queue integer, group_key text, priority smallint): schema/functions/take.sql
 -- function _reposition(queue text, n integer, low bigint, slots smallint[]): schema/functions/take.sql
 -- function _lease_functions(): schema/functions/lease.sql
+-- function _running(queue integer): schema/functions/lease.sql
 -- function _not_moved(queue integer, leases bigint[]): schema/functions/lease.sql
 -- function _extend(queue integer, leases bigint[], by interval): schema/functions/settle_leases.sql
 -- function _report(queue integer, lease bigint, report jsonb): schema/functions/settle_leases.sql
