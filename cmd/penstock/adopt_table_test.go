@@ -19,7 +19,13 @@ import (
 // settleRows gives each waiting row of the .NET table the verdict for its type.
 func settleRows(t *testing.T, database, subscription string, verdict func(penstock.Message) driver.Verdict) {
 	t.Helper()
-	table, err := adopt.Open(t.Context(), adopt.Options{URL: database, Subscription: subscription, Config: adopt.Config{Preset: "dotnet"}})
+	settleRowsOf(t, database, adopt.Config{Preset: "dotnet"}, subscription, verdict)
+}
+
+// settleRowsOf does so with the rows of a table.
+func settleRowsOf(t *testing.T, database string, of adopt.Config, subscription string, verdict func(penstock.Message) driver.Verdict) {
+	t.Helper()
+	table, err := adopt.Open(t.Context(), adopt.Options{URL: database, Subscription: subscription, Config: of})
 	if err != nil {
 		t.Fatal(err)
 	}

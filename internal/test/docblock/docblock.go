@@ -10,14 +10,16 @@ import (
 	"testing"
 )
 
-// Root is the repository's folder, as the tests of a package see it.
+// began is the folder of the package whose tests run. They may change to another later.
+var began, errBegan = os.Getwd()
+
+// Root is the repository's folder.
 func Root(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
+	if errBegan != nil {
+		t.Fatal(errBegan)
 	}
-	for ; ; dir = filepath.Dir(dir) {
+	for dir := began; ; dir = filepath.Dir(dir) {
 		if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && strings.HasPrefix(string(text), "module github.com/penstock/penstock\n") {
 			return dir
 		}
@@ -71,4 +73,42 @@ func Excerpt(t testing.TB, block, file, begins string) {
 		}
 		rest = rest[i+1:]
 	}
+}
+
+// Command is one of a block of shell.
+type Command struct {
+	Env     []string // NAME=value, before its name
+	Args    []string // without quotes; the name is the first
+	Comment string   // behind it
+}
+
+var shellWord = regexp.MustCompile(`(?:"[^"]*"|'[^']*'|\$\([^)]*\)|[^\s'"])+`)
+
+// Commands are those of a block of shell as simple as the documentation's: words, quotes, comments, and lines that \ continues. Variables
+// stay as they are written.
+func Commands(t testing.TB, block string) (all []Command) {
+	t.Helper()
+	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
+		var c Command
+		for _, at := range shellWord.FindAllStringIndex(line, -1) {
+			word := line[at[0]:at[1]]
+			if strings.HasPrefix(word, "#") {
+				c.Comment = strings.TrimSpace(line[at[0]+1:])
+				break
+			}
+			if strings.ContainsAny(word[:1], "|&;<>`") {
+				t.Fatalf("the test cannot run: %s", line)
+			}
+			word = regexp.MustCompile(`"[^"]*"|'[^']*'`).ReplaceAllStringFunc(word, func(quoted string) string { return quoted[1 : len(quoted)-1] })
+			if len(c.Args) == 0 && regexp.MustCompile(`^[A-Z_]+=`).MatchString(word) {
+				c.Env = append(c.Env, word)
+			} else {
+				c.Args = append(c.Args, word)
+			}
+		}
+		if len(c.Args) > 0 {
+			all = append(all, c)
+		}
+	}
+	return all
 }
