@@ -2,6 +2,7 @@ package format_test
 
 import (
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/docblock"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/webhook"
@@ -75,6 +77,21 @@ func TestGolden(t *testing.T) {
 				t.Errorf("the SDK reads %v", e)
 			}
 		})
+	}
+}
+
+// docs/reference/formats.md shows the message and, cut into lines, what becomes of it; it abbreviates the traceparent.
+func TestPage(t *testing.T) {
+	shown := strings.NewReplacer("\n ", "", "\n", "", "00-4bf9…-01", traceparent).Replace(docblock.Of(t, "docs/reference/formats.md", "json")[0])
+	cfg := format.Config{Kind: format.CloudEvents, Mode: format.Structured, Source: "/penstock/orders"}
+	if got := send(t, cfg, kafka.Driver.Binding, order()); string(got.Payload) != shown {
+		t.Errorf("got\n%s\nand the page has\n%s", got.Payload, shown)
+	}
+	m := order()
+	described := fmt.Sprintf("id %s, key %s, topic %s, created %s UTC\nheaders traceparent: 00-4bf9…-01, note: %s\npayload %s\n",
+		m.ID, m.Key, m.Topic, m.CreatedAt.UTC().Format("2006-01-02 15:04:05.000000"), m.Headers["note"], m.Payload)
+	if text := docblock.Of(t, "docs/reference/formats.md", "text")[0]; text != described {
+		t.Errorf("the message is\n%s\nand the page has\n%s", described, text)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/docblock"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -171,24 +173,37 @@ func TestExamplesOfORMs(t *testing.T) {
 	}
 }
 
-// The scripts for pgbench do what they say.
+// The scripts for pgbench do what they say, with the command of their page; it has a number of transactions in the place of a time.
 func TestExamplesOfPgbench(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	if _, err := os.Stat(filepath.Join(server.Bin, "pgbench")); err != nil {
 		t.Skip("the server came without pgbench")
 	}
 	shop(t, server.URL)
+	commands := docblock.Commands(t, docblock.Of(t, "examples/pgbench/README.md", "sh")[0])
+	pgbench := func(script, clients, transactions string) {
+		t.Helper()
+		args := slices.Clone(commands[0].Args)
+		for of, here := range map[string]string{"8": clients, "-T": "-t", "10": transactions, "examples/pgbench/publish.sql": "../../../examples/pgbench/" + script + ".sql", "$PENSTOCK_DATABASE_URL": server.URL} {
+			i := slices.Index(args, of)
+			if i < 0 {
+				t.Fatalf("%q has no %s", args, of)
+			}
+			args[i] = here
+		}
+		program(t, server, args[0], args[1:]...)
+	}
 	const jobs = "select ready::int + waiting::int from penstock.queue_status('emails')"
 	for script, check := range map[string]string{
 		"publish": "select count(*) from penstock.orders m join (select customer, count(*) from shop_order group by 1) o on o.customer = m.key",
 		"enqueue": jobs,
 	} {
-		program(t, server, "pgbench", "-n", "-c", "2", "-t", "50", "-f", "../../../examples/pgbench/"+script+".sql", server.URL)
+		pgbench(script, "2", "50")
 		if n := count(t, server.URL, check); n != 100 {
 			t.Errorf("%s leaves %d, want 100", script, n)
 		}
 	}
-	program(t, server, "pgbench", "-n", "-c", "1", "-t", "100", "-f", "../../../examples/pgbench/dequeue.sql", server.URL)
+	pgbench("dequeue", "1", "100")
 	if n := count(t, server.URL, jobs); n != 0 {
 		t.Errorf("dequeue leaves %d", n)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/test/docblock"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/webhook"
@@ -66,6 +67,38 @@ func TestExamples(t *testing.T) {
 		if strings.Contains(c.String(), "hunter2") || strings.Contains(c.String(), "whsec_") {
 			t.Errorf("%s: a secret shows in\n%s", file, c)
 		}
+	}
+}
+
+// So do those of other pages; one is a part of a subscription.
+func TestExamplesOfPages(t *testing.T) {
+	const token = "0123456789abcdef0123456789abcdef"
+	set := Loader{
+		ReadFile: func(path string) ([]byte, error) {
+			if path != "/run/secrets/orders-token" {
+				return readTestdata(path)
+			}
+			return []byte(token), nil
+		},
+		LookupEnv: func(name string) (string, bool) {
+			v, ok := map[string]string{"PENSTOCK_DATABASE_URL": env["PENSTOCK_DATABASE_URL"], "MAILS_TOKEN": token + "2"}[name]
+			return v, ok
+		},
+	}
+	c, err := set.LoadBytes("ingest.md", []byte(docblock.Of(t, "docs/guides/ingest.md", "yaml")[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := c.Serve.Outboxes; len(o) != 2 || o[0].Token != token || o[1].Token != token+"2" || o[0].Inbox != "ingest" {
+		t.Errorf("%+v", o)
+	}
+	of := strings.ReplaceAll("\n"+docblock.Of(t, "docs/reference/formats.md", "yaml")[0], "\n", "\n    ")
+	c, err = set.LoadBytes("formats.md", []byte("database_url: ${PENSTOCK_DATABASE_URL}\nsubscriptions:\n  - name: a\n    outbox: o"+of))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := c.Subscriptions[0].Format; f == nil || f.Kind != format.Debezium || f.Headers["eventType"] != "{header.type}" {
+		t.Errorf("%+v", f)
 	}
 }
 

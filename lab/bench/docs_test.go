@@ -1,0 +1,44 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/internal/test/docblock"
+)
+
+// The benchmarks that docs/reference/performance.md shows are there, with these flags. TestMake of docstest asks make about its commands.
+func TestBenchDocs(t *testing.T) {
+	found := 0
+	for _, c := range docblock.Commands(t, docblock.Of(t, "docs/reference/performance.md", "sh")[0]) {
+		var args []string
+		switch c.Args[0] {
+		case "bin/bench":
+			args = c.Args[1:]
+		case "make":
+			_, flags, _ := strings.Cut(strings.Join(c.Args, " "), " BENCH=")
+			if args = strings.Fields(flags); len(args) == 0 || strings.HasPrefix(args[0], "-") {
+				args = append([]string{"relay"}, args...) // as script/bench.sh does
+			}
+		default:
+			continue
+		}
+		found++
+		verb, rest, err := rootCommand(&app{stdout: io.Discard, stderr: terminal.NewScrubber(io.Discard), getenv: os.Getenv}).Find(args)
+		if err == nil {
+			err = verb.ParseFlags(rest)
+		}
+		if err == nil {
+			err = verb.ValidateArgs(verb.Flags().Args())
+		}
+		if err != nil || !verb.Runnable() {
+			t.Errorf("%q: %v", c.Args, err)
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
