@@ -31,7 +31,7 @@ func HotStatements(outbox string) map[string]string {
 	all := map[string]string{}
 	for name, text := range map[string]string{
 		"fetchable": statement("fetchable"), "fetch": statement("fetch"), "behind": statement("behind"), "due_keys": statement("due_keys"), "rest_of_key": statement("rest_of_key"),
-		"fetch_replay": unparked(statement("fetch_replay")), "settle": statement("settle"), "park_keys": statement("park_keys"), "park": statement("park"), "dead_letter": statement("dead_letter"),
+		"fetch_replay": statement("fetch_replay"), "settle": statement("settle"), "park_keys": statement("park_keys"), "park": statement("park"), "dead_letter": statement("dead_letter"),
 		"dead_letter_parked": statement("dead_letter_parked"), "refuse_parked": statement("refuse_parked"), "advance_keys": statement("advance_keys"), "delay_keys": statement("delay_keys"),
 		"end_keys": statement("end_keys"), "hold": statement("hold"), "hold_keys": statement("hold_keys"), "held_keys": statement("held_keys"), "release": statement("release"),
 		"retry_dead_letters": statement("retry_dead_letters"), "retry": statement("retry"), "chosen": statement("chosen"),

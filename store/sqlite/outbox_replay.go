@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -27,22 +26,23 @@ func (s *Store) Replay(ctx context.Context, r admin.Replay) (n int64, err error)
 			if sub, err = findSubscription(ctx, tx, r.Outbox, r.Subscription); err != nil {
 				return err
 			}
-			var text string
-			ahead, err := readRanges(text, tx.QueryRowContext(ctx, `select position, ahead from penstock_subscriptions where id = ?`, sub.id).Scan(&bounds.covered, &text))
+			var text, others string
+			err := tx.QueryRowContext(ctx, `select position, ahead from penstock_subscriptions where id = ?`, sub.id).Scan(&bounds.covered, &text)
+			ahead, err := readRanges(text, err)
 			if err != nil {
 				return err
 			}
 			bounds.besides = array(ahead.Seqs())
-			// These may be delivered before the replay is read so far, and are not to come once more.
-			var others []int64
-			if err := tx.QueryRowContext(ctx, statement("others"), bounds.args(sub.id)...).Scan(&text); err != nil {
+			// They may be delivered before the replay is read so far, and must not come once more.
+			if err := tx.QueryRowContext(ctx, statement("others"), bounds.args(sub.id)...).Scan(&others); err != nil {
 				return err
 			}
-			if err := json.Unmarshal([]byte(text), &others); err != nil {
+			var seqs []int64
+			if err := json.Unmarshal([]byte(others), &seqs); err != nil {
 				return err
 			}
-			bounds.before = seqset.Of(others)
-			return tx.QueryRowContext(ctx, on(Table(r.Outbox), unparked(statement("count_replay"))), bounds.args(sub.id)...).Scan(&n, &first, &last)
+			bounds.before = seqset.Of(seqs)
+			return tx.QueryRowContext(ctx, on(Table(r.Outbox), statement("count_replay")), append(bounds.args(sub.id), sql.Named("others", others))...).Scan(&n, &first, &last)
 		})
 		if err != nil || n == 0 {
 			return 0, err
@@ -89,11 +89,6 @@ func replayBounds(r admin.Replay) replay {
 		b.to = r.To.Add(time.Millisecond - 1).UnixMilli()
 	}
 	return b
-}
-
-// unparked completes a statement that leaves out parked messages and dead letters.
-func unparked(text string) string {
-	return strings.ReplaceAll(text, "{unparked}", statement("unparked"))
 }
 
 // replay is how far the reading of one has come.

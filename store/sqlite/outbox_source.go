@@ -78,7 +78,7 @@ func (s *source) prepare(ctx context.Context) (err error) {
 		texts[&s.behind] = statement("behind")
 		texts[&s.due] = statement("due_keys")
 		texts[&s.rest] = statement("rest_of_key")
-		texts[&s.again] = unparked(statement("fetch_replay"))
+		texts[&s.again] = statement("fetch_replay")
 	}
 	for to, text := range texts {
 		if *to, err = s.store.readers.PrepareContext(ctx, on(table, text)); err != nil {
