@@ -54,7 +54,7 @@ type Column struct{ Table, Name string }
 
 var (
 	comment   = regexp.MustCompile(`--[^\n]*`)
-	statement = regexp.MustCompile(`(?m)^(create|alter) table (?:if not exists )?(?:\{schema\}\.)?(\w+)`)
+	statement = regexp.MustCompile(`(?m)^(create|alter|drop) table (?:if (?:not )?exists )?(?:\{schema\}\.)?(\w+)`)
 	added     = regexp.MustCompile(`add column (\w+)`)
 	dropped   = regexp.MustCompile(`drop column (\w+)`)
 	renamed   = regexp.MustCompile(`rename column (\w+) to (\w+)`)
@@ -62,13 +62,17 @@ var (
 	clause    = regexp.MustCompile(`^\s*(primary key|unique|key \w+ \(|constraint|check|foreign key|exclude)`)
 )
 
-// Columns are those of the tables that the statements make and then alter, by table. A statement begins its line, as all of ours do.
+// Columns are those of the tables that the statements make and then alter or drop, by table. A statement begins its line, as all of ours do.
 func Columns(text string) (all []Column) {
 	text = comment.ReplaceAllString(text, "")
 	for _, at := range statement.FindAllStringSubmatchIndex(text, -1) {
 		verb, table := text[at[2]:at[3]], text[at[4]:at[5]]
 		body, _, _ := strings.Cut(text[at[1]:], ";")
-		if verb == "create" {
+		switch verb {
+		case "drop":
+			all = slices.DeleteFunc(all, func(a Column) bool { return a.Table == table })
+			continue
+		case "create":
 			for _, part := range parts(body) {
 				if c := column.FindStringSubmatch(part + " "); c != nil && !clause.MatchString(part) {
 					all = append(all, Column{table, c[1]})

@@ -161,6 +161,41 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 	}
 }
 
+// A role whose right to relay was revoked does not get it back, neither with a later outbox nor with a migration.
+func TestRevokedRelayStaysRevoked(t *testing.T) {
+	t.Parallel()
+	for _, revoked := range []string{
+		"drop owned by %s",
+		"revoke all on all tables in schema penstock from %s",
+	} {
+		t.Run(revoked, func(t *testing.T) {
+			f := newFixture(t, postgres.Options{})
+			name, asRole := f.role()
+			kept, asKept := f.role()
+			f.Exec("select penstock.grant_relay($1)", name)
+			f.Exec("select penstock.grant_relay($1)", kept)
+			f.Exec(fmt.Sprintf(revoked, name))
+			f.Exec("grant usage on schema penstock to " + name)
+			f.Must(f.store.CreateOutbox(f.Ctx, "later"))
+			f.Exec("update penstock._functions set hash = 'of other functions'")
+			f.Must(f.store.Migrate(f.Ctx))
+			conn, err := pgx.Connect(f.Ctx, asRole)
+			f.Must(err)
+			defer conn.Close(f.Ctx)
+			for _, denied := range []string{"select * from penstock.orders", "select * from penstock.later", "select * from penstock._dead_letter", "insert into penstock._cursor select * from penstock._cursor"} {
+				if _, err := conn.Exec(f.Ctx, denied); err == nil || !strings.Contains(err.Error(), "42501") {
+					t.Errorf("%s after the right was revoked: got %v, want permission denied", denied, err)
+				}
+			}
+			src, err := openStore(t, asKept, postgres.Options{}).Subscribe(f.Ctx, driver.Subscribe{Outbox: "later", Subscription: "sub", Holder: "relay"})
+			if err != nil {
+				t.Fatalf("another role that may relay, on a later outbox: %v", err)
+			}
+			f.Must(src.Close(f.Ctx))
+		})
+	}
+}
+
 // A string payload arrives as it is written, backslashes and all.
 func TestPublishText(t *testing.T) {
 	t.Parallel()

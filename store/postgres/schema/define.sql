@@ -23,7 +23,7 @@ begin
         perform _define_inbox(inbox);
     end loop;
     perform _dispatch_inboxes();
-    for role in select r.name from _relay_role r join pg_roles p on p.rolname = r.name loop
+    for role in select r from _relay_roles() r loop
         perform grant_relay(role);
     end loop;
 end $$;

@@ -49,7 +49,7 @@ begin
                        _q(format('_%s.%s', name, slot)), _q(name), slot);
         execute format('alter table %s replica identity full', _q(format('_%s.%s', name, slot))); -- for whoever mends a message by hand
     end loop;
-    for role in select r.name from _relay_role r join pg_roles p on p.rolname = r.name loop
+    for role in select r from _relay_roles() r loop
         perform _grant_relay_on(name, role);
     end loop;
     perform _own(name);
@@ -134,7 +134,6 @@ language plpgsql set search_path from current as $$
 declare
     outbox text;
 begin
-    insert into _relay_role (name) values (role) on conflict do nothing;
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on table _outbox, _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _parked_key, _migration to %I', role);
     execute format('grant insert on table _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _parked_key to %I', role);
@@ -149,6 +148,13 @@ begin
 end $$;
 
 comment on function grant_relay is 'Lets a role run subscriptions of every outbox, now and later: read messages, move cursors, reclaim space. It can neither publish nor change a message.';
+
+-- _relay_roles returns the roles that grant_relay has given its rights, and that still have them.
+create or replace function _relay_roles() returns setof name
+language sql stable set search_path from current as $$
+    select distinct r.rolname from pg_class c cross join aclexplode(c.relacl) a join pg_roles r on r.oid = a.grantee
+     where c.oid = '_cursor'::regclass and a.privilege_type = 'INSERT' and a.grantee <> c.relowner
+$$;
 
 -- _grant_relay_on grants what grant_relay does of one outbox.
 create or replace function _grant_relay_on(outbox text, role name) returns void

@@ -385,11 +385,6 @@ comment on column penstock._queue.keep_done is 'how long done jobs are kept; nul
 comment on column penstock._queue.keep_done_bytes is 'how large the done jobs may become; the oldest go first';
 comment on column penstock._queue.done_since is 'since when each segment of the done jobs has been written to, by slot; null: the queue has never kept any';
 
-create table penstock._relay_role (
-    name name collate "C" not null,
-    PRIMARY KEY (name)
-);
-
 create table penstock._replay (
     id bigint generated always as identity,
     subscription bigint not null,
@@ -730,6 +725,7 @@ RETURN format('%I.%I'::text, "current_schema"(), name);
 -- function set_retention(outbox text, age interval, bytes bigint): schema/functions/manage_outboxes.sql
 -- function grant_producer(outbox text, role name): schema/functions/manage_outboxes.sql
 -- function grant_relay(role name): schema/functions/manage_outboxes.sql
+-- function _relay_roles(): schema/functions/manage_outboxes.sql
 -- function _grant_relay_on(outbox text, role name): schema/functions/manage_outboxes.sql
 -- function _segments(outbox text): schema/functions/reclaim.sql
 -- function _rotate(outbox text, force boolean): schema/functions/reclaim.sql

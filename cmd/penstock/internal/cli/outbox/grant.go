@@ -25,9 +25,8 @@ rights than that needs. The role must exist. Only the owner of the schema can gr
   --relay    for relays and their operators: relay, status, tail, dead, parked and
              replay, of every outbox, also of later ones. It cannot publish
 
-A grant that exists already is not an error. A right to publish ends with "revoke",
-"drop owned by ROLE" or with the outbox. To end the right to relay, also delete the
-role from the table _relay_role: later outboxes and migrations grant it again else.`,
+A grant that exists already is not an error. To end a right, run "drop owned by ROLE"
+or REVOKE in SQL; it stays ended with later outboxes and migrations.`,
 		Example: `  penstock outbox grant orders webshop --publish
   penstock outbox grant relay_role --relay`,
 		Args: terminal.Args(cobra.RangeArgs(1, 2)),
