@@ -32,7 +32,7 @@ const ofBroker = "of the broker, fed from memory"
 
 var experiments = []experiment{
 	{"relay", "", "--messages 30000 --latency-for 4s --idle-for 2s", relayCommand, true, []headline{{"the relay's rate, " + ofBroker, "ratio", "", ""}}},
-	{"poison", "--repeat 3", "--messages 10000 --repeat 1", poisonCommand, true, []headline{{"healthy keys beside one that is always refused, of the same without", "ratio", "", ""}}},
+	{"poison", "--repeat 3", "--messages 10000 --repeat 1", poisonCommand, true, []headline{{"healthy keys next to one that is always refused, of the same without", "ratio", "", ""}}},
 	{"park", "", "--messages 10000 --keys 200", parkCommand, true, []headline{{"parked messages drain, of a normal drain", "ratio", "", ""}}},
 	{"outage", "", "--before 2s --outage 5s --ceiling-of 10000", outageCommand, true, []headline{{"the backlog of an outage drains, " + ofBroker, "runs.0.ratio", "", ""}}},
 	{"webhook", "--repeat 3", "--messages 10000", webhookCommand, false, []headline{{"requests, of net/http from memory", "ratio", "", ""}}},
@@ -116,7 +116,7 @@ func choose(only []string, quick bool) (chosen []experiment, err error) {
 	return chosen, nil
 }
 
-// ofPostgres: the database is PostgreSQL with the tables and functions of its own store.
+// ofPostgres: the database is PostgreSQL with the tables and functions of its store.
 func ofPostgres(url string) bool {
 	return url != "" && !strings.HasPrefix(url, "sqlite:") && !strings.HasPrefix(url, "portable+")
 }

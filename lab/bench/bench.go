@@ -213,7 +213,7 @@ func withPool(url string, conns int) string {
 	return fmt.Sprintf("%s%spool_max_conns=%d", url, separator, conns)
 }
 
-// valid has a verb check what is to be measured before it runs.
+// valid has a verb check the settings of its measurement before it runs.
 func valid(cfg interface{ Validate() error }) func(*cobra.Command, []string) error {
 	return func(*cobra.Command, []string) error { return terminal.Usage(cfg.Validate()) }
 }

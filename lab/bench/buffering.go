@@ -22,7 +22,7 @@ func bufferingCommand(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "buffering",
-		Short: "Publish one by one through the buffer, beside single and bulk statements",
+		Short: "Publish one by one through the buffer, and by single and bulk statements",
 		Long: `Publish in one transaction: one INSERT each, through the buffer (docs/guides/buffering.md),
 in one statement, and with COPY; from a row trigger; and with ON CONFLICT DO NOTHING,
 each by itself and as a set; then the same with each of --delays added to each round

@@ -1,5 +1,5 @@
-// Bench measures Penstock beside the ceilings of this machine: the flags of each benchmark, and its figures as a table.
-// What is measured is in package measure.
+// Bench measures Penstock against the ceilings of this machine: the flags of each benchmark, and its figures as a
+// table. Package measure does the measuring.
 package main
 
 import (
@@ -48,15 +48,15 @@ func (a *app) run(ctx context.Context, args []string) int {
 func rootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure Penstock beside the ceilings of this machine",
-		Long: `Measure Penstock beside the ceilings of this machine, in one run: figures mean
+		Short: "Measure Penstock against the ceilings of this machine",
+		Long: `Measure Penstock against the ceilings of this machine, in one run: figures mean
 little alone, ratios carry over.
 
 Every benchmark makes a schema (PostgreSQL) or a file (SQLite), outboxes and
 queues of its own and removes them. Those of the relay use a temporary SQLite
 file unless there is --database-url, and --repeat shows how far their ratios
 spread; the median counts. Those of queues need PostgreSQL: hand-written queues
-run beside Penstock's there.
+run next to Penstock's there.
 
 Exit codes:
   0    done

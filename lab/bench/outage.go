@@ -52,7 +52,7 @@ busy: give more of them.`,
 		},
 	}
 	f.register(cmd, &cfg.PayloadBytes)
-	f.logLevel = "error" // that the sink refuses is no news here
+	f.logLevel = "error" // that the sink refuses is expected here
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Rate, "rate", cfg.Rate, "messages per second")
 	flags.IntVar(&cfg.Writers, "writers", cfg.Writers, "producers that share the rate")

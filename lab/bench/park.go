@@ -27,7 +27,7 @@ topic flows; then let the sink accept them:
   size    of the outbox with its park
 
 Afterwards a consumer reads the broker and checks that the parked messages came
-in order of each key, and none was lost: exit code 3 otherwise. Where nobody can
+in order of each key, and none was lost: exit code 3 otherwise. Where no consumer can
 read the sink, its confirms are checked.
 
 What is parked waits for its next attempt for up to --retry-max. In this
@@ -45,7 +45,7 @@ benchmark that is short, as the wait is not what it measures.`,
 		},
 	}
 	f.register(cmd, &cfg.PayloadBytes)
-	f.logLevel = "error" // that the sink refuses is no news here
+	f.logLevel = "error" // that the sink refuses is expected here
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Messages, "messages", cfg.Messages, "messages to park; a quarter as many flow")
 	flags.IntVar(&cfg.Keys, "keys", cfg.Keys, "different keys of each topic, 0 for messages without a key")

@@ -20,7 +20,7 @@ sink refuses every time, and compare how fast the other keys get through:
 
   clean   messages/s of the healthy keys, without poison
   poison  the same while the poisoned key is refused, retried and parked
-  ratio   poison / clean; near 1 means that nobody notices
+  ratio   poison / clean; near 1 means that the others do not notice
 
 What is refused is refused before it reaches the broker; everything else goes
 there. The clock runs from the relay's start until the broker has confirmed the
@@ -40,7 +40,7 @@ nothing healthy was lost or out of order: exit code 3 otherwise.`,
 		},
 	}
 	f.register(cmd, &cfg.PayloadBytes)
-	f.logLevel = "error" // that the sink refuses is no news here
+	f.logLevel = "error" // that the sink refuses is expected here
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Messages, "messages", cfg.Messages, "messages per run")
 	flags.IntVar(&cfg.Keys, "keys", cfg.Keys, "different keys")

@@ -115,7 +115,7 @@ type processorSide struct {
 	rate        float64
 }
 
-// processorOthers is what is measured beside the ladder.
+// processorOthers are the contenders that are compared with the ladder.
 func processorOthers(r measure.ProcessorResult) []processorSide {
 	return []processorSide{{"Penstock, adopted", "adopted", r.Adopted}, {"Penstock, own outbox", "outbox", r.Outbox}, {"ceiling of the broker", "ceiling", r.Ceiling}}
 }
@@ -148,7 +148,7 @@ func benchProcessorChart(r measure.ProcessorResult) plot.Chart {
 	}
 }
 
-// shortRung fits beside eight others.
+// shortRung fits next to eight others.
 func shortRung(name string) string {
 	switch name {
 	case "covering index":

@@ -68,7 +68,7 @@ Go workers (work.Run). Latency is from the commit's answer to the handler,
 without the first tenth of the run, and CPU that of the whole machine, whatever runs
 on it: producers, database, workers, and everybody else. What the same producers take
 alone, one connection with one INSERT per transaction into a hand-written table, is measured
-first, for a sixth of the time, and shown beside it: no queue takes less. Then comes the
+first, for a sixth of the time, and shown next to it: no queue takes less. Then comes the
 hand-written loop: one connection that takes up to a hundred jobs at a time, and
 pauses for 1.75 ms when there are none. Producers and workers share one Go processor
 (GOMAXPROCS); they need a third.`,
@@ -150,9 +150,9 @@ func benchQueueTable(w io.Writer, r queueFigures) error {
 	t := terminal.NewTable(w, terminal.Left("OPERATION"), terminal.Left("MODE"), terminal.Right("BATCH"), terminal.Right("WORKERS"), terminal.Right("JOBS/S"), terminal.Right("BY HAND"), terminal.Right("RATIO"), terminal.Right("WITH LEASES"), terminal.Right("RATIO"), terminal.Right("PLAIN INSERT"), terminal.Right("RATIO"))
 	for _, c := range r.Cells {
 		row := []string{c.Op, c.Mode, terminal.Count(int64(c.Batch)), fmt.Sprint(c.Workers), terminal.Count(int64(c.Penstock))}
-		for _, beside := range [][2]float64{{c.Baseline, c.Ratio}, {c.Leased, c.RatioLeased}, {c.Plain, c.RatioPlain}} {
-			if beside[0] > 0 {
-				row = append(row, terminal.Count(int64(beside[0])), fmt.Sprintf("%.2f", beside[1]))
+		for _, compared := range [][2]float64{{c.Baseline, c.Ratio}, {c.Leased, c.RatioLeased}, {c.Plain, c.RatioPlain}} {
+			if compared[0] > 0 {
+				row = append(row, terminal.Count(int64(compared[0])), fmt.Sprintf("%.2f", compared[1]))
 			} else {
 				row = append(row, "", "")
 			}
@@ -176,7 +176,7 @@ func benchQueueChart(r queueFigures) plot.Chart {
 	}
 	chart := plot.Chart{Title: "Jobs in and out of a queue", Subtitle: fmt.Sprintf("%d workers, payloads of %d bytes", workers, r.PayloadBytes)}
 	for _, c := range r.Cells {
-		if c.Workers != workers || c.Mode != measure.ModeCall || c.Op == measure.OpWork { // which is no curve
+		if c.Workers != workers || c.Mode != measure.ModeCall || c.Op == measure.OpWork { // which is not a curve
 			continue
 		}
 		if title := c.Op + ", jobs/s"; len(chart.Panels) == 0 || chart.Panels[len(chart.Panels)-1].Y != title {

@@ -21,7 +21,7 @@ type queueBenchFlags struct {
 	benchFlags
 	plot     string
 	pin      bool
-	portable bool // runs in the portable profile, too
+	portable bool // also runs in the portable profile
 	mysql    bool // and on MariaDB
 }
 

@@ -111,7 +111,7 @@ func (r report) Lines() (lines []Line) {
 
 // Overview draws the ratios whose best is 1: those to a ceiling.
 func (r report) Overview() (template.HTML, error) {
-	chart := plot.Chart{Title: "Beside the ceilings of this machine", Subtitle: "1 is the broker, the client or the same run without trouble",
+	chart := plot.Chart{Title: "Compared with the ceilings of this machine", Subtitle: "1 is the broker, the client or the same run without trouble",
 		Panels: []plot.Panel{{Y: "ratio", Bars: true, Series: []plot.Series{{Name: "Penstock"}}}}}
 	p := &chart.Panels[0]
 	for _, l := range r.Lines() {

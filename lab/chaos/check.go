@@ -40,8 +40,8 @@ const (
 	outOfOrder    = "out_of_order"           // of one key, among first deliveries
 	unexplained   = "unexplained_duplicates" // delivered twice while nothing was wrong
 	misrouted     = "misrouted"              // delivered past the filter
-	corrupted     = "corrupted"              // delivered, but not what was written
-	wronglyDead   = "wrongly_dead"           // a dead letter that nobody refused, or without a reason
+	corrupted     = "corrupted"              // delivered, but with other content than was written
+	wronglyDead   = "wrongly_dead"           // a dead letter that the sink did not refuse, or without a reason
 	epochBack     = "epoch_went_back"
 	settledBack   = "settled_went_back"
 	miscounted    = "settled_miscounted" // not each message exactly once
@@ -49,7 +49,7 @@ const (
 	databaseExtra = "database_extra"     // rolled back, and there
 	keyGap        = "business_key_gap"   // the business's own counter has a gap
 	idChanged     = "id_changed"         // of one message
-	idAgain       = "id_given_again"     // to another message: whoever drops duplicates drops that
+	idAgain       = "id_given_again"     // to another message: a consumer that drops duplicates drops that
 )
 
 type violation struct {
@@ -66,9 +66,9 @@ func (v *verdict) found(kind, route, id, format string, args ...any) {
 	v.Violations = append(v.Violations, violation{kind, route, id, fmt.Sprintf(format, args...)})
 }
 
-// check compares what was committed with what arrived. At the end nothing is
-// refused any more and the operator has sent every dead letter back, so that a
-// message that is not delivered is lost wherever it may be.
+// check compares what was committed with what arrived. At the end nothing is refused any more and
+// the operator has sent every dead letter back. So a message that is not delivered is lost wherever
+// it may be.
 func check(e *evidence) *verdict {
 	v := &verdict{}
 	e.database(v)
@@ -140,7 +140,7 @@ func (e *evidence) route(v *verdict, r route) {
 		case d.Reason == "":
 			v.found(wronglyDead, r.name, d.ID, "it is a dead letter without a reason")
 		case !r.refusable(fact.Topic):
-			v.found(wronglyDead, r.name, d.ID, "it is a dead letter, but nobody refused it: %s", d.Reason)
+			v.found(wronglyDead, r.name, d.ID, "it is a dead letter, but the sink did not refuse it: %s", d.Reason)
 		}
 	}
 
@@ -162,7 +162,7 @@ func (e *evidence) route(v *verdict, r route) {
 			}
 			continue
 		}
-		if !r.wants(fact.Topic) {
+		if !r.chooses(fact.Topic) {
 			v.found(misrouted, r.name, id, "the filter does not choose its topic %s", fact.Topic)
 		}
 		if a.Payload != fact || a.Key != fact.Key || a.Topic != fact.Topic && r.broker == "nats" || a.Trace != id || fact.OwnID && a.ID != id {
@@ -193,7 +193,7 @@ func (e *evidence) route(v *verdict, r route) {
 	}
 
 	for id, fact := range e.facts {
-		if !r.wants(fact.Topic) {
+		if !r.chooses(fact.Topic) {
 			continue
 		}
 		v.Committed++
@@ -254,10 +254,9 @@ func (e *evidence) held(route string, x *event) bool {
 	})
 }
 
-// settledBy is a time at which everything that was delivered until t was settled
-// for sure: the cursor moves in order, so it has passed all that was there at
-// one sample when it has moved by the backlog. What is parked is not behind the
-// cursor.
+// settledBy is a time at which everything that was delivered until t was settled for sure. The
+// cursor moves in order, so it has passed all that was there at one sample when it has moved by the
+// backlog. Parked messages are not behind the cursor.
 func (e *evidence) settledBy(route string, t time.Time) time.Time {
 	all := e.samples[route]
 	i := slices.IndexFunc(all, func(s sample) bool { return !s.From.Before(t) })
@@ -273,8 +272,8 @@ func (e *evidence) settledBy(route string, t time.Time) time.Time {
 	return e.end
 }
 
-// status checks that a subscription's epoch and its count of settled messages
-// never went back and that the count is right in the end, and counts how often the lease changed hands.
+// status checks that a subscription's epoch and its count of settled messages never went back. It also
+// checks that the count is right in the end, and counts how often the lease changed hands.
 func (e *evidence) status(v *verdict, r route) {
 	var last sample
 	for i, s := range e.samples[r.name] {

@@ -40,7 +40,7 @@ func (s *story) delivered(route string, second float64, m message) {
 // everywhere delivers to all subscriptions that want it.
 func (s *story) everywhere(second float64, m message) {
 	for _, r := range routes {
-		if r.wants(m.Topic) {
+		if r.chooses(m.Topic) {
 			s.delivered(r.name, second, m)
 		}
 	}
@@ -68,7 +68,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		tell func(*story)
-		want []string // kind and subscription of what is to be found
+		want []string // kind and subscription of the expected finding
 	}{
 		{"nothing wrong", func(s *story) {
 			s.everywhere(1, s.committed("a", "k", 1, topicPaid))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// event is a fault, or something else that can make a relay send again what it
-// had sent: the time from its begin to its end, and whom it concerned.
+// event is a fault, or something else that can make a relay send again what it had sent. It has the
+// time from its begin to its end, and the relays and subscriptions it concerned.
 type event struct {
 	Name   string
 	Detail string
@@ -23,11 +23,11 @@ type event struct {
 // blast is what an event can disturb.
 type blast struct {
 	Routes []string // subscriptions
-	Holder string   // only those that this relay holds; empty: whoever holds them
+	Holder string   // only those that this relay holds; empty: any holder
 	Sudden bool     // it does harm at one moment, and nothing more until its end
 }
 
-// subscriptions is the blast of what strikes whoever holds them.
+// subscriptions is the blast of a fault that strikes their holders.
 func subscriptions(names ...string) blast { return blast{Routes: names} }
 
 func (e *event) concerns(route string) bool { return slices.Contains(e.Routes, route) }
@@ -85,7 +85,7 @@ func (c *chronicle) end(e *event, happened bool) {
 	fmt.Fprintf(c.log, "%s  %s %s is over after %s\n", c.at(e.To), e.Name, e.Detail, e.To.Sub(e.From).Round(time.Millisecond))
 }
 
-// note keeps an event that is no fault: a takeover, a warning of a relay.
+// note keeps an event that is not a fault: a takeover, a warning of a relay.
 func (c *chronicle) note(name, detail string, b blast, from, to time.Time) *event {
 	e := &event{Name: name, Detail: detail, blast: b, From: from, To: to}
 	c.mu.Lock()

@@ -41,8 +41,7 @@ type rabbitConsumer struct {
 	arrivals []arrival
 }
 
-// declare makes the exchange and the queue. What is bound is all that is not
-// poisoned.
+// declare makes the exchange and the queue. Everything that is not poisoned is bound.
 func (c *rabbitConsumer) declare() error {
 	return c.withChannel(func(ch *amqp.Channel) error {
 		if err := ch.ExchangeDeclare(queueName, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
@@ -111,7 +110,7 @@ func (c *rabbitConsumer) run(ctx context.Context) error {
 			return err
 		}
 		if read := c.read.Load(); read != before {
-			// What was read and not acknowledged will be handed out again.
+			// Messages that were read and not acknowledged will be handed out again.
 			c.chronicle.note("consumer_lost", "rabbitmq", subscriptions(routeNames("rabbitmq")...), time.Now(), time.Now())
 			before = read
 		}

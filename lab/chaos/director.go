@@ -25,8 +25,8 @@ type director struct {
 	busy  map[string]bool // targets
 }
 
-// run goes on until ctx ends and returns when everything is put right. An error
-// is one of the rig's: a server that does not start again.
+// run continues until ctx ends and returns when everything is put right. An error is one of the
+// rig's: a server that does not start again.
 func (d *director) run(ctx context.Context) error {
 	d.deals = rand.New(rand.NewPCG(d.seed, 0))
 	d.busy = map[string]bool{}
@@ -69,7 +69,7 @@ func (d *director) one(ctx context.Context, random *rand.Rand) error {
 	return nil
 }
 
-// deal takes the next fault whose target nobody is at.
+// deal takes the next fault whose target is free.
 func (d *director) deal() (fault, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

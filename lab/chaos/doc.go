@@ -15,11 +15,11 @@
 // The servers are real, private and on loopback; the relays are the real binary.
 //
 // Producers write a row of the business table and a message in one transaction
-// (producer.go). What the business table has at the end was committed, whatever
-// the producer was told; the outbox is never asked. What PostgreSQL lost with its WAL
-// is not there and need not have been delivered; what is there must be, to consumers who
-// drop each id that they have seen, as an inbox does. The checker (check.go) is a
-// plain function of what was recorded, with tests of its own.
+// (producer.go). The rows that the business table has at the end were committed, whatever the
+// producer was told; the outbox is never asked. Rows that PostgreSQL lost with its WAL are not
+// there and need not have been delivered. Rows that are there must have been, to consumers who drop
+// each id that they have seen, as an inbox does. The checker (check.go) is a plain function of the
+// records, with separate tests.
 //
 // One JSON line on standard output, progress on standard error. The exit code is
 // 0 if nothing was violated, 1 if something was, 2 if the run itself failed. A

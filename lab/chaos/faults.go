@@ -21,9 +21,9 @@ type fault struct {
 	target string // two faults of one target do not overlap
 	blast  blast  // subscriptions that may send again what was not settled
 	weight int    // how often it is in the deck
-	// do makes it happen, waits, and puts it right even if ctx has ended. It
-	// reports whether it did happen: a trap may wait for a request in vain. A
-	// sudden fault calls struck when it has done its harm.
+	// do makes it happen, waits, and puts it right even if ctx has ended. It reports whether it did
+	// happen: a trap may wait for a request that never comes. A sudden fault calls struck when it has
+	// done its harm.
 	do func(ctx context.Context, random *rand.Rand, struck func()) (happened bool, err error)
 }
 
@@ -84,8 +84,8 @@ func shuffled(all []fault, random *rand.Rand) (deck []fault) {
 	return deck
 }
 
-// primary is whichever PostgreSQL is it at the moment; whoever crashes it has the
-// target postgres for himself.
+// primary is whichever PostgreSQL is it at the moment; a fault that crashes it has the target
+// postgres for itself.
 type primary struct{ *rig }
 
 func (p primary) Kill() error  { return p.postgres.Kill() }
@@ -251,8 +251,8 @@ func (r *rig) transaction(name string, options pgx.TxOptions, statement string) 
 // that was taken ahead of a clock that is then set back lasts that much longer.
 const clockStep = 20 * time.Second
 
-// clockStepped sets the primary's clock, forward or back. Set forward, all leases have
-// ended at once, so it disturbs whoever holds a subscription.
+// clockStepped sets the primary's clock, forward or back. Set forward, all leases have ended at
+// once, so it disturbs every holder of a subscription.
 func (r *rig) clockStepped() fault {
 	return fault{"clock_stepped", "postgres", blast{Routes: routeNames(""), Sudden: true}, 2, func(_ context.Context, random *rand.Rand, struck func()) (bool, error) {
 		err := r.postgres.SetClock(between(random, -clockStep, clockStep))
@@ -261,8 +261,8 @@ func (r *rig) clockStepped() fault {
 	}}
 }
 
-// dumped has pg_dump write to somebody who is slow to read: it holds a snapshot, and a
-// lock on every table, for as long. It disturbs nobody.
+// dumped has pg_dump write to a slow reader: it holds a snapshot, and a lock on every table, for as
+// long. It disturbs no subscription.
 func (r *rig) dumped() fault {
 	return fault{"pg_dump", "pg_dump", blast{}, 2, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
 		dump := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(r.bin, "pg_dump"), "--dbname", r.database)

@@ -11,7 +11,7 @@ type message struct {
 	Key   string // empty: unordered
 	N     int64  // counts the committed messages of the key, from 1
 	Topic string
-	OwnID bool // its id is what the broker is told, too; else the outbox derives one
+	OwnID bool // the broker is also told its id; else the outbox derives one
 }
 
 // outcome is what a producer knows of its transaction.

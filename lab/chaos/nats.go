@@ -33,9 +33,9 @@ type natsServer struct {
 	url string
 }
 
-// duplicateWindow is the least there is: duplicates are to be seen, not dropped. One
-// subscription's stream drops them nevertheless, as people have it, so that an id that
-// is given to a second message costs that message its delivery.
+// duplicateWindow is the least there is: the checker must see duplicates, not have them dropped.
+// One subscription's stream drops them nevertheless, as people have it, so that an id that is given
+// to a second message costs that message its delivery.
 func duplicateWindow(route string) time.Duration {
 	if route == deduplicated {
 		return time.Hour

@@ -20,7 +20,7 @@ type observer struct {
 	samples map[string][]sample
 }
 
-// sampleEvery is the pause between two questions; each is a process of its own.
+// sampleEvery is the pause between two questions; each is a separate process.
 const sampleEvery = 700 * time.Millisecond
 
 func (o *observer) run(ctx context.Context) {
@@ -31,8 +31,8 @@ func (o *observer) run(ctx context.Context) {
 	}
 }
 
-// awaitSubscriptions waits until the relays have made them all. What is written before, those that are there already may settle; on plain
-// tables it is gone then, and the others begin behind it.
+// awaitSubscriptions waits until the relays have made them all. Messages written before may be settled by those that are there already;
+// on plain tables they are gone then, and the others begin behind them.
 func (o *observer) awaitSubscriptions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -101,9 +101,9 @@ func (o *observer) all() map[string][]sample {
 	return maps.Clone(o.samples)
 }
 
-// What the relays warn of concerns the machine as it is: a lease that ran out
-// because two processors were busy, a broker that answered late. That explains
-// duplicates like a fault does. What they say about single messages does not.
+// The relays' warnings concern the machine as it is: a lease that ran out because two processors
+// were busy, a broker that answered late. That explains duplicates like a fault does. Their
+// warnings about single messages do not.
 var (
 	logTime         = regexp.MustCompile(`^time=(\S+) level=(?:WARN|ERROR) msg=("[^"]*"|\S+)`)
 	logSubscription = regexp.MustCompile(` subscription=(\S+)`)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The keys. Transactions that commit late keep their keys locked, so they have
-// some of their own, which others touch now and then only.
+// The keys. Transactions that commit late keep their keys locked, so they have separate keys, which
+// others touch now and then only.
 var quickKeys, lateKeys = keys("k", 60), keys("late", 6)
 
 func keys(prefix string, n int) []string {

@@ -20,7 +20,7 @@ var relayConfig string
 // lease of the relays, as config.yaml has it.
 const lease = 3 * time.Second
 
-// relayProcess is one relay with ways of its own to everything.
+// relayProcess is one relay with its own routes to everything.
 type relayProcess struct {
 	*testserver.Program
 	name                   string

@@ -187,7 +187,7 @@ func closeAll(servers ...*testserver.Postgres) error {
 
 // startStandby has a second server follow the first. If the run is about failover
 // the first waits for it, and clients are given both hosts and look for the one that
-// takes writes. Else nobody waits for it, and the database's address moves with a
+// takes writes. Otherwise the primary does not wait for it, and the database's address moves with a
 // promotion (wal_loss.go).
 func (r *rig) startStandby() (err error) {
 	if !r.failover {
@@ -330,7 +330,7 @@ func (r *rig) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) error 
 	return fn(conn)
 }
 
-// facts reads the business table, once nobody writes to it any more.
+// facts reads the business table, once no producer writes to it any more.
 func (r *rig) facts(ctx context.Context) (map[string]message, error) {
 	if r.engine != "" {
 		return r.mysqlFacts(ctx)

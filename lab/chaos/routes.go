@@ -24,8 +24,8 @@ var poisoned = []string{topicNeverRabbit, topicNeverNATS, topicLaterRabbit, topi
 type route struct {
 	name   string
 	broker string
-	// wants says what its filter lets through.
-	wants func(topic string) bool
+	// chooses says which topics its filter lets through.
+	chooses func(topic string) bool
 	// refusable says what its broker may have refused, so that a dead letter of it
 	// is right.
 	refusable func(topic string) bool

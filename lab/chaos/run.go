@@ -91,7 +91,7 @@ func (c *chaos) storm(ctx context.Context) error {
 	return err
 }
 
-// trouble goes on until ctx ends.
+// trouble continues until ctx ends.
 func (c *chaos) trouble(ctx context.Context) error {
 	if c.failover {
 		return c.rig.failOver(ctx, c.duration, rand.New(rand.NewPCG(c.seed, 0)))

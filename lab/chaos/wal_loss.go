@@ -12,10 +12,9 @@ import (
 // walLost is the name of the fault that the checker has to know of.
 const walLost = "wal_lost"
 
-// walLost has the standby hear nothing for a while in which the primary goes on,
-// kills the primary and promotes the standby: what was committed meanwhile is gone,
-// delivered or not. Then another standby follows the new primary. It disturbs whoever
-// holds a subscription, until the promotion.
+// walLost has the standby hear nothing for a while in which the primary continues, kills the
+// primary and promotes the standby. Commits made meanwhile are gone, delivered or not. Then another
+// standby follows the new primary. It disturbs every holder of a subscription, until the promotion.
 func (r *rig) walLost() fault {
 	return fault{walLost, "postgres", blast{Routes: routeNames(""), Sudden: true}, 2, func(ctx context.Context, random *rand.Rand, struck func()) (bool, error) {
 		if err := r.postgres.AwaitAsyncStandby(); err != nil {
@@ -36,7 +35,7 @@ func (r *rig) walLost() fault {
 	}}
 }
 
-// moveOn makes the promoted standby everybody's primary and gives it a standby.
+// moveOn makes the promoted standby the primary for all and gives it a standby.
 func (r *rig) moveOn() error {
 	u, err := url.Parse(r.standby.URL)
 	if err != nil {

@@ -21,7 +21,7 @@ func (d Database) adopt(ctx context.Context, table string, c adopt.Config) (t *a
 	}
 	return t, func(ctx context.Context) error {
 		err := t.Drop(context.WithoutCancel(ctx))
-		if errors.Is(err, penstock.ErrNoSubscription) { // nobody has come so far
+		if errors.Is(err, penstock.ErrNoSubscription) { // it was never made
 			err = nil
 		}
 		return errors.Join(err, t.Close())

@@ -79,14 +79,14 @@ var bufferingPublished = map[string]*BufferingPublished{
 	wayBuffer: {3.6, 33}, wayConflict: {139.7, 100_000}, waySet: {1.6, 33}, wayTrigger: {94.3, 100_000},
 }
 
-// BufferingDelayed is every way with so much added to each round trip.
+// BufferingDelayed is every way with the given time added to each round trip.
 type BufferingDelayed struct {
 	DelayMS           float64        `json:"delay_ms"`
 	Ways              []BufferingWay `json:"ways"`
 	SpeedupOverSingle float64        `json:"speedup_over_single"`
 }
 
-// BufferingWriter is so many callers, each with one message at a time.
+// BufferingWriter is a number of callers, each with one message at a time.
 type BufferingWriter struct {
 	Callers             int     `json:"callers"`
 	AutocommitPerSecond float64 `json:"autocommit_per_second"`
@@ -175,7 +175,7 @@ func Buffering(ctx context.Context, cfg BufferingConfig) (r BufferingResult, err
 	return r, err
 }
 
-// onSQLite is allWriters in a file of its own, where a commit's fsync is the whole price.
+// onSQLite is allWriters in a separate file, where a commit's fsync is the whole price.
 func (c BufferingConfig) onSQLite(ctx context.Context) (all []BufferingWriter, err error) {
 	dir, err := os.MkdirTemp("", "penstock-bench-")
 	if err != nil {
@@ -232,7 +232,7 @@ func (c BufferingConfig) delayed(ctx context.Context, delay time.Duration) (d Bu
 	return d, err
 }
 
-// ways measures all on a server, those that take a round trip a message with so many.
+// ways measures all on a server, those that take a round trip a message with the given number.
 func (c BufferingConfig) ways(ctx context.Context, at string, singles int, r *BufferingResult) (ways []BufferingWay, err error) {
 	for _, name := range []string{waySingle, wayConflict, wayTrigger, wayBuffer, waySet, wayBulk, wayCopy} {
 		n := c.Publishes
@@ -255,7 +255,7 @@ func (c BufferingConfig) ways(ctx context.Context, at string, singles int, r *Bu
 	return ways, nil
 }
 
-// inOutbox runs do with an outbox of its own.
+// inOutbox runs do with a separate outbox.
 func (c BufferingConfig) inOutbox(ctx context.Context, do func() error) (err error) {
 	if err := c.Store.CreateOutbox(ctx, c.Name); err != nil {
 		return err
@@ -352,7 +352,7 @@ func (c BufferingConfig) one(ctx context.Context, at, name string, n int, r *Buf
 	return took, err
 }
 
-// writers measures callers, each in a commit of its own and then by one writer.
+// writers measures callers, each in a separate commit and then by one writer.
 func (c BufferingConfig) writers(ctx context.Context, callers int) (r BufferingWriter, err error) {
 	r.Callers = callers
 	measure := func(what string, publish func(context.Context, string, ...penstock.Message) error) (rate, p99 float64, err error) {
@@ -372,7 +372,7 @@ func (c BufferingConfig) writers(ctx context.Context, callers int) (r BufferingW
 	return r, errors.Join(err, w.Close(ctx))
 }
 
-// call has so many callers publish, each one message after another.
+// call has the given number of callers publish, each one message after another.
 func (c BufferingConfig) call(ctx context.Context, callers int, publish func(context.Context, string, ...penstock.Message) error) (rate, p99 float64, err error) {
 	var (
 		mu   sync.Mutex

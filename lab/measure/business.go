@@ -9,8 +9,8 @@ import (
 )
 
 // business is pgbench's TPC-B-like transaction with one message, without, and with the message in a plain table. In ModePipelined
-// the message goes in the round trip of the commit. There are ten branches more than workers, so that it is not the wait for a
-// branch that is measured, and as many accounts as pgbench makes, unless the cell has fewer jobs.
+// the message goes in the round trip of the commit. There are ten branches more than workers, so that the wait for a branch is
+// not measured. There are as many accounts as pgbench makes, unless the cell has fewer jobs.
 func business(db Database, mode string, workers, jobs int) []operation {
 	words := db.words(db.Name + "_bank")
 	for _, table := range []string{"branches", "tellers", "accounts", "history"} {

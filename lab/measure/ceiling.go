@@ -22,8 +22,8 @@ const (
 
 // brokerCeiling sends messages from memory through a sink, with nothing to
 // order, read or store, and returns how many were confirmed per second. messages
-// makes n of them, numbered from first; those without an id get one. It ends after
-// total of them, or with what is on its way when the time is up; 0 is no limit.
+// makes n of them, numbered from first; those without an id get one. It ends after total of them,
+// or with those on their way when the time is up; 0 means no limit.
 func (r *rig) brokerCeiling(ctx context.Context, sink driver.Sink, messages func(first, n int) []penstock.Message, total int, atMost time.Duration) (float64, error) {
 	var (
 		next   atomic.Int64

@@ -99,7 +99,7 @@ type LateRow struct {
 	After float64 `json:"delivered_after_s,omitempty"`
 }
 
-// DefaultChurn is what is measured unless somebody wants otherwise.
+// DefaultChurn is measured unless flags say otherwise.
 var DefaultChurn = ChurnConfig{Duration: time.Minute, Batch: 1_000, Margin: time.Minute, Late: 30 * time.Second}
 
 // Validate says what cannot be measured.

@@ -60,8 +60,8 @@ func (cfg ChurnConfig) statements(table string) statements {
 	return cfg.read("churn", words)
 }
 
-// table makes the published table with its first rows. What it returns has to be
-// closed after an error as well.
+// table makes the published table with its first rows. Its result has to be closed after an error
+// as well.
 func (cfg ChurnConfig) table(ctx context.Context, label, table string) (*churner, error) {
 	c := &churner{
 		contender: contender{Database: cfg.Database, label: label, sql: cfg.statements(table)},

@@ -29,7 +29,7 @@ func (r *churnRun) remove(ctx context.Context) (err error) {
 	return err
 }
 
-// run goes on until the time is up, and then empties what can be emptied.
+// run continues until the time is up, and then empties what can be emptied.
 func (r *churnRun) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var background sync.WaitGroup
@@ -186,8 +186,8 @@ func (c *churner) look() (size int64, err error) {
 	return size, nil
 }
 
-// finish consumes what is left, for as long as something may still be found, and
-// puts the curve together.
+// finish consumes the remaining jobs, for as long as something may still be found, and puts the
+// curve together.
 func (r *churnRun) finish(ctx context.Context, c *churner) error {
 	if err := r.commitLate(ctx, c); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (r *churnRun) curve(c *churner, size int64, lateDelivered bool) {
 	curve.RocksDB, curve.FirstRocksDB, curve.LastRocksDB = sum(0, n), sum(0, max(1, n/4)), sum(n-max(1, n/4), n)
 	curve.RowsPerSecond = over(float64(rows), busy.Seconds())
 	window := min(time.Minute, r.cfg.Duration/4)
-	// Who is stuck holds up the others, by hand for minutes: the last minute is that of turns.
+	// A contender that is stuck holds up the others, by hand for minutes: the last minute is that of turns.
 	first, last := c.consuming.between(0, window), c.consuming.between(c.last-window, c.last)
 	curve.FirstP50MS, curve.FirstP99MS, curve.FirstMeanMS = first.quantileMS(0.5), first.quantileMS(0.99), first.meanMS()
 	curve.LastP50MS, curve.LastP99MS, curve.LastMeanMS = last.quantileMS(0.5), last.quantileMS(0.99), last.meanMS()

@@ -29,7 +29,7 @@ func TestChurn(t *testing.T) {
 		if (c.Flatness > 0) != (c.FirstMeanMS > 0 && c.LastMeanMS > 0) || c.FirstP50MS > c.FirstP99MS || c.LastP50MS > c.LastP99MS {
 			t.Errorf("%s: got %+v", who, c)
 		}
-		// What the published loop never does.
+		// The published loop never delivers the late row.
 		if c.Late == nil || c.Late.CommittedAt < 1 || c.Late.Delivered != (who != "by hand") {
 			t.Errorf("%s: the late row %+v", who, c.Late)
 		}
@@ -54,7 +54,8 @@ func TestChurnInterrupted(t *testing.T) {
 	checkOutboxesGone(t, setup)
 }
 
-// A run whose time is up before its first turn has ended has a result, too. Turns before that, while the margin fills, are in no figure.
+// A run whose time is up before its first turn has ended also has a result. Turns before that, while the margin fills, are in no
+// figure.
 func TestChurnOfASlowTurn(t *testing.T) {
 	setup, db := onPostgres(t, "discard")
 	var before int64

@@ -17,7 +17,7 @@ type contender struct {
 	prepared []string // what one needs
 	// one dequeues one job; no job is not an error.
 	one func(*session) (id int64, ok bool, err error)
-	// begins: one has several statements, or is to be measured like that.
+	// begins: one has several statements, or must be measured like that.
 	begins bool
 	// create and drop, where that is not in sql.
 	create, drop func(ctx context.Context) error
@@ -126,7 +126,7 @@ func (c contender) in(ctx context.Context, do func(*session) error) (err error) 
 	return do(s)
 }
 
-// remove has a connection of its own: after an interrupt the others are no good.
+// remove has a separate connection: after an interrupt the others are unusable.
 func (c contender) remove(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	if c.drop != nil {

@@ -189,7 +189,7 @@ func (d *dequeuing) work(ctx context.Context, s *session) error {
 		if now.Sub(last) > patience {
 			return fmt.Errorf("%s: a worker has found nothing for %s, though %d jobs are there", d.label, patience, d.in.Load()-d.out.Load())
 		}
-		if err := sleepUntil(ctx, now.Add(time.Millisecond)); err != nil { // others have locked what is left
+		if err := sleepUntil(ctx, now.Add(time.Millisecond)); err != nil { // others have locked the remaining jobs
 			return err
 		}
 	}
@@ -302,7 +302,7 @@ func (d *dequeuing) look(s *session) (size int64, err error) {
 	return size, nil
 }
 
-// callsSince are RocksDB's calls since there were so many.
+// callsSince are RocksDB's calls since the given counts.
 func (d *dequeuing) callsSince(ctx context.Context, before mysql.RocksDBCalls) (mysql.RocksDBCalls, error) {
 	c, err := d.Database.calls(ctx)
 	return c.Since(before), err

@@ -13,11 +13,11 @@ import (
 	"github.com/penstock/penstock/internal/quietconn"
 )
 
-// Database is where the experiments on queues run: PostgreSQL, or MySQL for some, because there
-// are hand-written queues beside them.
+// Database is where the experiments on queues run: PostgreSQL, or MySQL for some, because there are
+// hand-written queues to compare with.
 type Database struct {
 	URL string
-	// Schema is Penstock's, migrated. The hand-written tables are made there, too.
+	// Schema is Penstock's, migrated. The hand-written tables are also made there.
 	Schema string
 	// Plain is the store on plain tables, of the portable profile or of MySQL. Nil: it is PostgreSQL's own.
 	Plain interface {
@@ -191,7 +191,7 @@ func (s *session) value(what, sql string, into any, args ...any) (err error) {
 
 func (s *session) explain(what string, err error) error {
 	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx) // what the deadline did to the connection is no news
+		return context.Cause(s.ctx) // the deadline's effect on the connection is expected
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

@@ -28,7 +28,7 @@ func (d Database) calls(ctx context.Context) (mysql.RocksDBCalls, error) {
 	return mysql.RocksDBCalls{}, nil
 }
 
-// CallsPerJob are RocksDB's calls for each job or row that was taken, those of whoever adds them included.
+// CallsPerJob are RocksDB's calls for each job or row that was taken, those of the sessions that add them included.
 type CallsPerJob struct {
 	Next    float64 `json:"next"`
 	Seek    float64 `json:"seek"`

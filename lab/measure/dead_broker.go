@@ -41,8 +41,8 @@ func (r *outageRun) run(ctx context.Context) error {
 	return nil
 }
 
-// openLinked opens a sink behind the link, if there is one: the ceiling is
-// measured through it, too.
+// openLinked opens a sink behind the link, if there is one: the ceiling is also measured through
+// it.
 func (r *outageRun) openLinked(ctx context.Context) (*queue, *valve, error) {
 	var reach func(string) (string, error)
 	if r.link != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Distant puts a database further away: each round trip over the URL that it returns takes that much longer, and
-// as much as before can be on the way. Nothing on this machine has to wait for it but whoever asks.
+// as much as before can be on the way. Only the session that asks has to wait for it on this machine.
 func Distant(databaseURL string, roundTrip time.Duration) (far string, remove func(), err error) {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -41,7 +41,7 @@ func Distant(databaseURL string, roundTrip time.Duration) (far string, remove fu
 	return u.String(), func() { _ = l.Close() }, nil
 }
 
-// carry copies what is said, each piece so much later.
+// carry copies the bytes, each piece later by the given time.
 func carry(to io.WriteCloser, from io.Reader, later time.Duration) {
 	type piece struct {
 		arrives time.Time
@@ -53,7 +53,7 @@ func carry(to io.WriteCloser, from io.Reader, later time.Duration) {
 		for p := range way {
 			time.Sleep(time.Until(p.arrives))
 			if _, err := to.Write(p.text); err != nil {
-				for range way { // until the other side is closed, too
+				for range way { // until the other side is also closed
 				}
 				return
 			}

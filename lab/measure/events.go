@@ -83,7 +83,7 @@ func (e *events) fill(s *session, events int) error {
 	if err := e.remember(s, 0); err != nil {
 		return err
 	}
-	// One job more that is consumed at once: a queue that is fresh is in use, too.
+	// One more job that is consumed at once: a fresh queue is also in use.
 	if _, err := e.take(s, 1); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (e *events) explain(s *session, method string) (pages Pages, ms float64, er
 	if err != nil {
 		return pages, 0, err
 	}
-	// The prepared one, because planning reads pages, too.
+	// The prepared one, because planning also reads pages.
 	statement := "execute " + pgx.Identifier{e.prepared(method)}.Sanitize()
 	if method == lastTS {
 		statement += "(" + literal(e.lastText) + ")"

@@ -14,8 +14,8 @@ import (
 // message is a way to fetch the next event, as naive and the others: from an outbox.
 const message = "outbox"
 
-// mysqlEvents are the same events in a table, in a queue and in an outbox of MySQL. What is fetched from the last
-// two is consumed.
+// mysqlEvents are the same events in a table, in a queue and in an outbox of MySQL. Rows fetched from the last
+// two are consumed.
 type mysqlEvents struct {
 	Database
 	store         *mysql.Store
@@ -51,7 +51,7 @@ func (e *mysqlEvents) create(s *session) error {
 	if err != nil {
 		return errors.Join(err, e.remove(s.ctx))
 	}
-	// What the storage counts of tombstones is of sessions that ask for it. No such variable: no MyRocks.
+	// The storage's counts of tombstones are of sessions that ask for them. No such variable: no MyRocks.
 	_, _ = s.do("counting tombstones", "set session rocksdb_perf_context_level = 2")
 	return nil
 }
@@ -87,7 +87,7 @@ func (e *mysqlEvents) fill(s *session, events int) error {
 	if err := e.remember(s, 0); err != nil {
 		return err
 	}
-	for _, method := range []string{next, message} { // what is fresh is in use, too
+	for _, method := range []string{next, message} { // a fresh one is also in use
 		if _, err := e.fetch(s, method); err != nil {
 			return err
 		}

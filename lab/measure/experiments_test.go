@@ -98,7 +98,7 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// The order of each key, too, as Kafka's own client reads it.
+// Also the order of each key, as Kafka's own client reads it.
 func TestPoisonOnKafka(t *testing.T) {
 	sink, stop, err := StartFakeKafka()
 	if err != nil {

@@ -109,7 +109,7 @@ func badInterval(interval, duration time.Duration) bool {
 	return interval != 0 && (interval < max(duration/maxIntervals, shortestInterval) || interval > duration)
 }
 
-// DefaultFifoLifo is what is measured unless somebody wants otherwise.
+// DefaultFifoLifo is measured unless flags say otherwise.
 var DefaultFifoLifo = FifoLifoConfig{
 	Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1_000_000, Rate: 100, Duration: time.Minute,
 }

@@ -58,8 +58,8 @@ func (h *histogram) quantileMS(q float64) float64 {
 	return h.longest.Seconds() * 1000
 }
 
-// bucket of a duration. Octave 0 holds what is below 128 ns, one by one; octave n
-// what has 7 + n bits, by the highest 8 of them, of which the first is always 1.
+// bucket of a duration. Octave 0 holds those below 128 ns, one by one. Octave n holds those with 7
+// + n bits, by the highest 8 of them, of which the first is always 1.
 func bucket(d time.Duration) int {
 	ns := uint64(max(d, 0))
 	octave := max(0, bits.Len64(ns)-bucketBits)

@@ -116,8 +116,8 @@ func (t *timing) result(to string) (*Latency, error) {
 	return &Latency{P50: quantile(took, 0.5), P99: quantile(took, 0.99), Max: quantile(took, 1), Messages: len(took), To: to}, nil
 }
 
-// intervals cuts the time from start to the last commit into n. What has not arrived
-// is in none.
+// intervals cuts the time from start to the last commit into n. Messages that have not arrived are
+// in none.
 func (t *timing) intervals(start time.Time, n int) []SteadyInterval {
 	length := t.committed[len(t.committed)-1].Sub(start)/time.Duration(n) + 1
 	took := make([][]float64, n)
@@ -134,7 +134,7 @@ func (t *timing) intervals(start time.Time, n int) []SteadyInterval {
 	return out
 }
 
-// timedSink takes the confirm for the arrival where nobody can read back.
+// timedSink takes the confirm for the arrival where no consumer can read back.
 type timedSink struct {
 	driver.Sink
 	timing *timing

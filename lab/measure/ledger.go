@@ -163,8 +163,8 @@ func (l *ledger) await(ctx context.Context) (time.Time, error) {
 
 // Check says what a ledger found when all should have arrived.
 type Check struct {
-	// By is who was asked: the broker's "consumer" afterwards, or the "sink"
-	// where nobody can read it back.
+	// By is the side that was asked: the broker's "consumer" afterwards, or the "sink" where it cannot
+	// be read back.
 	By         string `json:"by"`
 	Lost       int    `json:"lost"`
 	OutOfOrder int    `json:"out_of_order"`

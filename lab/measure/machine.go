@@ -87,12 +87,12 @@ func (w cpuWatch) stop() CPU {
 // userHZ is in what /proc counts CPU time, on every Linux that Go runs on.
 const userHZ = 100
 
-// machineCPU is the CPU time that all processes of this machine have used since it
-// was started, and the time that its cores had nothing to run or were not given; false where
+// machineCPU is the CPU time that all processes of this machine have used since it was started. The
+// second result is the time that its cores had nothing to run or were not given. ok is false where
 // there is no /proc. See proc_stat(5).
 //
 // Where ticks are counted, what is used is an estimate: load that comes at fixed times is in step
-// with the ticks, and hit or missed by them. What is idle the kernel knows to the microsecond.
+// with the ticks, and hit or missed by them. The kernel knows idle time to the microsecond.
 func machineCPU() (busy, idle time.Duration, ok bool) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// myRocks is a server of its own, whose counters nobody else moves.
-// Nothing commits late there but the late row, and looking again for it is left out, because time decides how often that is done.
+// myRocks is a separate server, whose counters no other session moves. Nothing commits late there but the late row, and looking
+// again for it is left out, because time decides how often that is done.
 func myRocks(t *testing.T, opts mysql.Options) Database {
 	t.Helper()
 	db := Database{URL: testserver.StartMariaDB(t).URL, Schema: opts.Schema, Name: "bench", Progress: func(text string) { t.Log(text) }}

@@ -14,7 +14,7 @@ type OutageConfig struct {
 	Writers      int           // that share the rate
 	Before       time.Duration // with the broker up
 	Outage       time.Duration // with it dead
-	KeepArriving bool          // producers go on while the backlog drains
+	KeepArriving bool          // producers continue while the backlog drains
 	CeilingOf    int           // messages per measurement of the ceiling
 	PayloadBytes int           // at least 20
 	Repeat       int           // outages, each with a new outbox
@@ -54,7 +54,7 @@ type OutageRun struct {
 	Drain     float64 `json:"drain_per_second"`
 	Ceiling   float64 `json:"ceiling_per_second"`
 	Ratio     float64 `json:"ratio"`
-	// RatioFromReturn counts the time to the first confirm, too.
+	// RatioFromReturn also counts the time to the first confirm.
 	RatioFromReturn float64 `json:"ratio_from_return"`
 	// AttemptsSpent sums up what confirmed messages had beyond their first
 	// attempt, and one for each dead letter and each parked key.
@@ -69,7 +69,7 @@ type OutageRun struct {
 	Check Check `json:"check"`
 }
 
-// DefaultOutage is what is measured unless somebody wants otherwise.
+// DefaultOutage is measured unless flags say otherwise.
 var DefaultOutage = OutageConfig{
 	Rate: 1_000, Writers: 8, Before: 30 * time.Second, Outage: 5 * time.Minute, CeilingOf: 150_000, PayloadBytes: 200, Repeat: 1,
 }
@@ -105,8 +105,7 @@ func Outage(ctx context.Context, cfg OutageConfig) (result OutageResult, err err
 	for i := range cfg.Repeat {
 		r := &outageRun{
 			rig: rig, cfg: cfg, link: way, round: fmt.Sprintf("outage %d of %d", i+1, cfg.Repeat),
-			// Each writer has keys of its own: within a key, commits are in the
-			// order of their numbers.
+			// Each writer has separate keys: within a key, commits are in the order of their numbers.
 			load: load{topic: "bench", keyName: "key-", keys: 125 * cfg.Writers, payload: cfg.PayloadBytes},
 		}
 		if err := r.inNewOutbox(ctx, r.run); err != nil {

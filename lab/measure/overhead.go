@@ -30,11 +30,11 @@ type OverheadConfig struct {
 	Jobs         int // of one
 	PayloadBytes int
 	Repeat       int           // pairs
-	Sampled      int           // one message or job in so many is traced
+	Sampled      int           // one message or job in this many is traced
 	ScrapeEvery  time.Duration // of the metrics
 }
 
-// DefaultOverhead is what is measured unless somebody wants otherwise.
+// DefaultOverhead is measured unless flags say otherwise.
 var DefaultOverhead = OverheadConfig{Messages: 100_000, Jobs: 500_000, PayloadBytes: 200, Repeat: 5, Sampled: 100, ScrapeEvery: 5 * time.Second}
 
 // Validate reports what cannot be measured.
@@ -185,7 +185,7 @@ func (o *overhead) scrape(ctx context.Context, url string) error {
 	return nil
 }
 
-// headers are a producer's that has sampled one trace in so many. Without observers they are carried alike.
+// headers are a producer's that has sampled one trace in the given number. Without observers they are carried alike.
 func (o *overhead) headers(n int) map[string]string {
 	flags := "00"
 	if n%o.cfg.Sampled == 0 {

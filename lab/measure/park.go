@@ -16,24 +16,24 @@ import (
 // ParkConfig is one run of the park benchmark.
 type ParkConfig struct {
 	Setup
-	Messages     int           // to be parked, beside a quarter as many that flow
+	Messages     int           // to be parked, with a quarter as many that flow
 	PayloadBytes int           // at least 20
 	Keys         int           // of them; 0: unkeyed
 	Repeat       int           // pairs
 	RetryMax     time.Duration // the relay's
 }
 
-// ParkResult compares draining what was parked with draining the outbox itself.
-// Of several pairs the figures are medians, unless they say otherwise.
+// ParkResult compares draining parked messages with draining the outbox itself. Of several pairs
+// the figures are medians, unless they say otherwise.
 type ParkResult struct {
 	Messages     int     `json:"messages"`
 	PayloadBytes int     `json:"payload_bytes"`
 	Keys         int     `json:"keys"`
 	RetryMaxSec  float64 `json:"retry_max_seconds"`
 
-	// Normal is how many messages per second the relay drains from the outbox;
-	// Drain how many from the park, from the moment when the sink accepts them to
-	// the last confirm. Ratio is drain/normal.
+	// Normal is how many messages per second the relay drains from the outbox. Drain is how many it
+	// drains from the park, from the moment when the sink accepts them to the last confirm. Ratio is
+	// drain/normal.
 	Normal float64   `json:"normal_per_second"`
 	Drain  float64   `json:"drain_per_second"`
 	Ratio  float64   `json:"ratio"`
@@ -52,8 +52,8 @@ type ParkResult struct {
 	ParkingUse Usage `json:"parking_use"`
 	DrainUse   Usage `json:"drain_use"`
 
-	// Sizes of the outbox with what is parked, in bytes, the largest of all
-	// pairs: without a message, when all was parked, and when it was drained.
+	// Sizes of the outbox with its parked messages, in bytes, the largest of all pairs: without a
+	// message, when all was parked, and when it was drained.
 	SizeFloor  int64 `json:"size_floor_bytes"`
 	SizeParked int64 `json:"size_parked_bytes"`
 	SizeAfter  int64 `json:"size_after_bytes"`
@@ -62,7 +62,7 @@ type ParkResult struct {
 	Check Check `json:"check"`
 }
 
-// DefaultPark is what is measured unless somebody wants otherwise.
+// DefaultPark is measured unless flags say otherwise.
 var DefaultPark = ParkConfig{Messages: 100_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, RetryMax: time.Second}
 
 // Validate reports what cannot be measured.

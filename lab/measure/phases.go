@@ -58,7 +58,7 @@ func (r *relayRun) pairs(ctx context.Context) error {
 	return nil
 }
 
-// ceiling is the broker's, with a queue of its own.
+// ceiling is the broker's, with a separate queue.
 func (r *relayRun) ceiling(ctx context.Context) (rate float64, err error) {
 	q, err := r.open(ctx, nil)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *relayRun) relays(ctx context.Context, one relaying) (all []relaying, er
 	return all, nil
 }
 
-// drained starts relays and waits until all that count wants is settled. took is until the last confirm.
+// drained starts relays and waits until all that count names is settled. took is until the last confirm.
 func (r *rig) drained(ctx context.Context, count *counter, relays ...relaying) (stop func() error, took time.Duration, err error) {
 	start := time.Now()
 	var stops []func() error

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PinPostgres returns a Pin that holds a REPEATABLE READ snapshot on a connection
-// of its own: until release, vacuum removes nothing that became dead after it.
+// PinPostgres returns a Pin that holds a REPEATABLE READ snapshot on a separate connection: until
+// release, vacuum removes nothing that became dead after it.
 func PinPostgres(url string) func(ctx context.Context) (release func(), err error) {
 	return func(ctx context.Context) (func(), error) {
 		conn, err := pgx.Connect(ctx, url)

@@ -38,15 +38,15 @@ type PoisonResult struct {
 	Cleans  []float64 `json:"cleans"`
 	Poisons []float64 `json:"poisons"`
 
-	// Of the last run with poison, when the last healthy message was confirmed
-	// and settled: attempts spent on poisoned messages, and what was parked.
+	// Of the last run with poison, when the last healthy message was confirmed and settled: attempts
+	// spent on poisoned messages, and messages parked.
 	Attempts    int64 `json:"attempts"`
 	Parked      int64 `json:"parked"`
 	ParkedKeys  int64 `json:"parked_keys"`
 	DeadLetters int64 `json:"dead_letters"`
 }
 
-// DefaultPoison is what is measured unless somebody wants otherwise.
+// DefaultPoison is measured unless flags say otherwise.
 var DefaultPoison = PoisonConfig{Messages: 150_000, PayloadBytes: 200, Keys: 1_000, Poisoned: 1, Repeat: 5}
 
 // Validate reports what cannot be measured.

@@ -71,7 +71,7 @@ type ProcessorRatios struct {
 // of a B-tree page has 2,704 bytes at most.
 const maxContent = 2_000
 
-// DefaultProcessor is what is measured unless somebody wants otherwise.
+// DefaultProcessor is measured unless flags say otherwise.
 var DefaultProcessor = ProcessorConfig{Rows: 200_000, Batch: 1_000, Duration: 10 * time.Second, PayloadBytes: 200, Repeat: 1}
 
 // Validate says what cannot be measured.
@@ -89,9 +89,8 @@ func (c ProcessorConfig) Validate() error {
 	return nil
 }
 
-// Processor climbs the published ladder, then lets Penstock have the same rows,
-// first in the same table, then in an outbox of its own. Each begins with fresh rows
-// and an empty queue.
+// Processor climbs the published ladder, then lets Penstock have the same rows, first in the same
+// table, then in a separate outbox. Each begins with fresh rows and an empty queue.
 func Processor(ctx context.Context, cfg ProcessorConfig) (result ProcessorResult, err error) {
 	if err := cfg.Validate(); err != nil {
 		return result, err

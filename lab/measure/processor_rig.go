@@ -82,9 +82,9 @@ func (p *processor) fill(s *session, sql string) error {
 	return nil
 }
 
-// withQueue lets do have an empty queue, and a disk with nothing to do. A broker waits for the
-// disk before it confirms, and on many file systems that means for all that anybody has written:
-// the first to be measured after rows are filled in would wait for those.
+// withQueue lets do have an empty queue, and a disk with nothing to do. A broker waits for the disk
+// before it confirms, and on many file systems that means for all that any process has written. The
+// first to be measured after rows are filled in would wait for those.
 func (p *processor) withQueue(ctx context.Context, do func(*queue) error) error {
 	q, err := p.open(ctx, nil)
 	if err != nil {
@@ -194,9 +194,9 @@ func (p *processor) ownOutbox(ctx context.Context) (rate float64, err error) {
 }
 
 // drain runs a relay until every row is settled, or the time is up, and returns how
-// many were settled per second until then, and in all. What the relay sends when it
-// is told to finish is settled, too. The lease is taken before the clock starts, as the
-// workers by hand are connected before.
+// many were settled per second until then, and in all. Messages that the relay sends when it is
+// told to finish are also settled. The lease is taken before the clock starts, as the workers by
+// hand are connected before.
 func (p *processor) drain(ctx context.Context, sink driver.Sink, open func(context.Context) (driver.Source, error), maintain func(context.Context) error) (rate float64, settled int, err error) {
 	first := make(chan driver.Source, 1)
 	source, err := open(ctx)

@@ -167,7 +167,7 @@ func (g *gatheringConn) Flush() error {
 	return errors.Join(g.err, g.w.Flush())
 }
 
-// Close gives what is left a second: a Write may hang meanwhile.
+// Close gives the remaining messages a second: a Write may hang meanwhile.
 func (g *gatheringConn) Close() error {
 	_ = g.Conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_ = g.Flush()

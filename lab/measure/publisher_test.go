@@ -62,7 +62,7 @@ func TestGatheringConn(t *testing.T) {
 		if len(socket.all()) != 2 || socket.all()[1] != gatherBytes {
 			t.Errorf("90,000 bytes were written as %v", socket.all()[1:])
 		}
-		// Nobody flushes what a channel is opened with.
+		// No caller flushes the bytes that open a channel.
 		time.Sleep(gatherFor)
 		synctest.Wait()
 		if len(socket.all()) != 3 || socket.all()[1]+socket.all()[2] != 90_000 {

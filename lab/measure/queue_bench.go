@@ -249,7 +249,7 @@ func allIn(ctx context.Context, operations []operation, do func(*session) error)
 	})
 }
 
-// wrongAfter is the error of tables that do not hold what was written into them.
+// wrongAfter is the error of tables that do not hold the rows written into them.
 func wrongAfter(s *session, op string, sides []*cellWork) error {
 	var all int64
 	for _, w := range sides {
@@ -318,7 +318,7 @@ func (w *cellWork) close() {
 	}
 }
 
-// run works until so many jobs more are done, or for so long.
+// run works until the given number of jobs more is done, or for the given time.
 func (w *cellWork) run(ctx context.Context, jobs int, longest time.Duration) (perSecond float64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -372,7 +372,7 @@ func (w *cellWork) loop(ctx context.Context, s *session) error {
 		if now.After(w.until) {
 			return nil
 		}
-		if n == 0 { // others have locked what is left
+		if n == 0 { // others have locked the remaining jobs
 			if err := sleepUntil(ctx, now.Add(time.Millisecond)); err != nil {
 				return err
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// What a cell of the queue benchmark does.
+// The operation that a cell of the queue benchmark measures.
 const (
 	OpPublish  = "publish"  // plain INSERT into an outbox
 	OpBusiness = "business" // pgbench's transaction with a message
@@ -28,7 +28,7 @@ const ModeCarried = "carried"
 // QueueOps are all of them, in the order in which they are measured.
 var QueueOps = []string{OpPublish, OpBusiness, OpInsert, OpEnqueue, OpDequeue, OpClaim, OpWork}
 
-// operation is one of them on one of the two queues, with so many jobs at a time.
+// operation is one of them on one of the two queues, with the given number of jobs at a time.
 type operation struct {
 	contender
 	adds     bool // else it takes
@@ -96,7 +96,7 @@ func tableLike(of contender, file, name string) contender {
 	words["of"], words["order"] = of.words(name)["table"], ""
 	sql := readSQL(file, words)
 	maps.Copy(sql, readSQL("like", words))
-	return contender{Database: of.Database, label: "the table beside it", sql: sql}
+	return contender{Database: of.Database, label: "the plain table", sql: sql}
 }
 
 // leasedByHand is OpClaim or OpWork on a hand-written table whose jobs have leases.
@@ -171,7 +171,7 @@ func (o operation) params(s *session, n int, payload []byte) ([]byte, error) {
 	return s.conn.TypeMap().Encode(pgtype.ByteaArrayOID, inBinary[0], payloads, nil)
 }
 
-// once does it, in a transaction if it is to be.
+// once does it, in a transaction if asked to.
 func (o operation) once(s *session, params []byte) (jobs int, err error) {
 	if !o.begins {
 		return o.do(s, params)

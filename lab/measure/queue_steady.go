@@ -80,9 +80,9 @@ func (c SteadyQueueConfig) Validate() error {
 // SteadyQueue enqueues one job per transaction at a steady rate, and times each
 // until work.Run hands it to its handler.
 //
-// Meanwhile the process has one processor (GOMAXPROCS), which producers and workers use to a
-// third or so: with more, the scheduler wakes another thread at every timer and every answer
-// to look for work that is not there, which costs as much CPU as an INSERT.
+// Meanwhile the process has one processor (GOMAXPROCS), which producers and workers use to a third
+// or so. With more, the scheduler wakes another thread at every timer and every answer to look for
+// work that is not there, which costs as much CPU as an INSERT.
 func SteadyQueue(ctx context.Context, cfg SteadyQueueConfig) (result SteadyQueueResult, err error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -98,10 +98,10 @@ func SteadyQueue(ctx context.Context, cfg SteadyQueueConfig) (result SteadyQueue
 	c := contender{Database: cfg.Database, label: "Penstock", sql: readSQL("penstock", words)}
 	plain := contender{Database: cfg.Database, label: "the hand-written queue", sql: readSQL("plainqueue", cfg.words(cfg.Name+"_plain"))}
 	result.ByHand = &SteadyQueueResult{Rate: cfg.Rate, Concurrency: 1}
-	if err := cfg.beside(ctx, plain, cfg.byHand(plain), result.ByHand); err != nil {
+	if err := cfg.compared(ctx, plain, cfg.byHand(plain), result.ByHand); err != nil {
 		return result, err
 	}
-	return result, cfg.beside(ctx, c, cfg.engine, &result)
+	return result, cfg.compared(ctx, c, cfg.engine, &result)
 }
 
 // workers call handle with the payload of each job, until ctx ends.
@@ -124,8 +124,8 @@ func (cfg SteadyQueueConfig) byHand(c contender) workers {
 	}
 }
 
-// beside measures one of the two queues.
-func (cfg SteadyQueueConfig) beside(ctx context.Context, c contender, workers workers, result *SteadyQueueResult) error {
+// compared measures one of the two queues.
+func (cfg SteadyQueueConfig) compared(ctx context.Context, c contender, workers workers, result *SteadyQueueResult) error {
 	return c.in(ctx, func(keeper *session) error {
 		if err := cfg.steady(ctx, c, workers, result); err != nil {
 			return err

@@ -39,7 +39,7 @@ func (d *drained) handle() {
 	}
 }
 
-// drainTurns are how often each side of OpWork drains a backlog of its own, which takes less than a second.
+// drainTurns are how often each side of OpWork drains a separate backlog, which takes less than a second.
 const drainTurns = 5
 
 // drains has each side drain in turns, every other turn the other way round. All of Penstock's have the store's pool of

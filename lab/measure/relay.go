@@ -80,7 +80,7 @@ type Latency struct {
 	To       string  `json:"to"` // "consumer" or "confirm"
 }
 
-// DefaultRelay is what is measured unless somebody wants otherwise.
+// DefaultRelay is measured unless flags say otherwise.
 var DefaultRelay = RelayConfig{
 	Messages: 150_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, Relays: 1, Rate: 1_000, LatencyFor: 10 * time.Second, IdleFor: 5 * time.Second,
 }

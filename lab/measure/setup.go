@@ -22,7 +22,7 @@ type Setup struct {
 	// with a number behind it: a run makes them and drops them at the end.
 	Store  driver.Store
 	Outbox string
-	// SinkURL is where to send; each phase gets a queue of its own there.
+	// SinkURL is where to send; each phase gets a separate queue there.
 	SinkURL string
 	// OpenSink opens the sink of a URL.
 	OpenSink func(url string) (driver.Sink, error)
@@ -76,11 +76,11 @@ func (r *rig) inNewOutbox(ctx context.Context, do func(context.Context) error) e
 // queue is a place at the broker that one phase sends to.
 type queue struct {
 	sink   driver.Sink
-	reader readback.Broker // nil where nobody can read the sink back
+	reader readback.Broker // nil where the sink cannot be read back
 }
 
-// open gives a phase a sink with a queue of its own. reach, unless nil, changes
-// the URL by which the sink gets there.
+// open gives a phase a sink with a separate queue. reach, unless nil, changes the URL by which the
+// sink gets there.
 func (r *rig) open(ctx context.Context, reach func(sinkURL string) (string, error)) (q *queue, err error) {
 	r.phases++
 	url := r.SinkURL

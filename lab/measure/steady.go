@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// steadily calls do with 0, 1, 2 … at so many calls per second, until it returns
-// false or an error. It keeps to the clock: a slow call does not slow the rate,
-// unless all writers are busy. The calls whose numbers are equal modulo writers
-// are made one after another.
+// steadily calls do with 0, 1, 2 … at the given number of calls per second, until it returns false
+// or an error. It keeps to the clock: a slow call does not slow the rate, unless all writers are
+// busy. The calls whose numbers are equal modulo writers are made one after another.
 func steadily(ctx context.Context, writers, perSecond int, do func(i int) (more bool, err error)) error {
 	interval := time.Second / time.Duration(perSecond)
 	start := time.Now()
@@ -24,7 +23,7 @@ func steadily(ctx context.Context, writers, perSecond int, do func(i int) (more 
 				}
 				more, err := do(i)
 				if err != nil {
-					cancel(err) // the others need not go on
+					cancel(err) // the others need not continue
 				}
 				if err != nil || !more {
 					return

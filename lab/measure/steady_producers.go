@@ -14,7 +14,7 @@ type steadyProducers struct {
 	load     load
 }
 
-// producers connects as many as there are to be, to a table that c has made.
+// producers connects the given number, to a table that c has made.
 func (cfg SteadyQueueConfig) producers(ctx context.Context, c contender) (*steadyProducers, error) {
 	p := &steadyProducers{rate: cfg.Rate, load: load{payload: cfg.PayloadBytes}}
 	for range cfg.Writers {
@@ -50,8 +50,8 @@ func (p *steadyProducers) produce(ctx context.Context, total int, committed func
 	})
 }
 
-// floor is what the machine uses for producers alone: the same ones, at the same rate, into
-// a hand-written table with a primary key, for a sixth of the time and no longer than 5 s. CPU
+// floor is what the machine uses for producers alone. They are the same ones, at the same rate,
+// into a hand-written table with a primary key, for a sixth of the time and no longer than 5 s. CPU
 // seconds per 100,000 jobs; nil where it cannot be measured.
 func (cfg SteadyQueueConfig) floor(ctx context.Context) (per *float64, err error) {
 	c := contender{Database: cfg.Database, label: "the hand-written table", sql: readSQL("plainqueue", cfg.words(cfg.Name+"_floor"))}

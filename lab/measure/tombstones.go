@@ -30,7 +30,7 @@ type TombstonesResult struct {
 
 // TombstoneCase is how the next event is found after some deletions.
 type TombstoneCase struct {
-	Deleted string `json:"deleted"` // "prefix", or "scattered": every other one of the rest, too
+	Deleted string `json:"deleted"` // "prefix", or "scattered": also every other one of the rest
 	Pinned  bool   `json:"pinned"`
 
 	Naive    NextEvent  `json:"naive"`   // order by ts limit 1
@@ -80,7 +80,7 @@ type eventsTable interface {
 	explain(s *session, method string) (pages Pages, ms float64, err error)
 }
 
-// DefaultTombstones is what is measured unless somebody wants otherwise.
+// DefaultTombstones is measured unless flags say otherwise.
 var DefaultTombstones = TombstonesConfig{Events: 1_000_000, Fetches: 200, Longest: 5 * time.Second}
 
 // Validate says what cannot be measured.
@@ -192,7 +192,7 @@ func (cfg TombstonesConfig) compare(s *session, fresh, used eventsTable, method 
 	return e, err
 }
 
-// withEvents makes a table and a queue of so many events for do, and removes them.
+// withEvents makes a table and a queue with the given number of events for do, and removes them.
 func (cfg TombstonesConfig) withEvents(ctx context.Context, s *session, name string, do func(eventsTable) error) (err error) {
 	var e eventsTable
 	if cfg.mysql() != nil {

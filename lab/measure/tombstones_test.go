@@ -32,7 +32,7 @@ func TestTombstones(t *testing.T) {
 				}
 			}
 		}
-		// What a naive scan walks over can be counted, whatever the machine does.
+		// The rows that a naive scan walks over can be counted, whatever the machine does.
 		if c.Pinned && c.Naive.Pages.All < 3*c.Naive.FreshPages.All {
 			t.Errorf("case %d: the naive fetch met no tombstones: %+v", i, c.Naive)
 		}

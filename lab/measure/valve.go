@@ -67,8 +67,8 @@ func (v *valve) sendSome(ctx context.Context, msgs []penstock.Message) []error {
 }
 
 // check has the broker's consumer read everything that arrived, and compares it
-// with the numbers below want that the valve's ledger counts. Where nobody can
-// read it, the ledger itself has to do.
+// with the numbers below want that the valve's ledger counts. Where it cannot be read, the ledger
+// itself has to do.
 func (v *valve) check(ctx context.Context, q *queue, want int) (Check, error) {
 	if q.reader == nil {
 		return v.confirmed.check("sink", want), nil

@@ -36,7 +36,7 @@ func (r *rig) awaitStatus(ctx context.Context, what string, every time.Duration,
 			last, changed = sub, time.Now()
 		}
 		if time.Since(changed) > patience {
-			return outbox, sub, fmt.Errorf("waited %s in vain until %s: backlog %d, parked %d, dead letters %d", patience, what, sub.Backlog, sub.Parked, sub.DeadLetters)
+			return outbox, sub, fmt.Errorf("waited %s until %s, which did not happen: backlog %d, parked %d, dead letters %d", patience, what, sub.Backlog, sub.Parked, sub.DeadLetters)
 		}
 		if err := sleepUntil(ctx, time.Now().Add(every)); err != nil {
 			return outbox, sub, err
@@ -52,8 +52,8 @@ func (r *rig) awaitSettled(ctx context.Context, every time.Duration) (admin.Subs
 	return sub, err
 }
 
-// awaitSmall has the outbox maintained until it is no larger than floor, for half
-// a minute at most, and returns its size: that says whether it got there.
+// awaitSmall has the outbox maintained until it is at most as large as floor, for half a minute at
+// most, and returns its size: that says whether it got there.
 func (r *rig) awaitSmall(ctx context.Context, floor int64) (int64, error) {
 	r.Progress("waiting for the outbox to shrink")
 	until := time.Now().Add(30 * time.Second)

@@ -50,7 +50,7 @@ type WebhookResult struct {
 	Check     Check `json:"check"` // of the relay's requests, as the endpoint saw them
 }
 
-// DefaultWebhook is what is measured unless somebody wants otherwise.
+// DefaultWebhook is measured unless flags say otherwise.
 var DefaultWebhook = WebhookConfig{Messages: 40_000, PayloadBytes: 200, Keys: 200, Delay: 20 * time.Millisecond, Repeat: 1}
 
 // Validate says what cannot be measured.

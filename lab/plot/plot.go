@@ -26,11 +26,11 @@ type Chart struct {
 	Panels   []Panel
 }
 
-// Panel has axes of its own.
+// Panel has separate axes.
 type Panel struct {
 	X, Y   string // what the axes show, with the unit
 	Series []Series
-	// Ticks name the places 0, 1, 2 … of the x axis, where it is no quantity.
+	// Ticks name the places 0, 1, 2 … of the x axis, where it is not a quantity.
 	Ticks []string
 	// Log shows y in powers of ten. Values that are not above zero are left out.
 	Log bool
@@ -131,8 +131,7 @@ func (c Chart) draw(on draw.Canvas) error {
 	on.FillText(style, vg.Point{X: middle, Y: on.Max.Y - 0.95*vg.Centimeter}, c.Subtitle)
 	c.drawLegend(on, style, on.Max.Y-1.7*vg.Centimeter)
 	on.Max.Y -= titleHeight
-	// Aligned, so that the x axes lie below each other whatever the labels beside
-	// the y axes are.
+	// Aligned, so that the x axes lie below each other whatever the labels of the y axes are.
 	tiles := draw.Tiles{Rows: len(panels), Cols: 1, PadY: 0.4 * vg.Centimeter, PadLeft: 0.3 * vg.Centimeter, PadRight: 0.6 * vg.Centimeter, PadBottom: 0.3 * vg.Centimeter}
 	for row, canvases := range plot.Align(panels, tiles, on) {
 		panels[row][0].Draw(canvases[0])

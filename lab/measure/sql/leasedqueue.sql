@@ -1,4 +1,4 @@
--- The queue with leases that one writes by hand: a claim says until when a job is somebody's, its end deletes it.
+-- A hand-written queue with leases: a claim says until when a job is taken, its end deletes it.
 
 -- name: create
 create table {schema}.{table} (
@@ -33,6 +33,5 @@ returning id, payload;
 -- name: ack
 delete from {schema}.{table} where id = any ($1::bigint[]) returning id;
 
--- What is claimed counts as gone.
--- name: rest
+-- Claimed jobs count as gone. name: rest
 select count(*) from {schema}.{table} where locked_until is null;

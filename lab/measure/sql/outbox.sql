@@ -1,4 +1,4 @@
--- An outbox of Penstock's, and statements that are the same for a table beside it.
+-- An outbox of Penstock's, and statements that are the same for the table it is compared with.
 
 -- name: create
 select {schema}.create_outbox({name});
