@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ const (
 	EnvKafka    = "PENSTOCK_TEST_KAFKA" // set by withservers -only kafka
 	EnvMariaDB  = "PENSTOCK_TEST_MARIADB"
 
-	// "none": whoever wants a server is skipped, also in CI, as by `make check`.
+	// "none": tests that need a server are skipped, also in CI, as by `make check`.
 	envServers = "PENSTOCK_TEST_SERVERS"
 
 	// The one that names the folder for the data of private servers.
@@ -58,7 +59,7 @@ func Missing() []*MissingError {
 	return all
 }
 
-// MissingExtras lists what only few tests want, which are skipped without it.
+// MissingExtras lists what only few tests need, which are skipped without it.
 func MissingExtras() []*MissingError {
 	var all missing
 	all.note(envCompiler, compiler)
@@ -80,10 +81,10 @@ func chromium() (string, error) {
 
 type missing []*MissingError
 
-// note adds what cannot be found and is not named in the variable either.
+// note adds a package that cannot be found and is not named in the variable either, once: Galera also needs MariaDB's.
 func (m *missing) note(variable string, find func() (string, error)) {
 	var e *MissingError
-	if _, err := find(); os.Getenv(variable) == "" && errors.As(err, &e) {
+	if _, err := find(); os.Getenv(variable) == "" && errors.As(err, &e) && !slices.ContainsFunc(*m, func(o *MissingError) bool { return o.Package == e.Package }) {
 		*m = append(*m, e)
 	}
 }
@@ -142,8 +143,8 @@ func StartMariaDB(tb testing.TB, options ...string) *MariaDB {
 	return forTest(tb, m, err)
 }
 
-// NeedPrograms ends the test if servers of its own cannot be started, as
-// StartPostgres and StartRabbitMQ would.
+// NeedPrograms ends the test if private servers cannot be started, as StartPostgres and
+// StartRabbitMQ would.
 func NeedPrograms(tb testing.TB) {
 	tb.Helper()
 	_, err := postgresBin()
@@ -167,8 +168,8 @@ func NeedClock(tb testing.TB) {
 	need(tb, err)
 }
 
-// ProgramFolders are the variables of the environment that say where the servers'
-// programs are, for a program that starts servers of its own.
+// ProgramFolders are the variables of the environment that say where the servers' programs are, for
+// a program that starts servers itself.
 func ProgramFolders() (env []string) {
 	for _, name := range []string{envPostgresBin, envRabbitMQBin, envCompiler, envPgBouncer, "PATH"} {
 		if value := os.Getenv(name); value != "" {

@@ -338,3 +338,21 @@ func TestPgBouncer(t *testing.T) {
 		t.Errorf("the sessions are %d, want one and the same", pids)
 	}
 }
+
+// Galera needs MariaDB's package, and installs it once.
+func TestAMissingPackageIsNamedOnce(t *testing.T) {
+	t.Setenv("PATH", "")
+	for _, name := range []string{envServers, EnvMariaDB} {
+		t.Setenv(name, "")
+	}
+	seen := map[string]bool{}
+	for _, m := range MissingExtras() {
+		if seen[m.Package] {
+			t.Errorf("%s is missing twice", m.Package)
+		}
+		seen[m.Package] = true
+	}
+	if !seen["mariadb-plugin-rocksdb"] {
+		t.Errorf("found without a PATH: %v", seen)
+	}
+}
