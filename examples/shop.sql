@@ -1,4 +1,4 @@
--- What the examples share, after `penstock migrate`. What is there already is an error, past which psql goes on.
+-- The outbox, queue and inbox that the examples share, after `penstock migrate`. If one exists already, psql reports an error and continues.
 select penstock.create_outbox('orders');
 select penstock.create_queue('emails');
 select penstock.create_inbox('billing');

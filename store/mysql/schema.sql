@@ -15,8 +15,8 @@ create table if not exists {schema}.outboxes (
   unique key outboxes_name (name)
 ) {engine};
 
--- keeps_settled: what is settled is noted in entries rather than deleted, because another subscription reads it or it is retained.
--- low: before it nothing is unsettled but what committed late. An old one costs time, never a message.
+-- keeps_settled: settled messages are noted in entries rather than deleted, because another subscription reads them or they are
+-- retained. low: before it nothing is unsettled but what committed late. An old one costs time, never a message.
 create table if not exists {schema}.subscriptions (
   id bigint not null auto_increment primary key,
   outbox_id bigint not null,
@@ -34,8 +34,8 @@ create table if not exists {schema}.subscriptions (
   unique key subscriptions_name (outbox_id, name)
 ) {engine};
 
--- Subscriptions over tables that somebody else made. Their rows in subscriptions have the negative number as their outbox.
--- mark: the column that tells delivered rows apart, empty if they are taken away.
+-- Subscriptions over tables that other applications made. Their rows in subscriptions have the negative number as their
+-- outbox. mark: the column that tells delivered rows apart, empty if they are taken away.
 create table if not exists {schema}.adopted (
   id bigint not null auto_increment primary key,
   subscription varbinary(128) not null,
@@ -54,19 +54,18 @@ create table if not exists {schema}.progress (
   primary key (subscription_id, epoch, attempt)
 ) {engine};
 
--- What the store itself publishes or enqueues leaves a row, by which it is known to have happened if its answer was lost: what it wrote may
--- have been carried off by then. With given_up, it will not happen. A later attempt takes the row away.
--- A negative one is a lease that ended because its time was over or its job was cancelled: whoever holds it has not ended it. It goes a day later.
+-- Each write of the store itself, a publish or an enqueue, leaves a row, which shows that it has happened if its answer was lost. Its messages or
+-- jobs may be gone by then. With given_up, it will not happen. A later attempt takes the row away. A negative one is a lease that ended because
+-- its time was over or its job was cancelled, not by its holder. It goes a day later.
 create table if not exists {schema}.attempts (
   attempt bigint not null primary key,
   given_up boolean not null default false,
   at datetime(6) not null default (utc_timestamp(6))
 ) {engine};
 
--- What is known of a message in a subscription; one without an entry is new.
--- state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
--- parked_key: the key, of what is parked in order. head: nothing of its parked key is before it; due counts for heads, and is when what is to be delivered again was said to be.
--- hold: the key that waits for this dead letter, also while it is sent again.
+-- The state of a message in a subscription; one without an entry is new. state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
+-- parked_key: the key of a message that is parked in order. head: nothing of its parked key is before it; due counts for heads, and is the time at
+-- which delivery again was requested. hold: the key that waits for this dead letter, also while it is sent again.
 create table if not exists {schema}.entries (
   subscription_id bigint not null,
   seq bigint not null,
@@ -105,8 +104,9 @@ create table if not exists {schema}.queues (
 ) {engine};
 
 -- Jobs that were claimed. A lease is a number by chance, which never comes again: a late Ack cannot mean another claim.
--- second is the one in which it ends. The index on it is read by the second: RocksDB does not stop at the end of a range, and would walk on over the leases
--- of jobs that have ended. For the same reason only the primary key is unique: whether another unique key is free MyRocks finds out by walking on to the next row, over all that were deleted between.
+-- second is the one in which it ends. The index on it is read by the second. RocksDB does not stop at the end of a range, and would walk on over the
+-- leases of jobs that have ended. For the same reason only the primary key is unique. To find out whether another unique key is free, MyRocks walks
+-- on to the next row, over all that were deleted between.
 create table if not exists {schema}.leases (
   lease bigint not null,
   queue_id bigint not null,
@@ -192,7 +192,7 @@ create table if not exists {schema}.received (
   key received_at (inbox_id, at)
 ) {engine};
 
--- Who has received a message of a key locks a row of these and counts it, so that messages of a key take turns.
+-- A consumer that has received a message of a key locks a row of these and counts it, so that messages of a key take turns.
 create table if not exists {schema}.turns (
   inbox_id bigint not null,
   turn smallint not null,
@@ -200,7 +200,8 @@ create table if not exists {schema}.turns (
   primary key (inbox_id, turn)
 ) {engine};
 
--- What was waited for in vain, and what was discarded. next was handed over in its place.
+-- Ids that were expected and did not come in time, and ids that were discarded. next was handed over in its
+-- place.
 create table if not exists {schema}.gaps (
   inbox_id bigint not null,
   id varbinary(256) not null,
@@ -227,8 +228,8 @@ create table if not exists {schema}.held (
   key held_due (inbox_id, due)
 ) {engine};
 
--- The message of a key, which is in MyRocks too long for a primary key, that was handed over last and not late; behind are, as
--- JSON, the last ones of the parts of the key before it, which gaps end.
+-- The message of a key that was handed over last and not late. The key is in MyRocks too long for a primary key. behind are,
+-- as JSON, the last ones of the parts of the key before it, which gaps end.
 create table if not exists {schema}.key_heads (
   inbox_id bigint not null,
   key_hash varbinary(32) not null, -- SHA-256

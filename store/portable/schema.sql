@@ -1,10 +1,10 @@
 -- One statement at a time, each of which may run again: on some engines DDL commits by itself.
 --
--- Each lookup that is done again and again has one index that it could use. Where all that was there is deleted and not cleaned up,
--- because a snapshot is open, statistics say that a table is empty: a planner takes any index with a column of the lookup for as good, and
--- walks over all of it. So "queue_id - $1 = 0", which is in no index, is in the lookups that have another column for one, and indexes of
--- entries have an expression that only their lookups have. Nor may a join be turned round and read the whole table: the first
--- column of its index is "= any (array[d.x])" then, by which nothing can be hashed or merged, only looked up.
+-- Each lookup that is done again and again has one index that it could use. Where all rows are deleted and not cleaned up, because a
+-- snapshot is open, statistics say that a table is empty. A planner takes any index with a column of the lookup for as good, and walks
+-- over all of it. So "queue_id - $1 = 0", which is in no index, is in the lookups that have an index on another column. Indexes of entries
+-- have an expression that only their lookups have. Nor may a join be turned round and read the whole table. The first column of its index
+-- is "= any (array[d.x])" then, by which nothing can be hashed or merged, only looked up.
 create schema if not exists {schema};
 
 create table if not exists {schema}.version (
@@ -21,8 +21,8 @@ create table if not exists {schema}.outboxes (
   keep_bytes bigint not null default 0
 );
 
--- keeps_settled: what is settled is noted in entries rather than deleted, because another subscription reads it or it is retained.
--- low: before it nothing is unsettled but what committed late. An old one costs time, never a message.
+-- keeps_settled: settled messages are noted in entries rather than deleted, because another subscription reads them or they are
+-- retained. low: before it nothing is unsettled but what committed late. An old one costs time, never a message.
 create table if not exists {schema}.subscriptions (
   id bigint generated always as identity primary key,
   outbox_id bigint not null,
@@ -40,8 +40,8 @@ create table if not exists {schema}.subscriptions (
   unique (outbox_id, name)
 );
 
--- Subscriptions over tables that somebody else made. Their rows in subscriptions have the negative number as their outbox.
--- mark: the column that tells delivered rows apart, empty if they are taken away.
+-- Subscriptions over tables that other applications made. Their rows in subscriptions have the negative number as their
+-- outbox. mark: the column that tells delivered rows apart, empty if they are taken away.
 create table if not exists {schema}.adopted (
   id bigint generated always as identity primary key,
   subscription text not null unique,
@@ -69,9 +69,9 @@ create table if not exists {schema}.progress (
   primary key (subscription_id, epoch, attempt)
 );
 
--- What the store itself publishes or enqueues leaves a row, by which it is known to have happened if its answer was lost: what it wrote may
--- have been carried off by then. With given_up, it will not happen. numbers are those of the jobs. A later attempt takes the row away.
--- A negative one is a lease that ended because its time was over or its job was cancelled: whoever holds it has not ended it. It goes a day later.
+-- Each write of the store itself, a publish or an enqueue, leaves a row, which shows that it has happened if its answer was lost. Its messages or
+-- jobs may be gone by then. With given_up, it will not happen. numbers are those of the jobs. A later attempt takes the row away. A negative one
+-- is a lease that ended because its time was over or its job was cancelled, not by its holder. It goes a day later.
 create table if not exists {schema}.attempts (
   attempt bigint primary key,
   given_up boolean not null default false,
@@ -79,10 +79,9 @@ create table if not exists {schema}.attempts (
   numbers bigint[]
 );
 
--- What is known of a message in a subscription; one without an entry is new.
--- state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
--- parked_key: the key, of what is parked in order. head: nothing of its parked key is before it; due counts for heads, and is when what is to be delivered again was said to be.
--- hold: the key that waits for this dead letter, also while it is sent again.
+-- The state of a message in a subscription; one without an entry is new. state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
+-- parked_key: the key of a message that is parked in order. head: nothing of its parked key is before it; due counts for heads, and is the time at
+-- which delivery again was requested. hold: the key that waits for this dead letter, also while it is sent again.
 create table if not exists {schema}.entries (
   subscription_id bigint not null,
   seq bigint not null,
@@ -222,14 +221,15 @@ create table if not exists {schema}.received (
 
 create index if not exists received_at on {schema}.received (inbox_id asc, at asc);
 
--- Who has received a message of a key locks a row of these, so that messages of a key take turns.
+-- A consumer that has received a message of a key locks a row of these, so that messages of a key take turns.
 create table if not exists {schema}.turns (
   inbox_id bigint not null,
   turn smallint not null,
   primary key (inbox_id, turn)
 );
 
--- What was waited for in vain, and what was discarded. next was handed over in its place.
+-- Ids that were expected and did not come in time, and ids that were discarded. next was handed over in its
+-- place.
 create table if not exists {schema}.gaps (
   inbox_id bigint not null,
   id text not null,
@@ -259,7 +259,8 @@ create index if not exists held_previous on {schema}.held (inbox_id, previous);
 
 create index if not exists held_due on {schema}.held (inbox_id asc, due asc);
 
--- The message of a key that was handed over last and not late; behind are, as JSON, the last ones of the parts of the key before it, which gaps end.
+-- The message of a key that was handed over last and not late. behind are, as JSON, the last ones of the parts of the key
+-- before it, which gaps end.
 create table if not exists {schema}.key_heads (
   inbox_id bigint not null,
   key text not null,

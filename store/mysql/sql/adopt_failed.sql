@@ -1,3 +1,3 @@
--- What the user's own columns tell of a failure.
+-- The failure as the user's own columns tell it.
 update {rows} straight_join {source} r{hint} on {row}
    set {failed}

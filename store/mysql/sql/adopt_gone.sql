@@ -1,4 +1,4 @@
--- What is known of rows that somebody has taken away, or settled.
+-- Entries of rows that the application has deleted, or settled.
 select e.seq, coalesce(e.parked_key, e.hold, '')
   from {schema}.entries e
  where e.subscription_id = {sub} and not exists (select 1 from {by_id} where {same_e})

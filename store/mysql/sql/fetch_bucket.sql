@@ -1,4 +1,4 @@
--- A number may come again where the last that was committed was lost: what is in flight is known by its time, too.
+-- A number may come again where the last that was committed was lost: messages in flight are also known by their time.
 (select t.seq, t.ts{more_t}
    from {by_place}
   where t.bucket = {bucket} and {beyond}

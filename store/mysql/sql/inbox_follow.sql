@@ -1,4 +1,5 @@
--- What is held for an id, and for that, in order, and what was handed over in its place. It does not come again, should its producer have made a circle.
+-- The messages held for an id, and for those, in order, and the one handed over in its place. It does not come again, should
+-- its producer have made a circle.
 with recursive chain as (
   select h.id, 1 as step from {schema}.held h where h.inbox_id = {inbox} and h.previous = {id} and h.id <> {id}
   union all

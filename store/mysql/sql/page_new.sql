@@ -1,5 +1,5 @@
--- What comes next of what was never claimed, in some ranges of the index, or of some jobs.
--- Each lookup in leases and tries is one of a row: read whole, they would have what was deleted walked over.
+-- The next jobs that were never claimed, in some ranges of the index, or of some jobs. Each lookup in leases
+-- and tries is one of a row: read whole, they would have what was deleted walked over.
 select t.priority, t.ts, t.seq, {blocked}
   from {from}
  where t.group_key = ? and ({ranges}) and t.ts <= utc_timestamp(6)

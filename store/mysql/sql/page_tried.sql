@@ -1,5 +1,5 @@
--- What is to be tried again.
--- Each lookup in leases and tries is one of a row: read whole, they would have what was deleted walked over.
+-- Jobs that must be tried again. Each lookup in leases and tries is one of a row: read whole, they would
+-- have what was deleted walked over.
 select t.priority, t.ts, t.seq, {blocked}, a.attempts
   from {schema}.tries a force index (tries_due)
   straight_join {jobs} t on t.seq = a.seq

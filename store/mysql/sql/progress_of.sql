@@ -1,5 +1,5 @@
--- So many of these messages are settled: those that are there. A server that was promoted without the last that was committed
--- may lack some that were read.
+-- Counts the messages that this attempt settles: those that are there. A server that was promoted without the last that
+-- was committed may lack some that were read.
 insert into {schema}.progress (subscription_id, epoch, attempt, settled)
 select {sub}, {epoch}, {attempt},
        (select count(*)

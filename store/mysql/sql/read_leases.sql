@@ -1,4 +1,4 @@
--- Jobs that are claimed, with what they have been through: those of some leases. Nobody else ends them meanwhile.
+-- Jobs that are claimed, with what they have been through: those of some leases. No other session ends them meanwhile.
 select l.lease, l.seq, l.attempt, l.worker, coalesce(a.attempts, 0), a.since, a.failures, (select q.max_attempts from {schema}.queues q where q.id = {queue})
   from {schema}.leases l
   left join {schema}.tries a on a.queue_id = {queue} and a.seq = l.seq

@@ -1,4 +1,4 @@
--- The first of a parked key is due if nobody is before it any more.
+-- The first of a parked key is due if no message is before it any more.
 update {schema}.entries
    set head = true, due = clock_timestamp()
  where subscription_id = {sub} and not head

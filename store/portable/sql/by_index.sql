@@ -1,2 +1,2 @@
--- What follows in the transaction goes along indexes.
+-- The other statements of the transaction use indexes.
 select {by_index}

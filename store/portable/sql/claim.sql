@@ -1,7 +1,8 @@
--- Leases what comes next: of what was never claimed in the given ranges of each priority, and of what
--- is to be tried again, and the first of each key of $12, behind which all others wait: they are in no range. What was looked at and not taken is returned, too, without its payload.
--- Jobs that wait may fill what it reads of a range, $9 jobs, or of those to be tried again. What comes behind these is not
--- taken: there may be jobs that come first. The last time, $10, it is. No lease ends before $14, and nothing is due before $15. $11 bounds the bytes of what is taken, on engines that want that.
+-- Leases the next jobs: those never claimed in the given ranges of each priority, those that must be tried again, and the first of each key of $12.
+-- All others of these keys wait behind it, and are in no range. Jobs that it looked at and did not take are also returned, without their payload.
+-- Jobs that wait may fill what it reads of a range, $9 jobs, or of those to be tried again. Jobs behind these are not taken: there may be jobs that
+-- come first. The last time, $10, it is. No lease ends before $14, and nothing is due before $15. $11 bounds the bytes of the taken jobs, on engines
+-- that need that.
 with room as materialized (
   select least($3, case when q.paused then 0
                         when q.max_running = 0 then $3

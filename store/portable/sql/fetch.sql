@@ -1,4 +1,4 @@
--- What has no entry, is behind the low-water mark and not in flight: of each bucket the
+-- Messages that have no entry, are behind the low-water mark and not in flight: of each bucket the
 -- first few, of these the first.
 with page as (
   select c.bucket, c.ts, c.seq{more_c}

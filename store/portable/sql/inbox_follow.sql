@@ -1,4 +1,5 @@
--- What is held for an id, and for that, in order, and what was handed over in its place. It does not come again, should its producer have made a circle.
+-- The messages held for an id, and for those, in order, and the one handed over in its place. It does not come again, should
+-- its producer have made a circle.
 with recursive chain(inbox_id, id, step) as (
   select i.id, {id}::text, 0 from {schema}.inboxes i where i.consumer = {consumer}
   union all

@@ -1,5 +1,5 @@
--- A few ids that are out of their window, from a time on, which passes over those that were deleted before. What is held stays
--- known. Who else forgets some of them is not waited for.
+-- A few ids that are out of their window, from a time on, which passes over those that were deleted before. Ids of held
+-- messages stay known. Who else forgets some of them is not waited for.
 delete from {schema}.received r
  using (select o.inbox_id, o.id
           from {schema}.received o

@@ -1,5 +1,5 @@
--- What was handed over in place of an id that was reported missing, '' if nothing was; whether its predecessor was received, is held, was
--- reported missing; its key's head, and the parts behind that.
+-- First, the message handed over in place of an id that was reported missing, '' if none was. Then whether its predecessor was received,
+-- is held, was reported missing. Last, its key's head, and the parts behind that.
 select (select coalesce(g.next, '') from {schema}.gaps g where g.inbox_id = i.id and g.id = {id}),
        exists (select from {schema}.received r where r.inbox_id = i.id and r.id = {previous}),
        exists (select from {schema}.held h where h.inbox_id = i.id and h.id = {previous}),

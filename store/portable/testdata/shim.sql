@@ -1,4 +1,5 @@
--- What is missing elsewhere, missing here: functions that stand before pg_catalog in the search path and say what YugabyteDB says.
+-- Functions that other engines lack are made to fail here: they stand before pg_catalog in the search path and say what
+-- YugabyteDB says.
 create schema shim;
 
 create function shim.no_such(what text) returns bigint language plpgsql as $$

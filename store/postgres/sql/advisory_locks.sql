@@ -1,5 +1,5 @@
--- Who has had advisory locks of Penstock's for long: sessions, and how many wait for them. Penstock takes them for a transaction only; the
--- one that jobs of keys share (1885695588) lasts as long as a handler that works in the job's transaction.
+-- Sessions that have had advisory locks of Penstock's for long, and how many wait for them. Penstock takes them for a transaction only;
+-- the one that jobs of keys share (1885695588) lasts as long as a handler that works in the job's transaction.
 --   $1 for how long
 select a.pid::bigint, coalesce(a.usename, '')::text, coalesce(a.application_name, ''), extract(epoch from statement_timestamp() - coalesce(a.xact_start, a.state_change))::float8, count(*),
        coalesce(sum((select count(*) from pg_locks w

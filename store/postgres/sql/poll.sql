@@ -5,12 +5,12 @@
 --   $3 done  the cursor's snapshot
 --   $4 limit
 --   $5 subscription
--- The first row's other columns: the outbox's oid, so that a reader notices that
--- it was dropped and made anew, and letters for what else there is to read: see
--- outOfBand in outbox_out_of_band.go; and the server process, which has to be the session's own.
--- One by one, the transactions that were in flight are read in order of seq, so
--- that a page of a large one costs no more than a page. Of one that still is, the rows that
--- can be seen are another's, from before a restore.
+-- The first row has more columns. One is the outbox's oid, so that a reader notices that it was
+-- dropped and made anew. Letters say what else there is to read, see outOfBand in
+-- outbox_out_of_band.go. The server process has to be the session's own. One by one, the
+-- transactions that were in flight are read in order of seq, so that a page of a large one costs no
+-- more than a page. Of one that still is, the rows that can be seen are another's, from before a
+-- restore.
 select coalesce(pg_sequence_last_value({seq}), 0), null::timestamptz, to_regclass({outbox_name})::oid::text,
        concat(case when exists (select from {schema}._dead_letter where subscription = $5::bigint and retry) then 'd' end,
               case when exists (select from {schema}._replay where subscription = $5::bigint) then 'r' end),

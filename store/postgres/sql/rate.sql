@@ -1,6 +1,5 @@
--- Messages settled per second over the last minute, from the cursor log: its rows
--- count what was settled. An older row than a minute, or the first, is where to
--- count from.
+-- Messages settled per second over the last minute, from the cursor log, whose rows count them. An
+-- older row than a minute, or the first, is where to count from.
 --   $1 subscription, $2 count now
 select coalesce(greatest($2::bigint - settled, 0) / greatest(extract(epoch from clock_timestamp() - at), 1), 0)::float8
   from (values (1)) one

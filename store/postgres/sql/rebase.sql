@@ -1,6 +1,6 @@
 -- After a restore into another cluster the stored xids and snapshots are that
--- cluster's. What the old cursor had not settled is above its bound or was in
--- flight; some of it may have been delivered and comes again.
+-- cluster's. Messages that the old cursor had not settled are above its bound or were in flight;
+-- some of them may have been delivered and come again.
 --   $1 pos, $2 high  the part to read, by seq
 --   $3 bound, $4 xip of the old cursor
 --   $5 limit

@@ -1,4 +1,4 @@
--- A page of what is to be delivered again, in order of seq.
+-- A page of messages to deliver again, in order of seq.
 --   $1 pos, $2 to seq, $3 created from, $4 created before
 --   $5 done, $6 upto, $7 pos in it, $8 low of done   the cursor at the request, $9 what was settled ahead of it
 --   $10 limit

@@ -1,4 +1,4 @@
--- Parked keys that wait for another attempt and are to be tried at once: see _retry.
+-- Parked keys that wait for another attempt and must be tried at once: see _retry.
 --   $1 subscription, $2 parked keys, {""} among them for all, $3 n of each, $4 limit
 select l.parked_key, l.head
   from {schema}._parked_key l

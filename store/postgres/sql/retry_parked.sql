@@ -1,4 +1,4 @@
--- Asks whoever has the lease to try parked keys at once that wait for another attempt, and counts them.
+-- Asks the holder of the lease to try parked keys at once that wait for another attempt, and counts them.
 --   $1 subscription, $2 parked keys, {""} for all
 with waiting as materialized (
     select l.n from {schema}._parked_key l

@@ -1,5 +1,5 @@
--- The jobs that are leased, of the queue $1 or, if that is empty, of all: up to $2 of each, so that a busy queue hides no other's, those
--- for longest first. A lease's number has its place among all leases in its upper bits.
+-- The jobs that are leased, of the queue $1 or, if that is empty, of all. There are up to $2 of each, those for longest first, so that a
+-- busy queue hides no other's. A lease's number has its place among all leases in its upper bits.
 select q.name, l.id, l.lease, l.worker, l.attempt, extract(epoch from clock_timestamp() - l.created_at)::float8,
        extract(epoch from clock_timestamp() - l.lease_until)::float8, greatest(pg_sequence_last_value('{schema}._lease_n') - l.place, 0), l.report
   from {schema}._queue q cross join lateral (

@@ -1,5 +1,6 @@
--- The segments of outboxes that are sealed and have rows: which subscriptions have not settled them, and, of those
--- that nobody needs, the oldest transaction that has one locked. All locks are read once: each look at them stops who locks.
+-- The segments of outboxes that are sealed and have rows: which subscriptions have not settled them, and, of those that no
+-- subscription needs, the oldest transaction that has one locked. All locks are read once: each look at them stops who
+-- locks.
 with held as materialized (
     select distinct on (k.relation) k.relation, format('session %s (%s, %s)', a.pid, a.usename, coalesce(nullif(a.application_name, ''), a.backend_type)) as who,
            extract(epoch from clock_timestamp() - a.xact_start) as seconds

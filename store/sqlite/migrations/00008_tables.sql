@@ -9,8 +9,7 @@
 -- Times are microseconds since 1970, but for created_at of a message, which
 -- producers may write: milliseconds.
 
--- One row per outbox. Its messages are in a table of their own, see
--- sql/create_outbox.sql.
+-- One row per outbox. Its messages are in a separate table, see sql/create_outbox.sql.
 create table penstock_outboxes (
   id              integer primary key autoincrement,
   name            text    not null unique,
@@ -96,7 +95,7 @@ create table penstock_holds (
 );
 create index penstock_holds_key on penstock_holds (subscription_id, key, seq);
 
--- What is to be delivered again; a row goes when it is.
+-- Ranges of messages to deliver again; a row goes when all of them are delivered.
 create table penstock_replays (
   id              integer primary key autoincrement,
   subscription_id integer not null,
@@ -105,16 +104,16 @@ create table penstock_replays (
   created_from    integer not null, -- bounds of created_at: this or later,
   created_to      integer not null, -- and before this
   ahead           text    not null default '[]', -- as of a subscription
-  covered         integer not null default 9223372036854775807, -- what was settled when it was asked for: up to this seq,
+  covered         integer not null default 9223372036854775807, -- the messages settled when it was asked for: up to this seq,
   besides         text    not null default '[]'                 -- and these
 );
 create index penstock_replays_subscription on penstock_replays (subscription_id, id);
 
--- Queues: see DESIGN.md, "Queues". The jobs of one are in a table of their own, see
--- sql/create_queue.sql; what follows holds small rows about them, by queue_id and
--- seq. A job that is not running is in one of ready, keyed and scheduled; what moves
--- it are triggers, so that a plain INSERT or DELETE does it too. Triggers run in
--- the application's library, however old that is.
+-- Queues: see DESIGN.md, "Queues". The jobs of one are in a separate table, see
+-- sql/create_queue.sql; the tables below hold small rows about them, by queue_id and seq. A job
+-- that is not running is in one of ready, keyed and scheduled; what moves it are triggers, so that
+-- a plain INSERT or DELETE does it too. Triggers run in the application's library, however old that
+-- is.
 
 create table penstock_queues (
   id           integer primary key autoincrement,
@@ -282,7 +281,8 @@ create table penstock_received (
 ) without rowid;
 create index penstock_received_at on penstock_received (inbox_id, at);
 
--- What was waited for in vain, and what was discarded. next was handed over in its place.
+-- Ids that were expected and did not come in time, and ids that were discarded. next was handed over in its
+-- place.
 create table penstock_gaps (
   inbox_id  integer not null,
   id        text    not null,

@@ -1,5 +1,5 @@
--- What a Claim has to know: the queue, how many jobs it may take, whether any is
--- ready in its group, and whether some have become due for being so.
+-- State that a Claim needs: the queue, how many jobs it may take, whether any is ready in its
+-- group, and whether some have become due for being so.
 select q.id, q.lifo, q.max_attempts,
        case when q.paused then 0
             when q.max_running = 0 then :jobs

@@ -1,5 +1,5 @@
--- What was settled before and is to be delivered again. The reader passes
--- over the others that the request has noted.
+-- Settled messages that must be delivered again. The reader passes over the others that the request
+-- has noted.
 select t.seq, t.created_at, coalesce(t.id, ''), coalesce(t.key, ''), t.topic, coalesce(t.headers, ''), t.payload
   from {table} t
  where t.seq > :after and t.seq <= :last

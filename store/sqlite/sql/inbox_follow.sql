@@ -1,5 +1,5 @@
--- What is held for an id, and for that, in order, and what was handed over in its place. It does not come again, should its producer have made a circle. A
--- cross join keeps the order in which it is written: what is held is looked up.
+-- The messages held for an id, and for those, in order, and the one handed over in its place. It does not come again, should its producer have made a
+-- circle. A cross join keeps the order in which it is written: what is held is looked up.
 with recursive chain(id, step) as (
   select {id}, 0
   union all

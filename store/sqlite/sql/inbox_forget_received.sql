@@ -1,4 +1,4 @@
--- A few ids that are out of their window. What is held stays known.
+-- A few ids that are out of their window. Ids of held messages stay known.
 delete from {schema}.received
  where inbox_id = {inbox}
    and id in (select r.id from {schema}.received r

@@ -1,5 +1,5 @@
--- The lines, those due soonest first. What a held one waits for is a dead letter,
--- or was one and is on its way back.
+-- The lines, those due soonest first. A held line waits for a dead letter, or for one on its way
+-- back.
 select coalesce(p.key, k.key),
        (select count(*) from penstock_parked c where c.key_id = k.id),
        coalesce(h.seq, k.head), coalesce(k.due, 0),

@@ -1,4 +1,4 @@
--- The groups of a queue, from one on. What its jobs count as is said in queue_status.sql.
+-- The groups of a queue, from one on. How its jobs are counted: see queue_status.sql.
 select f.group_key, f.ready, f.running, f.delayed, f.waiting, f.dead, coalesce((select t.created_at from {table} t where t.seq = f.oldest), 0)
   from (
     select o.group_key, sum(o.ready) as ready, sum(o.running) as running, sum(o.delayed) as delayed, sum(o.waiting) as waiting, sum(o.dead) as dead, min(o.oldest) as oldest

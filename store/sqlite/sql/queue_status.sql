@@ -1,5 +1,5 @@
 -- The queues of these :names, an array, or all, counted up to :most of each kind of rows; -1: all. Of the keyed jobs the first of each key that is not busy is ready,
--- the others wait. A job whose lease has ended is ready, too: the next claim finds it.
+-- the others wait. A job whose lease has ended is also ready: the next claim finds it.
 select q.id, q.name, q.lifo, q.paused, q.max_attempts, q.max_running, q.dedup_window,
        (select count(*) from (select 1 from penstock_ready r where r.queue_id = q.id limit :most))
          + (select count(*) from (select 1 from penstock_leases l where l.queue_id = q.id and l.until <= :now limit :most)),

@@ -1,6 +1,6 @@
--- One chunk of what nobody needs any more. The lowest positions are read by the
--- statement that deletes, so that a subscription or a replay made meanwhile
--- loses nothing it was promised, nor does a retention.
+-- One chunk of rows that are no longer needed. The lowest positions are read by the statement that
+-- deletes, so that a subscription or a replay made meanwhile loses nothing it was promised, nor
+-- does a retention.
 delete from {table}
  where seq <= min(:last,
          (select min(position) from penstock_subscriptions where outbox_id = :outbox),

@@ -1,4 +1,4 @@
--- What is parked behind a message.
+-- The messages parked behind a message.
 select number, coalesce(history, ''),
        seq, created_at, coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers, ''), payload
   from penstock_parked

@@ -1,5 +1,5 @@
--- The jobs that are leased, of the queue ?1 or, if that is empty, of all: up to ?2 of each, so that a busy queue hides no other's, those
--- for longest first: a lease's number is the time at which it began.
+-- The jobs that are leased, of the queue ?1 or, if that is empty, of all. There are up to ?2 of each, so that a busy queue hides no
+-- other's, those for longest first: a lease's number is the time at which it began.
 select q.name, l.seq, l.lease, l.worker, l.attempt, l.until
   from (select l.*, row_number() over (partition by l.queue_id order by l.lease) as nth from penstock_leases l) l
   join penstock_queues q on q.id = l.queue_id

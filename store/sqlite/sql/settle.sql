@@ -1,4 +1,4 @@
--- The cursor moves. The transaction has read the epoch, and nobody else writes before it ends.
+-- The cursor moves. The transaction has read the epoch, and no other session writes before it ends.
 update penstock_subscriptions
    set position = ?, ahead = ?, settles = ?, settled = settled + ?, rate = ?, rate_at = ?
  where id = ?

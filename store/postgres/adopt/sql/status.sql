@@ -1,4 +1,4 @@
--- What is out of band, and the rate over about the last minute.
+-- Rows that are out of band, and the rate over about the last minute.
 --   $1 subscription
 select count(*) filter (where died_at is not null), count(*) filter (where died_at is null),
        count(distinct case when out_of_order then 's' || row_id else parked_key end) filter (where died_at is null or held),
