@@ -1,6 +1,6 @@
 -- The tables, types and sequences of a new database are made by the files of this number, in order: they are one version.
--- Later numbers are run once, in order; each database keeps the number of the last one in _migration. What they made is
--- never edited, the next number changes it. Functions have no numbers, see functions/.
+-- Later numbers are run once, in order; each database keeps the number of the last one in _migration. Their files are
+-- never edited; the next number changes the tables. Functions have no numbers, see functions/.
 --
 -- Runs with search_path set to Penstock's schema and pg_temp. Names that begin with an
 -- underscore are internal; an outbox or a queue is a table with the name its users gave it.

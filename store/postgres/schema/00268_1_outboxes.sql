@@ -65,9 +65,9 @@ create index on _replay (subscription, id);
 -- Roles that were granted the relay's privileges; later outboxes grant them too.
 create table _relay_role (name name primary key);
 
--- Rings of two segments. Which one is written to, a sequence says; what is left of the other is carried over,
--- and it is truncated, also under a pinned snapshot. Those of a queue's jobs hold 2 more while the other one
--- is listed, that is, read, see functions/pairs.sql. Their tables' partitions are made at the end.
+-- Rings of two segments. A sequence says which one is written to. The remaining rows of the other are carried
+-- over, and it is truncated, also under a pinned snapshot. Those of a queue's jobs hold 2 more while the
+-- other one is listed, that is, read, see functions/pairs.sql. Their tables' partitions are made at the end.
 create sequence _cursor_slot minvalue 0 maxvalue 1;
 create sequence _parked_slot minvalue 0 maxvalue 1;
 create sequence _parked_key_slot minvalue 0 maxvalue 1;

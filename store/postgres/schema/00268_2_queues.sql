@@ -159,7 +159,8 @@ create table _scheduled (
 
 create index on _scheduled (queue, due, id);
 
--- The jobs of a key that are before others, or wait for others: those that are only delayed are neither, and nobody steps over them.
+-- The jobs of a key that are before others, or wait for others: those that are only delayed are neither, and no search steps
+-- over them.
 create index on _scheduled (queue, key, id) where key is not null and (attempt <> 0 or due = 'infinity');
 
 create index on _scheduled (queue, id);

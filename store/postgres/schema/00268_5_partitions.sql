@@ -1,8 +1,8 @@
 -- The rings' partitions. In a database with a publication for all tables, PostgreSQL refuses UPDATE and DELETE on a table
--- without replica identity. What has no key otherwise is identified by the whole row: most of it is updated and deleted by
--- nobody, or only by hand. Where payloads are deleted it is an index, because the whole row would be written to the log
--- once more wherever wal_level is logical: 50 % of what a job of 200 bytes costs there, instead of 5 %. A lease is drawn anew
--- each time, so that a number that came twice would stop nobody for long; an id is not, and _scheduled has no such index.
+-- without replica identity. A table without another key is identified by the whole row: most such rows are never updated or
+-- deleted, or only by hand. Where payloads are deleted it is an index. The whole row would be written to the log once more
+-- wherever wal_level is logical. That is 50 % of the cost of a job of 200 bytes there, instead of 5 %. A lease is drawn
+-- anew each time, so a number that came twice would stop no job for long; an id is not, and _scheduled has no such index.
 do $$
 declare
     ring text; -- a name alone: quote_all_identifiers would quote that of a regclass, and the number would stand behind it

@@ -29,8 +29,8 @@ begin
 end $$;
 
 -- Who may call what. Roles get what belongs to one outbox, queue or inbox from the grant_
--- functions. Everybody may call those that take a name and only call what belongs to it:
--- they do no more than the caller may.
+-- functions. All roles may call those that take a name and only call what belongs to it: they do no
+-- more than the caller may.
 do $$
 declare
     everybodys constant text[] := '{

@@ -1,4 +1,4 @@
--- What the columns of the tables that an administrator looks into hold: \d+ shows it.
+-- Contents of the columns of the tables that an administrator looks into: \d+ shows them.
 
 comment on table _queue is 'One row for each queue, with its settings. set_queue, pause_queue and resume_queue change it.';
 comment on column _queue.id is 'the number that stands for the queue in other tables; it is not given again after drop_queue';

@@ -1,8 +1,8 @@
 -- Cursors and leases: how far each subscription is, and who may move it.
 
 -- _head returns the cursor and lease of a subscription, by a backward index probe. Volatile, for a snapshot that is
--- taken under its locks: with the caller's, it would find nothing at all if it had waited for _reclaim_cursor, because
--- TRUNCATE is not MVCC and the copy of the head not visible yet.
+-- taken under its locks. With the caller's, after waiting for _reclaim_cursor, it would find nothing at all: TRUNCATE
+-- is not MVCC, and the copy of the head not visible yet.
 create or replace function _head(subscription bigint) returns setof _cursor
 language sql volatile set search_path from current as $$
     select * from _cursor c where c.subscription = _head.subscription
@@ -10,17 +10,16 @@ language sql volatile set search_path from current as $$
 $$;
 
 -- _write_cursor appends to the cursor log, which moves the cursor and extends the
--- lease; a lease of 0 gives it back: it has ended by any clock. It returns the new n; null, and nothing is
--- written, if the subscription was dropped or the head is not expected any more: another
--- holder has the lease, or this one has gone on without a write that a lost connection
--- left under way on the server. Without expected it is a takeover, which has looked at
--- the head under its lock.
+-- lease; a lease of 0 gives it back: it has ended by any clock. It returns the new n. It returns null and
+-- writes nothing if the subscription was dropped or the head is not expected any more. Then another holder
+-- has the lease, or this one has continued without a write that a lost connection left under way on the
+-- server. Without expected it is a takeover, which has looked at the head under its lock.
 --
--- A lease changes hands under the exclusive form of the lock. Without the shared
--- form here a holder whose lease has expired could write between the moment when
--- the next one reads the cursor and the moment when its epoch is visible: it would
--- be told that its messages are settled, and they would be sent again. The insert
--- must be a statement after the lock, for a snapshot taken under it.
+-- A lease changes hands under the exclusive form of the lock. The shared form here stops a holder
+-- whose lease has expired. Without it, it could write between the moment when the next one reads
+-- the cursor and the moment when its epoch is visible. It would be told that its messages are
+-- settled, and they would be sent again. The insert must be a statement after the lock, for a
+-- snapshot taken under it.
 create or replace function _write_cursor(subscription bigint, epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint,
                               upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamptz, expected bigint, timeline integer,
                               ahead int8multirange) returns bigint
@@ -50,8 +49,8 @@ end $$;
 
 -- _turn_ring keeps a ring of two segments small: once the current one has full_bytes it moves the pointer to the other
 -- one, carries over what is still true and truncates. carry is an INSERT in which %1$s is the segment that is emptied and
--- %2$s the number of the other one. rest tells the bytes that it would copy: the segment stays while these are
--- more than 8 MiB and half of what has come since, so that copying costs less than writing did.
+-- %2$s the number of the other one. rest tells the bytes that it would copy. The segment stays while these are more than
+-- 8 MiB and half of what has come since, so that copying costs less than writing did.
 create or replace function _turn_ring(ring text, full_bytes bigint, carry text, rest text default 'select 0') returns boolean
 language plpgsql set search_path from current set lock_timeout = '20ms' as $$
 declare

@@ -5,9 +5,9 @@ create or replace function _inbox_name(id int, part text) returns text
 language sql stable set search_path from current
 as $$ select _q(format('__inbox.%s.%s', id, part)) $$;
 
--- _define_inbox makes the functions of an inbox, or makes them anew. In their texts
--- {first} and so on are their own names, {ring} and so on the registers, and {each: ...} stands
--- for a case of the four slots, in which {seen}, {held}, {heads} and {gaps} are the slot's tables.
+-- _define_inbox makes the functions of an inbox, or makes them anew. In their texts {first} and so
+-- on are their own names, and {ring} and so on the registers. {each: ...} stands for a case of the
+-- four slots, in which {seen}, {held}, {heads} and {gaps} are the slot's tables.
 create or replace function _define_inbox(id int) returns void
 language plpgsql set search_path from current as $$
 declare

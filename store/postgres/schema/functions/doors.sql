@@ -1,6 +1,6 @@
 -- _door_functions returns the text of a queue's doors. A right to a queue is a right to a function, as PostgreSQL checks
--- it (docs/decisions/0011). A shared function that a role may be granted has a door: a function that is made for the
--- queue, runs as the schema's owner and calls the shared one, which no other role may. Those of workers are PL/pgSQL, whose plan a session keeps.
+-- it (docs/decisions/0011). A shared function that a role may be granted has a door. This is a function that is made for the queue, runs as the
+-- schema's owner and calls the shared one, which no other role may. Those of workers are PL/pgSQL, whose plan a session keeps.
 create or replace function _door_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
@@ -66,7 +66,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
     select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest, g.more or g.cut from {schema}._count_groups({id}, after, most, 10000) g order by g.group_key
 $fn$;
 
--- {done_jobs} lists what is kept of jobs that are done, see _done_jobs.
+-- {done_jobs} lists done jobs that are kept, see _done_jobs.
 create or replace function {done_jobs}(most int, before text, ids bigint[]) returns jsonb
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._done_jobs({id}, most, before, ids) $fn$;
 

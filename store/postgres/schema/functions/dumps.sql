@@ -4,9 +4,9 @@
 -- last step: it then sees a dump that came meanwhile and waits for that lock. On the error, undo the move and try again
 -- later.
 --
--- A dump that reads the segment already would have kept the caller from locking it. It looks for one that has taken its
--- snapshot and has not yet come to lock the segment: a pg_dump, by its name, because it locks all tables before it reads
--- the first; and a session that has a snapshot and waits for the lock to read another table. It takes a pg_dump of other
+-- A dump that reads the segment already would have kept the caller from locking it. It looks for two kinds of session
+-- that have a snapshot and have not yet come to lock the segment. One is a pg_dump, by its name, because it locks all
+-- tables before it reads the first. The other waits for the lock to read another table. It takes a pg_dump of other
 -- schemas for one that will come.
 create or replace function _step_back_for_dumps(segment regclass) returns void
 language plpgsql volatile set search_path from current as $$

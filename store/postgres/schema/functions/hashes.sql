@@ -1,4 +1,4 @@
--- What functions were made as, so that one that somebody has changed or dropped is found.
+-- The hashes of functions as they were made, so that a function that was changed or dropped is found.
 
 -- _hashes returns the hashes of functions as they are now. It leaves out parts that another version of the server or a
 -- session's settings write differently, such as defaults of arguments.
@@ -39,8 +39,9 @@ $$;
 
 -- _check_functions returns the hash of the files that the functions were made from, and the functions that were changed
 -- or dropped since. It also returns those that run with the owner's rights and that PUBLIC may execute, as after a restore
--- into a cluster without the roles: of what pg_restore runs, a REVOKE fails together with the GRANT behind it. Hashing all
--- takes some ms for each queue. All roles may call it: a worker, which may read nothing here, also calls it at its start.
+-- into a cluster without the roles. Of the statements that pg_restore runs, a REVOKE fails together with the GRANT behind
+-- it. Hashing all takes some ms for each queue. All roles may call it: a worker, which may read nothing here, also calls
+-- it at its start.
 create or replace function _check_functions(queue text default null, out files text, out changed text[])
 language sql stable security definer set search_path from current as $$
     select (select max(f.hash) from _functions f),

@@ -1,9 +1,10 @@
--- Kept history: what is kept of jobs that are done, in queues that keep it (set_queue).
+-- The history of done jobs, in queues that keep it (set_queue).
 --
 -- A queue's history is a ring of six segments behind one table, _NAME.done, which is there once it has been asked for. Rows
 -- are only added, and a segment is truncated as a whole; so there is no index and nothing for a vacuum, and a
--- pinned snapshot holds up nothing. {ack} and {claim} write to it, in a queue that keeps history: one row for what one call
--- ended of a claim, of one job in plain columns, of several in arrays. A row a job would cost a batch half again.
+-- pinned snapshot holds up nothing. In a queue that keeps history, {ack} and {claim} write to it. They write one row for
+-- the jobs of a claim that one call ended, of one job in plain columns, of several in arrays. A row a job would cost a
+-- batch half again.
 
 -- _make_history makes the ring of a queue's kept jobs. Its register, done_turn, holds 8 * the time since which the
 -- current segment is written to, in ms, + its slot.

@@ -1,15 +1,14 @@
 -- Inboxes: what a consumer has received already, and, per key, what came early.
 -- docs/guides/inbox.md and sink/previous/DESIGN.md explain what is here and why it is exact.
 --
--- Each consumer has rings of its own, four segments each of ids, of held messages, of the
--- heads of keys and of gaps, which turn together, and functions of its own: see _define_inbox.
--- Their names begin with two underscores, which nothing that belongs to an outbox or a
--- queue does.
+-- Each consumer has separate rings, four segments each of ids, of held messages, of the heads of
+-- keys and of gaps, which turn together. It also has its own functions, see _define_inbox. Their
+-- names begin with two underscores, which nothing that belongs to an outbox or a queue does.
 --
 -- The register ring holds turn * 2 + moving. Turn t writes to the slot t % 4. While
 -- it is moving, turn - 1 still decides what is new, together with turn; live are the
--- turns down to turn - 3. Once nobody is left who knows only turn - 1, turn has
--- settled, alone decides, and turn - 3 is out of its window: live are three turns.
+-- turns down to turn - 3. Once no transaction is left that knows only turn - 1, turn has settled,
+-- alone decides, and turn - 3 is out of its window: live are three turns.
 
 -- _refuse_inboxed raises an error that tells a consumer which field of a message is invalid.
 create or replace function _refuse_inboxed(message_id text, previous_id text, key text, headers jsonb, payload bytea) returns void

@@ -4,9 +4,9 @@
 create or replace function _inbox_id_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {enter} returns the ring's register. From then on until its end the transaction holds
--- the turn's lock, in shared form, and a turn settles only when nobody holds the lock of
--- the one before.
+-- {enter} returns the ring's register. From then on until its end the transaction holds the turn's
+-- lock, in shared form, and a turn settles only when no transaction holds the lock of the one
+-- before.
 create or replace function {enter}() returns bigint
 language plpgsql volatile as $fn$
 declare
@@ -25,10 +25,9 @@ begin
     return now;
 end $fn$;
 
--- {see} notes an id and says whether it is new. In the turns that decide, it is written,
--- and the unique index makes whoever comes second wait for the first. What the
--- turns before them have is committed since long: there it is enough to look, if the
--- statement's snapshot is of now.
+-- {see} notes an id and says whether it is new. It is written in the turns that decide, and the
+-- unique index makes the transaction that comes second wait for the first. Ids of the turns before
+-- them were committed long ago: there it is enough to look, if the statement's snapshot is of now.
 create or replace function {see}(in_id text, ring bigint) returns boolean
 language plpgsql volatile as $fn$
 declare

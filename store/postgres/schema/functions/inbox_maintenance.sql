@@ -4,9 +4,9 @@
 create or replace function _inbox_maintenance_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {maintain} turns the ring: a call does it now and then, before it does anything else. It
--- moves registers, which a rollback does not undo, and truncates what is out of its
--- window, which nobody looks into any more.
+-- {maintain} turns the ring: a call does it now and then, before it does anything else. It moves
+-- registers, which a rollback does not undo, and truncates segments out of their window, which no
+-- call looks into any more.
 create or replace function {maintain}(force boolean) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
@@ -111,9 +111,9 @@ begin
 end $fn$;
 
 -- {advance} moves low, below which no held message is due, visible or not: dead rows
--- below it are not walked over. A candidate is noted, then an epoch begins. Whoever
--- holds a message in it has read the candidate, and is due no earlier. Once those of the
--- epoch before have ended, what is due before the candidate is visible.
+-- below it are not walked over. A candidate is noted, then an epoch begins. A transaction that
+-- holds a message in it has read the candidate, and is due no earlier. Once those of the epoch
+-- before have ended, what is due before the candidate is visible.
 create or replace function {advance}() returns void
 language plpgsql volatile as $fn$
 declare

@@ -4,8 +4,8 @@
 create or replace function _inbox_order_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {in_order} is inbox_in_order. The key's lock comes first: whoever has it sees all that
--- others of the key have done, and the register after it.
+-- {in_order} is inbox_in_order. The key's lock comes first, and the register after it: its holder
+-- sees all that others of the key have done.
 create or replace function {in_order}(in_key text, in_id text, in_previous text, in_headers jsonb, in_payload bytea, wait interval) returns setof {schema}.inboxed
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
@@ -69,9 +69,9 @@ begin
 end $fn$;
 
 -- {release} hands over a message, then what was held for it, and what was held for that. Gaps part a key; known are the last messages of its
--- parts, and the last of them is its head. What follows another one is late, and leaves the head where it is; so is and does what comes behind
--- a gap if its id, UID-SEQ-TIME of an outbox, tells that it was written before the head. Of other ids only the messages between two parts tell
--- which one is older, should they come: the part that a reported message follows goes before what was handed over in its place.
+-- parts, and the last of them is its head. A message that follows another one is late, and leaves the head where it is. So does a message
+-- behind a gap if its id, UID-SEQ-TIME of an outbox, tells that it was written before the head. Of other ids only the messages between two
+-- parts tell which one is older, should they come. The part that a reported message follows goes before the message handed over in its place.
 -- See internal/inorder.
 create or replace function {release}(one {schema}.inboxed, in_previous text, ring bigint) returns setof {schema}.inboxed
 language plpgsql volatile as $fn$
@@ -228,7 +228,7 @@ begin
     end loop;
 end $fn$;
 
--- {reported} says whether a message was waited for in vain, or discarded.
+-- {reported} says whether a message was reported missing, or discarded.
 create or replace function {reported}(in_id text, ring bigint) returns boolean
 language plpgsql volatile as $fn$
 begin

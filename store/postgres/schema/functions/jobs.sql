@@ -1,6 +1,6 @@
--- Jobs: leases, retries, delays, keys. What a queue needs beyond its
--- ring (queue.sql to queue_ring.sql) and a plain INSERT or dequeue. A job is in exactly one place at a time,
--- and moves by a DELETE and an INSERT in one transaction:
+-- Jobs: leases, retries, delays, keys. This is what a queue needs beyond its ring (queue.sql to
+-- queue_ring.sql) and a plain INSERT or dequeue. A job is in exactly one place at a time, and moves by a
+-- DELETE and an INSERT in one transaction:
 --
 --   ready ring -> _lease              claim
 --   _lease     -> nothing             ack

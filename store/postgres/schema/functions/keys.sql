@@ -4,9 +4,9 @@
 create or replace function _key_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {busy} says whether a job of a key must wait: one of the key runs, or one with a smaller id
--- is still to run, of which those that are only delayed are none. It looks where jobs come from
--- before it looks where they go to, so it sees one that moves meanwhile.
+-- {busy} says whether a job of a key must wait: one of the key runs, or one with a smaller id must
+-- still run. Jobs that are only delayed do not count. It looks where jobs come from before it looks
+-- where they go to, so it sees one that moves meanwhile.
 create or replace function {busy}(in_key text, in_id bigint, slots smallint[]) returns boolean
 language plpgsql volatile as $fn$
 declare
@@ -41,13 +41,14 @@ begin
     return yes;
 end $fn$;
 
--- {take_keyed} is {take} where jobs have keys. Whoever runs a job of a key holds the
--- key's lock until his transaction ends, and has a lease from then on; so a statement
--- that begins with the lock held sees whether one runs, and whether one with a smaller
--- id is still to run. Jobs that must wait are moved to _scheduled, at the cost of one move each.
+-- {take_keyed} is {take} where jobs have keys. The transaction that takes a job of a key holds the
+-- key's lock until its end, and has a lease from then on. So a statement that begins with the lock
+-- held sees whether one runs, and whether one with a smaller id must still run. Jobs that must wait
+-- are moved to _scheduled, at the cost of one move each.
 --
--- Of a priority it reads a thousand jobs from the first one on, and then four thousand from a place that it draws, and
--- on from the first thousand behind the last. So it comes to each that waits, also where all that it writes is rolled back.
+-- Of a priority it reads a thousand jobs from the first one on, and then four thousand from a place that it draws. Behind
+-- the last it continues after the first thousand. So it comes to each that waits, also where all that it writes is rolled
+-- back.
 create or replace function {take_keyed}(n int, in_group text, leasing boolean) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
@@ -64,7 +65,7 @@ declare
     begun  int;         -- in which of them the first thousand end
     near   bigint;      -- where they end, null before
     edge   bigint;      -- behind it there are few
-    drawn  bigint;      -- where it goes on, between the two
+    drawn  bigint;      -- where it continues, between the two
     first  boolean;     -- in the segment begun
     mark   int;         -- what seen was then
     most   int;         -- jobs to read at once
@@ -182,10 +183,10 @@ begin
                 select array_agg(c.i order by c.i) into run
                   from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
                  where c.key is null or not {busy}(c.key, c.id, m.slots);
-                -- Of a key that runs now the others stay where they are; of one that
-                -- cannot, they are moved, by a claim: a dequeue may be part of a
-                -- long transaction, and should lock no key in vain. One before the one that
-                -- was looked at stays: it may be what they wait for, and is looked at next.
+                -- Of a key that runs now the others stay where they are. Of one that cannot run, a
+                -- claim moves them: a dequeue may be part of a long transaction, and should lock no
+                -- key without need. One before the one that was looked at stays: it may be what
+                -- they wait for, and is looked at next.
                 busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                 skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
                 if busy <> '{}' and leasing then
@@ -204,7 +205,7 @@ begin
                     moved := moved + got;
                     most := case when 2 * got >= most then least(2 * most, 500) else greatest(most / 2, least(todo, 500), 8) end;
                     if moved > 1000 then
-                        skip := skip || busy; -- the next call goes on with it
+                        skip := skip || busy; -- the next call continues with it
                     elsif got > 0 then
                         pos := before;
                     end if;
@@ -242,7 +243,7 @@ end $fn$;
 $$ $text$;
 
 -- _promote makes the next job of each key ready, if it only waits for its key. It leaves a key that another transaction
--- has locked to the maintenance, which is due at once then: that transaction may be putting off jobs of the key that
+-- has locked to the maintenance, which is then due at once. That transaction may be putting off jobs of the key that
 -- are not visible yet. A row in _scheduled with the queue's negative number says which key to look at. It also does so
 -- where a kept snapshot may hide jobs.
 create or replace function _promote(queue int, keys text[]) returns void

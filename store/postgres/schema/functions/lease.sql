@@ -1,30 +1,31 @@
--- Leases: a claim takes jobs and writes them down as somebody's for a time; what follows
--- ends that, or makes it longer.
+-- Leases: a claim takes jobs and writes them down with a lease; the other functions end that, or
+-- extend it.
 
 -- _lease_functions returns the text of a queue's functions that begin and end leases.
 create or replace function _lease_functions() returns text
 language sql immutable set search_path from current as $text$ select replace(regexp_replace(replace($$
 
--- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack}
--- does: what a worker has done and what it wants next go with one call. Of acks those come
--- back that were held, behind the jobs, as rows with nothing but a lease. They are ended
--- last, because that draws an xid, and a skip map made after it bounds nothing (see {skip_map}).
+-- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack} does: a
+-- worker's done jobs and its next ones go with one call. Of acks those come back that were held,
+-- behind the jobs, as rows with nothing but a lease. They are ended last, because that draws an
+-- xid, and a skip map made after it bounds nothing (see {skip_map}).
 --
--- From a backlog it takes what comes behind the position in the registers, if nobody has ever locked it, and moves that
--- on; here, because a function that returns rows to another has each copied once more, and costs a claim of one job half. It looks
--- behind the position five times a second, not forty as {scan}: whoever finds nothing there takes three to five times as long. To
--- lock each job before it is deleted takes as long again as all else: another claim that has drawn the same position,
+-- From a backlog it takes the jobs behind the position in the registers that were never locked, and moves that on. It does so
+-- here, because a function that returns rows to another has each copied once more, and costs a claim of one job half. It looks
+-- behind the position five times a second, not forty as {scan}: a claim that finds nothing there takes three to five times as
+-- long. To lock each job before it is deleted takes as long again as all else. Another claim that has drawn the same position,
 -- which is rare, waits for this one to commit.
 --
--- If it is to end jobs, if only none ('{}'), jobs from a backlog share a row: a copy of each with its entries in indexes costs most of
--- a claim. Whoever acks one of them waits until a transaction that acks another has ended. {ack} and _part know such rows.
+-- If the caller passes acks, even an empty array ('{}'), jobs from a backlog share a row. A copy of each with its entries in indexes
+-- costs most of a claim. A transaction that acks one of them waits until a transaction that acks another has ended. {ack} and _part
+-- know such rows.
 --
 -- While few jobs wait it has another fast path, one statement from where registers say, as
 -- dequeue_NAME has (docs/decisions/0008). A claim that went by the skip map and left nothing
--- sets them, to 64 seqs before the latest, so that what is in flight now will be found. They
--- hold for these 25 ms and the next: there is nobody else who would move them on meanwhile. There
--- are no keys then, and what is to be ended mostly has its leases in the same table: without a
--- call of {ack}, which opens both, that costs half.
+-- sets them, to 64 seqs before the latest, so that what is in flight now will be found. They hold
+-- for these 25 ms and the next: no other session would move them on meanwhile. There are no keys
+-- then, and the jobs to end mostly have their leases in the same table: without a call of {ack},
+-- which opens both, that costs half.
 create or replace function {claim}(n int, lease interval, in_group text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
@@ -65,7 +66,8 @@ begin
                 pos := pg_sequence_last_value({next});
                 most := least(n, came - pos, case when acks is null then 10000 else 255 end);
                 exit when (most > 0) is not true;
-                -- Of one nobody else draws the same, and mostly no WAL is written. An assignment costs a third of a PERFORM.
+                -- With one, no other session draws the same, and mostly no WAL is written. An assignment costs a third of a
+                -- PERFORM.
                 pos := case when most = 1 then nextval({next}) - 1 else setval({next}, pos + most) - most end;
                 if acks is null or most < 8 then
 {segments drawn 1024}
@@ -184,9 +186,9 @@ begin
 end $fn$;
 
 -- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner
--- from the indexes that begin with the queue: a lease is found by its number. Where the ring has turned
--- since it was asked what is listed, a lease may have moved to where nobody looked. Whoever locks several leases does it
--- in one order: by segment as listed, in each the rows of several by number, and then the others.
+-- from the indexes that begin with the queue: a lease is found by its number. Where the ring has turned since it was
+-- asked what is listed, a lease may have moved to a segment that this call does not look into. A transaction that locks
+-- several leases does it in one order: by segment as listed, in each the rows of several by number, and then the others.
 create or replace function {ack}(in_leases bigint[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
@@ -270,8 +272,8 @@ begin
     end if;
 end $fn$;
 
-$$, '{as_one}', $one$-- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
-                        -- have come since the flags were read
+$$, '{as_one}', $one$-- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
+                        -- priorities have come since the flags were read.
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)

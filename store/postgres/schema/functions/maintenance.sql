@@ -17,7 +17,7 @@ declare
     done   constant regclass := _q(format('_%s.maintained', q.name));
     last   constant bigint := pg_sequence_last_value(done);
     flags  constant bigint := pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass);
-    upto   constant timestamptz := clock_timestamp(); -- a variable, because a volatile function is no bound of an index scan
+    upto   constant timestamptz := clock_timestamp(); -- a variable, because a volatile function cannot bound an index scan
     now_ms constant bigint := date_part('epoch'::text, upto) * '1000';
     since  constant timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last::float8 / '1000') - interval '2 s' else '-infinity' end;
     s      _schedule;
@@ -68,7 +68,7 @@ begin
     if now_ms / 1000 <> last / 1000 and (first or now_ms - last between 0 and 2000 or random() < '0.25') then -- one call now and then need not pay for it each time
         begin
             perform _maintain_storage(q);
-        exception when others then -- leases and due jobs do not wait until that is mended
+        exception when others then -- leases and due jobs do not wait until that is fixed
             raise warning 'the maintenance of the storage of queue % failed: %', q.name, sqlerrm using errcode = sqlstate;
         end;
     end if;
@@ -199,10 +199,10 @@ begin
     end loop;
 end $$;
 
--- _idle_for returns for how many ms no job has been enqueued. The register says, from the lowest bit on: whether there
--- are skip maps that could not bring their bound up to date (1), the end of the sequence when this last looked (27),
--- and since when it has been that, in tenths of a second. A bit that somebody sets just now may be lost: a scan is
--- longer then.
+-- _idle_for returns for how many ms no job has been enqueued. The register says three things, from the lowest bit on.
+-- The first is whether there are skip maps that could not bring their bound up to date (1). The second is the end of
+-- the sequence when this last looked (27). The third is since when it has been that, in tenths of a second. A bit
+-- that another session sets just now may be lost: a scan is longer then.
 create or replace function _idle_for(queue text) returns bigint
 language plpgsql volatile set search_path from current as $$
 declare
@@ -258,14 +258,12 @@ end $$;
 -- _maintain_at_commit does a queue's maintenance at the end of a transaction, which must not fail because of it. A row
 -- is deleted by its place: it never moves, and _maintenance has no index.
 --
--- Deferred triggers run at PREPARE TRANSACTION, too, and where constraints are set immediate;
--- what it locks would stay locked for as long as the transaction goes on. Whether it
--- ends now is told by the client's statement, and by there being no function around it but
--- one that commits.
+-- Deferred triggers also run at PREPARE TRANSACTION, and where constraints are set immediate. Its
+-- locks would then be held until the transaction ends. Whether it ends now is told by the client's
+-- statement, and by there being no function around it but one that commits.
 --
--- What a claim has leased lasts longer by what maintenance took, be it because it waited for a lock, or that of an earlier statement of its transaction did.
--- The claim has said lease_until before.
--- Leases that end in the same microsecond it takes for the claim's.
+-- The leases of a claim last longer by the time that maintenance took. It may have waited for a lock, or an earlier statement of its transaction
+-- may have. The claim has said lease_until before. Leases that end in the same microsecond it takes for the claim's.
 create or replace function _maintain_at_commit() returns trigger
 language plpgsql volatile security definer set search_path from current as $$
 declare

@@ -47,7 +47,7 @@ begin
         execute format('create table %s partition of %s for values in (%s)
                         with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
                        _q(format('_%s.%s', name, slot)), _q(name), slot);
-        execute format('alter table %s replica identity full', _q(format('_%s.%s', name, slot))); -- for whoever mends a message by hand
+        execute format('alter table %s replica identity full', _q(format('_%s.%s', name, slot))); -- for operators who change a message by hand
     end loop;
     for role in select r from _relay_roles() r loop
         perform _grant_relay_on(name, role);

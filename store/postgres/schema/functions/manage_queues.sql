@@ -32,7 +32,7 @@ begin
         raise exception 'keep_done_bytes is %, expected at least 1048576', keep_done_bytes using errcode = '22023', hint = 'keep_done interval ''0'' keeps nothing';
     end if;
     if keep_done is not null then
-        perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- as whoever makes functions
+        perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- as every call that makes functions
     end if;
     update _queue x set max_attempts = coalesce(set_queue.max_attempts, x.max_attempts),
                         max_running  = nullif(coalesce(set_queue.max_running, x.max_running), 0),
@@ -60,7 +60,8 @@ declare
     made text;
 begin
     -- Workers lock its segments, its table and its registers in any order. So it has all locks within
-    -- moments or gives them back and tries again, and nobody waits for it for long who has one that it wants.
+    -- moments, or gives them back and tries again. No session waits for it for long while holding a lock that
+    -- it needs.
     loop
         begin
             perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0);

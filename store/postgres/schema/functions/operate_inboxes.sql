@@ -112,8 +112,8 @@ begin
     return let;
 end $fn$;
 
--- {discard} is inbox_discard: as if the messages had never come. Under the key's lock, so
--- that nobody is handing them over or about to wait for them.
+-- {discard} is inbox_discard: as if the messages had never come. Under the key's lock, so that no
+-- transaction is handing them over or about to wait for them.
 create or replace function {discard}(ids text[]) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$

@@ -1,4 +1,4 @@
--- What a queue's operators do: cancel jobs, pause, deal with dead letters, and look.
+-- For a queue's operators: cancel jobs, pause, deal with dead letters, and look.
 
 -- _pause notes in the queue's row that claims and dequeues return no job, or ends that. It locks the row until the
 -- transaction ends.
@@ -75,11 +75,10 @@ language sql volatile set search_path from current as $$
      order by s.slot = (_ring_position(q.name)).slot, g.turn nulls first limit 1
 $$;
 
--- _cancel removes jobs wherever they are. Running ones lose their lease. A job has an
--- id of its own, with an index, if it came back or was put off. That of another is its
--- seq, for which an index of its own would cost every enqueue: it is looked up in each
--- group and priority, or, where these are more than a thousand, the segment is read. Of what is leased all is read: two
--- segments at most.
+-- _cancel removes jobs wherever they are. Running ones lose their lease. A job has a separate id, with an index, if it
+-- came back or was put off. The id of another job is its seq, for which a separate index would cost every enqueue. It
+-- is looked up in each group and priority, or, where these are more than a thousand, the segment is read. Of what is
+-- leased all is read: two segments at most.
 create or replace function _cancel(queue int, ids bigint[]) returns int
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -134,8 +133,9 @@ begin
     return keys;
 end $$;
 
--- _groups_in lists the groups that may have jobs in a segment, up to most. At the jobs of one that has a skip map it
--- does not look, because the first ones may be dead; between such groups it goes from one to the next in the index.
+-- _groups_in lists the groups that may have jobs in a segment, up to most. If a group has a skip map, it does not
+-- look at its jobs, because the first ones may be dead. Between such groups it goes from one to the next in the
+-- index.
 create or replace function _groups_in(segment regclass, queue int, most int) returns text[]
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
@@ -160,7 +160,7 @@ end $$;
 -- oldest is in us.
 --
 -- Of a key one job may run, unless one runs already, or an earlier one waits to be
--- tried again; the others wait for it. What is due, but was not moved yet, is ready.
+-- tried again; the others wait for it. A job that is due, but was not moved yet, is ready.
 create or replace function _count_jobs(queue int, out ready bigint, out running bigint, out delayed bigint, out waiting bigint, out dead bigint, out oldest bigint)
 language plpgsql stable set search_path from current set jit = off as $$
 declare

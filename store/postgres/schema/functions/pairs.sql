@@ -1,7 +1,7 @@
 -- The rings of two segments that queues share: leases, what is delayed, dedup keys. One segment is
 -- written to. When it is full the other one is, and the first stays listed: what looks for a row looks into
--- it as well. When little is left of it that is carried over; when nobody can commit rows into
--- it any more it leaves the list, so that long transactions which overlap do not keep it locked, and is
+-- it as well. When few rows are left in it they are carried over. When no transaction can commit rows into
+-- it any more it leaves the list, so that overlapping long transactions do not keep it locked. It is
 -- truncated as soon as its lock is free.
 
 -- _listed lists the segments to look into, by the ring's register. The one from which rows are carried over comes
@@ -10,11 +10,12 @@ create or replace function _listed(register regclass) returns int[]
 language sql volatile
 return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 then '{1}' when 2 then '{1,0}' else '{0,1}' end;
 
--- _reclaim_pair keeps one ring of two segments small, and says whether it truncated a segment. When little is left of
--- the segment that is not written to, or the other has become twice as large as what is left (by a hundred pages), the
--- rest is carried over. Were the whole segment the measure, each turn would be twice as large. alive says which rows r
--- count. A segment that is not listed and holds some was written to by who read the register before it moved, and took
--- very long from there to his lock; or it comes from a dump, in which registers are younger than rows.
+-- _reclaim_pair keeps one ring of two segments small, and says whether it truncated a segment. When the remaining rows
+-- of the segment that is not written to are few, they are carried over. They are also when the other has become twice
+-- as large as they are (by a hundred pages). Were the whole segment the measure, each turn would be twice as large.
+-- alive says which rows r count. A segment that is not listed and holds some has two possible causes. Its writer read
+-- the register before it moved, and took very long from there to its lock. Or it comes from a dump, in which registers
+-- are younger than rows.
 create or replace function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
 language plpgsql volatile set search_path from current
 set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -75,10 +76,10 @@ begin
         insert into %3$s (slot, %4$s) select %5$s, %4$s from d$sql$, there, alive, here, columns, current, case when body then 2000 else 10000 end);
     get diagnostics many = row_count;
     if many > 0 then
-        return false; -- it goes on with the next call
+        return false; -- it continues with the next call
     end if;
     execute format('select exists (select from %s r where %s)', there, alive) into rest;
-    if rest then -- somebody has locked it
+    if rest then -- another session has locked it
         update _pair x set again = _look_again(began) where x.name = ring and _look_again(began) is not null;
     elsif state >= 2 and p.retired is null then -- what this transaction has deleted comes back if it fails, and the register does not
         update _pair x set retired = clock_timestamp() where x.name = ring;

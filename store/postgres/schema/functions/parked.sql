@@ -1,11 +1,11 @@
 -- Parked messages: set aside so that the cursor can pass, until the sink takes them.
--- Both tables are insert-only rings of two segments, because a retry that updated
--- a row, or a delivery that deleted one, would leave dead versions that every later
--- look walks over while a snapshot is pinned.
+-- Both tables are insert-only rings of two segments. A retry that updated a row, or a delivery that
+-- deleted one, would leave dead versions that every later read walks over while a snapshot is
+-- pinned.
 --
--- Whoever reads these tables does it in a statement of his own, not in a function
--- that shares its caller's snapshot: such a statement locks them before it takes
--- its snapshot, and sees either the rows before a move or those after it.
+-- These tables are read in a separate statement, not in a function that shares its caller's
+-- snapshot. Such a statement locks them before it takes its snapshot, and sees either the rows
+-- before a move or those after it.
 
 -- _reclaim_parked_keys keeps the ring of parked keys' states small: states that are still true are carried over.
 create or replace function _reclaim_parked_keys(full_bytes bigint) returns boolean

@@ -31,7 +31,7 @@ $$;
 do $do$ begin execute replace(replace($ddl$
 -- _validate_message is the trigger that validates the rows of an outbox, so that limits hold for a plain INSERT. A
 -- check constraint would be parsed anew in every statement. It runs with the rights and on the search_path of the role
--- that inserts, because another path would cost as much again as the rest: so all in it is qualified.
+-- that inserts, because another path would cost as much again as the rest. So all in it is qualified.
 create or replace function _validate_message() returns trigger
 language plpgsql as $fn$
 begin
@@ -86,8 +86,8 @@ end $$;
 
 comment on function publish_bytes is 'Writes one message within the caller''s transaction; a plain INSERT into the outbox does the same and is faster. Errors: 42P01 for an unknown outbox, 23514 for a field over its limit, 22023 for a payload that is null, 22021 for text with a NUL or invalid UTF-8.';
 
--- What takes a payload takes text and JSON, and bytes by another name: drivers that send parameters without types, and
--- literals, mean text, where an overload for bytea would either not be chosen or read the text as bytea's, in which a
+-- Functions with a payload take text and JSON, and bytes by another name. Drivers that send parameters without types,
+-- and literals, mean text. An overload for bytea would either not be chosen or read the text as bytea's, in which a
 -- backslash begins an escape.
 create or replace function publish(outbox text, payload text, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void

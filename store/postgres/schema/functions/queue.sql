@@ -1,14 +1,14 @@
 -- Queues: jobs for competing consumers. DESIGN.md, "Queues", explains what is here.
 --
--- A queue is a ring of segments behind one table, like an outbox. Its functions are
--- made for it, because a static statement over one segment is planned once per
--- session, and a dynamic one at every call: _define makes them of texts in which {schema},
--- {queue} and the like stand for quoted names and {dir} for the order.
+-- A queue is a ring of segments behind one table, like an outbox. Its functions are made for it,
+-- because a static statement over one segment is planned once per session, and a dynamic one at
+-- every call. _define makes them of texts in which {schema}, {queue} and the like stand for quoted
+-- names and {dir} for the order.
 
 do $$ begin execute replace(replace($ddl$
 -- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. Its argument is the
--- name of the queue's register of flags, which is also that of the function that raises some: bit 16 + p for jobs of
--- priority p, bit 32 for jobs with a key. Only a queue's enqueuers may call that. It need not roll back: a flag too
+-- name of the queue's register of flags, which is also that of the function that raises some. Bit 16 + p is for jobs
+-- of priority p, bit 32 for jobs with a key. Only a queue's enqueuers may call that. It need not roll back: a flag too
 -- many costs a scan.
 create or replace function _validate_job() returns trigger
 language plpgsql as $fn$
@@ -26,7 +26,7 @@ begin
     elsif new.priority is null then
         raise exception 'the priority is null' using errcode = '22023', hint = 'leave the column out, or use 0, the default';
     end if;
-    if new.attempt operator(pg_catalog.>) 1000000000 then -- by hand: one more is to be a number
+    if new.attempt operator(pg_catalog.>) 1000000000 then -- by hand: one more must be a number
         new.attempt := 1000000000;
     end if;
     perform {schema}._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);

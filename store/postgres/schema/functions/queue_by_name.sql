@@ -1,7 +1,7 @@
 -- The functions that take a queue's name. They call the queue's own functions as their caller, who needs the
--- right to those. The call is dynamic, because a branch for each queue would have to be made anew with
--- every queue: about 20 us (docs/decisions/0011), which whoever calls a queue's own function does not pay. Without a
--- search_path of their own, so all in them is qualified.
+-- right to those. The call is dynamic, because a branch for each queue would have to be made anew with every queue.
+-- It costs about 20 us (docs/decisions/0011), which a direct call of a queue's own function does not. They have no
+-- search_path, so all in them is qualified.
 
 do $do$ begin execute replace(replace($ddl$
 

@@ -4,13 +4,13 @@
 create or replace function _group_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {ready} lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all: in the order of
--- their bytes, those behind a group first. claiming: for a caller that wants to claim. Nothing is ready for it while the
--- queue is paused, or while max_running jobs run: {claim} counts them likewise.
+-- {ready} lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the
+-- order of their bytes, those behind a group first. claiming: for a caller that is going to claim. Nothing is ready for
+-- it while the queue is paused, or while max_running jobs run: {claim} counts them likewise.
 --
--- From one group to the next it goes by skip maps and the index. What lies between two groups that have skip maps is alive, or was
--- never taken; of a group that has one it reads only the ranges in which jobs may be. So it steps over nothing that
--- was taken, and costs some probes for each group that jobs were taken from.
+-- From one group to the next it goes by skip maps and the index. Jobs between two groups that have skip maps are alive, or were
+-- never taken. Of a group that has one it reads only the ranges in which jobs may be. So it steps over nothing that was taken, and
+-- costs some probes for each group that jobs were taken from.
 create or replace function {ready}(in_groups text[], behind text, most int, claiming boolean default true) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off
@@ -133,8 +133,9 @@ begin
               from name n cross join unnest($5) p(priority) cross join lateral (
                 select m.lo, m.hi, m.pending from _skip_map m
                  where m.queue = $1 and m.group_key = n.group_key and m.priority = p.priority order by m.n desc limit 1) k),
-        -- What was committed since a map was written is elsewhere than the map says: it is looked for by its transaction. Workers are
-        -- among those, and wrote nothing. Of one that wrote much the map says too little: then all is walked, with what was taken.
+        -- Jobs committed since a map was written are elsewhere than the map says: they are looked for by their transaction. Workers
+        -- are among those, and wrote nothing. If one wrote much, the map says too little: then all is walked, with the jobs already
+        -- taken.
         ended as (select x from (select distinct unnest(m.pending) as x from map m) e where pg_visible_in_snapshot(e.x, pg_current_snapshot())),
         late as materialized (select e.x, t.* from ended e cross join lateral (%s) t),
         much as materialized (select array(select l.x from late l group by l.x having count(*) > 1000) as xids),

@@ -46,14 +46,14 @@ language sql volatile set search_path from current as $$
 $$;
 
 -- _truncate truncates a segment, or one of a pair, that is off the list, unless a transaction still uses it; it says
--- whether it did. A row that matters may have come, which is looked for under the lock; and a dump may be about to read
--- what was there before it was moved, or taken.
+-- whether it did. A row that matters may have come, which is looked for under the lock. And a dump may be about to read
+-- rows that were there before they were moved, or taken.
 create or replace function _truncate(segment text, alive text default 'true') returns boolean
 language plpgsql volatile set search_path from current set lock_timeout = '20ms' set jit = off as $$
 declare
     late boolean;
 begin
-    perform _step_back_for_dumps(segment); -- one that has locked it, too: pg_dump --jobs fails where its lock is waited for
+    perform _step_back_for_dumps(segment); -- also one that has locked it: pg_dump --jobs fails where its lock is waited for
     execute format('lock table %s in access exclusive mode', segment);
     perform _step_back_for_dumps(segment);
     execute format('select exists (select from %s r where %s)', segment, alive) into late;
@@ -84,9 +84,9 @@ begin
     update _segment s set turn = here / 1024 + 1 where s.queue = q.id and s.slot = here % 1024;
 end $$;
 
--- _empty_segment truncates a retired segment if its lock is free. What it holds came from
--- somebody who had read the register before it moved, and took very long from there to his
--- lock: that goes to the end of the queue.
+-- _empty_segment truncates a retired segment if its lock is free. Its jobs came from a transaction
+-- that had read the register before it moved, and took very long from there to its lock. They go to
+-- the end of the queue.
 create or replace function _empty_segment(q _queue, s _segment) returns void
 language plpgsql volatile set search_path from current set jit = off as $$
 declare
@@ -154,10 +154,10 @@ begin
     return many;
 end $$;
 
--- _leave retires a segment that is no longer written to, once its writers have ended and it holds no job. Where few
--- segments are free, and no job was taken from it since the last look, a few jobs are carried over to the next one: up
--- to an eighth of what it has held. Where none is free, and the current one grows by jobs that have been taken, up to as much as
--- these (garbage, in bytes); but to the current one itself, which will have to do the same, half of that.
+-- _leave retires a segment that is no longer written to, once its writers have ended and it holds no job. Where few segments are
+-- free, and no job was taken from it since the last look, a few jobs are carried over to the next one. They are up to an eighth
+-- of what it has held. Where none is free, and the current one grows by jobs that have been taken, it is up to as much as these
+-- (garbage, in bytes). To the current one itself, which will have to do the same, it is half of that.
 create or replace function _leave(q _queue, s _segment, scarce boolean, garbage bigint) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -198,7 +198,7 @@ begin
         s.rest := jobs;
     end if;
     if s.leaving then
-        s.leaving := _carry_over(segment, _q(format('_%s.%s', q.name, heir.slot)), heir.slot, most) > 0; -- else somebody holds what is left: it is others' turn
+        s.leaving := _carry_over(segment, _q(format('_%s.%s', q.name, heir.slot)), heir.slot, most) > 0; -- else another session holds the remaining jobs: others take their turn
         began := clock_timestamp();
     end if;
     s.again := _look_again(began);

@@ -1,4 +1,4 @@
--- What the texts of a queue's functions are put together with.
+-- The parts from which the texts of a queue's functions are put together.
 
 -- _qualified qualifies the operators and functions in the text of a function, so that it may run with its owner's
 -- rights on its caller's search_path. Names are put in afterwards. Qualified operators all bind alike, from left to
@@ -44,8 +44,8 @@ end $$;
 --
 -- Names may hold any of that: they are put in with their braces hidden.
 --
--- In what a session's first call runs, a number may be in quotes, and so takes the type of the operator's other side: to find
--- an operator for two types of which none is made, like bigint % integer, goes over all of that name.
+-- In statements that a session's first call runs, a number may be in quotes, and so takes the type of the operator's other
+-- side. Where no operator exists for two types, as in bigint % integer, the search goes over all operators of that name.
 create or replace function _fill(body text, queue text) returns text
 language plpgsql stable set search_path from current as $$
 declare
@@ -93,7 +93,7 @@ begin
                     (1, 'job', 'coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'),
                     (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures' || case when kept then ', claimed_at' else '' end),
                     (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures' || case when kept then ', until operator(pg_catalog.-) lease' else '' end),
-                    -- What is kept of jobs that are done. Around a delete of leases: {with l}delete from ... l {returning} ... {from l}.
+                    -- Kept done jobs. Around a delete of leases: {with l}delete from ... l {returning} ... {from l}.
                     (0, 'with l', case when kept then 'with l as (' else '' end),
                     (0, 'from l', case when kept then ' from l' else '' end),
                     (0, 'returning', case when kept then 'returning l.*), kept as ({done of one} select {done row}, l.id, l.attempt, l.created_at, l.failures, l.report from l) select' else 'returning' end),
@@ -123,7 +123,7 @@ begin
                     (1, 'listed scheduled', '{schema}._listed({scheduled_slot})'),
                     (3, 'dequeue', _q('dequeue_' || queue)),
                     (3, 'raise', _q(format('_%s.flags', queue))),
-                    -- What the register of flags says. Bit 16 + p: there are jobs of priority p.
+                    -- The bits of the register of flags. Bit 16 + p: there are jobs of priority p.
                     (1, 'plain', '65536'), -- of priority 0 only, and nothing else
                     (1, 'keyed', '4294967296'), -- there may be jobs with keys
                     (1, 'watched', '25769803776'), -- an operator may have paused the queue or limited how many run: its row says so

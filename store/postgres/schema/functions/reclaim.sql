@@ -54,7 +54,7 @@ begin
     -- the other from locking it.
     if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox))
        or slot = pg_sequence_last_value(_q('_' || outbox || '.slot')::regclass)
-       or _needed(outbox, segment::regclass) or _is_dumped(segment) then -- do not lock in vain
+       or _needed(outbox, segment::regclass) or _is_dumped(segment) then -- do not lock without need
         return false;
     end if;
     execute format('lock table %s in access exclusive mode', segment);
@@ -68,9 +68,9 @@ exception when lock_not_available then
 end $$;
 
 -- _unsettled_in says whether the segment holds a row that the subscription's
--- durable cursor does not cover. Two index probes: rows of transactions that were
--- in flight (by xid), and rows above the bound (by seq; the bound says that no
--- younger transaction has a seq below it).
+-- durable cursor does not cover. Two index probes: rows of transactions that were in flight (by
+-- xid), and rows above the bound (by seq). The bound says that no younger transaction has a seq
+-- below it.
 create or replace function _unsettled_in(segment regclass, subscription bigint) returns boolean
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$

@@ -45,7 +45,7 @@ end $$;
 -- _cron_next returns the first time after the given one that a cron text describes. Its fields are minute hour
 -- day-of-month month day-of-week, in UTC or in the zone that a TZ= before them names. As in Vixie's cron, either day is
 -- enough unless one of the two fields begins with *, also as */2: then both must hold. A time that the clocks leave out
--- when they are put forward comes as much later, and of one that they show twice the second counts; both do if the hour
+-- when they are put forward comes as much later. Of one that they show twice the second counts; both do if the hour
 -- begins with *. The rules of internal/cron are the same. Error: 22023.
 create or replace function _cron_next(cron text, after timestamptz) returns timestamptz
 language plpgsql stable set search_path from current as $$

@@ -1,4 +1,4 @@
--- What becomes of leases beside an ack: extended, reported on, given back, failed.
+-- Other ends of a lease than an ack, and what extends it: extended, reported on, given back, failed.
 
 -- _extend makes leases end by from now, and returns those that were held. The row of a claim of several ends later as a whole if all that is left
 -- of it is named.
@@ -48,7 +48,7 @@ begin
             select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
         select d.lease, d.lease_until, d.key from d$sql$,
         case when after > interval '0' then '_scheduled (due, queue,' else (select replace(_q(q.name), '%', '%%') from _queue q where q.id = queue) || ' (' end,
-        -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
+        -- -1 is not one either, but of a job that has begun: those of its key wait, see {busy}
         case when after > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end)) c;
 end $$;
 
@@ -85,7 +85,8 @@ begin
                     return next;
                 end loop;
             end if;
-            -- What is in this segment only: whoever holds several leases locks them in {ack}'s order. What is parted goes to the last one listed.
+            -- Only leases in this segment: a transaction that holds several locks them in {ack}'s order. Parted jobs go to
+            -- the last one listed.
             perform _part(queue, array(select unnest(leases) except select unnest(held)), leaf);
             for lease, until, k in execute format(of_one, leaf) using leases, queue, by, report loop
                 held := held || lease;

@@ -1,15 +1,15 @@
--- Taking jobs: skip maps say where they may be, and batches go on where the last one ended.
+-- Taking jobs: skip maps say where they may be, and batches continue where the last one ended.
 
 -- _skip_map_functions returns the text of a queue's functions that know where jobs may be.
 create or replace function _skip_map_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
 -- {skip_map} writes a new skip map if that brings something. It reads the jobs that are there, within the
--- ranges of the last one. What lies between them is gone, as far as the sequence had come when
--- the last one was written: its xid lies between the drawing of such a seq and the
--- snapshot taken here (docs/decisions/0003), so whoever drew it has ended, or is in
--- the snapshot's list and pending from now on. An xid of the future is another cluster's, which a restored
--- skip map waits for: it has ended as well.
+-- ranges of the last one. Between them nothing is left, as far as the sequence had come when the last one
+-- was written. Its xid lies between the drawing of such a seq and the snapshot taken here
+-- (docs/decisions/0003). So the transaction that drew it has ended, or is in the snapshot's list and
+-- pending from now on. An xid of the future is another cluster's, which a restored skip map waits for: it
+-- has ended as well.
 --
 -- The snapshot comes first, then the list of segments: what the one sees is in the other.
 create or replace function {skip_map}(in_group text, in_priority smallint, bound bigint default null) returns {schema}._skip_map
@@ -39,8 +39,8 @@ begin
         was.turn := -1;
         was.pending := '{}';
     end if;
-    -- A skip map of this very transaction bounds nothing yet: its xid has not ended, and one
-    -- before it may be missing from the snapshot's list for being the highest of all.
+    -- A skip map of this very transaction bounds nothing yet. Its xid has not ended, and one before
+    -- it may be missing from the snapshot's list for being the highest of all.
     new.base := case when was.xid < pg_snapshot_xmax(snap) then was.seen else was.base end;
     if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
         return was; -- nothing has come since, and all is gone
@@ -114,9 +114,9 @@ $$ $text$;
 -- _take_function returns the text of {take}.
 create or replace function _take_function() returns text
 language sql immutable set search_path from current as $text$ select $$
--- {take} deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch goes on where the last one ended;
--- otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed, and waits for none. due says whether to write
--- a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
+-- {take} deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch continues where the last one ended;
+-- otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed, and waits for none. due says whether to
+-- write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
 create or replace function {take}(n int, in_group text, due boolean default null, upkeep boolean default true) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
@@ -137,8 +137,8 @@ begin
     if (n between 1 and 10000) is not true then
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
     end if;
-    -- A batch that goes on where the last one ended does not step over what others hold. Nor does a claim of one job;
-    -- a dequeue of one has tried that.
+    -- A batch that continues where the last one ended does not step over what others hold. Nor does a claim of one
+    -- job; a dequeue of one has tried that.
     if (n > 1 or due is not false) and in_group = '' and flags = {plain} and not {lifo} then
         loop
             path := pg_sequence_last_value({fast_path}) - {now} * 4096;
@@ -166,7 +166,7 @@ begin
             exit when todo <= 0 or got = 0;
         end loop;
     end if;
-    -- A new skip map pays once for so many jobs, where much may be gone.
+    -- A new skip map pays once for this many jobs, where much may be gone.
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if todo > 0 and flags <> {plain} then
         p := -16;
@@ -193,7 +193,7 @@ begin
             end if;
             low := m.lo[1];
             high := case when cardinality(m.lo) = 1 then m.hi[1] end;
-            -- With mode 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
+            -- With mode 2 less than a second ago few jobs waited: the call that found that sets the registers anew itself.
             if path is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and fresh
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
                 perform {schema}._reposition({name}, n, low, m.slots);
@@ -241,9 +241,9 @@ end $fn$;
 
 $$ $text$;
 
--- _listed_slots lists the segments that may hold jobs, in the order in which to scan them. What
--- takes jobs looks into no other: its transaction may go on for long, and what it has looked
--- into cannot be truncated until it ends.
+-- _listed_slots lists the segments that may hold jobs, in the order in which to scan them. A
+-- statement that takes jobs looks into no other: its transaction may last long, and segments it has
+-- looked into cannot be truncated until it ends.
 create or replace function _listed_slots(queue int, lifo boolean, ring regclass) returns smallint[]
 language plpgsql volatile set search_path from current as $$
 begin
@@ -270,7 +270,7 @@ begin
 end $$;
 
 -- _reposition writes to the registers where the next batch begins: at the first free job. {take} calls it before it
--- goes by the skip map, and takes what is there itself.
+-- goes by the skip map, and takes the jobs that are there itself.
 create or replace function _reposition(queue text, n int, low bigint, slots smallint[]) returns void
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -296,7 +296,7 @@ begin
             _q(format('_%s.%s', queue, here))) into free using low;
         exit when free is not null;
     end loop;
-    if free >= pos - n and came - free >= 64 + n then -- else somebody is just coming to what he has drawn, or it appeared behind
+    if free >= pos - n and came - free >= 64 + n then -- else another session is just coming to the positions it has drawn, or it appeared behind
         perform setval(next, greatest(pos, free + n - 1)), setval(path, (extract(epoch from clock_timestamp()) * 40)::bigint * 4096 + 1024 + here); -- beyond what this call takes
     else
         perform setval(path, 0);

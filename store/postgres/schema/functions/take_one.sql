@@ -36,9 +36,9 @@ begin
         came := setval({top}, came);
     end if;
 {end if}
-    -- The job at the position that is drawn, if nobody has ever locked it: without a lock of its own it
-    -- costs half. Somebody may lock the job between the look at xmax and the delete, which then waits
-    -- for him; but a position is drawn once, and who takes batches says so first (mode 1).
+    -- The job at the position that is drawn, if it was never locked: without a separate lock it costs
+    -- half. Another session may lock the job between the look at xmax and the delete, which then waits
+    -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1).
     if path >= 0 and path < 1024 then
 {segments path}
             return query
@@ -94,17 +94,16 @@ create or replace function _scan_function() returns text
 language sql immutable set search_path from current as $text$ select $$
 
 -- {scan} is the slow path: it takes one job by the skip map, which misses nothing, and says in registers
--- where the fast path goes on (docs/decisions/0008). next is the last position that was drawn;
--- fast_path is the time, in units of 25 ms, * 4096 + the mode * 1024 + the segment. It holds
--- until the time moves on, so what appears behind the position, by a rollback or a late
--- commit, is found by the next scan; while one finds such jobs, all calls scan. The mode
--- is 0 where each call draws a position and takes the job there, 1 where it takes the
--- first from there on that is free, and 2 with fewer than 64 jobs waiting: then nothing is
--- drawn, and the position stays before the first job that an unlocked read sees, so that
--- one whose taking is rolled back comes next.
+-- where the fast path continues (docs/decisions/0008). next is the last position that was drawn;
+-- fast_path is the time, in units of 25 ms, * 4096 + the mode * 1024 + the segment. It holds until the
+-- time moves on. So a job that appears behind the position, by a rollback or a late commit, is found by
+-- the next scan; while one finds such jobs, all calls scan. The mode is 0 where each call draws a
+-- position and takes the job there, and 1 where it takes the first from there on that is free. It is 2
+-- with fewer than 64 jobs waiting: then nothing is drawn. The position stays before the first job that
+-- an unlocked read sees, so that one whose taking is rolled back comes next.
 --
--- LIFO draws positions downwards, and takes first what came after top: that far the
--- sequence had come when somebody last found nothing above the position.
+-- LIFO draws positions downwards, and takes first the jobs after top: that far the sequence had
+-- come at the last scan that found nothing above the position.
 create or replace function {scan}() returns {schema}.job
 language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $fn$
@@ -132,7 +131,7 @@ begin
     end if;
     if {now} - was / 4096 < 40 and was % '4096' < 2048 then -- others need not scan meanwhile
         perform setval({fast_path}, {now} * 4096 + was % '4096');
-        mode := case when was % '4096' >= 1024 and random() < '0.9' then 1 else 0 end; -- there are batches, too
+        mode := case when was % '4096' >= 1024 and random() < '0.9' then 1 else 0 end; -- there are also batches
     end if;
 {leaf of skip_map}
     select k.turn, k.slots, k.slots[1] as slot, k.lo[1] as low, k.hi[1] as high,
@@ -189,7 +188,7 @@ begin
     elsif job.seq is null then
         perform setval({next}, greatest(coalesce(first - 1, came), 0)), setval({fast_path}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % '1024');
     else
-        perform setval({next}, greatest(first, job.seq - 1000, 1) - 1), -- not over all that is gone behind a job that somebody holds
+        perform setval({next}, greatest(first, job.seq - 1000, 1) - 1), -- not over all dead rows behind a job that another session holds
                 setval({fast_path}, {now} * 4096 + 2048 + job.slot);
     end if;
 {end if}

@@ -151,7 +151,7 @@ create sequence penstock."__inbox.1.ring" minvalue 0; -- holds 8
 create sequence penstock."__inbox.1.since" minvalue 0; -- holds a time
 
 -- enter returns the ring's register. From then on until its end the transaction holds the turn's lock, in shared form, and a turn
--- settles only when nobody holds the lock of the one before.
+-- settles only when no transaction holds the lock of the one before.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.enter"()
  RETURNS bigint
  LANGUAGE plpgsql
@@ -172,8 +172,8 @@ begin
     return now;
 end $function$;
 
--- see notes an id and says whether it is new. In the turns that decide, it is written, and the unique index makes whoever comes
--- second wait for the first. What the turns before them have is committed since long: there it is enough to look, if the
+-- see notes an id and says whether it is new. It is written in the turns that decide, and the unique index makes the transaction
+-- that comes second wait for the first. Ids of the turns before them were committed long ago: there it is enough to look, if the
 -- statement's snapshot is of now.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.see"(in_id text, ring bigint)
  RETURNS boolean
@@ -308,8 +308,8 @@ begin
     return query select i from unnest(ids) with ordinality u(i, o) join unnest(fresh) f on f = i group by i order by min(o);
 end $function$;
 
--- in_order is inbox_in_order. The key's lock comes first: whoever has it sees all that others of the key have done, and the
--- register after it.
+-- in_order is inbox_in_order. The key's lock comes first, and the register after it: its holder sees all that others of the key
+-- have done.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.in_order"(in_key text, in_id text, in_previous text, in_headers jsonb, in_payload bytea, wait interval)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
@@ -385,10 +385,10 @@ begin
 end $function$;
 
 -- release hands over a message, then what was held for it, and what was held for that. Gaps part a key; known are the last
--- messages of its parts, and the last of them is its head. What follows another one is late, and leaves the head where it is; so
--- is and does what comes behind a gap if its id, UID-SEQ-TIME of an outbox, tells that it was written before the head. Of other
--- ids only the messages between two parts tell which one is older, should they come: the part that a reported message follows
--- goes before what was handed over in its place. See internal/inorder.
+-- messages of its parts, and the last of them is its head. A message that follows another one is late, and leaves the head where
+-- it is. So does a message behind a gap if its id, UID-SEQ-TIME of an outbox, tells that it was written before the head. Of other
+-- ids only the messages between two parts tell which one is older, should they come. The part that a reported message follows
+-- goes before the message handed over in its place. See internal/inorder.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.release"(one penstock.inboxed, in_previous text, ring bigint)
  RETURNS SETOF penstock.inboxed
  LANGUAGE plpgsql
@@ -599,7 +599,7 @@ begin
     end loop;
 end $function$;
 
--- reported says whether a message was waited for in vain, or discarded.
+-- reported says whether a message was reported missing, or discarded.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.reported"(in_id text, ring bigint)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -640,7 +640,7 @@ begin
 end $function$;
 
 -- maintain turns the ring: a call does it now and then, before it does anything else. It moves registers, which a rollback does
--- not undo, and truncates what is out of its window, which nobody looks into any more.
+-- not undo, and truncates segments out of their window, which no call looks into any more.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.maintain"(force boolean)
  RETURNS void
  LANGUAGE plpgsql
@@ -777,8 +777,8 @@ begin
 end $function$;
 
 -- advance moves low, below which no held message is due, visible or not: dead rows below it are not walked over. A candidate is
--- noted, then an epoch begins. Whoever holds a message in it has read the candidate, and is due no earlier. Once those of the
--- epoch before have ended, what is due before the candidate is visible.
+-- noted, then an epoch begins. A transaction that holds a message in it has read the candidate, and is due no earlier. Once those
+-- of the epoch before have ended, what is due before the candidate is visible.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.advance"()
  RETURNS void
  LANGUAGE plpgsql
@@ -1018,8 +1018,8 @@ begin
     return let;
 end $function$;
 
--- discard is inbox_discard: as if the messages had never come. Under the key's lock, so that nobody is handing them over or about
--- to wait for them.
+-- discard is inbox_discard: as if the messages had never come. Under the key's lock, so that no transaction is handing them over
+-- or about to wait for them.
 CREATE OR REPLACE FUNCTION penstock."__inbox.1.discard"(ids text[])
  RETURNS SETOF text
  LANGUAGE plpgsql

@@ -135,9 +135,9 @@ declare
     job  penstock.job;
 begin
 
-    -- The job at the position that is drawn, if nobody has ever locked it: without a lock of its own it
-    -- costs half. Somebody may lock the job between the look at xmax and the delete, which then waits
-    -- for him; but a position is drawn once, and who takes batches says so first (mode 1).
+    -- The job at the position that is drawn, if it was never locked: without a separate lock it costs
+    -- half. Another session may lock the job between the look at xmax and the delete, which then waits
+    -- for it. But a position is drawn once, and a session that takes batches says so first (mode 1).
     if path operator(pg_catalog.>=) 0 and path operator(pg_catalog.<) 1024 then
 if path operator(pg_catalog.<) 1 then
             return query
@@ -207,14 +207,14 @@ end if;
     end if;
 end $function$;
 
--- scan is the slow path: it takes one job by the skip map, which misses nothing, and says in registers where the fast path goes
--- on (docs/decisions/0008). next is the last position that was drawn; fast_path is the time, in units of 25 ms, * 4096 + the mode
--- * 1024 + the segment. It holds until the time moves on, so what appears behind the position, by a rollback or a late commit, is
--- found by the next scan; while one finds such jobs, all calls scan. The mode is 0 where each call draws a position and takes the
--- job there, 1 where it takes the first from there on that is free, and 2 with fewer than 64 jobs waiting: then nothing is drawn,
--- and the position stays before the first job that an unlocked read sees, so that one whose taking is rolled back comes next.
--- LIFO draws positions downwards, and takes first what came after top: that far the sequence had come when somebody last found
--- nothing above the position.
+-- scan is the slow path: it takes one job by the skip map, which misses nothing, and says in registers where the fast path
+-- continues (docs/decisions/0008). next is the last position that was drawn; fast_path is the time, in units of 25 ms, * 4096 +
+-- the mode * 1024 + the segment. It holds until the time moves on. So a job that appears behind the position, by a rollback or a
+-- late commit, is found by the next scan; while one finds such jobs, all calls scan. The mode is 0 where each call draws a
+-- position and takes the job there, and 1 where it takes the first from there on that is free. It is 2 with fewer than 64 jobs
+-- waiting: then nothing is drawn. The position stays before the first job that an unlocked read sees, so that one whose taking is
+-- rolled back comes next. LIFO draws positions downwards, and takes first the jobs after top: that far the sequence had come at
+-- the last scan that found nothing above the position.
 CREATE OR REPLACE FUNCTION penstock."_mails.scan"()
  RETURNS penstock.job
  LANGUAGE plpgsql
@@ -245,7 +245,7 @@ begin
     end if;
     if (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - was / 4096 < 40 and was % '4096' < 2048 then -- others need not scan meanwhile
         perform setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + was % '4096');
-        mode := case when was % '4096' >= 1024 and random() < '0.9' then 1 else 0 end; -- there are batches, too
+        mode := case when was % '4096' >= 1024 and random() < '0.9' then 1 else 0 end; -- there are also batches
     end if;
 if pg_sequence_last_value('penstock._skip_map_slot'::pg_catalog.regclass) = 0 then
     select k.turn, k.slots, k.slots[1] as slot, k.lo[1] as low, k.hi[1] as high,
@@ -321,16 +321,16 @@ end if;
     elsif job.seq is null then
         perform setval('penstock."_mails.next"'::pg_catalog.regclass, greatest(coalesce(first - 1, came), 0)), setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) % '1024');
     else
-        perform setval('penstock."_mails.next"'::pg_catalog.regclass, greatest(first, job.seq - 1000, 1) - 1), -- not over all that is gone behind a job that somebody holds
+        perform setval('penstock."_mails.next"'::pg_catalog.regclass, greatest(first, job.seq - 1000, 1) - 1), -- not over all dead rows behind a job that another session holds
                 setval('penstock."_mails.fast_path"'::pg_catalog.regclass, (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096 + 2048 + job.slot);
     end if;
 
     return job.row;
 end $function$;
 
--- take deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch goes on where the
--- last one ended; otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed, and
--- waits for none. due says whether to write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
+-- take deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch continues where
+-- the last one ended; otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed,
+-- and waits for none. due says whether to write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
 CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due boolean DEFAULT NULL::boolean, upkeep boolean DEFAULT true)
  RETURNS SETOF penstock.mails
  LANGUAGE plpgsql
@@ -358,8 +358,8 @@ begin
     if (n between 1 and 10000) is not true then
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
     end if;
-    -- A batch that goes on where the last one ended does not step over what others hold. Nor does a claim of one job;
-    -- a dequeue of one has tried that.
+    -- A batch that continues where the last one ended does not step over what others hold. Nor does a claim of one
+    -- job; a dequeue of one has tried that.
     if (n > 1 or due is not false) and in_group = '' and flags = 65536 and not false then
         loop
             path := pg_sequence_last_value('penstock."_mails.fast_path"'::pg_catalog.regclass) - (pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint * 4096;
@@ -405,7 +405,7 @@ end if;
             exit when todo <= 0 or got = 0;
         end loop;
     end if;
-    -- A new skip map pays once for so many jobs, where much may be gone.
+    -- A new skip map pays once for this many jobs, where much may be gone.
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if todo > 0 and flags <> 65536 then
         p := -16;
@@ -435,7 +435,7 @@ end if;
             end if;
             low := m.lo[1];
             high := case when cardinality(m.lo) = 1 then m.hi[1] end;
-            -- With mode 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
+            -- With mode 2 less than a second ago few jobs waited: the call that found that sets the registers anew itself.
             if path is not null and todo = n and pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - low >= 512 and fresh
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
                 perform penstock._reposition('mails', n, low, m.slots);
@@ -528,10 +528,10 @@ end if;
 end $function$;
 
 -- skip_map writes a new skip map if that brings something. It reads the jobs that are there, within the ranges of the last one.
--- What lies between them is gone, as far as the sequence had come when the last one was written: its xid lies between the drawing
--- of such a seq and the snapshot taken here (docs/decisions/0003), so whoever drew it has ended, or is in the snapshot's list and
--- pending from now on. An xid of the future is another cluster's, which a restored skip map waits for: it has ended as well. The
--- snapshot comes first, then the list of segments: what the one sees is in the other.
+-- Between them nothing is left, as far as the sequence had come when the last one was written. Its xid lies between the drawing
+-- of such a seq and the snapshot taken here (docs/decisions/0003). So the transaction that drew it has ended, or is in the
+-- snapshot's list and pending from now on. An xid of the future is another cluster's, which a restored skip map waits for: it has
+-- ended as well. The snapshot comes first, then the list of segments: what the one sees is in the other.
 CREATE OR REPLACE FUNCTION penstock."_mails.skip_map"(in_group text, in_priority smallint, bound bigint DEFAULT NULL::bigint)
  RETURNS penstock._skip_map
  LANGUAGE plpgsql
@@ -561,8 +561,8 @@ begin
         was.turn := -1;
         was.pending := '{}';
     end if;
-    -- A skip map of this very transaction bounds nothing yet: its xid has not ended, and one
-    -- before it may be missing from the snapshot's list for being the highest of all.
+    -- A skip map of this very transaction bounds nothing yet. Its xid has not ended, and one before
+    -- it may be missing from the snapshot's list for being the highest of all.
     new.base := case when was.xid < pg_snapshot_xmax(snap) then was.seen else was.base end;
     if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
         return was; -- nothing has come since, and all is gone
@@ -657,20 +657,20 @@ end if;
     return new;
 end $function$;
 
--- claim takes jobs from the ring and leases them. Then it ends the jobs of acks, as ack does: what a worker has done and what it
--- wants next go with one call. Of acks those come back that were held, behind the jobs, as rows with nothing but a lease. They
--- are ended last, because that draws an xid, and a skip map made after it bounds nothing (see skip_map). From a backlog it takes
--- what comes behind the position in the registers, if nobody has ever locked it, and moves that on; here, because a function that
+-- claim takes jobs from the ring and leases them. Then it ends the jobs of acks, as ack does: a worker's done jobs and its next
+-- ones go with one call. Of acks those come back that were held, behind the jobs, as rows with nothing but a lease. They are
+-- ended last, because that draws an xid, and a skip map made after it bounds nothing (see skip_map). From a backlog it takes the
+-- jobs behind the position in the registers that were never locked, and moves that on. It does so here, because a function that
 -- returns rows to another has each copied once more, and costs a claim of one job half. It looks behind the position five times a
--- second, not forty as scan: whoever finds nothing there takes three to five times as long. To lock each job before it is deleted
--- takes as long again as all else: another claim that has drawn the same position, which is rare, waits for this one to commit.
--- If it is to end jobs, if only none ('{}'), jobs from a backlog share a row: a copy of each with its entries in indexes costs
--- most of a claim. Whoever acks one of them waits until a transaction that acks another has ended. ack and _part know such rows.
--- While few jobs wait it has another fast path, one statement from where registers say, as dequeue_NAME has
--- (docs/decisions/0008). A claim that went by the skip map and left nothing sets them, to 64 seqs before the latest, so that what
--- is in flight now will be found. They hold for these 25 ms and the next: there is nobody else who would move them on meanwhile.
--- There are no keys then, and what is to be ended mostly has its leases in the same table: without a call of ack, which opens
--- both, that costs half.
+-- second, not forty as scan: a claim that finds nothing there takes three to five times as long. To lock each job before it is
+-- deleted takes as long again as all else. Another claim that has drawn the same position, which is rare, waits for this one to
+-- commit. If the caller passes acks, even an empty array ('{}'), jobs from a backlog share a row. A copy of each with its entries
+-- in indexes costs most of a claim. A transaction that acks one of them waits until a transaction that acks another has ended.
+-- ack and _part know such rows. While few jobs wait it has another fast path, one statement from where registers say, as
+-- dequeue_NAME has (docs/decisions/0008). A claim that went by the skip map and left nothing sets them, to 64 seqs before the
+-- latest, so that what is in flight now will be found. They hold for these 25 ms and the next: no other session would move them
+-- on meanwhile. There are no keys then, and the jobs to end mostly have their leases in the same table: without a call of ack,
+-- which opens both, that costs half.
 CREATE OR REPLACE FUNCTION penstock."_mails.claim"(n integer, lease interval, in_group text, worker text, acks bigint[] DEFAULT NULL::bigint[])
  RETURNS SETOF penstock.leased_job
  LANGUAGE plpgsql
@@ -718,7 +718,8 @@ begin
                 pos := pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass);
                 most := least(n, came - pos, case when acks is null then 10000 else 255 end);
                 exit when (most > 0) is not true;
-                -- Of one nobody else draws the same, and mostly no WAL is written. An assignment costs a third of a PERFORM.
+                -- With one, no other session draws the same, and mostly no WAL is written. An assignment costs a third of a
+                -- PERFORM.
                 pos := case when most = 1 then nextval('penstock."_mails.next"'::pg_catalog.regclass) - 1 else setval('penstock."_mails.next"'::pg_catalog.regclass, pos + most) - most end;
                 if acks is null or most < 8 then
 if drawn operator(pg_catalog.<) 1025 then
@@ -768,8 +769,8 @@ end if;
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
 if drawn operator(pg_catalog.<) 1025 then
                     return query
-                    with d as (delete from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
-                        -- have come since the flags were read
+                    with d as (delete from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
+                        -- priorities have come since the flags were read.
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
@@ -786,8 +787,8 @@ if drawn operator(pg_catalog.<) 1025 then
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
 elsif drawn operator(pg_catalog.<) 1026 then
                     return query
-                    with d as (delete from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
-                        -- have come since the flags were read
+                    with d as (delete from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
+                        -- priorities have come since the flags were read.
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
@@ -804,8 +805,8 @@ elsif drawn operator(pg_catalog.<) 1026 then
                     select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload, base + 2 * t.i, until from d t;
 else
                     return query
-                    with d as (delete from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
-                        -- have come since the flags were read
+                    with d as (delete from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*, t.seq - pos as i), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
+                        -- priorities have come since the flags were read.
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
@@ -927,8 +928,8 @@ else
 end if;
         else
             return query
-            with d as materialized (select t.*, row_number() over () as i from penstock."_mails.take"(n, in_group, due, false) t), -- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
-                        -- have come since the flags were read
+            with d as materialized (select t.*, row_number() over () as i from penstock."_mails.take"(n, in_group, due, false) t), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
+                        -- priorities have come since the flags were read.
                         alike as (
                             select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
                                    array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::penstock._claimed)
@@ -1019,11 +1020,11 @@ end if;
     end if;
 end $function$;
 
--- take_keyed is take where jobs have keys. Whoever runs a job of a key holds the key's lock until his transaction ends, and has a
--- lease from then on; so a statement that begins with the lock held sees whether one runs, and whether one with a smaller id is
--- still to run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a thousand jobs
--- from the first one on, and then four thousand from a place that it draws, and on from the first thousand behind the last. So it
--- comes to each that waits, also where all that it writes is rolled back.
+-- take_keyed is take where jobs have keys. The transaction that takes a job of a key holds the key's lock until its end, and has
+-- a lease from then on. So a statement that begins with the lock held sees whether one runs, and whether one with a smaller id
+-- must still run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a thousand
+-- jobs from the first one on, and then four thousand from a place that it draws. Behind the last it continues after the first
+-- thousand. So it comes to each that waits, also where all that it writes is rolled back.
 CREATE OR REPLACE FUNCTION penstock."_mails.take_keyed"(n integer, in_group text, leasing boolean)
  RETURNS SETOF penstock.mails
  LANGUAGE plpgsql
@@ -1047,7 +1048,7 @@ declare
     begun  int;         -- in which of them the first thousand end
     near   bigint;      -- where they end, null before
     edge   bigint;      -- behind it there are few
-    drawn  bigint;      -- where it goes on, between the two
+    drawn  bigint;      -- where it continues, between the two
     first  boolean;     -- in the segment begun
     mark   int;         -- what seen was then
     most   int;         -- jobs to read at once
@@ -1183,10 +1184,10 @@ end if;
                 select array_agg(c.i order by c.i) into run
                   from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
                  where c.key is null or not penstock."_mails.busy"(c.key, c.id, m.slots);
-                -- Of a key that runs now the others stay where they are; of one that
-                -- cannot, they are moved, by a claim: a dequeue may be part of a
-                -- long transaction, and should lock no key in vain. One before the one that
-                -- was looked at stays: it may be what they wait for, and is looked at next.
+                -- Of a key that runs now the others stay where they are. Of one that cannot run, a
+                -- claim moves them: a dequeue may be part of a long transaction, and should lock no
+                -- key without need. One before the one that was looked at stays: it may be what
+                -- they wait for, and is looked at next.
                 busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                 skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
                 if busy <> '{}' and leasing then
@@ -1225,7 +1226,7 @@ end if;
                     moved := moved + got;
                     most := case when 2 * got >= most then least(2 * most, 500) else greatest(most / 2, least(todo, 500), 8) end;
                     if moved > 1000 then
-                        skip := skip || busy; -- the next call goes on with it
+                        skip := skip || busy; -- the next call continues with it
                     elsif got > 0 then
                         pos := before;
                     end if;
@@ -1280,8 +1281,8 @@ end if;
     end loop;
 end $function$;
 
--- busy says whether a job of a key must wait: one of the key runs, or one with a smaller id is still to run, of which those that
--- are only delayed are none. It looks where jobs come from before it looks where they go to, so it sees one that moves meanwhile.
+-- busy says whether a job of a key must wait: one of the key runs, or one with a smaller id must still run. Jobs that are only
+-- delayed do not count. It looks where jobs come from before it looks where they go to, so it sees one that moves meanwhile.
 CREATE OR REPLACE FUNCTION penstock."_mails.busy"(in_key text, in_id bigint, slots smallint[])
  RETURNS boolean
  LANGUAGE plpgsql
@@ -1329,9 +1330,9 @@ end if;
 end $function$;
 
 -- ack ends jobs and returns the leases that were held. queue + 0 keeps the planner from the indexes that begin with the queue: a
--- lease is found by its number. Where the ring has turned since it was asked what is listed, a lease may have moved to where
--- nobody looked. Whoever locks several leases does it in one order: by segment as listed, in each the rows of several by number,
--- and then the others.
+-- lease is found by its number. Where the ring has turned since it was asked what is listed, a lease may have moved to a segment
+-- that this call does not look into. A transaction that locks several leases does it in one order: by segment as listed, in each
+-- the rows of several by number, and then the others.
 CREATE OR REPLACE FUNCTION penstock."_mails.ack"(in_leases bigint[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -1493,10 +1494,10 @@ begin
     return penstock._fail(1, lease, after, error, final);
 end $function$;
 
--- ready lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all: in the order of their
--- bytes, those behind a group first. claiming: for a caller that wants to claim. Nothing is ready for it while the queue is
--- paused, or while max_running jobs run: claim counts them likewise. From one group to the next it goes by skip maps and the
--- index. What lies between two groups that have skip maps is alive, or was never taken; of a group that has one it reads only the
+-- ready lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the order of
+-- their bytes, those behind a group first. claiming: for a caller that is going to claim. Nothing is ready for it while the queue
+-- is paused, or while max_running jobs run: claim counts them likewise. From one group to the next it goes by skip maps and the
+-- index. Jobs between two groups that have skip maps are alive, or were never taken. Of a group that has one it reads only the
 -- ranges in which jobs may be. So it steps over nothing that was taken, and costs some probes for each group that jobs were taken
 -- from.
 CREATE OR REPLACE FUNCTION penstock."_mails.ready"(in_groups text[], behind text, most integer, claiming boolean DEFAULT true)
@@ -1702,7 +1703,7 @@ AS $function$
     select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest, g.more or g.cut from penstock._count_groups(1, after, most, 10000) g order by g.group_key
 $function$;
 
--- done_jobs lists what is kept of jobs that are done, see _done_jobs.
+-- done_jobs lists done jobs that are kept, see _done_jobs.
 CREATE OR REPLACE FUNCTION penstock."_mails.done_jobs"(most integer, before text, ids bigint[])
  RETURNS jsonb
  LANGUAGE sql

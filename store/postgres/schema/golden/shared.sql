@@ -668,7 +668,7 @@ comment on column penstock.queue_internals.skip_map_waits is 'the next maintenan
 
 -- _validate_message is the trigger that validates the rows of an outbox, so that limits hold for a plain INSERT. A check
 -- constraint would be parsed anew in every statement. It runs with the rights and on the search_path of the role that inserts,
--- because another path would cost as much again as the rest: so all in it is qualified.
+-- because another path would cost as much again as the rest. So all in it is qualified.
 CREATE OR REPLACE FUNCTION penstock._validate_message()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -816,8 +816,8 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function _hold_keys(queue integer, keys text[], waiting boolean): schema/functions/jobs.sql
 
 -- _validate_job is the trigger that validates the rows of a queue, written like _validate_message. Its argument is the name of
--- the queue's register of flags, which is also that of the function that raises some: bit 16 + p for jobs of priority p, bit 32
--- for jobs with a key. Only a queue's enqueuers may call that. It need not roll back: a flag too many costs a scan.
+-- the queue's register of flags, which is also that of the function that raises some. Bit 16 + p is for jobs of priority p, bit
+-- 32 for jobs with a key. Only a queue's enqueuers may call that. It need not roll back: a flag too many costs a scan.
 CREATE OR REPLACE FUNCTION penstock._validate_job()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -836,7 +836,7 @@ begin
     elsif new.priority is null then
         raise exception 'the priority is null' using errcode = '22023', hint = 'leave the column out, or use 0, the default';
     end if;
-    if new.attempt operator(pg_catalog.>) 1000000000 then -- by hand: one more is to be a number
+    if new.attempt operator(pg_catalog.>) 1000000000 then -- by hand: one more must be a number
         new.attempt := 1000000000;
     end if;
     perform penstock._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);
