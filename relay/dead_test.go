@@ -108,8 +108,8 @@ func TestDeadLetterIsDurableBeforeItsKeyGoesOn(t *testing.T) {
 }
 
 // A dead letter that was sent back goes through the lane of its key, where it
-// waits for nobody's verdict, nor anybody for its.
-func TestAloneHoldsUpNobody(t *testing.T) {
+// waits for no other verdict, and no message waits for its own.
+func TestAloneHoldsUpNoOther(t *testing.T) {
 	bad := &refuse{seq: 1, err: penstock.Permanent(errFlaky)}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
 		hang := make(chan struct{})

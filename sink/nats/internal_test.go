@@ -66,8 +66,8 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("%s: %v", in, err)
 		}
 	}
-	nobody := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
-	if err := verdict(nobody, new(streams)); err != error(errNobody) {
+	unanswered := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
+	if err := verdict(unanswered, new(streams)); err != error(errNoStream) {
 		t.Errorf("no responders: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ func (e *silence) Error() string {
 	return fmt.Sprintf("no acknowledgement within %v", e.after)
 }
 
-var errNobody = &silence{}
+var errNoStream = &silence{}
 
 // Error codes of JetStream that say more than "not now". The client library
 // has no names for most of them.
@@ -127,7 +127,7 @@ func verdict(m *nats.Msg, seen *streams) error {
 		return nil
 	}
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		return errNobody
+		return errNoStream
 	}
 	var answer struct {
 		Error *struct {

@@ -99,7 +99,7 @@ func must(t *testing.T, err error) {
 
 // A key whose requests hang, or make the endpoint hang up, costs itself its
 // attempts, and the others next to nothing.
-func TestOneBadKeyStopsNobody(t *testing.T) {
+func TestOneBadKeyStopsNoOther(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		bad  func(out io.Writer)
@@ -142,7 +142,7 @@ func TestOneBadKeyStopsNobody(t *testing.T) {
 // Twenty keys that hang at once are no outage either once something else is
 // answered, and what comes does not wait until each of them was tried out. A timeout
 // shorter than response_timeout is the one that counts.
-func TestManyThatHangStopNobody(t *testing.T) {
+func TestManyThatHangStopNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hanging = 20
 		var mu sync.Mutex

@@ -188,7 +188,7 @@ func TestShortTimeoutIsLongEnough(t *testing.T) {
 
 // A request that the relay ends says nothing about its message, even if others
 // are answered.
-func TestCancelledIsNobodysFault(t *testing.T) {
+func TestCancelledBlamesNoMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := piped(t, Config{}, answering(func(req *http.Request, out io.Writer) {
 			if req.Header.Get(HeaderKey) == "hangs" {

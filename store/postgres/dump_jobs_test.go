@@ -11,9 +11,9 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// pg_dump --jobs locks each table a second time and fails where anybody waits for it
-// exclusively. So nobody waits for a segment that a dump has locked.
-func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
+// pg_dump --jobs locks each table a second time and fails where a session waits for it
+// exclusively. So no session waits for a segment that a dump has locked.
+func TestNothingWaitsForADump(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()

@@ -132,7 +132,7 @@ func TestInboxDiscardBeforeWhatFollows(t *testing.T) {
 }
 
 // What a consumer is handing over is left to it: release does not wait, discard does.
-func TestInboxOperatorsBesideConsumers(t *testing.T) {
+func TestInboxOperatorsWhileConsumersRun(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {
 		f := newInboxFixture(t)

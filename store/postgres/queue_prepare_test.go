@@ -71,7 +71,7 @@ func TestMaintenanceOnlyAtTheEndOfATransaction(t *testing.T) {
 }
 
 // While a transaction that has enqueued a job stays open it keeps its segment. The others take turns, and the job comes once it commits.
-func TestRingTurnsBesideAnOpenEnqueue(t *testing.T) {
+func TestRingTurnsWithAnOpenEnqueue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	l := newRingLoad(f, "fifo")
@@ -88,7 +88,7 @@ func TestRingTurnsBesideAnOpenEnqueue(t *testing.T) {
 }
 
 // While a transaction that took a job is prepared the ring goes on turning, and its job is not lost.
-func TestRingTurnsBesideAPreparedTransaction(t *testing.T) {
+func TestRingTurnsWithAPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	name := f.preparedName()

@@ -43,7 +43,7 @@ func TestTroubleWithASegment(t *testing.T) {
 	all, err = f.store.QueueStatus(f.Ctx)
 	f.Must(err)
 	if len(all[0].Trouble) != 0 {
-		t.Errorf("it is mended, and the status tells of %q", all[0].Trouble)
+		t.Errorf("the trouble is over, and the status tells of %q", all[0].Trouble)
 	}
 	f.wantText("left", "select convert_from(payload, 'UTF8') from penstock.dequeue('q', 1, 'g')")
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// Instance is one migrated database with the tables that somebody else made.
+// Instance is one migrated database with the tables that another application made.
 type Instance struct {
 	// Open prepares a subscription.
 	Open func(subscription string, c adopted.Config) (descriptor.Adopted, error)
@@ -26,15 +26,15 @@ type Instance struct {
 	Define func(t testing.TB, name string)
 	// Adoptions are those that are remembered.
 	Adoptions func(ctx context.Context) ([]descriptor.Remembered, error)
-	// IDsGrow: whoever draws a number of a table later has a higher one, in whatever session.
+	// IDsGrow: a later draw of a number of a table gives a higher one, in whatever session.
 	IDsGrow bool
 	// Differs are cases of the suite that this reader answers in another way, as docs/reference/engines.md says, and has tests of.
 	Differs []string
-	// Ago is a time so long ago, as SQL.
+	// Ago is a time that long ago, as SQL.
 	Ago func(d time.Duration) string
 }
 
-// Tx is a transaction. What it is told to execute every database understands.
+// Tx is a transaction. Every database understands what it is told to execute.
 type Tx interface {
 	Exec(ctx context.Context, sql string) error
 	Number(ctx context.Context, sql string) (int, error)
@@ -44,7 +44,8 @@ type Tx interface {
 
 // The tables that Define makes.
 const (
-	// Shop has everything: id, a number, which the database gives; part, kind ('t'), body, extra (JSON), state ('pending'), done_at, failure (40 characters), tries (0), at (the time of the insert), with an index.
+	// Shop has all columns: id, a number, which the database gives; part, kind ('t'), body, extra (JSON), state ('pending'). Then
+	// done_at, failure (40 characters), tries (0), and at (the time of the insert), with an index.
 	Shop = "shop"
 	// Letters is letters(ts, id, message), a time and a number, which the database gives, with the key (ts, id).
 	Letters = "letters"

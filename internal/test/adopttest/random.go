@@ -16,8 +16,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// randomUse has writers that take turns by key, commit late and roll back, and a reader that parks, is replaced, and forgets what it had: each key
-// comes in its order, and all of it.
+// randomUse has writers that take turns by key, commit late and roll back. A reader parks, is replaced, and forgets what it had: each key comes in
+// its order, and all of it.
 func randomUse(f *fixture) {
 	f.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	f.Define(f, Shop)

@@ -160,7 +160,7 @@ func ties(f *fixture) {
 	}
 }
 
-// markedRows: the ids are no numbers, and rows of one time are more than a page.
+// markedRows: the ids are not numbers, and rows of one time are more than a page.
 func markedRows(f *fixture) {
 	f.Define(f, Marked)
 	at := f.Ago(time.Second)
@@ -248,7 +248,7 @@ func ways(f *fixture) {
 	}
 }
 
-// next: whoever comes next gets what was not settled, and whoever lost the lease changes nothing.
+// next: the next reader gets the rows that are not settled, and the one that lost the lease changes nothing.
 func next(f *fixture) {
 	f.Define(f, Shop)
 	for i := range 4 {

@@ -154,7 +154,7 @@ func deadLetters(f *fixture) {
 	}
 }
 
-// takenAway: somebody deletes a row that is parked, and one that is a dead letter. What waits for them goes on.
+// takenAway: the application deletes a row that is parked, and one that is a dead letter. The rows that wait for them continue.
 func takenAway(f *fixture) {
 	f.Define(f, Shop)
 	f.insert("a1", "a2", "b1", "b2")
@@ -181,7 +181,7 @@ func takenAway(f *fixture) {
 	}
 }
 
-// unfit: a row that cannot be a message is a dead letter that says so, and nobody waits for it.
+// unfit: a row that cannot be a message is a dead letter that says so, and no other row waits for it.
 func unfit(f *fixture) {
 	f.Define(f, Shop)
 	f.exec("insert into shop (part, body) values ('"+strings.Repeat("k", penstock.MaxKeyBytes+1)+"', 'too long')", "insert into shop (part, body) values ('k', 'good')")
@@ -241,7 +241,7 @@ func refuses(f *fixture) {
 	}
 }
 
-// shares: two subscriptions of one table mark columns of their own.
+// shares: two subscriptions of one table each mark their own columns.
 func shares(f *fixture) {
 	f.Define(f, Shop)
 	f.insert("a1")
@@ -289,5 +289,5 @@ func drop(f *fixture) {
 	if err := table.Drop(f.Context()); !errors.Is(err, penstock.ErrNoSubscription) {
 		f.Errorf("dropped twice: %v", err)
 	}
-	f.want(f.fetch(f.subscribe(table)), "a1", "a2") // as if nobody had read them
+	f.want(f.fetch(f.subscribe(table)), "a1", "a2") // as if they had not been read
 }

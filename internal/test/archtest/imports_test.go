@@ -1,6 +1,5 @@
-// Package archtest holds the direction of imports: drivers know the domain and
-// nothing of each other, the relay and worker know only the domain, the domain knows
-// nobody.
+// Package archtest holds the direction of imports. Drivers know the domain and nothing of each
+// other, the relay and worker know only the domain, and the domain knows none of them.
 package archtest
 
 import (
@@ -22,9 +21,9 @@ import (
 
 const module = "github.com/penstock/penstock"
 
-// row says what the packages of a room import of ours. A room is a folder,
-// relative to the module, with what is under it, or several: "store/*" is each folder under
-// store. "." is the root package alone.
+// row says what the packages of a room import of ours. A room is a folder, relative to the module,
+// with its subfolders, or several: "store/*" is each folder under store. "." is the root package
+// alone.
 type row struct {
 	room  string
 	may   []string // in any file: other rooms, or folders in them
@@ -38,7 +37,7 @@ const self = "self"
 // program has the rooms that only the program needs.
 const program = "cmd/penstock/internal/"
 
-// lab is a module of its own, whose packages are in rooms as those of this one.
+// lab is a separate module, whose packages are in rooms as those of this one.
 const lab = "lab"
 
 // helpers are what any test may use.
@@ -73,7 +72,7 @@ var rooms = []row{
 	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
 	// A whole NATS server, which programs with sink/nats are not built with.
 	{room: "internal/natsserver", named: true, may: []string{".", "admin", "driver", "internal/*", "sink/nats"}, tests: helpers},
-	// The ledger, beside the relay. What a store remembers is not this.
+	// The ledger, next to the relay. It is not the memory of a store.
 	{room: "internal/inflight", named: true, may: []string{".", "driver"}, tests: helpers},
 	{room: "internal/*", may: []string{".", "admin", "driver", "internal/*"}, tests: helpers},
 
@@ -371,7 +370,7 @@ func TestNoServerInPrograms(t *testing.T) {
 	}
 }
 
-// What a user calls first is shown: each function of these packages that is none of a family, of which another is.
+// Each function of these packages has an example, except those of families (Is…, Validate…, Last…, …Delay).
 func TestEachFunctionOfUsersHasAnExample(t *testing.T) {
 	root := moduleRoot(t)
 	for _, folder := range []string{".", "work", "relay", "writer"} {
@@ -401,7 +400,7 @@ func TestEachFunctionOfUsersHasAnExample(t *testing.T) {
 	}
 }
 
-// A package that a program may import, and has something to call, shows how: a suite, too.
+// A package that a program may import, and has something to call, has an example, also a suite.
 func TestEachPublicPackageHasAnExample(t *testing.T) {
 	root := moduleRoot(t)
 	shown := map[string]bool{}

@@ -36,7 +36,7 @@ var timeAllowed = map[string]string{
 	"cmd/penstock/systemtest/tally_test.go ledger.keepWriting":  "the pace of a load while the database is down",
 	"internal/test/inboxtest/inbox.go waits":                    "mostly the other waits by then; if not, it finds what it would have found",
 
-	// What is waited for comes never before the context ends, however late that is.
+	// The result never comes before the context ends, however late that is.
 	"internal/test/testserver/process.go process.end":       "ends in an error",
 	"sink/kafka/send_test.go TestGivenUpStaysAway":          "the network is stalled",
 	"sink/kafka/send_test.go TestProducersAreBounded":       "the one producer is taken until the test gives it back",

@@ -334,7 +334,7 @@ func fails(n ast.Node) bool {
 	}) != nil
 }
 
-// waitingLoop returns the innermost loop that does not count but goes on until something is so.
+// waitingLoop returns the innermost loop that does not count but continues until a condition holds.
 func waitingLoop(up []ast.Node) *ast.ForStmt {
 	for _, n := range slices.Backward(up) {
 		switch n := n.(type) {

@@ -45,8 +45,8 @@ func Of(t testing.TB, page, language string) (blocks []string) {
 	return blocks
 }
 
-// Excerpt wants the lines of a block in a Go file of the test's folder, in their order, in the function that begins so. It may have others
-// between them. The spaces in a line do not count.
+// Excerpt expects the lines of a block in a Go file of the test's folder, in their order, in the function that begins so. It may have
+// others between them. The spaces in a line do not count.
 func Excerpt(t testing.TB, block, file, begins string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -29,8 +29,8 @@ func TestFences(t *testing.T) {
 	}
 }
 
-// runs says how many blocks of a language on a page tests run, or read as what they are for reads them, and which tests: a folder or a file,
-// and the names in it, with what they leave out behind a semicolon.
+// runs says how many blocks of a language on a page tests run, or read with the reader that they are for. It also says which tests: a folder
+// or a file, and the names in it. A semicolon comes before the blocks that they leave out.
 var runs = map[string]struct {
 	blocks int
 	test   string

@@ -15,8 +15,8 @@ func written(n int) string {
 	return messageid.Outbox{UID: "3f2a9c0b1d4e"}.ID(int64(n), time.Date(2026, 11, 22, 12, 0, n, 0, time.UTC))
 }
 
-// What comes behind a second gap, and was written before what was handed over past the first, is late, and so is what follows
-// it; the key goes on where it was. What was written later is not.
+// A message behind a second gap is late if it was written before the one handed over past the first, and so is what follows
+// it. The key continues where it was. A message that was written later is not late.
 func secondGap(f *fixture) {
 	receive := func(n, previous int, want ...string) {
 		f.Helper()
@@ -52,7 +52,7 @@ func secondGap(f *fixture) {
 }
 
 // Of producers' own ids no order is known: what comes behind a second gap is taken for newer than what was handed over past the first.
-// A message between them that comes after all tells that it is older, and the key goes on where it was.
+// A message between them that comes after all tells that it is older, and the key continues where it was.
 func ownIDs(f *fixture) {
 	receive := func(id, previous string, want ...string) {
 		f.Helper()
@@ -99,7 +99,7 @@ func joined(f *fixture) {
 	receive(2, 1, "m2 late")
 	receive(9, 8, "m9")
 
-	receive(30, 29) // three parts, of which the oldest comes last, and the one in the middle goes on
+	receive(30, 29) // three parts, of which the oldest comes last, and the one in the middle continues
 	receive(20, 19)
 	receive(11, 10)
 	due("m30 after the gap m29", "m20 after the gap m19", "m11 after the gap m10")
@@ -146,7 +146,7 @@ func randomOwnIDs(f *fixture) {
 	randomOrder(f, func(n int) string { return fmt.Sprint("own ", n) }, 0)
 }
 
-// randomOrder loses one of so many messages, or none. Message n is of key n % keys, and follows n - keys.
+// randomOrder loses one message in every given number, or none. Message n is of key n % keys, and follows n - keys.
 func randomOrder(f *fixture, id func(n int) string, loses int) {
 	f.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	const keys = 3

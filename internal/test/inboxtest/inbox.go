@@ -262,7 +262,7 @@ func refuses(f *fixture) {
 	}
 }
 
-// What is held can be seen, released and discarded, and what was missed is listed.
+// Held messages can be seen, released and discarded, and missed ones are listed.
 func operate(f *fixture) {
 	f.in(func(tx Tx) {
 		f.receive(tx, "2", "1", time.Hour)

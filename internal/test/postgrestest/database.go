@@ -1,5 +1,5 @@
-// Package postgrestest gives tests migrated databases of their own on a real
-// PostgreSQL, and what a test of one keeps asking.
+// Package postgrestest gives each test a separate migrated database on a real PostgreSQL, and what
+// a test of one keeps asking.
 //
 // Making the schema takes longer than most tests, so a process runs them once and
 // copies the outcome. Tests of other schemas than the usual one, and of migration
@@ -89,7 +89,7 @@ func Run(m *testing.M) int {
 	}
 	for _, t := range templates {
 		if err := t.Drop(); err != nil {
-			fmt.Fprintln(os.Stderr, "drop the template of the tests' databases:", err) // a test may have stopped the server for good
+			fmt.Fprintln(os.Stderr, "drop the template of the tests' databases:", err) // a test may have stopped the server permanently
 		}
 	}
 	return code

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
-// A package's tests share a server, which is started where PENSTOCK_TEST_POSTGRES names none; each has a database of its own.
+// A package's tests share a server, which is started where PENSTOCK_TEST_POSTGRES names none; each has a separate database.
 func ExampleRun() {
 	_ = func(m *testing.M) { os.Exit(postgrestest.Run(m)) } // TestMain
 	_ = func(t *testing.T) {                                // a test

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// SmallDisk is an empty database, on a server of its own, whose tables lie on a disk of 32 MiB, and where that is mounted. What is
-// written ahead lies elsewhere. The test is skipped where nothing can be mounted.
+// SmallDisk is an empty database, on a separate server, whose tables lie on a disk of 32 MiB, and where that is mounted. The
+// write-ahead log lies elsewhere. The test is skipped where nothing can be mounted.
 func SmallDisk(t *testing.T) (url, dir string) {
 	server := testserver.StartPostgres(t)
 	ctx := context.Background()
@@ -52,7 +52,7 @@ func SmallDisk(t *testing.T) (url, dir string) {
 	return strings.Replace(server.URL, "/postgres?", "/small?", 1), dir
 }
 
-// Ballast makes a file of so many bytes on a small disk; 0: of all that is left.
+// Ballast makes a file of that many bytes on a small disk; 0: of all that is left.
 func Ballast(dir, name string, size int) (path string, err error) {
 	path = filepath.Join(dir, name)
 	file, err := os.Create(path)

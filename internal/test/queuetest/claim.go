@@ -131,7 +131,7 @@ func releaseSpendsNone(e *env) {
 	e.ack(e.collect("k1")...)
 }
 
-// Who is released for a while keeps his place in his key, also before his second attempt.
+// A job that is released for a while keeps its place in its key, also before its second attempt.
 func releaseForAWhile(e *env) {
 	const while = 200 * time.Millisecond
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("a"))

@@ -12,8 +12,9 @@ var Buffered = Cases{"Tx", "Order/FIFO", "Order/LIFO", "Key/OneAtATimeInOrder", 
 var SmallPieces = Cases{"Tx/ManyLateCommits", "Order/FIFO", "Order/LIFO", "Key/ManyInTheWay", "Key/ManyInTheWayLIFO", "Key/ManyRetriedInTheWay", "Delay/ManyDelays", "Dedup/WindowEnds", "History",
 	"Groups/ManyReadyOnes", "Queue/DropForgetsEverything", "Reclaim", "Load/ManyWorkers", "Load/ManyWorkersLIFO", "Model"}
 
-// Isolated transactions have one snapshot each, or fail for what others do: whatever goes on while others are open.
-var Isolated = Cases{"Tx/LateCommit", "Tx/LateCommitLIFO", "Tx/ManyLateCommits", "Tx/LateCommitOfAKey", "Tx/OpenWriterDelaysNobody", "Key/OneAtATimeInOrder", "Key/AcrossProcesses", "Lease/LostLeaseSettlesNothing",
+// Isolated transactions have one snapshot each, or fail because of other transactions: the cases in which others are open
+// meanwhile.
+var Isolated = Cases{"Tx/LateCommit", "Tx/LateCommitLIFO", "Tx/ManyLateCommits", "Tx/LateCommitOfAKey", "Tx/OpenWriterDelaysNothing", "Key/OneAtATimeInOrder", "Key/AcrossProcesses", "Lease/LostLeaseSettlesNothing",
 	"Dedup/SecondIsTheFirst", "Dedup/Race", "Settings/MaxRunning", "Settings/MaxRunningAtOnce", "Schedule/FiresOnceInAllProcesses", "Queue/FirstMakersRace", "Groups/LateCommit",
 	"Load/ManyWorkers", "Model/RandomWalk"}
 

@@ -168,8 +168,8 @@ func deadNothing(e *env) {
 	}
 }
 
-// A dead letter that somebody has written by hand, so that it cannot be read, says so. It hides no other, and can be tried again, though no number
-// is left for its next attempt; and what fails then is kept.
+// A dead letter that was written by hand, so that it cannot be read, says so. It hides no other, and can be tried again, though no number is left
+// for its next attempt; and what fails then is kept.
 func deadSpoilt(e *env) {
 	if e.Spoil == nil {
 		e.Skip("nobody can write into this store by hand")

@@ -17,7 +17,7 @@ var forwardCases = []testCase{
 	{name: "Refuses", run: forwardRefuses, needs: Features{Forward: true}},
 }
 
-// outboxes is a store that has them, too.
+// outboxes is a store that also has them.
 type outboxes interface {
 	driver.Store
 	driver.Forwarder

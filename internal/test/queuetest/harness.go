@@ -51,9 +51,8 @@ func (h Harness) open(t testing.TB, order penstock.QueueOrder) Instance {
 // Features is what the store or its database can do. The tests of a feature
 // that is false are skipped and say so.
 type Features struct {
-	// ConcurrentWriters: two writing transactions can be open at once, and jobs
-	// are claimed and ended beside them. Where false, whoever wants to write waits
-	// until the open transaction ends.
+	// ConcurrentWriters: two writing transactions can be open at once, and jobs are claimed and ended
+	// meanwhile. Where false, a second writer waits until the open transaction ends.
 	ConcurrentWriters bool
 	// Reclaim: QueueStatus.Bytes falls back to what an empty queue takes once
 	// every job has ended and Maintain has run a few times.
@@ -66,7 +65,7 @@ type Features struct {
 	Reads bool
 	// WorkTx: Instance.WorkTx is given.
 	WorkTx bool
-	// Forward: Instance.Forwarder and Disturb are given, and the store has outboxes, too.
+	// Forward: Instance.Forwarder and Disturb are given, and the store also has outboxes.
 	Forward bool
 }
 
@@ -98,9 +97,9 @@ type Instance struct {
 	// release is called or t ends.
 	Pin func(t testing.TB) (release func())
 
-	// Backdate moves the next time of a periodic job into the past by the given
-	// time from now, as if nobody had looked since. If that is negative, it moves it into the future,
-	// as if the clock had been so far ahead.
+	// Backdate moves the next time of a periodic job into the past by the given time from now, as if
+	// no worker had looked since. If that is negative, it moves it into the future, as if the clock
+	// had been so far ahead.
 	Backdate func(t testing.TB, queue, schedule string, by time.Duration)
 
 	// Reads is how many entries of indexes, or rows, were read of the store's tables so far.
@@ -123,7 +122,7 @@ type Tx interface {
 // TxHandler does the work of a job in a transaction.
 type TxHandler func(ctx context.Context, tx Tx, job penstock.Job) error
 
-// TxSetter is a Tx in which settings can be changed, too.
+// TxSetter is a Tx in which settings can also be changed.
 type TxSetter interface {
 	SetQueue(ctx context.Context, queue string, set penstock.QueueSettings) error
 }

@@ -37,7 +37,7 @@ func (e *env) keepDone() bool {
 	return false
 }
 
-// doneJobs reads all that is kept, a page of so many at a time; each job comes once.
+// doneJobs reads all that is kept, in pages of the given size; each job comes once.
 func (e *env) doneJobs(limit int, ids ...int64) map[int64]admin.DoneJob {
 	e.Helper()
 	all := map[int64]admin.DoneJob{}

@@ -24,7 +24,7 @@ var keyCases = []testCase{
 	{name: "CancelFreesTheKey", run: keyCancel},
 	{name: "EarlierJobComesBack", run: keyEarlier},
 	{name: "OrderBeforePriority", run: keyPriority},
-	{name: "DelayedJobHoldsNobodyUp", run: keyDelayed},
+	{name: "DelayedJobHoldsUpNoOther", run: keyDelayed},
 	{name: "AcrossProcesses", run: keyProcesses},
 }
 

@@ -146,7 +146,8 @@ func lastLease(e *env) {
 	e.ack(e.collect("k1")...)
 }
 
-// Ten times as many jobs in each call are ten times as many reads: of enqueues with dedup keys, new and known, and of what settles jobs of one claim and of many.
+// Ten times as many jobs in each call are ten times as many reads. This holds for enqueues with dedup keys, new and known, and
+// for calls that settle jobs of one claim and of many.
 func readsEach(e *env) {
 	reads := func(n int) float64 {
 		batch := jobs("x", n)

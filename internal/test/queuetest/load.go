@@ -145,8 +145,7 @@ func manyWorkers(e *env) {
 		}
 		return nil
 	}), "working")
-	// Producers run beside each other: of the key that they share, any may
-	// come first.
+	// Producers run at the same time: of the key that they share, any may come first.
 	log.mu.Lock()
 	var wrong []string
 	for _, w := range log.wrong {

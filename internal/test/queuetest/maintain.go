@@ -15,7 +15,8 @@ var maintainCases = []testCase{
 	{name: "ReadsNothingThatWaits", run: maintainBounded, needs: Features{Reads: true}},
 }
 
-// Maintenance reads what is due. Next to so many jobs of each kind, of which nothing is, it reads a few entries for each of its steps.
+// Maintenance reads what is due. With this many jobs of each kind, none of them due, it reads a few entries for each of its
+// steps.
 func maintainBounded(e *env) {
 	const most = 50
 	many := 100

@@ -138,8 +138,8 @@ func (w *walk) take(jobs []penstock.Job, group string, as fate) {
 	}
 }
 
-// checkKey: nothing else of the key runs, nothing that was written before is to be tried
-// again, and nothing goes before it.
+// checkKey: nothing else of the key runs, no earlier job must be tried again, and nothing goes
+// before it.
 func (w *walk) checkKey(t *tracked, now time.Time) {
 	w.Helper()
 	if t.job.Key == "" {

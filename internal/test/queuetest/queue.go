@@ -25,7 +25,7 @@ func queueExists(e *env) {
 	e.MustBe(e.Another(e).CreateQueue(e.ctx, queue, penstock.LIFO), penstock.ErrQueueExists, "CreateQueue by another process")
 	if store, ok := e.Store.(driver.Store); ok {
 		e.Must(store.CreateOutbox(e.ctx, "outbox"), "CreateOutbox")
-		// One name space: whoever goes on after "exists already" has what he asked for.
+		// One name space: a caller that continues after "exists already" has the queue it asked for.
 		for what, is := range map[string]struct{ err, want, not error }{
 			`queue "outbox": an outbox has this name: the outbox exists already`:      {e.Store.CreateQueue(e.ctx, "outbox", penstock.FIFO), penstock.ErrOutboxExists, penstock.ErrQueueExists},
 			`outbox "` + queue + `": a queue has this name: the queue exists already`: {store.CreateOutbox(e.ctx, queue), penstock.ErrQueueExists, penstock.ErrOutboxExists},

@@ -57,7 +57,7 @@ func (e *env) churn() {
 
 func (e *env) floor() int64 {
 	e.Helper()
-	// What a store makes when a queue is first used counts to its floor.
+	// The rows that a store makes when a queue is first used count to its floor.
 	e.enqueue(job("a"))
 	e.ack(e.collect("a")...)
 	return e.status().Bytes

@@ -27,7 +27,7 @@ func Run(t *testing.T, h Harness) {
 	suite.Run(t, suite.Choice{Groups: h.Groups, Only: h.Only, Elsewhere: h.Elsewhere, Features: h.Features}, all)
 }
 
-// testCase is one promise. It gets a database of its own with one empty queue.
+// testCase is one promise. It gets a separate database with one empty queue.
 type testCase struct {
 	name  string
 	run   func(e *env)

@@ -71,7 +71,7 @@ func scheduleSet(e *env) {
 	e.want()
 }
 
-// What passed while nobody looked is made up for by one job.
+// Times that passed while no worker looked are made up for by one job.
 func scheduleFires(e *env) {
 	monthly := penstock.Schedule{Name: "monthly", Cron: "0 0 1 1 *",
 		Job: penstock.NewJob{Key: "k", Priority: -3, Headers: map[string]string{"h": "1"}, Payload: []byte("m")}}
@@ -127,7 +127,7 @@ func scheduleRace(e *env) {
 	}
 }
 
-// A periodic job is a duplicate like any other; its schedule goes on.
+// A periodic job is a duplicate like any other; its schedule continues.
 func scheduleDuplicate(e *env) {
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: once("d", "periodic")})
 	if got := e.schedules()[0].Job.DedupKey; got != "d" {

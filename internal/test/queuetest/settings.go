@@ -42,7 +42,7 @@ func pause(e *env) {
 	if s := e.status(); s.Paused == nil || !*s.Paused {
 		e.Error("the status does not say that the queue is paused")
 	}
-	e.ack(claimed...) // what runs goes on
+	e.ack(claimed...) // running jobs continue
 	e.pause(false)
 	e.ack(e.collect("a1", "a2", "b", "c")...)
 }

@@ -37,7 +37,7 @@ func statusCounts(e *env) {
 	}
 }
 
-// A worker that died runs nothing once its lease has ended, though nobody has claimed since.
+// A worker that died runs nothing once its lease has ended, even if no worker has claimed since.
 func statusEndedLeases(e *env) {
 	e.enqueue(jobs("a", 2)...)
 	e.claimAs(driver.Claim{Jobs: 1, Lease: suite.LongLease})

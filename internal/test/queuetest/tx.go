@@ -11,7 +11,7 @@ var txCases = []testCase{
 	{name: "LateCommitLIFO", run: lateCommit, needs: Features{ConcurrentWriters: true}, lifo: true},
 	{name: "ManyLateCommits", run: manyLateCommits, needs: Features{ConcurrentWriters: true}},
 	{name: "LateCommitOfAKey", run: lateCommitOfKey, needs: Features{ConcurrentWriters: true}},
-	{name: "OpenWriterDelaysNobody", run: openWriter, needs: Features{ConcurrentWriters: true}},
+	{name: "OpenWriterDelaysNothing", run: openWriter, needs: Features{ConcurrentWriters: true}},
 }
 
 func commitShows(e *env) {

@@ -26,7 +26,7 @@ var workCases = []testCase{
 	{name: "TxTakesEffectOnce", run: workTx, needs: Features{WorkTx: true}},
 }
 
-// work starts work.Run in a process of its own and returns what stops it.
+// work starts work.Run in a separate process and returns what stops it.
 func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
 	e.Helper()
 	q := e.Another(e).DriverQueue(queue)
@@ -185,7 +185,7 @@ func workOutcomes(e *env) {
 	}
 }
 
-// What a handler writes takes effect once, with the end of its job, whatever becomes of its first attempts. Here that is a job.
+// A handler's writes take effect once, with the end of its job, whatever becomes of its first attempts. Here that is a job.
 func workTx(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "effects", penstock.FIFO), "CreateQueue")
 	const n = 60

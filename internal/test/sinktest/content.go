@@ -64,8 +64,8 @@ func everythingArrives(e *env) {
 // awkward are characters that mean something in the formats, headers and URLs on the way.
 var awkward = []string{",", ";", `"`, `\`, "\n", "%", "{", "}", "é", "𝒳", " ", "=", "'", "/", "?", "#", "&", "+", ":", "%2C", "\r\n", "\t"}
 
-// awkwardCharacters: ids, keys and headers arrive as they are, with such a character at the beginning, within and at the end. What
-// ends a line or is space at an end a sink may refuse, for good; it never changes it.
+// awkwardCharacters: ids, keys and headers arrive as they are, with such a character at the beginning, within and at the end. A
+// sink may refuse, permanently, characters that end a line or are space at an end; it never changes them.
 func awkwardCharacters(e *env) {
 	var msgs []penstock.Message
 	for _, c := range awkward {

@@ -67,7 +67,7 @@ func (e *env) message(key string) penstock.Message {
 	}
 }
 
-// mustSend sends and wants every message confirmed.
+// mustSend sends and expects every message to be confirmed.
 func (e *env) mustSend(s driver.Sink, msgs []penstock.Message) {
 	e.Helper()
 	if failed := firstError(e.check(msgs, s.Send(e.patient(), msgs))); failed != nil {
@@ -75,8 +75,8 @@ func (e *env) mustSend(s driver.Sink, msgs []penstock.Message) {
 	}
 }
 
-// check wants a well-formed answer: nil or one entry per message. It may be
-// called from any goroutine.
+// check expects a well-formed answer: nil or one entry per message. It may be called from any
+// goroutine.
 func (e *env) check(msgs []penstock.Message, errs []error) []error {
 	e.Helper()
 	if errs != nil && len(errs) != len(msgs) {
@@ -89,8 +89,7 @@ func (e *env) check(msgs []penstock.Message, errs []error) []error {
 	return errs
 }
 
-// wantUnavailable wants every message to have failed with the class
-// Unavailable.
+// wantUnavailable expects every message to have failed with the class Unavailable.
 func (e *env) wantUnavailable(msgs []penstock.Message, errs []error) {
 	e.Helper()
 	errs = e.check(msgs, errs)
@@ -123,9 +122,9 @@ func (e *env) keepsSecrets(what string, shown any) {
 	}
 }
 
-// drainAll waits for the messages and wants exactly these, in any order,
-// except that a message may be there more than once if repeats is true. It
-// does nothing where the destination cannot be read.
+// drainAll waits for the messages and expects exactly these, in any order, except that a message
+// may be there more than once if repeats is true. It does nothing where the destination cannot be
+// read.
 func (e *env) drainAll(msgs []penstock.Message, repeats bool) []Received {
 	e.Helper()
 	if !e.features.ReadBack {
@@ -188,7 +187,7 @@ func (e *env) soon(what string, done <-chan struct{}) {
 	}
 }
 
-// watched is a context that tells when it is first looked at: what was given it is under way.
+// watched is a context that tells when it is first looked at: the call that has it is under way.
 type watched struct {
 	context.Context
 	once   sync.Once

@@ -5,8 +5,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// badFailsAlone: what can never be sent fails for good, and nothing around it
-// does.
+// badFailsAlone: a message that can never be sent fails permanently, and nothing around it does.
 func badFailsAlone(e *env) {
 	s := e.open()
 	for _, bad := range e.Bad {

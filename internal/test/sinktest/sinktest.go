@@ -38,8 +38,7 @@ import (
 // Harness is what a driver tells the suite.
 type Harness struct {
 	Features Features
-	// New makes a destination for one test: a queue or stream of its own, gone
-	// when the test ends.
+	// New makes a destination for one test: a separate queue or stream, gone when the test ends.
 	New func(t *testing.T) *Destination
 	// Only, if given, is for a sink that passes the whole suite under other conditions
 	// already: the cases that this one can change, Transport, say. In the long form all run.
@@ -48,13 +47,13 @@ type Harness struct {
 
 // Features is what the driver and its broker can do.
 type Features struct {
-	// ReadBack: what was sent can be read (Destination.Drain).
+	// ReadBack: sent messages can be read (Destination.Drain).
 	ReadBack bool
 	// InOrder: the sink is an InOrderSink and keeps the promise.
 	InOrder bool
 	// Network: there is a connection that can fail (Down, Up, Stall).
 	Network bool
-	// Durable: what was confirmed survives the broker's restart (Restart).
+	// Durable: confirmed messages survive the broker's restart (Restart).
 	Durable bool
 	// Routes: a message can have nowhere to go (Unroutable).
 	Routes bool
@@ -122,9 +121,9 @@ type Received struct {
 // a test that fails.
 const Patience = 2 * time.Minute
 
-// Transport is what another way to the broker can change, TLS, a proxy, another version of the
-// protocol: that bytes arrive, what a lost or silent connection looks like, that nothing of it
-// outlives Close, and its secrets.
+// Transport lists what another way to the broker can change (TLS, a proxy, another version of the
+// protocol). It can change that bytes arrive, what a lost or silent connection looks like, that
+// nothing of it outlives Close, and its secrets.
 var Transport = []string{
 	"everything arrives", "bytes survive", "a large batch", "a bad message fails alone",
 	"an outage is Unavailable and heals", "opened while the broker is down", "never sent, never confirmed", "cut in the middle of sends",

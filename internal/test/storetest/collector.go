@@ -63,8 +63,8 @@ func (c *collector) settle(ctx context.Context, b driver.Batch) error {
 	return err
 }
 
-// finish settles what is left and expects that each of these payloads was
-// settled once, or that a Settle of it was in doubt.
+// finish settles the remaining messages and expects that each of these payloads was settled once,
+// or that a Settle of it was in doubt.
 func (c *collector) finish(want ...string) {
 	c.e.Helper()
 	for {

@@ -13,8 +13,9 @@ var SmallPieces = Cases{"Reclaim", "Retention", "Visibility/ManyLateCommits", "O
 	"ParkedLoad/SurvivesReclaim", "ParkedLoad/BetweenHousekeeping", "ParkedLoad/FreesItsSpace", "DeadLetter/SurviveReclaim", "Part/ReclaimKeepsTheRest", "Subscription/EphemeralHoldsNothingBack",
 	"DropSubscription/LetsReclaimGoOn", "DropSubscription/LetsReclaimGoOnPastAReplay", "Replay/BySeq", "Replay/OfABacklogLargerThanABatch", "Restore", "Model"}
 
-// Isolated transactions have one snapshot each, or fail for what others do: whatever goes on while others are open.
-var Isolated = Cases{"Visibility/LateCommitIsDelivered", "Visibility/LateCommitAfterSettleAndRestart", "Visibility/LateCommitDuringPaging", "Visibility/ManyLateCommits", "Visibility/UnrelatedWriterDelaysNobody",
+// Isolated transactions have one snapshot each, or fail because of other transactions: the cases in which others are open
+// meanwhile.
+var Isolated = Cases{"Visibility/LateCommitIsDelivered", "Visibility/LateCommitAfterSettleAndRestart", "Visibility/LateCommitDuringPaging", "Visibility/ManyLateCommits", "Visibility/UnrelatedWriterDelaysNothing",
 	"Lease/FirstSubscribersRace", "Lease/SettleRacesTakeover", "Settle/SettleWhileFetching", "ParkedSettle/CommittedLateBelowTheHead", "Hold/OfOneThatCommittedLate",
 	"Subscription/FromNowWithOpenTransaction", "Reclaim/LosesNoOpenTransaction", "Reclaim/ByTwoProcessesAtOnce", "Part/LateCommit", "Once/FromSeveralAtOnce",
 	"Outbox/MigrateFromSeveralAtOnce", "Outbox/CreateFromSeveralAtOnce", "Model/RandomWalk/1"}

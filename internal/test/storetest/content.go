@@ -195,7 +195,7 @@ func derivedIDs(e *env) {
 	look(elsewhere.Store, outbox, "another database")
 }
 
-// What the caller does with a message after Publish or Fetch is its own affair.
+// The caller may do what it likes with a message after Publish or Fetch.
 func callersKeepMemory(e *env) {
 	m := penstock.Message{Payload: []byte("payload"), Headers: map[string]string{"h": "v"}}
 	tx := e.begin()

@@ -17,7 +17,7 @@ var deadLetterCases = []testCase{
 	{name: "RetryAndDeliver", run: retryAndDeliver},
 	{name: "RetryAndDieAgain", run: retryAndDieAgain},
 	{name: "RetrySurvivesACrash", run: retrySurvivesCrash},
-	{name: "RetryWhileNobodyReads", run: retryWhileNobodyReads},
+	{name: "RetryWithoutAReader", run: retryWithoutAReader},
 	{name: "RetryPassesOverOthers", run: retryPassesOver},
 	{name: "SurviveReclaim", run: deadLettersSurviveReclaim},
 	{name: "Discard", run: discardDeadLetters},
@@ -198,7 +198,7 @@ func retrySurvivesCrash(e *env) {
 	r.again().want()
 }
 
-func retryWhileNobodyReads(e *env) {
+func retryWithoutAReader(e *env) {
 	r := e.read()
 	e.publish(messages("dead", 3)...)
 	r.deadLetter("no", r.drain(plenty)...)
@@ -273,8 +273,8 @@ func discardDeadLetters(e *env) {
 	r.again().want()
 }
 
-// What was sent back and is not settled is neither listed nor discarded, nor
-// sent back twice.
+// A dead letter that was sent back and is not settled is neither listed nor discarded, nor sent
+// back twice.
 func deadLettersOnTheirWay(e *env) {
 	r := e.read()
 	e.publish(messages("m", 2)...)

@@ -81,8 +81,8 @@ func dropRemoves(e *env) {
 	e.wantOrder(r.fetch(plenty), driver.InOrder, "new")
 }
 
-// A replay that is under way goes with its subscription: it is not the next one's of
-// that name, whoever reads on meanwhile.
+// A replay that is under way goes with its subscription: it does not belong to the next one of that
+// name, also if a former holder still reads.
 func dropEndsReplay(e *env) {
 	r, sent := e.settledOnes(6)
 	e.replay(r, admin.Replay{}, 6)

@@ -14,9 +14,9 @@ type Harness struct {
 	// store on it. It is called once per test, from parallel tests too, fails t
 	// if it cannot, and leaves nothing behind once t's cleanups have run.
 	Open func(t testing.TB) Instance
-	// OpenCreated, if a store has it, is Open on a database on which Migrate has run and
-	// which has the outbox called Outbox: where that takes long and such a database can be
-	// copied. Without it the suite calls Open, Migrate and CreateOutbox.
+	// OpenCreated, if a store has it, is Open on a database on which Migrate has run and which has the
+	// outbox called Outbox. It serves where that takes long and such a database can be copied. Without
+	// it the suite calls Open, Migrate and CreateOutbox.
 	OpenCreated func(t testing.TB) Instance
 	Features    Features
 	// Groups, if given, are the only ones that run: for what has a part of a store.
@@ -53,8 +53,8 @@ func (h Harness) openCreated(t testing.TB) Instance {
 // Features is what the store or its database can do. The tests of a feature
 // that is false are skipped and say so.
 type Features struct {
-	// ConcurrentWriters: two writing transactions can be open at once. Where
-	// false, whoever wants to write waits until the open transaction ends.
+	// ConcurrentWriters: two writing transactions can be open at once. Where false, a second writer
+	// waits until the open transaction ends.
 	ConcurrentWriters bool
 	// Reclaim: OutboxStatus.Bytes falls back to what an empty outbox takes once
 	// everything is settled and Maintain has run a few times.
@@ -91,9 +91,9 @@ type Instance struct {
 	// before, does no harm.
 	Another func(t testing.TB) driver.Store
 
-	// Pin opens a snapshot that holds back the database's own cleanup (on
-	// PostgreSQL a REPEATABLE READ transaction that has read something, on
-	// SQLite a read transaction) until release is called or t ends.
+	// Pin opens a snapshot that holds back the database's own cleanup until release is called or t
+	// ends. On PostgreSQL it is a REPEATABLE READ transaction that has read something, on SQLite a
+	// read transaction.
 	Pin func(t testing.TB) (release func())
 
 	// Outage returns two functions: down cuts every connection of Store and
@@ -105,8 +105,8 @@ type Instance struct {
 	// does, and opens a store on it. It may cost Store its connections.
 	Copy func(t testing.TB) Instance
 
-	// Lose takes away all messages of the outbox, as on a server that was promoted without the last that was committed: what is
-	// published then gets their numbers again. No message has been settled before.
+	// Lose takes away all messages of the outbox, as on a server that was promoted without the last commits: messages published
+	// then get their numbers again. No message has been settled before.
 	Lose func(t testing.TB)
 
 	// SetVersion, if given, has the database say that its tables are of that version.
@@ -126,9 +126,8 @@ type Tx interface {
 	// Count adds one to the counter called name, a row of a table that belongs
 	// to the harness, and returns the new value, 1 at first. The row stays
 	// locked until the transaction ends and a rollback takes the change back.
-	// Two uses: writers of one key take turns by it, and a transaction that
-	// begins with a counter of its own is a writer, with an id drawn early,
-	// before it has published anything.
+	// It has two uses. Writers of one key take turns by it. And a transaction that begins with a
+	// separate counter is a writer, with an id drawn early, before it has published anything.
 	Count(ctx context.Context, name string) (int64, error)
 
 	Commit(ctx context.Context) error

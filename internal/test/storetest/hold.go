@@ -82,7 +82,7 @@ func holdDiscard(e *env) {
 	e.wantReleased(r)
 }
 
-// wantReleased expects that the key goes on, soon.
+// wantReleased expects that the key continues, soon.
 func (e *env) wantReleased(r *reader) {
 	e.Helper()
 	c := &carrier{e: e, r: r, limit: plenty}
@@ -100,7 +100,7 @@ func (e *env) wantReleased(r *reader) {
 	r.again().want("k3")
 }
 
-// With nobody behind it the dead letter holds the key all the same.
+// With no message behind it the dead letter holds the key all the same.
 func holdDiscardEmpty(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 1)...)
@@ -234,7 +234,7 @@ func holdWithoutKey(e *env) {
 	e.wantParked(r, 0, 0, 0)
 }
 
-// A dead letter whose key has gone on cannot stop it when it comes back and dies.
+// A dead letter whose key has continued cannot stop it when it comes back and dies.
 func holdAlone(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 2)...)

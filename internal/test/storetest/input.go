@@ -173,7 +173,7 @@ func (e *env) operate(name, subscription string) map[string]error {
 	}
 }
 
-// A subscription that nobody has made yet is an error. Asking makes none.
+// A subscription that was not made yet is an error. Asking makes none.
 func noSuchSubscription(e *env) {
 	r := e.subscribe(driver.Subscribe{Subscription: "Sub"})
 	for _, name := range []string{"missing", "", "sub", "Sub "} {

@@ -89,7 +89,7 @@ func expiredLease(e *env) {
 	r.settle(again...)
 	r = r.again()
 	r.want()
-	r.close() // and with nobody there the old holder is still fenced
+	r.close() // and with no new holder the old one is still fenced
 	wantFenced()
 	e.publish(message("", "new"))
 	e.read().want("new")

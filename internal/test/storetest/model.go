@@ -47,7 +47,7 @@ type tracked struct {
 	seen       bool      // by the present Source, and not settled
 	replay     bool      // it has to come once more
 	replaying  bool      // and has, to the present Source
-	life       []string  // for whoever has to find out what went wrong
+	life       []string  // for a reader who has to find out what went wrong
 }
 
 // note adds to the message's life.
@@ -120,7 +120,7 @@ type operation struct {
 	weight int
 	name   string
 	do     func()
-	writes bool // in a transaction of its own
+	writes bool // in a separate transaction
 }
 
 func randomWalk(e *env, part int) {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/test/suite"
 )
 
-// Of stores that know what was published, by an inbox.
+// For stores that know which messages were published, by an inbox.
 var onceCases = []testCase{
 	{name: "ByID", run: onceByID},
 	{name: "InOrder", run: onceInOrder},
@@ -60,7 +60,7 @@ func onceByID(e *env) {
 	e.subscribe(driver.Subscribe{Outbox: "others"}).want("e:5")
 }
 
-// What is left out of a call changes nothing about the order of the rest, however large it is.
+// Leaving messages out of a call changes nothing about the order of the rest, however large it is.
 func onceInOrder(e *env) {
 	s := e.once()
 	rnd := e.Random(0)
@@ -128,7 +128,7 @@ func onceFromSeveral(e *env) {
 	e.sameContents(flatten(e.read().drain(plenty)), said(texts...))
 }
 
-// What was not published is new when it comes again.
+// A message that was not published is new when it comes again.
 func onceFailures(e *env) {
 	s := e.once()
 	again := said("a:", "b:")

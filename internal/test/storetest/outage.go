@@ -63,8 +63,8 @@ func outageHeals(e *env) {
 }
 
 // The connections are cut again and again while a backlog is read and settled.
-// Nothing is lost, and what was settled does not come again. While nothing gets settled
-// between two cuts they come less often, so that a slow machine gets on as well.
+// Nothing is lost, and no settled message comes again. While nothing gets settled between two cuts
+// they come less often, so that a slow machine gets on as well.
 func outageInTheMiddle(e *env) {
 	rnd := e.Random(0)
 	const total = 300

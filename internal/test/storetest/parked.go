@@ -369,7 +369,7 @@ func retriedAtOnce(e *env) {
 	e.wantParked(r, 5, 4, 1)
 
 	e.retryParked(r, 3)
-	r = r.again() // whoever relays next
+	r = r.again() // the next relay
 	c := &carrier{e: e, r: r, limit: plenty}
 	c.until(4)
 	c.wantKey("k", "k0", "k1")

@@ -12,7 +12,7 @@ import (
 var parkedLoadCases = []testCase{
 	{name: "ManyLines", run: manyLines},
 	{name: "OneLongKey", run: oneLongKey},
-	{name: "StarvesNobody", run: starvesNobody},
+	{name: "StarvesNoKey", run: starvesNoKey},
 	{name: "SurvivesReclaim", run: parkedSurvivesReclaim},
 	{name: "BetweenHousekeeping", run: parkedBetweenHousekeeping},
 	{name: "FreesItsSpace", run: parkedFreesSpace, needs: Features{Reclaim: true}},
@@ -70,7 +70,7 @@ func oneLongKey(e *env) {
 
 // Parked keys that are due all the time, refused again and again, leave room for what
 // is new.
-func starvesNobody(e *env) {
+func starvesNoKey(e *env) {
 	r := e.read()
 	var msgs []penstock.Message
 	for i := range 50 {
@@ -94,7 +94,7 @@ func starvesNobody(e *env) {
 	c.wantKey("good", payloads(keyed("good", 0, 20))...)
 }
 
-// What is parked is no longer the outbox's, which frees everything around it.
+// Parked messages are no longer the outbox's, which frees everything around them.
 func parkedSurvivesReclaim(e *env) {
 	rnd := e.Random(0)
 	r := e.read()

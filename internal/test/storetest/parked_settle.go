@@ -70,8 +70,8 @@ func parkedBehindUndecided(e *env) {
 	e.wantParked(c.r, 1, 1, 0)
 }
 
-// One batch drains a parked key, a later one parks behind it. Settled by one
-// call, the key goes on.
+// One batch drains a parked key, a later one parks behind it. Settled by one call, the key
+// continues.
 func drainedThenParked(e *env) {
 	r := e.read()
 	e.publish(message("k", "k0"))
@@ -166,7 +166,7 @@ func parkedTakeover(e *env) {
 	}
 }
 
-// Whoever has lost the lease neither parks, drains nor dead-letters.
+// A relay that has lost the lease neither parks, drains nor dead-letters.
 func parkedFenced(e *env) {
 	first := e.read()
 	e.publish(keyed("k", 0, 2)...)
@@ -204,8 +204,8 @@ func parkedFenced(e *env) {
 	}
 }
 
-// A message that commits late may have a lower Seq than what is parked already.
-// Neither transaction could have seen the other, so either may be first.
+// A message that commits late may have a lower Seq than those parked already. Neither transaction
+// could have seen the other, so either may be first.
 func parkedLateCommit(e *env) {
 	r := e.read()
 	tx := e.begin()
@@ -227,8 +227,8 @@ func parkedLateCommit(e *env) {
 }
 
 // Two that committed late are parked behind a head with a higher Seq, the lower one last. In whatever order the store
-// gives them back, their places say the same: else a relay parks the first for one that is on its way and sends the
-// second, and Settle has verdicts that contradict each other.
+// gives them back, their places say the same. Otherwise a relay parks the first for one that is on its way and sends
+// the second, and Settle has verdicts that contradict each other.
 func parkedLatePlaces(e *env) {
 	r := e.read()
 	first, second := e.begin(), e.begin()

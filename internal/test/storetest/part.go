@@ -119,7 +119,7 @@ func partsOfBatches(e *env) {
 	e.wantSettled(r, 8, 0)
 }
 
-// What was settled is passed over when the batch is settled whole, whatever that says.
+// Settled messages are passed over when the batch is settled whole, whatever its verdicts say.
 func partThenWhole(e *env) {
 	r := e.read()
 	e.publish(messages("m", 4)...)
@@ -273,7 +273,7 @@ func partOfReplay(e *env) {
 	e.replay(r, admin.Replay{}, 8) // and from the beginning once more
 }
 
-// What is settled ahead of the cursor is as settled as what is behind it.
+// Messages settled ahead of the cursor are as settled as those behind it.
 func partIsReplayed(e *env) {
 	e.retain(admin.Retention{Age: notInThisTest}) // else a store may let go of it at once
 	r := e.read()
@@ -318,7 +318,7 @@ func partAndReclaim(e *env) {
 	e.shrinks(floor)
 }
 
-// A transaction that commits behind what is settled ahead is not among it.
+// A transaction that commits behind messages settled ahead is not among them.
 func partAndLateCommit(e *env) {
 	r := e.read()
 	t := e.begin()

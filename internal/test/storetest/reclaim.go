@@ -149,8 +149,8 @@ func reclaimLosesNoneParked(e *env) {
 	other.settle(other.awaitOnly(driver.OutOfOrder, "dead"))
 }
 
-// What a transaction has written and not committed is nobody's yet, but it is
-// there: housekeeping must neither take it nor wait for it.
+// Rows that a transaction has written and not committed cannot be read yet, but they are there:
+// housekeeping must neither take them nor wait for them.
 func reclaimLosesNoTx(e *env) {
 	rnd := e.Random(0)
 	r := e.read()
@@ -182,7 +182,7 @@ func reclaimLosesNoTx(e *env) {
 			drain()
 		} else {
 			r.close()
-			late.Commit() // while nobody reads
+			late.Commit() // while no relay reads
 			e.maintain()
 			r = e.read()
 		}

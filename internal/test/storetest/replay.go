@@ -124,7 +124,7 @@ func replayByTime(e *env) {
 	e.wantReplay(r, plenty, sent[8:]...)
 }
 
-// What is in flight, or was not fetched yet, comes in its turn and once.
+// A message in flight, or not fetched yet, comes in its turn and once.
 func replayOnlySettled(e *env) {
 	r, sent := e.settledOnes(4)
 	e.publish(keyed("new", 0, 6)...)
@@ -158,8 +158,8 @@ func replayNothing(e *env) {
 	r.want()
 }
 
-// What is parked comes anyway, and a dead letter is a person's to send back: a replay would
-// deliver both twice, and a held key out of order.
+// Parked messages come anyway, and a dead letter is sent back by a person: a replay would deliver
+// both twice, and a held key out of order.
 func replayNeitherParkedNorDead(e *env) {
 	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()
@@ -180,7 +180,7 @@ func replayNeitherParkedNorDead(e *env) {
 	c.wantKey("held", "held1", "held2")
 	e.wantParked(r, 3, 2, 0)
 
-	// What was given up and is settled now is replayed like anything else.
+	// A message that was given up and is settled now is replayed like any other.
 	e.replay(r, admin.Replay{FromSeq: b.Messages[6].Seq}, 3)
 	c.until(8)
 	e.wantPayloads(c.sent[5:], "dead", "delivered", "sent back")
@@ -214,7 +214,7 @@ func replaySurvivesCrash(e *env) {
 	c := &carrier{e: e, r: e.subscribeOn(e.Another(e), driver.Subscribe{}), limit: two}
 	for c.step() {
 	}
-	// What was settled may come twice, in its place.
+	// Settled messages may come twice, in their place.
 	rest := payloads(sent[1:])
 	got := payloads(c.sent)
 	if twice := len(got) - len(rest[2:]); twice < 0 || twice > 2 || !slices.Equal(got, rest[2-twice:]) {
@@ -294,8 +294,7 @@ func replayOneSubscription(e *env) {
 	e.wantReplay(r, plenty, sent...)
 }
 
-// What is parked is not settled; what is replayed of its key is parked,
-// where Seq decides.
+// Parked messages are not settled; replayed messages of their key are parked, where Seq decides.
 func replayBehindParked(e *env) {
 	r, sent := e.settledOnes(3)
 	e.publish(message("key0", "head"))
@@ -344,7 +343,7 @@ func replayParked(e *env) {
 	r.again().want()
 }
 
-// A replay is not reclaimed under way, though nobody retains it any longer.
+// A replay is not reclaimed under way, though nothing retains it any longer.
 func replayKeepsRange(e *env) {
 	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()

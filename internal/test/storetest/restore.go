@@ -18,8 +18,7 @@ func (e *env) on(i Instance) *env {
 	return &env{Env: e.Env, Instance: i, harness: e.harness, features: e.features, ctx: e.ctx}
 }
 
-// copied are two databases that were one until now: what was restored, and the one that
-// goes on.
+// copied are two databases that were one until now: the restored one, and the one that continues.
 func (e *env) copied() (restored, goesOn *env) {
 	e.Helper()
 	restored = e.on(e.Copy(e))
@@ -28,8 +27,8 @@ func (e *env) copied() (restored, goesOn *env) {
 	return restored, e.on(on)
 }
 
-// nextInstant waits until whatever is written now is dated later than m: what was restored
-// is older than what is written to it.
+// nextInstant waits until every later write is dated later than m: restored rows are older than
+// those written to it.
 func (e *env) nextInstant(m penstock.Message) {
 	e.Helper()
 	e.Eventually("the clock has moved on", func() bool { return time.Since(m.CreatedAt) >= 2*time.Millisecond })
@@ -69,8 +68,8 @@ func restoreNoIDAgain(e *env) {
 	}
 }
 
-// What was written before the copy has the same id in both, whatever has become of it, and
-// keeps it.
+// A message written before the copy has the same id in both, whatever has become of it, and keeps
+// it.
 func restoreKeepsIDs(e *env) {
 	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	sent := messages("", 6)

@@ -26,8 +26,8 @@ func Run(t *testing.T, h Harness) {
 	suite.Run(t, suite.Choice{Groups: h.Groups, Only: h.Only, Elsewhere: h.Elsewhere, Features: h.Features}, all)
 }
 
-// testCase is one promise. It gets a database of its own, migrated and with one
-// empty outbox unless it says otherwise.
+// testCase is one promise. It gets a separate database, migrated and with one empty outbox unless
+// it says otherwise.
 type testCase struct {
 	name       string
 	run        func(e *env)

@@ -82,7 +82,7 @@ func severalBatches(e *env) {
 	e.wantPayloads(deadMessages(e.deadLetters(r)), string(batches[0].Messages[1].Payload), string(batches[2].Messages[1].Payload))
 }
 
-// Settle and Renew run beside Fetch, as the relay does it.
+// Settle and Renew run at the same time as Fetch, as in the relay.
 func settleWhileFetching(e *env) {
 	const total = 200
 	r := e.read()

@@ -144,7 +144,7 @@ func statusLease(e *env) {
 	e.Eventually("an expired lease has no holder", func() bool { return e.subscriptionStatus(r.req).Holder == "" })
 }
 
-// Status shows how the sink is, as the holder of the lease said, and nobody before him.
+// Status shows how the sink is, as the holder of the lease said, not an earlier one.
 func statusSink(e *env) {
 	first := e.subscribe(driver.Subscribe{Holder: "first"})
 	reporter, ok := first.Source.(driver.SinkReporter)

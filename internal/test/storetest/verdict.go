@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// soon is when a test awaits what was parked, never when it must not come.
+	// soon is when a test awaits parked messages, never when they must not come.
 	soon = time.Millisecond
-	// notInThisTest is when what is parked must not come.
+	// notInThisTest is when parked messages must not come.
 	notInThisTest = 24 * time.Hour
 )
 
@@ -26,7 +26,7 @@ func failures(m penstock.Message, n int, reason string) []penstock.Failure {
 	return fs
 }
 
-// dead is the verdict on a message that was refused once, for good.
+// dead is the verdict on a message that was refused once, permanently.
 func dead(reason string) driver.Verdict {
 	return driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: reason}}}
 }

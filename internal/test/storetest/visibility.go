@@ -16,7 +16,7 @@ var visibilityCases = []testCase{
 	{name: "LateCommitAfterSettleAndRestart", run: lateCommitAfterRestart, needs: Features{ConcurrentWriters: true}},
 	{name: "LateCommitDuringPaging", run: lateCommitDuringPaging, needs: Features{ConcurrentWriters: true}},
 	{name: "ManyLateCommits", run: manyLateCommits, needs: Features{ConcurrentWriters: true}},
-	{name: "UnrelatedWriterDelaysNobody", run: unrelatedWriter, needs: Features{ConcurrentWriters: true}},
+	{name: "UnrelatedWriterDelaysNothing", run: unrelatedWriter, needs: Features{ConcurrentWriters: true}},
 	{name: "AnotherHandleSeesEverything", run: anotherHandle},
 	{name: "SurvivesClose", run: survivesClose},
 }
@@ -76,8 +76,8 @@ func lateCommitIsDelivered(e *env) {
 	r.again().want()
 }
 
-// The same, but whoever settled past the late message is gone, housekeeping
-// has run, and only the durable cursor can know that something is missing.
+// The same, but the relay that settled past the late message is gone, housekeeping has run, and
+// only the durable cursor can know that something is missing.
 func lateCommitAfterRestart(e *env) {
 	r := e.read()
 	late := e.begin()

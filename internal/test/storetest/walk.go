@@ -116,8 +116,8 @@ func (w *walk) settleSome() {
 	}
 }
 
-// choose picks what is to be settled of a batch: all, a part or nothing. Of a key
-// nothing is settled ahead of what is not, and nothing is parked without what is behind it.
+// choose picks which messages of a batch to settle: all, a part or none. Of a key nothing is
+// settled ahead of what is not, and nothing is parked without what is behind it.
 func (w *walk) choose(b *walkBatch, waits map[string]bool) (some bool) {
 	rate := []int{0, 1, 2, 3, 3, 3}[w.rnd.IntN(6)]
 	b.chosen = make([]bool, len(b.Messages))
@@ -164,7 +164,7 @@ func (w *walk) settle(chosen []*walkBatch) bool {
 	return true
 }
 
-// outcome is what was chosen of a batch, and what was settled before.
+// outcome has the messages chosen of a batch, and those settled before.
 func (b *walkBatch) outcome() driver.Settled {
 	s := driver.Settled{Batch: b.Batch, Verdicts: slices.Clone(b.verdicts)}
 	for i := range s.Verdicts {
@@ -290,8 +290,8 @@ func (w *walk) discarded(t *tracked) {
 	}
 }
 
-// replaySome replays a range in which everything is delivered or not settled:
-// whether it has more, like what is parked or dead, is the store's affair.
+// replaySome replays a range in which everything is delivered or not settled: whether it also has
+// parked messages or dead letters is the store's affair.
 func (w *walk) replaySome() {
 	if !w.retains || slices.ContainsFunc(w.all, func(t *tracked) bool { return t.replay }) {
 		return

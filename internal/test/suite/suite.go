@@ -1,5 +1,5 @@
-// Package suite is what the suites of stores have in common: storetest and queuetest list their cases and say what a store is,
-// and this chooses among them, runs them, and helps each.
+// Package suite is what the suites of stores have in common. storetest and queuetest list their cases and say what a store is;
+// suite chooses among them, runs them, and helps each.
 package suite
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/test/wire"
 )
 
-// again calls once more where nobody could be connected to: then nothing has happened.
+// again calls once more where no connection could be made: then nothing has happened.
 func again(call func() error) (err error) {
 	for range 100 {
 		var none *pgconn.ConnectError
@@ -36,7 +36,7 @@ func (f *fixture) tell() {
 	f.Logf("run again %v; %d refused, %d cut before, %d after", f.Store.Retries(), f.Proxy.Happened(wire.Refuse), f.Proxy.Happened(wire.CutBefore), f.Proxy.Happened(wire.CutAfter))
 }
 
-// What is written by chance many times is written once, also where connections are lost while that is looked up.
+// Random calls, repeated many times, write once each, also where connections are lost while that is looked up.
 func writesByChance(f *fixture) {
 	n := testseed.Steps(100)
 	for i := range n {

@@ -65,7 +65,7 @@ func single(leases []int64, err error) ([]int64, error) {
 	return leases, err
 }
 
-// What a worker ends, or whose lease it extends, is so once, and it learns what was, wherever its connection was lost.
+// A worker ends a job or extends its lease once, and learns the result, wherever its connection was lost.
 func ending(f *fixture, c call, trip Trip, cut string) {
 	r := &run{f, c, cut}
 	r.known()
@@ -81,7 +81,7 @@ type run struct {
 	cut string
 }
 
-// claim enqueues jobs and claims them. Each call finds one of another group, too.
+// claim enqueues jobs and claims them. Each call also finds one of another group.
 func (r *run) claim(n int) (jobs []penstock.Job) {
 	r.Helper()
 	_, err := r.q.Enqueue(r.Context(), slices.Repeat([]penstock.NewJob{{}}, n)...)
@@ -132,7 +132,7 @@ func (r *run) cancelAll() {
 	_, err := r.Direct.DiscardDeadJobs(r.Context(), admin.DeadJobQuery{Queue: "jobs"})
 	r.must(err)
 	var ids []int64
-	for id := range int64(100) { // each has a queue of its own, whose ids are below
+	for id := range int64(100) { // each has a separate queue, whose ids are below
 		ids = append(ids, id)
 	}
 	_, err = r.Direct.CancelJobs(r.Context(), "jobs", ids...)

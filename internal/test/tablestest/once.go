@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// What the store itself publishes is there once, wherever its connection was lost: before the server saw it, after it had done it, or
-// before it did it after all. It may have been carried off before it is looked up.
+// Messages that the store itself publishes are there once, wherever its connection was lost. That is before the server saw it,
+// after it had done it, or before it did it after all. It may have been carried off before it is looked up.
 func publish(f *fixture, trip Trip, cut string) {
 	msgs := []penstock.Message{{Key: "k", Payload: []byte("1")}, {Payload: []byte("2")}}
 	f.must(f.Store.Publish(f.Context(), "orders", msgs...)) // the driver knows the statements now
@@ -56,7 +56,7 @@ func enqueue(f *fixture, trip Trip, cut string, dedup bool) {
 	f.lookedOnce()
 }
 
-// What a claim has leased whose answer was lost is claimed by the same call, and not left until the leases end; also if jobs end in it.
+// Jobs of a claim whose answer was lost are claimed by the same call, and not left until the leases end; also if jobs end in it.
 func claim(f *fixture, trip Trip, cut string) {
 	_, err := f.q.Enqueue(f.Context(), make([]penstock.NewJob, 9)...)
 	f.must(err)
@@ -92,6 +92,6 @@ func attemptsOfTheDead(f *fixture) {
 	_, err := f.q.Enqueue(f.Context(), penstock.NewJob{})
 	f.must(err)
 	f.exec(fmt.Sprintf("insert into {schema}.attempts (attempt, given_up, at) values (-1, true, %s)", f.Ago(48*time.Hour)))
-	f.must(f.Direct.DriverQueue("jobs").Maintain(f.Context())) // of another store, which looks for them, too
+	f.must(f.Direct.DriverQueue("jobs").Maintain(f.Context())) // of another store, which also looks for them
 	f.counts("select sum(attempt) from {schema}.attempts where attempt in (-1, 1, 2)", 2)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/test/wire"
 )
 
-// A process that is paused, or cut off, in the middle of a transaction keeps others waiting for some seconds, and not until it goes on.
+// A process that is paused, or cut off, in the middle of a transaction keeps others waiting for some seconds, and not until it
+// continues.
 func pausedWithinATransaction(f *fixture) {
 	_, err := f.Store.Status(f.Context())
 	f.must(err)
@@ -42,8 +43,8 @@ func pausedWithinATransaction(f *fixture) {
 	}
 }
 
-// Housekeeping that finds nothing to do waits for nobody who settles or renews, and has nobody wait: one subscription has settled
-// everything, and another one, which is stopped, nothing.
+// Housekeeping that finds nothing to do does not wait for calls that settle or renew, and makes none wait. One subscription has
+// settled everything, and another one, which is stopped, nothing.
 func maintainLooksFirst(f *fixture) {
 	settle := func(subscription string) {
 		f.Helper()
@@ -120,7 +121,7 @@ func cancelledWithinAClaim(f *fixture) {
 	}
 }
 
-// What a plain INSERT writes is refused, or it is read: none keeps others from being read.
+// A row of a plain INSERT is refused, or it is read: none keeps others from being read.
 func plainInserts(f *fixture) {
 	src := f.subscribe("sub")
 	for _, table := range []string{"outbox_orders", "queue_jobs"} {

@@ -1,5 +1,5 @@
-// Package tablestest is the suite of the stores on plain tables (internal/tables), beyond what every store passes: connections are lost
-// at a named place, and the suite looks into the tables, locks them, and writes into them. Their names and columns are those of all dialects.
+// Package tablestest is the suite of the stores on plain tables (internal/tables), beyond what every store passes. Connections are lost at a
+// named place, and the suite looks into the tables, locks them, and writes into them. Their names and columns are those of all dialects.
 package tablestest
 
 import (
@@ -20,8 +20,8 @@ import (
 type Harness struct {
 	// Open makes a migrated database with the outbox orders and the queue jobs.
 	Open func(t testing.TB) Instance
-	// Trips are the round trips of a call that may be lost: Publish, Enqueue, Dedup (an Enqueue of jobs with dedup keys), Claim, Ack, AckClaim,
-	// Extend, Release, Retry, LastRetry and DeadLetter.
+	// Trips are the round trips of a call that may be lost. The calls are Publish, Enqueue, Dedup (an Enqueue of jobs with dedup keys), Claim,
+	// Ack, AckClaim, Extend, Release, Retry, LastRetry and DeadLetter.
 	Trips func(call string) []Trip
 	// Faults are those that come by chance.
 	Faults []wire.Fault
@@ -49,7 +49,7 @@ type Instance struct {
 	Schema string
 	// Key is the column of keys, as SQL.
 	Key string
-	// Ago is a time so long ago, as SQL.
+	// Ago is a time that long ago, as SQL.
 	Ago func(d time.Duration) string
 	// Gate makes the table {schema}.gate, with a row, and has each insert of a lease lock that row first.
 	Gate []string
@@ -177,7 +177,8 @@ func (f *fixture) lookedOnce() {
 
 var cuts = map[string]wire.Fault{"before": wire.CutBefore, "after": wire.CutAfter, "late": wire.CutLate, "carried off": wire.CutAfter}
 
-// lose loses the next round trip of this kind. What is late, under way in a transaction, goes on when one with this text in it is asked for.
+// lose loses the next round trip of this kind. A late trip, under way in a transaction, continues when one with this text in it
+// is asked for.
 func (f *fixture) lose(trip Trip, cut, goOnAt string) {
 	f.Proxy.Once(cuts[cut], trip.Text, func(next []byte) {
 		if cut == "late" && trip.Under && strings.Contains(string(next), goOnAt) {

@@ -55,8 +55,8 @@ type link struct {
 	trap           *trap // what the server says next springs it
 }
 
-// TB is what New needs of a test. Benchmarks use the proxy, too, and the program that
-// runs them is to link no testing package.
+// TB is what New needs of a test. Benchmarks also use the proxy, and the program that runs them
+// must not link a testing package.
 type TB interface {
 	Helper()
 	Fatal(args ...any)
@@ -75,7 +75,7 @@ func New(t TB, server string) *Proxy {
 	return p
 }
 
-// Start is New for programs that are no test: the proxy runs until Close.
+// Start is New for programs other than tests: the proxy runs until Close.
 func Start(server string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -90,8 +90,8 @@ func Start(server string) (*Proxy, error) {
 // Addr is where clients connect to.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Cut resets every connection that is open now. What was on its way is lost.
-// New connections are served.
+// Cut resets every connection that is open now. Bytes on their way are lost. New connections are
+// served.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,8 +115,7 @@ func (p *Proxy) Stall(d Direction) {
 	p.stalled = d
 }
 
-// Delay makes everything that is said, either way, arrive that much later, and
-// what is said next wait for it.
+// Delay makes all bytes, either way, arrive that much later, and later bytes wait for them.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

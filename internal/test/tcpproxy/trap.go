@@ -41,8 +41,7 @@ func (p *Proxy) Never(matches func(said []byte) bool) {
 	p.never = matches
 }
 
-// spare reports whether what was said may go on, or resets its connection; p.mu
-// is held.
+// spare reports whether the bytes may pass, or resets their connection; p.mu is held.
 func (p *Proxy) spare(l *link, d Direction, said []byte) bool {
 	t := p.trap
 	switch {

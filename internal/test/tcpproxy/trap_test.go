@@ -106,7 +106,7 @@ func TestTrap(t *testing.T) {
 	}
 }
 
-// What is never to be said does not reach the server, again and again, and nobody else notices.
+// Bytes that must never pass do not reach the server, again and again, and no other connection notices.
 func TestNever(t *testing.T) {
 	var server counter
 	p := New(t, server.serve(t))

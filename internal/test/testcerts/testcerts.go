@@ -70,8 +70,8 @@ func (a *Authority) Client(tb testing.TB) Pair {
 	return a.Issue(tb, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 }
 
-// Mutual is the configuration of a server by these names that wants its
-// clients to have a certificate of the same authority.
+// Mutual is the configuration of a server by these names that requires its clients to have a
+// certificate of the same authority.
 func (a *Authority) Mutual(tb testing.TB, names ...string) *tls.Config {
 	tb.Helper()
 	return &tls.Config{

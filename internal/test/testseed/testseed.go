@@ -1,7 +1,7 @@
 // Package testseed is what random tests draw from, and what repeats them:
-// PENSTOCK_SEED is the seed of a run. Without PENSTOCK_ROUNDS random walks, loads and
-// repetitions have their short form, which keeps what is tried and tries it fewer times;
-// 1 is the long form, as in `make soak`, and more makes that longer.
+// PENSTOCK_SEED is the seed of a run. Without PENSTOCK_ROUNDS random walks, loads and repetitions
+// have their short form, which tries the same things fewer times. 1 is the long form, as in
+// `make soak`, and more makes that longer.
 package testseed
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 // Seed is the same for all tests of a run. Tests print it as PENSTOCK_SEED=n.
-// It panics if the environment's is no number.
+// It panics if the environment's is not a number.
 var Seed = sync.OnceValue(func() uint64 {
 	if s := os.Getenv("PENSTOCK_SEED"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -46,7 +46,7 @@ func Soak(t testing.TB) {
 	}
 }
 
-// Steps is how long a walk is that has so many steps in the long form.
+// Steps is the length of a walk that has the given number of steps in the long form.
 func Steps(long int) int {
 	if Long() {
 		return long * rounds()

@@ -23,9 +23,9 @@ func StartPostgresWithClock(tb testing.TB, conf ...string) *Postgres {
 	return forTest(tb, p, err)
 }
 
-// NewPostgresWithClock is NewPostgres with a clock of its own (SetClock): a preloaded library
-// (clock/clock.c) answers when the server asks for the time. So a server's standbys have one,
-// too. A *MissingError without a C compiler.
+// NewPostgresWithClock is NewPostgres with a separate clock (SetClock): a preloaded library
+// (clock/clock.c) answers when the server asks for the time. So a server's standbys also have one.
+// A *MissingError without a C compiler.
 func NewPostgresWithClock(conf ...string) (*Postgres, error) {
 	if _, err := compiler(); err != nil {
 		return nil, err

@@ -15,9 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Database creates a database with a name of its own on the server at baseURL
-// and returns its URL. The database is dropped when the test ends, together
-// with the connections that are still open to it.
+// Database creates a database with a separate name on the server at baseURL and returns its URL.
+// The database is dropped when the test ends, together with the connections that are still open to
+// it.
 func Database(tb testing.TB, baseURL string) string {
 	tb.Helper()
 	return database(tb, baseURL, "template1")
@@ -36,16 +36,16 @@ func database(tb testing.TB, baseURL, template string) string {
 	}
 	tb.Cleanup(func() {
 		if err := drop(baseURL, name); err != nil {
-			// Not a failure: the test may have stopped the server for good.
+			// Not a failure: the test may have stopped the server permanently.
 			tb.Logf("drop the test's database: %v", err)
 		}
 	})
 	return u
 }
 
-// create copies the template. From version 15 on PostgreSQL would copy it block
-// by block through its log, unless told to copy the files, as it did before: that
-// takes a fifth of the processor's time.
+// create copies the template. From version 15 on PostgreSQL would copy it block by block through
+// its log. It is told to copy the files, as it did before: that takes a fifth of the processor's
+// time.
 func create(baseURL, name, template string) error {
 	return session(baseURL, func(ctx context.Context, conn *pgx.Conn) error {
 		sql := "create database " + name

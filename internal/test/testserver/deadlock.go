@@ -29,7 +29,7 @@ func Deadlock(tb testing.TB, url, first, middle, last string, call func() error)
 		must(err)
 		return conn
 	}
-	// Whoever begins to wait last finds the deadlock for certain: that is call, which is held up until the other waits.
+	// The caller that begins to wait last finds the deadlock for certain: that is call, which is held up until the other waits.
 	gate := connect("begin; lock table " + middle + " in access share mode")
 	other := connect("set deadlock_timeout = '1h'; begin; lock table " + last + " in access share mode")
 	awaits := func(table string) {

@@ -17,10 +17,9 @@
 // PostgreSQL of the test's own there may be standbys (standby.go), a pooler
 // (pgbouncer.go), and a clock that the test sets (clock.go). Chromium is started by the tests of cmd/penstock/internal/console.
 //
-// A private server keeps its data, log, ports and cookies to itself: a folder
-// of its own, free ports on 127.0.0.1, and nothing of /etc or of the user's
-// environment. It ends with the process that started it, however that process
-// ends (see guard.go).
+// A private server keeps its data, log, ports and cookies to itself: a separate folder, free ports
+// on 127.0.0.1, and nothing of /etc or of the user's environment. It ends with the process that
+// started it, however that process ends (see guard.go).
 //
 // Where a server can neither be found nor started the test is skipped with the
 // next step, except with CI=true, where it fails.

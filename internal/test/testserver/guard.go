@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// guardScript outlives the process that started it by a moment: its standard
-// input ends when that process does, also by SIGKILL or by the panic of a test
-// that ran out of time, where no cleanup function is called. It then ends the
-// process groups it was last told of and removes the server's folder.
+// guardScript outlives the process that started it by a moment. Its standard input ends when that
+// process does, also by SIGKILL or by the panic of a test that ran out of time, where no cleanup
+// function is called. It then ends the process groups it was last told of and removes the server's
+// folder.
 const guardScript = `
 signal=$1 dir=$2 groups=
 while read -r line; do groups=$line; done
@@ -33,7 +33,7 @@ type guard struct {
 func startGuard(signal syscall.Signal, dir string) (*guard, error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", fmt.Sprint(int(signal)), dir)
 	cmd.Dir = "/"
-	// A group of its own, so that Ctrl-C does not reach it.
+	// A separate group, so that Ctrl-C does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := cmd.StdinPipe()
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// Kafka is a private Apache Kafka broker that is a controller, too: its own, or its
-// cluster's.
+// Kafka is a private Apache Kafka broker that is also a controller: its own, or its cluster's.
 type Kafka struct {
 	*server
 	// URL of the listener that asks for no user; the same after every Start.
@@ -40,7 +39,7 @@ type KafkaOptions struct {
 	Properties []string
 }
 
-// KafkaListener is a port of the broker with a protocol of its own.
+// KafkaListener is a port of the broker with a separate protocol.
 type KafkaListener struct {
 	Name     string // in capitals
 	Protocol string // PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL

@@ -79,7 +79,7 @@ func NewPgBouncer(serverURL string, conf ...string) (*PgBouncer, error) {
 		"listen_addr = 127.0.0.1",
 		fmt.Sprintf("listen_port = %d", port),
 		"unix_socket_dir =",
-		"auth_type = trust", // whoever is a role of the server's
+		"auth_type = trust", // every role of the server
 		"auth_user = " + behind.User.Username(),
 		"auth_file = " + users,
 		"pool_mode = transaction",

@@ -16,9 +16,9 @@ const (
 	highestPort = 32000
 )
 
-// FreePort returns a port of 127.0.0.1 on which nobody listens now. It is the
-// process's until that ends: no other call is given it, in whatever process,
-// while its server has yet to start or was killed.
+// FreePort returns a port of 127.0.0.1 on which no process listens now. It is the process's until
+// that ends: no other call is given it, in whatever process, while its server has yet to start or
+// was killed.
 func FreePort() (int, error) {
 	var err error
 	for range 100 {

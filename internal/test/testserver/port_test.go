@@ -2,8 +2,8 @@ package testserver
 
 import "testing"
 
-// Between being drawn and being listened on, and while its server is dead, a port
-// is nobody else's.
+// Between being drawn and being listened on, and while its server is dead, a port goes to no other
+// call.
 func TestPortIsGivenOnce(t *testing.T) {
 	port, err := FreePort()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 // PasswordRole is a role name for which a private PostgreSQL asks for the
-// password. It lets every other role in without one. A test that wants to give
-// a wrong password creates this role.
+// password. It lets every other role in without one. A test that needs to give a wrong password
+// creates this role.
 const PasswordRole = "penstock_password"
 
 // Postgres is a private PostgreSQL server.
@@ -33,7 +33,7 @@ type Postgres struct {
 	// Bin is the folder of the server's programs.
 	Bin string
 
-	clock bool // it has one of its own, not the machine's
+	clock bool // it has its own, not the machine's
 }
 
 // NewPostgres starts a private server. conf are lines for postgresql.conf, of
@@ -184,7 +184,7 @@ func hasProgram(dir, name string) bool {
 	return err == nil
 }
 
-// unprivileged is whom a server runs as that refuses to run as root: the user of this name, or nobody.
+// unprivileged is the user of a server that refuses to run as root: the user of this name, or one without rights.
 func unprivileged(name string) (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// process is one running program, leader of its own process group.
+// process is one running program, leader of a separate process group.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed once the program has ended and was waited for

@@ -8,8 +8,8 @@ import (
 )
 
 // Program is any other program that a test stops, kills, pauses and starts again.
-// Like the servers it has a folder of its own, where its output is in a log, and
-// it ends with the process that started it.
+// Like the servers it has a separate folder, where its output is in a log, and it ends with the
+// process that started it.
 type Program struct {
 	*server
 }
@@ -38,7 +38,7 @@ func NewProgram(name string, command func() *exec.Cmd, ready func(ctx context.Co
 	return p, nil
 }
 
-// Pause stops the program as it is, Resume lets it go on.
+// Pause stops the program as it is, Resume lets it continue.
 func (p *Program) Pause() error { return p.send(syscall.SIGSTOP) }
 
 // Resume ends a Pause.

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// RabbitMQ is a private RabbitMQ node with an Erlang port mapper of its own, or its
-// cluster's.
+// RabbitMQ is a private RabbitMQ node with a separate Erlang port mapper, or its cluster's.
 type RabbitMQ struct {
 	*server
 	// URL of the default virtual host; the same after every Start.
@@ -101,8 +100,8 @@ func newRabbitMQs(n int, conf []string) (nodes []*RabbitMQ, err error) {
 		if i > 0 {
 			continue
 		}
-		// In the foreground and started here: the node would start one that goes
-		// into the background, where nobody ends it.
+		// In the foreground and started here: the node would start one that goes into the background,
+		// where no process ends it.
 		daemon := exec.Command(epmd, "-address", "127.0.0.1", "-port", fmt.Sprint(mapper))
 		daemon.Dir, daemon.Env = r.dir, r.env
 		if err := r.helper(daemon); err != nil {
@@ -123,10 +122,9 @@ func newRabbitMQs(n int, conf []string) (nodes []*RabbitMQ, err error) {
 }
 
 // Kill ends the node as a crash would, once the definitions of queues,
-// exchanges and bindings are on disk. RabbitMQ confirms a declaration up to two
-// seconds before that: a crash in between loses a durable queue with all that
-// was confirmed into it, and a test that has just declared its queue would meet
-// nothing else.
+// exchanges and bindings are on disk. RabbitMQ confirms a declaration up to two seconds before
+// that. A crash in between loses a durable queue with all messages confirmed into it, and a test
+// that has just declared its queue would meet nothing else.
 func (r *RabbitMQ) Kill() error {
 	if r.running() {
 		if _, err := r.Ctl("eval", "disk_log:sync(latest_log)."); err != nil {

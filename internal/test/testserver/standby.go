@@ -19,9 +19,8 @@ import (
 // standbyName is how a standby is known to its primary.
 const standbyName = "penstock_standby"
 
-// NewStandby copies p, while it runs, to a server that follows it, and has p
-// wait for it: once NewStandby returns, a commit is acknowledged when the
-// standby has it too.
+// NewStandby copies p, while it runs, to a server that follows it, and makes p wait for it. Once
+// NewStandby returns, a commit is acknowledged when the standby has it too.
 func (p *Postgres) NewStandby() (*Postgres, error) {
 	u, err := url.Parse(p.URL)
 	if err != nil {
@@ -38,10 +37,10 @@ func (p *Postgres) NewStandby() (*Postgres, error) {
 	return standby, nil
 }
 
-// NewAsyncStandby is NewStandby with a primary that waits for nobody. The standby
-// reaches it at the address via, a proxy's for instance: while that lets nothing
-// through, the standby falls behind, and a promotion loses the rest. Once
-// NewAsyncStandby returns the standby has all that was committed before.
+// NewAsyncStandby is NewStandby with a primary that does not wait for it. The standby reaches it at
+// the address via, a proxy's for instance: while that lets nothing through, the standby falls
+// behind, and a promotion loses the rest. Once NewAsyncStandby returns the standby has all that was
+// committed before.
 func (p *Postgres) NewAsyncStandby(via string) (*Postgres, error) {
 	standby, err := p.follower(via)
 	if err != nil {
@@ -81,7 +80,7 @@ func (p *Postgres) follower(via string) (*Postgres, error) {
 }
 
 // awaitStandby runs the statements and returns when the standby follows in the
-// given state and has all that was written until then. It goes on while p recovers.
+// given state and has all that was written until then. It continues while p recovers.
 func (p *Postgres) awaitStandby(state string, statements ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/internal/test/tcpproxy"
 )
 
-// What a primary has acknowledged its standby has too, however the primary ends.
+// Commits that a primary has acknowledged are on its standby too, however the primary ends.
 func TestStandby(t *testing.T) {
 	primary := StartPostgres(t)
 	standby, err := primary.NewStandby()
@@ -37,8 +37,8 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// What was committed while an asynchronous standby heard nothing is gone with its
-// promotion, and what was committed before is there.
+// Commits made while an asynchronous standby heard nothing are gone with its promotion, and earlier
+// ones are there.
 func TestAsyncStandby(t *testing.T) {
 	t.Parallel()
 	primary := StartPostgres(t)

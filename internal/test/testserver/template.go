@@ -9,8 +9,8 @@ import (
 // each test gets a copy of it, which costs little more than an empty database
 // however long the filling took.
 //
-// The first is the process's own and shared by its tests. Whoever declares a
-// Template calls Drop when they have run, in TestMain.
+// The first is the process's own and shared by its tests. A package that declares a Template calls
+// Drop when its tests have run, in TestMain.
 type Template struct {
 	// Fill gets the URL of an empty database. It leaves no session open there,
 	// because PostgreSQL does not copy a database that is in use.
@@ -70,7 +70,7 @@ func (t *Template) make(server string) error {
 	if err := t.Fill(url); err != nil {
 		return err
 	}
-	// Whoever looks around on a server that others use, too, would be in the way.
+	// Tests that look around on a server that others also use would be in the way.
 	return execute(server, "alter database "+name+" allow_connections false")
 }
 

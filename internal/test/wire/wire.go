@@ -1,5 +1,5 @@
-// Package wire has a proxy that stands before a database and knows where a round trip of its protocol ends: it loses what a test
-// names, before the server has seen it, after it has done it, or so that it comes late. tcpproxy knows bytes only.
+// Package wire has a proxy that stands before a database and knows where a round trip of its protocol ends. It loses the trip
+// that a test names, before the server has seen it, after it has done it, or so that it comes late. tcpproxy knows bytes only.
 package wire
 
 import (
@@ -27,16 +27,16 @@ const (
 
 // Proxy decides, for every round trip, what becomes of it.
 type Proxy struct {
-	Trips  atomic.Int64        // so many were asked for
+	Trips  atomic.Int64        // how many were asked for
 	Answer atomic.Int64        // bytes of PostgreSQL's largest answer to one
-	Closed atomic.Int64        // so many connections come to nothing
+	Closed atomic.Int64        // this many connections fail
 	Heard  func(notice string) // what PostgreSQL says next to its answers
 	Delay  func() time.Duration
 
 	mu     sync.Mutex
 	decide func(trip []byte) Fault
 	counts [faults]atomic.Int64
-	let    chan struct{} // what is late go on
+	let    chan struct{} // lets late trips continue
 	done   chan struct{} // the server has done it
 	letIt  sync.Once
 }
@@ -66,7 +66,7 @@ func (p *Proxy) Once(f Fault, text string, then func(trip []byte)) {
 	})
 }
 
-// Let lets what is late go on, if it has not.
+// Let lets a late trip continue, if it has not.
 func (p *Proxy) Let() { p.letIt.Do(func() { close(p.let) }) }
 
 // Arrive is Let, and waits until the server has done what was late.

@@ -72,8 +72,8 @@ func TestVanishedRowLetsItsLineGoOn(t *testing.T) {
 	}
 }
 
-// TestPoisonStopsNobody has a relay and one message that is never taken.
-func TestPoisonStopsNobody(t *testing.T) {
+// TestPoisonStopsNoOtherRow has a relay and one message that is never taken.
+func TestPoisonStopsNoOtherRow(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 3} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {

@@ -70,10 +70,10 @@ func TestUnreadableRows(t *testing.T) {
 				f.Eventually("they are refused again", func() bool {
 					return !slices.ContainsFunc(f.found(table, len(want)), func(l admin.DeadLetter) bool { return len(l.Failures) != 2 || l.Message.Attempt != 2 })
 				})
-				f.Exec("update shop set key = 'mended', payload = 'mended', headers = null, code = null where processed_at is null")
+				f.Exec("update shop set key = 'fixed', payload = 'fixed', headers = null, code = null where processed_at is null")
 				_, err = table.RetryDeadLetters(f.Ctx, admin.DeadLetterQuery{})
 				f.Must(err)
-				f.Eventually("what was mended arrives", func() bool { return sink.count() == 300 })
+				f.Eventually("the fixed rows arrive", func() bool { return sink.count() == 300 })
 			})
 		}
 	}

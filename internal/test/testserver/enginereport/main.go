@@ -1,5 +1,5 @@
-// Enginereport makes a report of what go test -json says on its standard input, of the suites on the server that PENSTOCK_TEST_POSTGRES names:
-// which server it is, what passed, what failed and what that said. Passwords of URLs are left out.
+// Enginereport makes a report of the output of go test -json on its standard input, of the suites on the server that PENSTOCK_TEST_POSTGRES
+// names. It has which server it is, what passed, what failed, and the output of the failures. Passwords of URLs are left out.
 package main
 
 import (

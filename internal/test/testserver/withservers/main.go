@@ -1,7 +1,7 @@
-// Withservers runs a command with the servers that tests need: it starts those
-// that the environment does not name, names them to the command in
-// PENSTOCK_TEST_POSTGRES, PENSTOCK_TEST_RABBITMQ and, where it is installed,
-// PENSTOCK_TEST_MARIADB, ends them afterwards and exits with the command's status.
+// Withservers runs a command with the servers that tests need, and starts those that the
+// environment does not name. It names them to the command in PENSTOCK_TEST_POSTGRES,
+// PENSTOCK_TEST_RABBITMQ and, where it is installed, PENSTOCK_TEST_MARIADB. It ends them afterwards
+// and exits with the command's status.
 //
 //	withservers go test ./...
 //	withservers             start servers, print their URLs, run until interrupted
@@ -134,7 +134,7 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 		}
 		return m.URL, m.Close, nil
 	})
-	if only == "kafka" { // whoever wants it says so: it needs Java
+	if only == "kafka" { // users who need it say so: it needs Java
 		launch("kafka", testserver.EnvKafka, func() (string, func() error, error) {
 			k, err := testserver.NewKafka(testserver.KafkaOptions{})
 			if err != nil {
@@ -186,9 +186,9 @@ func temporary(env []string, stop func() error) ([]string, func() error, error) 
 		func() error { return errors.Join(stop(), os.RemoveAll(dir)) }, nil
 }
 
-// run runs the command in a process group of its own and hands signals on to
-// the whole group, so that the test programs under `go test` end too; a second
-// signal kills. It returns the status to exit with.
+// run runs the command in a separate process group and hands signals on to the whole group, so that
+// the test programs under `go test` end too. A second signal kills. It returns the status to exit
+// with.
 func run(args, env []string, signals <-chan os.Signal) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), env...)
