@@ -19,7 +19,7 @@ import (
 // AdoptDB is what adopted tables ask of their store besides.
 type AdoptDB interface {
 	OutboxDB
-	Dialect
+	AdoptDialect
 	// LookAt says what a table is like, of which the names are given; nil if there is none.
 	LookAt(ctx context.Context, names []string) (*Relation, error)
 	// Source makes a reader in the dialect.

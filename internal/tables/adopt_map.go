@@ -18,8 +18,8 @@ type (
 	Index    = adopted.Index
 )
 
-// Dialect is how the columns of an adopted table stand in SQL.
-type Dialect interface {
+// AdoptDialect is how the columns of an adopted table stand in SQL.
+type AdoptDialect interface {
 	Quote(name string) string
 	Literal(text string) string
 	AsText(c *Column, value string) string  // NULL if it is
@@ -46,7 +46,7 @@ type Dialect interface {
 
 // mapped is a description that was compared with its table.
 type mapped struct {
-	on        Dialect
+	on        AdoptDialect
 	config    *adopted.Config
 	of        *Relation
 	id, order *Column

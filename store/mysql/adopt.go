@@ -104,15 +104,15 @@ func kindOf(typ string) adopted.Kind {
 	return adopted.Other
 }
 
-// Quote implements tables.Dialect.
+// Quote implements tables.AdoptDialect.
 func (s onTables) Quote(name string) string { return quoted(name) }
 
-// Literal implements tables.Dialect. It is in hexadecimal, because a question mark would be an argument.
+// Literal implements tables.AdoptDialect. It is in hexadecimal, because a question mark would be an argument.
 func (s onTables) Literal(text string) string {
 	return "_utf8mb4 x'" + hex.EncodeToString([]byte(text)) + "'"
 }
 
-// AsText implements tables.Dialect.
+// AsText implements tables.AdoptDialect.
 func (s onTables) AsText(c *tables.Column, value string) string {
 	switch c.Kind {
 	case adopted.Bytes:
@@ -123,7 +123,7 @@ func (s onTables) AsText(c *tables.Column, value string) string {
 	return "cast(" + value + " as char character set utf8mb4)"
 }
 
-// AsBytes implements tables.Dialect.
+// AsBytes implements tables.AdoptDialect.
 func (s onTables) AsBytes(c *tables.Column, value string) string {
 	switch {
 	case c == nil:
@@ -134,7 +134,7 @@ func (s onTables) AsBytes(c *tables.Column, value string) string {
 	return "coalesce(" + value + ", x'')"
 }
 
-// AsTime implements tables.Dialect. The time zone of connections is UTC.
+// AsTime implements tables.AdoptDialect. The time zone of connections is UTC.
 func (s onTables) AsTime(c *tables.Column, value string) string {
 	if c == nil {
 		return "cast(null as datetime(6))"
@@ -142,13 +142,13 @@ func (s onTables) AsTime(c *tables.Column, value string) string {
 	return value
 }
 
-// AnyTime implements tables.Dialect.
+// AnyTime implements tables.AdoptDialect.
 func (s onTables) AnyTime() string { return "timestamp'1970-01-01 00:00:00.000000'" }
 
-// FromTime implements tables.Dialect.
+// FromTime implements tables.AdoptDialect.
 func (s onTables) FromTime(_ *tables.Column, time string) string { return time }
 
-// FromText implements tables.Dialect.
+// FromText implements tables.AdoptDialect.
 func (s onTables) FromText(c *tables.Column, text string) string {
 	switch {
 	case c.Kind == adopted.Number && strings.HasSuffix(c.Type, "unsigned"):
@@ -166,32 +166,32 @@ func (s onTables) FromText(c *tables.Column, text string) string {
 	return text
 }
 
-// AsMicros implements tables.Dialect.
+// AsMicros implements tables.AdoptDialect.
 func (s onTables) AsMicros(_ *tables.Column, value string) string {
 	return "cast(timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', " + value + ") as char character set utf8mb4)"
 }
 
-// Concat implements tables.Dialect.
+// Concat implements tables.AdoptDialect.
 func (s onTables) Concat(parts []string) string { return "concat(" + strings.Join(parts, ", ") + ")" }
 
-// Texts implements tables.Dialect.
+// Texts implements tables.AdoptDialect.
 func (s onTables) Texts(parts []string) string {
 	return "json_array(" + strings.Join(parts, ", ") + ")"
 }
 
-// Kept implements tables.Dialect. It keeps bytes, because a collation may take different texts for equal.
+// Kept implements tables.AdoptDialect. It keeps bytes, because a collation may take different texts for equal.
 func (s onTables) Kept(text string) string { return "cast(" + text + " as binary)" }
 
-// Target implements tables.Dialect.
+// Target implements tables.AdoptDialect.
 func (s onTables) Target(name string) string { return "r." + quoted(name) }
 
-// Hint implements tables.Dialect.
+// Hint implements tables.AdoptDialect.
 func (s onTables) Hint(i tables.Index) string { return " force index (" + quoted(i.Name) + ")" }
 
-// Now implements tables.Dialect.
+// Now implements tables.AdoptDialect.
 func (s onTables) Now(*tables.Column) string { return "utc_timestamp(6)" }
 
-// Cut implements tables.Dialect. A question mark replaces characters that the column's character set may not have, because a strict
+// Cut implements tables.AdoptDialect. A question mark replaces characters that the column's character set may not have, because a strict
 // server refuses them.
 func (s onTables) Cut(c *tables.Column, text string) string {
 	lacks := `[^\t\n -~]`
@@ -207,7 +207,7 @@ func (s onTables) Cut(c *tables.Column, text string) string {
 	return fmt.Sprintf("left(%s, %d)", text, c.Limit)
 }
 
-// AdoptedWords implements tables.Dialect.
+// AdoptedWords implements tables.AdoptDialect.
 func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
 	words := map[string]tables.SQL{"beyond": "t.ord > {low}", "oldest": "t.written", "parked_since": "e.since", "entry": "e.row_id = t.row_id", "entries": "entries_row", "landed": "t.row_id not in ({rows_in_flight})",
 		"order_t": "t.ord, t.tie", "order_c": "c.ord, c.tie", "order_m": "m.ord, m.tie", "more_t": ", t.ord, t.tie, t.row_id", "more_c": ", c.ts, c.ord, c.tie, c.row_id"}
