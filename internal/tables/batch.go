@@ -1,8 +1,3 @@
-// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable and store/mysql, and store/sqlite for its inboxes. Their decisions are
-// here, and their statements in the stores. A statement has the name of a file in the store's sql/, or is a text that both dialects understand. Its arguments are in braces, by their
-// names: numbers in PostgreSQL's dialect, and text in MySQL's.
-//
-// "{seq in seqs}" is whether a column has one of a list.
 package tables
 
 import (

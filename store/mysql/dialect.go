@@ -137,6 +137,12 @@ func (t onTx) Finish(ctx context.Context, all *tables.Batch) error {
 // onTables is a store for what all dialects do alike.
 type onTables struct{ *Store }
 
+var (
+	_ tables.AdoptDB = onTables{} // and OutboxDB
+	_ tables.QueueDB = onTables{}
+	_ tables.InboxDB = onTables{}
+)
+
 // Run implements tables.Runner.
 func (s onTables) Run(ctx context.Context, all *tables.Batch) error {
 	if err := s.use(ctx); err != nil {

@@ -17,7 +17,7 @@ import (
 
 type outboxes = tables.Outboxes
 
-// NewTable implements tables.DB. It refuses a name whose table name is too long for MySQL, or that has capital letters on a server that
+// NewTable implements tables.OutboxDB and tables.QueueDB. It refuses a name whose table name is too long for MySQL, or that has capital letters on a server that
 // keeps table names in lower case.
 func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
 	if n := utf8.RuneCountInString(tableName(kind, name)); n > 64 {

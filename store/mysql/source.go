@@ -16,7 +16,10 @@ type source struct {
 	store *Store
 }
 
-var _ driver.Source = (*source)(nil)
+var (
+	_ driver.Source  = (*source)(nil)
+	_ tables.Reading = (*source)(nil)
+)
 
 // newSource is a reader that has no lease yet.
 func (s *Store) newSource(req driver.Subscribe) *source {

@@ -100,6 +100,12 @@ func (t pgTx) Finish(ctx context.Context, b *tables.Batch) error { return t.Run(
 // onTables is a store for what all dialects do alike.
 type onTables struct{ *Store }
 
+var (
+	_ tables.AdoptDB = onTables{} // and OutboxDB
+	_ tables.QueueDB = onTables{}
+	_ tables.InboxDB = onTables{}
+)
+
 // Run implements tables.Runner.
 func (s onTables) Run(ctx context.Context, b *tables.Batch) error {
 	return s.Send(ctx, func(all *tables.Batch) { *all = *b })

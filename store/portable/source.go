@@ -19,7 +19,10 @@ type source struct {
 	owned, leaving []int16 // buckets, of one that is shared; leaving are some of those owned
 }
 
-var _ driver.Source = (*source)(nil)
+var (
+	_ driver.Source  = (*source)(nil)
+	_ tables.Reading = (*source)(nil)
+)
 
 // newSource is a reader that has no lease yet.
 func (s *Store) newSource(req driver.Subscribe) *source {

@@ -148,6 +148,8 @@ func (set atTime) Scan(src any) error {
 // onTables is a store for what is the same on all plain tables.
 type onTables struct{ *Store }
 
+var _ tables.InboxDB = onTables{}
+
 // Run implements tables.Runner. It reads in one snapshot.
 func (s onTables) Run(ctx context.Context, b *tables.Batch) error {
 	return s.read(ctx, func(ctx context.Context, tx *sql.Tx) error { return onTx{tx}.Run(ctx, b) })
