@@ -1,5 +1,5 @@
 // Package descriptor is what a sink or a store says of itself: each has a variable Driver, and the lists in
-// config name those. Whatever depends on the driver is asked here, nowhere by its type or name.
+// internal/drivers name those. Whatever depends on the driver is asked here, nowhere by its type or name.
 package descriptor
 
 import (

@@ -20,7 +20,7 @@
 // after a few hundred KiB, so that a few megabytes go round.
 //
 // The random tests draw from one seed, which they print; PENSTOCK_SEED repeats
-// it, PENSTOCK_ROUNDS (default 1) lengthens them. No test sleeps for a fixed time
-// and hopes: each waits for a condition, and a deadline that is far away only
-// ends a test that has already failed.
+// it. PENSTOCK_ROUNDS=1 makes them as long as in make soak. No test sleeps for a
+// fixed time and hopes: each waits for a condition, and a deadline that is far
+// away only ends a test that has already failed.
 package queuetest

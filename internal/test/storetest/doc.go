@@ -31,11 +31,16 @@
 // storage by size, open it with sizes small enough (256 KiB, say) for a few
 // megabytes to go round.
 //
+// # Part of the suite
+//
+// A store that is not finished names the groups of run.go that it has, in
+// Harness.Groups, or runs one case: go test -run TestStore/Lease/RenewExtends.
+//
 // # Randomness
 //
-// The tests under Random draw from one seed, which they print. Set
-// PENSTOCK_SEED to repeat it; goroutines still interleave as they like. Lengthen
-// the tests with PENSTOCK_ROUNDS (default 1).
+// The random tests draw from one seed, which they print. Set PENSTOCK_SEED
+// to repeat it; goroutines still interleave as they like. PENSTOCK_ROUNDS=1 makes the
+// tests as long as in make soak, 20 twenty times as long.
 //
 // No test sleeps for a fixed time and hopes: each waits for a condition, and a
 // deadline that is far away only ends a test that has already failed.
