@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -150,5 +151,60 @@ func TestRelaySaysWhichPrivilegeIsMissing(t *testing.T) {
 	var hint *penstock.HintError
 	if !errors.As(err, &hint) || !strings.Contains(hint.Hint, "grant execute on function pg_control_system()") {
 		t.Errorf("got %v, want a hint that names pg_control_system()", err)
+	}
+}
+
+// What a superuser makes or migrates in a schema of another role belongs to that role, which can then do everything with it.
+func TestWhatAnotherRoleMakesIsTheOwners(t *testing.T) {
+	t.Parallel()
+	url := ownedDatabase(t)
+	f := &fixture{DB: postgrestest.On(t, url), store: openStore(t, asRole(url, owner), postgres.Options{Schema: oddSchema})}
+	super := openStore(t, url, postgres.Options{Schema: oddSchema})
+	schema := pgx.Identifier{oddSchema}.Sanitize()
+	wantOwners := func(after string) {
+		t.Helper()
+		others := f.text(`select concat_ws(', ', (select string_agg(c.oid::regclass::text, ', ') from pg_class c where c.relnamespace = $1::text::regnamespace and c.relowner <> $2::text::regrole),
+			(select string_agg(p.oid::regprocedure::text, ', ') from pg_proc p where p.pronamespace = $1::text::regnamespace and p.proowner <> $2::text::regrole),
+			(select string_agg(y.oid::regtype::text, ', ') from pg_type y where y.typnamespace = $1::text::regnamespace and y.typowner <> $2::text::regrole))`, schema, owner)
+		if others != "" {
+			t.Errorf("after the superuser's %s these are not the owner's: %.500s", after, others)
+		}
+	}
+	f.Must(super.CreateOutbox(f.Ctx, "orders"))
+	wantOwners("CreateOutbox")
+	f.Must(super.CreateQueue(f.Ctx, "mails", penstock.FIFO))
+	f.Must(super.CreateQueue(f.Ctx, "stack", penstock.LIFO))
+	wantOwners("CreateQueue")
+	f.Must(super.SetQueue(f.Ctx, "mails", penstock.QueueSettings{KeepDone: new(time.Hour)}))
+	wantOwners("SetQueue")
+	f.Must(super.CreateInbox(f.Ctx, "billing", time.Hour))
+	wantOwners("CreateInbox")
+	// A queue of before it was so, and what a later version adds.
+	f.Exec(strings.ReplaceAll(`alter table {}."_mails.0" owner to current_user; alter sequence {}."_mails.seq" owner to current_user; alter function {}."_mails.maintain" owner to current_user;
+		alter view {}.queue_internals owner to current_user; alter type {}.job owner to current_user; alter table {}._queue owner to current_user; update {}._functions set hash = 'old'`, "{}", schema), pgx.QueryExecModeSimpleProtocol)
+	f.Must(super.Migrate(f.Ctx))
+	wantOwners("Migrate")
+
+	f.Must(f.store.Publish(f.Ctx, "orders", penstock.Message{Payload: []byte("1")}))
+	for _, name := range []string{"mails", "stack"} {
+		q := f.store.Queue(name)
+		_, err := q.Enqueue(f.Ctx, penstock.NewJob{Payload: []byte("1")})
+		f.Must(err)
+		jobs, err := q.Claim(f.Ctx, driver.Claim{Jobs: 1, Lease: time.Minute})
+		f.Must(err)
+		if len(jobs) != 1 {
+			t.Fatalf("%d jobs of %s claimed, want 1", len(jobs), name)
+		}
+		_, err = q.Ack(f.Ctx, jobs[0].Lease)
+		f.Must(err)
+		f.Eventually("the owner's maintenance gives the space of "+name+" back", func() bool {
+			exec(t, asRole(url, owner), "select "+schema+".advance_queue($1, '1 minute')", name)
+			return f.Number("select pg_relation_size($1)", schema+`."_`+name+`.0"`) == 0
+		})
+	}
+	f.Must(f.store.Migrate(f.Ctx))
+	for _, sql := range []string{"select {}.inbox('billing', 'm1')", "select {}.maintain_inbox('billing')", "select {}.drop_inbox('billing')",
+		"select {}.drop_queue('mails'), {}.drop_queue('stack')", "select {}.drop_outbox('orders')"} {
+		exec(t, asRole(url, owner), strings.ReplaceAll(sql, "{}", schema))
 	}
 }

@@ -50,3 +50,5 @@ end $$;
 delete from _function_hash;
 
 select _keep_hashes(_functions_of(null));
+
+select _own(null);

@@ -65,6 +65,7 @@ begin
     end loop;
     perform _define(name);
     perform _keep_hashes(_functions_of_queue(name));
+    perform _own(name);
 end $$;
 
 comment on function create_queue is 'Makes a queue: a ring of segments behind one table, registers, and functions. Errors: 42P07 (duplicate_table) if the name is taken, 23514 for a name that cannot be used, 22023 for an ordering other than fifo and lifo.';

@@ -70,6 +70,7 @@ begin
     end loop;
     perform _define_inbox(made);
     perform _keep_hashes(array(select p.oid from _own_functions('_inbox.' || made) p));
+    perform _own('_inbox.' || made);
     perform _dispatch_inboxes();
 end $$;
 

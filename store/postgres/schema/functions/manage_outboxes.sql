@@ -57,25 +57,6 @@ end $$;
 
 comment on function create_outbox is 'Makes an outbox: a ring of segments behind one table. Errors: 42P07 (duplicate_table) if it exists, 23514 for a name that cannot be used.';
 
--- _own gives an outbox that another role has made to the owner of the schema's other tables. _rotate and _reclaim run
--- as that role.
-create or replace function _own(outbox text) returns void
-language plpgsql set search_path from current as $$
-declare
-    owner name := (select pg_get_userbyid(relowner) from pg_class where oid = '_outbox'::regclass);
-    slot  int;
-begin
-    if owner = current_user then
-        return;
-    end if;
-    execute format('alter table %s owner to %I', _q(outbox), owner);
-    for slot in select s.slot from _segments(outbox) s loop
-        execute format('alter table %s owner to %I', _q(format('_%s.%s', outbox, slot)), owner);
-    end loop;
-    execute format('alter sequence %s owner to %I', _q('_' || outbox || '.seq'), owner);
-    execute format('alter sequence %s owner to %I', _q('_' || outbox || '.slot'), owner);
-end $$;
-
 create or replace function drop_outbox(name text) returns void
 language plpgsql set search_path from current as $$
 begin

@@ -48,6 +48,7 @@ begin
         end if;
         perform _define(q.name);
         perform _keep_hashes(_functions_of_queue(q.name));
+        perform _own(q.name);
     end if;
 end $$;
 

@@ -48,3 +48,28 @@ begin
         execute format('grant execute on function %s to %I', made, role);
     end loop;
 end $$;
+
+-- _own gives to the owner of the schema's other tables what another role has made of one outbox, queue or inbox, or of the
+-- whole schema if name is null. _rotate, _reclaim and the functions of queues and inboxes run as that owner.
+create or replace function _own(name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    owner constant regrole := (select c.relowner from pg_class c where c.oid = '_outbox'::regclass);
+    made  text;
+begin
+    if owner = quote_ident(current_user)::regrole then
+        return;
+    end if;
+    for made in
+        select format('%s %s', case c.relkind when 'S' then 'sequence' when 'v' then 'view' when 'c' then 'type' else 'table' end, c.oid::regclass)
+          from pg_class c
+         where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind in ('r', 'p', 'S', 'v', 'c') and c.relowner <> owner and pg_has_role(c.relowner, 'usage')
+           and (_own.name is null or c.relname = _own.name or starts_with(c.relname::text, '_' || _own.name || '.'))
+        union all
+        select format('function %s', p.oid::regprocedure)
+          from unnest(case when _own.name is null then _functions_of(null) else _functions_of_queue(_own.name) end) f join pg_proc p on p.oid = f
+         where p.proowner <> owner and pg_has_role(p.proowner, 'usage')
+    loop
+        execute format('alter %s owner to %s', made, owner);
+    end loop;
+end $$;

@@ -719,7 +719,6 @@ RETURN format('%I.%I'::text, "current_schema"(), name);
 
 -- function _read_committed(): schema/functions/outbox.sql, everybody may execute it
 -- function create_outbox(name text, segments integer, segment_bytes bigint): schema/functions/manage_outboxes.sql
--- function _own(outbox text): schema/functions/manage_outboxes.sql
 -- function drop_outbox(name text): schema/functions/manage_outboxes.sql
 -- function drop_subscription(outbox text, name text): schema/functions/manage_outboxes.sql
 -- function set_retention(outbox text, age interval, bytes bigint): schema/functions/manage_outboxes.sql
@@ -1001,6 +1000,7 @@ end $function$;
 -- function _own_functions(queue text): schema/functions/own_functions.sql
 -- function _functions_of_queue(queue text): schema/functions/own_functions.sql
 -- function _grant_own(queue text, names text[], role name): schema/functions/own_functions.sql
+-- function _own(name text): schema/functions/own_functions.sql
 -- function _door_functions(): schema/functions/doors.sql
 -- function _qualified(body text): schema/functions/queue_text.sql
 -- function _maintain_if_due(): schema/functions/queue_text.sql
