@@ -30,7 +30,7 @@ func (p Problem) String() string {
 //   - a subscription with a backlog that has settled nothing for StalledAfter, though its sink is up and
 //     no other process holds it
 //   - a queue with ready jobs of which none has run for StalledAfter
-//   - a database whose status cannot be read
+//   - a database whose status cannot be read, or nothing of it by the role of a process that does nothing else
 func (m *Metrics) Problems() []Problem {
 	if m.o.Store == nil {
 		return nil
@@ -39,7 +39,27 @@ func (m *Metrics) Problems() []Problem {
 	if r.err != nil {
 		return []Problem{{Why: "the status of the database cannot be read; the log says why"}}
 	}
+	if err := m.nothingToRead(r); err != nil {
+		return []Problem{{Why: "the role may read no outbox, queue or inbox: " + err.Error()}}
+	}
 	return r.stalled
+}
+
+// nothingToRead is why a process that only reads the status may read nothing of it, nil otherwise.
+func (m *Metrics) nothingToRead(r *reading) (why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.watched)+len(m.queues)+len(m.tables) > 0 || m.ingests {
+		return nil
+	}
+	for _, part := range []string{"inboxes", "queues", "outboxes"} {
+		if err, asked := r.refused[part]; asked && err == nil {
+			return nil
+		} else if asked {
+			why = err
+		}
+	}
+	return why
 }
 
 // move is how far something had got when it was last seen to move, and when that was.

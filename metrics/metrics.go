@@ -55,6 +55,7 @@ type Metrics struct {
 	watched map[subscription][]*RelayObserver // in this process; none for what the database forwards
 	queues  map[string]bool                   // worked on in this process
 	tables  map[subscription]StatusOfTable
+	ingests bool // messages come over HTTP to this process
 
 	reading sync.Mutex
 	last    *reading // guarded by reading
@@ -146,7 +147,12 @@ func (m *Metrics) Worker(queue string) work.Observer {
 }
 
 // Ingest returns the observer of the server that accepts messages over HTTP in this process.
-func (m *Metrics) Ingest() *IngestObserver { return &m.ingest }
+func (m *Metrics) Ingest() *IngestObserver {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ingests = true
+	return &m.ingest
+}
 
 // Table adds an adopted table to the status.
 func (m *Metrics) Table(table, name string, status StatusOfTable) {

@@ -253,6 +253,7 @@ type database struct {
 	queues   []admin.QueueStatus
 	inboxes  []admin.InboxStatus
 	group    string
+	refused  error // of queues, inboxes and vacuum
 }
 
 func (d *database) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
@@ -262,7 +263,7 @@ func (d *database) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 }
 
 func (d *database) QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error) {
-	return d.queues, nil
+	return d.queues, d.refused
 }
 
 func (d *database) QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error) {
@@ -270,11 +271,11 @@ func (d *database) QueueGroups(ctx context.Context, queue, after string, most in
 }
 
 func (d *database) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
-	return d.inboxes, nil
+	return d.inboxes, d.refused
 }
 
 func (d *database) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
-	return []admin.VacuumPin{{Kind: admin.PinnedBySession, Age: time.Hour, Transactions: 7}}, nil
+	return []admin.VacuumPin{{Kind: admin.PinnedBySession, Age: time.Hour, Transactions: 7}}, d.refused
 }
 
 func (d *database) Retries() map[string]int64 { return map[string]int64{"deadlock": 3} }
@@ -342,7 +343,7 @@ func TestStatusIsShared(t *testing.T) {
 	})
 }
 
-// While the database cannot be read there are no figures of it, old ones neither; what the role may not read is left out.
+// While the database cannot be read there are no figures of it, old ones neither. What the role may not read is left out, and told.
 func TestStatusThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := busy()
@@ -354,9 +355,24 @@ func TestStatusThatCannotBeRead(t *testing.T) {
 		if code, text := ready(m, ""); code != http.StatusServiceUnavailable || text != "not ready\nthe status of the database cannot be read; the log says why\n" {
 			t.Errorf("%d %q", code, text)
 		}
-		d.err = &pgconn.PgError{Code: "42501"}
+		d.err = penstock.WithHint(&pgconn.PgError{Code: "42501"}, "grant it")
 		time.Sleep(time.Minute)
-		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 1, `penstock_queue_paused{queue="mails"}`: 0})
+		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 1, `penstock_queue_paused{queue="mails"}`: 0,
+			`penstock_status_readable{part="outboxes"}`: 0, `penstock_status_readable{part="queues"}`: 1, `penstock_status_readable{part="inboxes"}`: 1})
+		if code, text := ready(m, ""); code != http.StatusOK {
+			t.Errorf("of a role that may read a part: %d %q", code, text)
+		}
+		d.refused = d.err
+		time.Sleep(time.Minute)
+		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 1, `penstock_queue_paused{queue="mails"}`: -1,
+			`penstock_status_readable{part="queues"}`: 0, `penstock_status_readable{part="vacuum"}`: 0, `penstock_vacuum_pin_transactions{kind="session"}`: 7})
+		if code, text := ready(m, ""); code != http.StatusServiceUnavailable || !strings.Contains(text, "the role may read no outbox, queue or inbox") || !strings.Contains(text, "grant it") {
+			t.Errorf("of a role that may read nothing: %d %q", code, text)
+		}
+		m.Worker("mails")
+		if code, text := ready(m, ""); code != http.StatusOK {
+			t.Errorf("of a worker's role that may read nothing: %d %q", code, text)
+		}
 	})
 }
 

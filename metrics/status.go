@@ -47,7 +47,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // describe sends all of them.
 func describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{databaseUp, readTook, readAge, retries, segmentBytes, sinkDown, queueJobs, groupJobs, groupsCapped, inboxLate} {
+	for _, d := range []*prometheus.Desc{databaseUp, readable, readTook, readAge, retries, segmentBytes, sinkDown, queueJobs, groupJobs, groupsCapped, inboxLate} {
 		to <- d
 	}
 	describeEach(to, ofOutbox)
@@ -90,6 +90,7 @@ func one(is bool) float64 {
 
 var (
 	databaseUp = desc("database_up", "Whether the last read of the status succeeded.")
+	readable   = desc("status_readable", "Whether the role may read this part of the status: outboxes, queues, inboxes, vacuum. What it may not read of a part is left out.", "part")
 	readTook   = desc("status_read_seconds", "How long the last read of the status took.")
 	readAge    = desc("status_age_seconds", "How long ago the status was read: scrapes share a read for a while.")
 	retries    = desc("transaction_retries_total", "Transactions that this process ran again because the database asked for it, by reason: serialization, deadlock, expired; unknown: looked up whether it had happened, after a lost answer. Not with PostgreSQL's own profile and SQLite.", "reason")
@@ -153,6 +154,7 @@ type reading struct {
 	at       time.Time
 	took     time.Duration
 	err      error
+	refused  map[string]error     // by part of the status: why the role may not read it, nil if it may
 	outboxes []admin.OutboxStatus // with adopted tables, which have no size
 	tables   int                  // how many of outboxes are such
 	queues   []admin.QueueStatus
@@ -181,6 +183,11 @@ func (m *Metrics) status() *reading {
 	case r.err == nil && m.last != nil && m.last.err != nil:
 		m.o.Logger.Info("metrics: the status of the database can be read again")
 	}
+	for part, err := range r.refused {
+		if err != nil && r.err == nil && (m.last == nil || m.last.refused[part] == nil) {
+			m.o.Logger.Warn("metrics: the role may not read a part of the status, which is left out", "part", part, "err", err)
+		}
+	}
 	if r.err == nil {
 		r.stalled = m.findStalled(r)
 	}
@@ -191,25 +198,32 @@ func (m *Metrics) status() *reading {
 // read reads what the role may: several at a time, as many outboxes or queues take a while.
 func (m *Metrics) read(ctx context.Context, r *reading) error {
 	var all sync.WaitGroup
+	var noting sync.Mutex
+	r.refused = map[string]error{}
 	errs := make(chan error, 4)
-	begin := func(f func() error) {
+	begin := func(part string, f func() error) {
 		all.Go(func() {
-			if err := f(); err != nil && pgerror.State(err) != "42501" {
+			err := f()
+			if err != nil && pgerror.State(err) != "42501" {
 				errs <- err
+				return
 			}
+			noting.Lock()
+			defer noting.Unlock()
+			r.refused[part] = err
 		})
 	}
 	if store, ok := m.o.Store.(queueReader); ok {
-		begin(func() (err error) { r.queues, err = m.readQueues(ctx, store); return err })
+		begin("queues", func() (err error) { r.queues, err = m.readQueues(ctx, store); return err })
 	}
 	if store, ok := m.o.Store.(pinReader); ok {
-		begin(func() (err error) { r.pins, err = store.VacuumPins(ctx); return err })
+		begin("vacuum", func() (err error) { r.pins, err = store.VacuumPins(ctx); return err })
 	}
 	if store, ok := m.o.Store.(inboxReader); ok && m.o.Queue == "" {
-		begin(func() (err error) { r.inboxes, err = store.Inboxes(ctx); return err })
+		begin("inboxes", func() (err error) { r.inboxes, err = store.Inboxes(ctx); return err })
 	}
 	if store, ok := m.o.Store.(StatusReader); ok && m.o.Queue == "" {
-		begin(func() (err error) { r.outboxes, err = store.Status(ctx); return err })
+		begin("outboxes", func() (err error) { r.outboxes, err = store.Status(ctx); return err })
 	}
 	all.Wait()
 	select {
@@ -266,6 +280,9 @@ func (r *reading) collect(to chan<- prometheus.Metric, groups int) {
 	}
 	if r.err != nil {
 		return
+	}
+	for part, err := range r.refused {
+		to <- constant(readable, prometheus.GaugeValue, one(err == nil), part)
 	}
 	for i := range r.outboxes {
 		o := &r.outboxes[i]

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 )
 
-// VacuumPins returns what holds back vacuum in this database: the oldest of each kind. To see other roles'
-// sessions it needs the rights of pg_read_all_stats.
+// VacuumPins returns what holds back vacuum in this database: the oldest of each kind. Without the rights of pg_read_all_stats it does
+// not see standbys, nor for how long other roles' sessions have been in a transaction; then the error, with the rest, is SQLSTATE 42501.
 func (s *Store) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
 	rows, err := s.pool.Query(ctx, statement("vacuum_pins", s.schema, ""))
 	if err != nil {
@@ -22,5 +24,18 @@ func (s *Store) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
 		p.Age = time.Duration(seconds * float64(time.Second))
 		return p, err
 	})
-	return pins, s.explain(err)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	return pins, s.seesSessions(ctx)
+}
+
+// seesSessions is an error if the role is not shown what sessions of other roles do.
+func (s *Store) seesSessions(ctx context.Context) error {
+	var may bool
+	var role string
+	if err := s.pool.QueryRow(ctx, "select pg_has_role('pg_read_all_stats', 'usage'), quote_ident(current_user)").Scan(&may, &role); err != nil || may {
+		return s.explain(err)
+	}
+	return penstock.WithHint(&pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "this role is not shown what sessions of other roles do"}, "a superuser can grant it: grant pg_read_all_stats to %s", role)
 }

@@ -22,10 +22,12 @@ alone: a relay and a worker also serve it (--metrics-listen).
 
   /metrics   the metrics, which docs/reference/metrics.md lists
   /healthz   200 while the process runs
-  /readyz    200 while the database can be read, else 503 with the reason
+  /readyz    200 while the database can be read, and the role may read a part of the
+             status, else 503 with the reason
 
 The status is read at most once in ten seconds, however often it is scraped, and a read
-is given up after five. Figures that the role may not read are left out. A member
+is given up after five. A part of the status that the role may not read is left out:
+penstock_status_readable is 0 for it, and the log says which grant is missing. A member
 of pg_monitor also sees what holds back vacuum in other roles' sessions. Adopted
 tables are those of the configuration file. There is no password: keep the address on
 the loopback, or in a network that only Prometheus reaches.`,
