@@ -135,10 +135,11 @@ func (e *execution) verdict(err error, said *lastLines) error {
 }
 
 // jobEnvironment is ours with the job's variables. Left out are Penstock's own, which have passwords and tokens, or are of a job that
-// we are a command of ourselves, and the database's password and its file.
+// we are a command of ourselves, and the variables of libpq that have the database's password or lead to a file with a secret.
 func jobEnvironment(ours []string, queue string, job *penstock.Job) []string {
 	env := slices.DeleteFunc(slices.Clone(ours), func(v string) bool {
-		return strings.HasPrefix(v, "PENSTOCK_") || strings.HasPrefix(v, "PGPASSWORD=") || strings.HasPrefix(v, "PGPASSFILE=") || strings.HasPrefix(v, "TRACEPARENT=") || strings.HasPrefix(v, "TRACESTATE=")
+		name, _, _ := strings.Cut(v, "=")
+		return strings.HasPrefix(v, "PENSTOCK_") || slices.Contains(withheld, name)
 	})
 	env = append(env,
 		"PENSTOCK_JOB_QUEUE="+queue, fmt.Sprintf("PENSTOCK_JOB_ID=%d", job.ID), "PENSTOCK_JOB_KEY="+job.Key,
@@ -152,6 +153,9 @@ func jobEnvironment(ours []string, queue string, job *penstock.Job) []string {
 	}
 	return env
 }
+
+// withheld are variables of ours that a command does not get. PGSERVICE and PGSYSCONFDIR lead to service files, which may have a password.
+var withheld = []string{"PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSYSCONFDIR", "PGSSLKEY", "PGSSLPASSWORD", "TRACEPARENT", "TRACESTATE"}
 
 // variableRune makes the name of a header one of a variable.
 func variableRune(r rune) rune {
