@@ -3,16 +3,21 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/metrics"
+	"github.com/penstock/penstock/store/postgres"
 )
 
 // TestRelayRoleNeedsNothingOfQueues has a role that existed before there were
@@ -152,5 +157,85 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 		if strings.Count(o.stderr, " grant ")+strings.Count(o.stderr, "only the owner") != 1+strings.Count(o.stderr, "can grant it") {
 			t.Errorf("%s: more than one next step: %s", refused.verb, o.stderr)
 		}
+	}
+}
+
+// Each right of the table in docs/reference/cli.md is enough for the commands in its rows, and doctor says what it did not look at.
+func TestPrivilegesAreEnough(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	d := urlDesk(t, database)
+	d.outbox("orders", numbered(1)...)
+	d.relay("orders", "billing", deliver)
+	for _, verb := range []string{"queue create mails", "enqueue mails {}", "inbox create billing"} {
+		d.must(strings.Fields(verb)...)
+	}
+	other := postgrestest.On(t, database)
+	other.Exec("begin isolation level repeatable read")
+	other.Exec("select 1")
+	for i, c := range []struct {
+		grant  string
+		enough []string
+		ready  bool     // the exporter is
+		lacks  []string // next steps of what doctor did not look at
+		says   []string // what doctor finds of the rest
+		never  []string
+	}{
+		{"outbox grant ROLE --relay", []string{"status orders", "dead list orders", "parked orders", "explain orders", "migrate --check"}, true,
+			[]string{"queue grant QUEUE ROLE --operate", "grant pg_read_all_stats to ROLE"}, []string{"no relay stands still", "outboxes have no dead letters"}, []string{"workers", "vacuum-horizon"}},
+		{"queue grant mails ROLE --operate", []string{"status mails", "dead list mails", "queue pause mails", "queue resume mails", "migrate --check"}, true,
+			[]string{"outbox grant ROLE --relay", "only the owner of the schema", "grant pg_read_all_stats to ROLE"}, []string{"queues have no dead letters"}, []string{"workers", "relay", "vacuum-horizon"}},
+		{"inbox grant billing ROLE --operate", []string{"inbox list", "inbox held billing", "inbox gaps billing", "migrate --check"}, true,
+			[]string{"outbox grant ROLE --relay", "queue grant QUEUE ROLE --operate", "grant pg_read_all_stats to ROLE"}, nil, []string{"dead-letters", "backlog", "queue", "vacuum-horizon"}},
+		{"queue grant mails ROLE --work", nil, false,
+			[]string{"outbox grant ROLE --relay", "queue grant QUEUE ROLE --operate", "grant pg_read_all_stats to ROLE"}, nil, []string{"dead-letters", "backlog", "queue", "vacuum-horizon"}},
+		{"queue grant mails ROLE --enqueue", []string{"enqueue mails {}"}, false,
+			[]string{"outbox grant ROLE --relay", "queue grant QUEUE ROLE --operate", "grant pg_read_all_stats to ROLE"}, nil, []string{"dead-letters", "backlog", "queue", "vacuum-horizon"}},
+		{"outbox grant orders ROLE --publish", []string{"publish orders --payload x"}, false,
+			[]string{"outbox grant ROLE --relay", "queue grant QUEUE ROLE --operate", "grant pg_read_all_stats to ROLE"}, nil, []string{"dead-letters", "backlog", "queue", "vacuum-horizon"}},
+	} {
+		t.Run(c.grant, func(t *testing.T) {
+			role := fmt.Sprintf("penstock_may_%d_%d", i, os.Getpid())
+			makeRole(t, database, role)
+			d.must(strings.Fields(strings.ReplaceAll(c.grant, "ROLE", role))...)
+			u, err := url.Parse(database)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.User = url.User(role)
+			for _, verb := range c.enough {
+				invoke(t, append(strings.Fields(verb), "--database-url", u.String())...).wants(t, terminal.ExitOK, "")
+			}
+			invoke(t, "explain", "mails", "--database-url", u.String()).wants(t, terminal.ExitDatabase, "only the owner of the schema may do this")
+			var report struct{ Findings []doctor.Finding }
+			if err := json.Unmarshal([]byte(invoke(t, "doctor", "--measure", "1ms", "--json", "--database-url", u.String()).stdout), &report); err != nil {
+				t.Fatal(err)
+			}
+			var lacks, says strings.Builder
+			for _, f := range report.Findings {
+				switch {
+				case f.Check == doctor.CheckNotLookedAt && f.Severity != doctor.Unknown:
+					t.Errorf("not looked at, and %s: %+v", f.Severity, f)
+				case f.Check == doctor.CheckNotLookedAt:
+					fmt.Fprintln(&lacks, f.Next)
+				case f.Severity == doctor.OK && slices.Contains(c.never, f.Check):
+					t.Errorf("the role may not see all of it, and is told: %+v", f)
+				default:
+					fmt.Fprintln(&says, f.Found)
+				}
+			}
+			for _, next := range c.lacks {
+				clitest.Contains(t, lacks.String(), strings.ReplaceAll(next, "to ROLE", `to "`+role+`"`))
+			}
+			clitest.Contains(t, says.String(), c.says...)
+			store, err := postgres.Open(t.Context(), u.String(), postgres.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			if problems := metrics.New(metrics.Options{Store: store, StatusTimeout: postgrestest.Deadline, Logger: slog.New(slog.DiscardHandler)}).Problems(); (len(problems) == 0) != c.ready {
+				t.Errorf("an exporter is not ready because of %v", problems)
+			}
+		})
 	}
 }

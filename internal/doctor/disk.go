@@ -13,7 +13,7 @@ const (
 func Disk(file string) (Finding, int64) {
 	free, all, err := room(file)
 	if err != nil {
-		return Finding{Check: CheckDisk, Severity: OK, Found: "how much room the disk of the database has cannot be told: " + err.Error()}, -1
+		return Finding{Check: CheckDisk, Severity: Unknown, Found: "how much room the disk of the database has cannot be told: " + err.Error()}, -1
 	}
 	f := Finding{Check: CheckDisk, Severity: OK, About: file, Found: fmt.Sprintf("%d MiB of %d MiB are free", free>>20, all>>20),
 		Measured: []Figure{{Name: "free", Value: float64(free), Unit: "bytes"}, {Name: "size", Value: float64(all), Unit: "bytes"}}}

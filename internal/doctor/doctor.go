@@ -14,11 +14,12 @@ type Severity string
 
 const (
 	OK       Severity = "ok"
+	Unknown  Severity = "unknown"  // it was not looked at, because the role may not or it took too long
 	Warning  Severity = "warning"  // it will cost something, or a person has to decide
 	Critical Severity = "critical" // messages or jobs do not arrive, may be lost, or soon will
 )
 
-var gravest = []Severity{Critical, Warning, OK}
+var gravest = []Severity{Critical, Warning, Unknown, OK}
 
 // Finding is one thing that was looked at.
 type Finding struct {
@@ -132,7 +133,7 @@ type HeldSegment struct {
 	Subscriptions []string      // that have not settled all of it
 	Retained      bool          // for replays, as the outbox is set
 	Locked        string        // the session that has it locked longest; empty: none
-	LockedFor     time.Duration // how long that one's transaction has lasted
+	LockedFor     time.Duration // how long that one's transaction has lasted; 0: less than a second, or the role is not shown it
 }
 
 // By says what keeps it, in order. Empty: nothing does, and the next maintenance gives it back.
@@ -143,7 +144,10 @@ func (h *HeldSegment) By() (all []string) {
 	if h.Retained {
 		all = append(all, "retention")
 	}
-	if h.Locked != "" {
+	switch {
+	case h.Locked != "" && h.LockedFor == 0:
+		all = append(all, h.Locked)
+	case h.Locked != "":
 		all = append(all, fmt.Sprintf("%s, in a transaction for %v", h.Locked, h.LockedFor))
 	}
 	return all

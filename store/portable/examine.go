@@ -60,7 +60,11 @@ func (e *examination) add(check string, s doctor.Severity, found, why, next stri
 
 // notSeen says what could not be tried.
 func (e *examination) notSeen(what string, err error) {
-	e.Findings = append(e.Findings, doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Warning, About: what, Found: err.Error()})
+	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Warning, About: what, Found: err.Error()}
+	if pgerror.State(err) == "42501" {
+		f.Severity, f.Next = doctor.Unknown, "the owner of the tables can grant what is missing"
+	}
+	e.Findings = append(e.Findings, f)
 }
 
 // server measures a round trip and the clock, whose difference is part of the margin within which late commits keep their order.

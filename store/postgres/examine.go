@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/shell"
 )
@@ -51,7 +53,8 @@ type examination struct {
 	o             doctor.Options
 	migrated      bool
 	role          string
-	owner, relays bool // the role owns the schema, or may run the relay
+	owner, relays bool // the role owns the schema, or has what grant_relay gives
+	identified    bool // it may execute pg_control_system
 }
 
 func (e *examination) add(check string, s doctor.Severity, found, why, next string, measured ...doctor.Figure) {
@@ -60,7 +63,10 @@ func (e *examination) add(check string, s doctor.Severity, found, why, next stri
 
 // notSeen says what the server refused to show.
 func (e *examination) notSeen(what string, err error) {
-	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: what, Found: err.Error(), Next: grantHint(err)}
+	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what, Found: err.Error(), Next: grantHint(err)}
+	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+		f.Found, f.Next = hint.Err.Error(), hint.Hint
+	}
 	if f.Next == "" && sqlState(err) != "42501" {
 		f.Severity = doctor.Warning
 	}
@@ -86,7 +92,7 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
 	for range 3 { // the fastest says most
 		sent := time.Now()
 		if err := conn.QueryRow(ctx, statement("server", e.store.schema, ""), pgx.QueryExecModeExec, settingsThatMatter).
-			Scan(&at, &version, &standby, &e.role, &pairs, &sessions, &e.owner, &e.relays); err != nil {
+			Scan(&at, &version, &standby, &e.role, &pairs, &sessions, &e.owner, &e.relays, &e.identified); err != nil {
 			return err
 		}
 		if took := time.Since(sent); took < trip {
@@ -129,15 +135,23 @@ func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
 	var (
 		pid, locks, waiting int64
 		role, application   string
-		seconds             float64
+		seconds             *float64 // null: the role is not shown it
+		unseen              bool
 	)
 	_, err = pgx.ForEachRow(rows, []any{&pid, &role, &application, &seconds, &locks, &waiting}, func() error {
-		held := time.Duration(seconds * float64(time.Second))
+		if seconds == nil {
+			unseen = true
+			return nil
+		}
+		held := time.Duration(*seconds * float64(time.Second))
 		e.add(doctor.CheckAdvisory, doctor.Warning, fmt.Sprintf("session %d of role %s (%q) has had %d of Penstock's advisory locks for %v, and %d wait for them", pid, role, application, locks, held.Round(time.Second), waiting),
 			"a relay that takes its lease, migrate, housekeeping and jobs of the same keys wait for it; any role that may connect to the database can take them",
-			fmt.Sprintf("find out what it does; select pg_terminate_backend(%d) ends it, and revoke connect on the database keeps a role out", pid), doctor.Figure{Name: "held", Value: seconds, Unit: "s"})
+			fmt.Sprintf("find out what it does; select pg_terminate_backend(%d) ends it, and revoke connect on the database keeps a role out", pid), doctor.Figure{Name: "held", Value: *seconds, Unit: "s"})
 		return nil
 	})
+	if err == nil && unseen {
+		err = e.store.seesSessions(ctx)
+	}
 	if err != nil {
 		e.notSeen("advisory locks", err)
 	}
@@ -150,8 +164,11 @@ func (e *examination) permissions() {
 		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" owns the schema", "", "")
 	case e.o.Relays && !e.relays:
 		e.add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not run the relay, and the configuration has it do so", "it cannot take a lease or move a cursor",
-			"as the owner of the schema: penstock outbox grant "+shell.Word(e.role)+" --relay; and grant execute on function pg_control_system() to "+pgx.Identifier{e.role}.Sanitize())
-	case e.relays:
+			"as the owner of the schema: penstock outbox grant "+shell.Word(e.role)+" --relay")
+	case e.o.Relays && !e.identified:
+		e.add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not execute pg_control_system(), and the configuration has it run the relay", "it cannot take a lease or move a cursor",
+			"as a superuser: grant execute on function pg_control_system() to "+pgx.Identifier{e.role}.Sanitize())
+	case e.relays && e.identified:
 		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" may run the relay", "", "")
 	default:
 		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" neither owns the schema nor may run the relay: what it may not see is not looked at", "", "")
@@ -275,6 +292,11 @@ func (e *examination) segments(ctx context.Context) {
 		return
 	}
 	before := len(e.Findings)
+	if slices.ContainsFunc(all, func(h doctor.HeldSegment) bool { return h.Locked != "" && h.LockedFor == 0 }) {
+		if err := e.store.seesSessions(ctx); err != nil {
+			e.notSeen("for how long sessions of other roles keep segments", err)
+		}
+	}
 	for i := 0; i < len(all); {
 		of := all[i:]
 		if end := slices.IndexFunc(of, func(h doctor.HeldSegment) bool { return h.Outbox != of[0].Outbox }); end > 0 {
@@ -288,7 +310,7 @@ func (e *examination) segments(ctx context.Context) {
 		for _, h := range of {
 			var why []string
 			switch {
-			case len(h.Subscriptions) > 0 && e.olderThan(ctx, h.Outbox, h.Slot, e.o.Old):
+			case len(h.Subscriptions) > 0 && e.olderThan(ctx, &h, e.o.Old):
 				for _, name := range h.Subscriptions {
 					why = append(why, "subscription "+name)
 				}
@@ -320,11 +342,13 @@ func (e *examination) segments(ctx context.Context) {
 // patience bounds a look that reads more than the catalogue.
 const patience = 10 * time.Second
 
-// olderThan reports whether the newest message of a segment is.
-func (e *examination) olderThan(ctx context.Context, outbox string, slot int, old time.Duration) (is bool) {
-	segment := pgx.Identifier{e.store.schema, fmt.Sprintf("_%s.%d", outbox, slot)}.Sanitize()
-	err := e.store.pool.QueryRow(ctx, "select created_at < clock_timestamp() - $1::interval from "+segment+" order by seq desc limit 1", pgx.QueryExecModeExec, old).Scan(&is)
-	return err == nil && is // without a row it is being given back
+// olderThan reports whether the newest message of a segment is. It reads the segment through its outbox, which is what a relay's role may read.
+func (e *examination) olderThan(ctx context.Context, h *doctor.HeldSegment, old time.Duration) (is bool) {
+	err := e.store.pool.QueryRow(ctx, "select created_at < clock_timestamp() - $1::interval from "+e.store.table(h.Outbox)+" where slot = $2 order by seq desc limit 1", pgx.QueryExecModeExec, old, h.Slot).Scan(&is)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // without a row it is being given back
+		e.notSeen(fmt.Sprintf("how old the messages in segment %d of outbox %s are", h.Slot, h.Outbox), err)
+	}
+	return is
 }
 
 // disk measures the free space, if the server is on this machine and tells where its data is.
@@ -332,11 +356,14 @@ func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 	config := conn.Config()
 	ip := net.ParseIP(config.Host)
 	if network, _ := pgconn.NetworkAddress(config.Host, config.Port); network != "unix" && config.Host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		e.add(doctor.CheckDisk, doctor.OK, "the server is on another machine, and SQL does not tell how much room its disk has", "", "alert on it there")
+		e.add(doctor.CheckDisk, doctor.Unknown, "the server is on another machine, and SQL does not tell how much room its disk has", "", "alert on it there")
 		return
 	}
 	var folder string
 	if err := conn.QueryRow(ctx, "select current_setting('data_directory')", pgx.QueryExecModeExec).Scan(&folder); err != nil {
+		if sqlState(err) == "42501" {
+			err = penstock.WithHint(err, "a superuser can grant it: grant pg_read_all_settings to %s", pgx.Identifier{e.role}.Sanitize())
+		}
 		e.notSeen("the room on the disk of the server", err)
 		return
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pg"
 )
@@ -64,6 +66,17 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 // ExplainQueue implements doctor.Explainer: the statements of consumers and workers, for the first group that has jobs.
 // The queue sees a worker that takes jobs in a transaction that rolls back.
 func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statement, error) {
+	found, err := s.explainQueue(ctx, queue)
+	if sqlState(err) == "42501" { // a worker's role may claim, but not see which leases it got
+		if hinted, ok := errors.AsType[*penstock.HintError](err); ok {
+			err = hinted.Err
+		}
+		err = penstock.WithHint(err, "%s", onlyOwner)
+	}
+	return found, err
+}
+
+func (s *Store) explainQueue(ctx context.Context, queue string) ([]doctor.Statement, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -121,8 +134,8 @@ func (s *Store) newExplanation(ctx context.Context, table string) (*explanation,
 		return nil, err
 	}
 	e := &explanation{conn: conn, schema: s.schema, store: s}
-	err = conn.QueryRow(ctx, `select exists (select from `+s.table("_outbox")+` where name = $2), coalesce((select sum(pg_total_relation_size(i.inhrelid)) from pg_inherits i where i.inhparent = to_regclass($1)), 0)::bigint
-		/ current_setting('block_size')::bigint`, s.table(table), table).Scan(&e.there, &e.pages)
+	err = conn.QueryRow(ctx, `select to_regclass($2) is not null, coalesce((select sum(pg_total_relation_size(i.inhrelid)) from pg_inherits i where i.inhparent = to_regclass($1)), 0)::bigint
+		/ current_setting('block_size')::bigint`, s.table(table), s.table("_"+table+".slot")).Scan(&e.there, &e.pages)
 	if err != nil {
 		closeConn(conn)
 		return nil, explain(err)

@@ -42,12 +42,18 @@ func grantHint(err error) string {
 	case name == "publish" || name == "publish_bytes":
 		return granted("penstock outbox grant OUTBOX ROLE --publish")
 	case owners[name]:
-		return "only the owner of the schema may do this: connect as that role"
-	case strings.HasPrefix(name, "_") && !strings.Contains(name, "."):
+		return onlyOwner
+	case relays[name]:
 		return granted("penstock outbox grant ROLE --relay")
+	case strings.HasPrefix(name, "_adopt"):
+		return granted("select grant_adopt('ROLE')")
+	case strings.HasPrefix(name, "_") && !strings.Contains(name, "."):
+		return onlyOwner
 	}
 	return "the owner of the schema can grant it: docs/reference/cli.md lists what each verb needs"
 }
+
+const onlyOwner = "only the owner of the schema may do this: connect as that role"
 
 func granted(by string) string { return "the owner of the schema can grant it: " + by }
 
@@ -56,6 +62,14 @@ var rightTo = map[string]string{
 	"enqueue": "enqueue", "enqueue_many": "enqueue", "flags": "enqueue", "seq": "enqueue",
 	"take": "work", "claim": "work", "ack": "work", "ready": "work", "extend": "work", "report": "work", "release": "work", "fail": "work", "maintain": "work",
 	"pause": "operate", "cancel": "operate", "retry_dead": "operate", "discard_dead": "operate", "count": "operate", "count_groups": "operate", "done_jobs": "operate",
+}
+
+// relays are what grant_relay gives rights to.
+var relays = map[string]bool{
+	"_outbox": true, "_subscription": true, "_cursor": true, "_dead_letter": true, "_replay": true, "_retry": true, "_parked": true, "_parked_key": true, "_migration": true,
+	"_cursor_n": true, "_parked_p": true, "_parked_key_n": true, "_cursor_slot": true, "_parked_slot": true, "_parked_key_slot": true,
+	"_rotate": true, "_reclaim": true, "_behind": true, "_holders": true, "_reclaim_cursor": true, "_reclaim_parked_keys": true, "_reclaim_parked": true, "_head": true, "_segments": true,
+	"_report_sink": true, "_write_cursor": true,
 }
 
 // consumes are the functions of an inbox that a consumer calls; its operators call the others.

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -158,6 +159,42 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 		if _, err := conn.Exec(f.Ctx, denied); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s: got %v, want permission denied", denied, err)
 		}
+	}
+}
+
+// A relay's role sees which subscription keeps which segment, and examines the database without a part left out but for sessions of
+// other roles: that takes a right of the server.
+func TestRelayRoleSeesWhatHoldsSegments(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	name, asRole := f.role()
+	f.Exec("select penstock.grant_relay($1)", name)
+	src := f.subscribe()
+	f.insert(f.Conn, "k", "one")
+	f.Must(src.Close(f.Ctx))
+	f.Exec("select penstock._rotate('orders', true)")
+	store := openStore(t, asRole, small)
+	held, err := store.HeldSegments(f.Ctx)
+	f.Must(err)
+	if len(held) != 1 || fmt.Sprint(held[0].By()) != "[subscription sub]" {
+		t.Errorf("segments are held: %+v, want one, by sub", held)
+	}
+	examined, err := store.Examine(f.Ctx, doctor.Options{Old: time.Nanosecond})
+	f.Must(err)
+	segments := false
+	for _, found := range examined.Findings {
+		switch {
+		case found.Check == doctor.CheckSegments:
+			segments = found.Severity == doctor.Warning && strings.Contains(found.Found, "subscription sub")
+		case found.Check == doctor.CheckNotLookedAt && (found.Severity != doctor.Unknown || !strings.Contains(found.Next, "grant pg_read_all_")):
+			t.Errorf("not looked at: %+v", found)
+		}
+	}
+	if !segments {
+		t.Errorf("no finding names the subscription that holds the segment: %+v", examined.Findings)
+	}
+	if _, err := store.VacuumPins(f.Ctx); err == nil || !strings.Contains(err.Error(), "grant pg_read_all_stats to "+name) {
+		t.Errorf("VacuumPins without the right to see sessions of other roles: got %v, want an error that names the grant", err)
 	}
 }
 

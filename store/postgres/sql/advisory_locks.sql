@@ -11,6 +11,6 @@ select a.pid::bigint, coalesce(a.usename, '')::text, coalesce(a.application_name
    and (l.classid between 1885695585 and 1885695599
         or l.classid in (select c.oid from pg_class c where c.relnamespace = (select m.relnamespace from pg_class m where m.oid = to_regclass('{schema}._migration'))))
    and not (l.classid = 1885695588 and l.mode = 'ShareLock')
-   and coalesce(a.xact_start, a.state_change) < statement_timestamp() - $1::interval
+   and (coalesce(a.xact_start, a.state_change) < statement_timestamp() - $1::interval) is not false -- null without the right to see it
  group by 1, 2, 3, 4
  order by 4 desc

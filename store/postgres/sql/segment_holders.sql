@@ -7,13 +7,10 @@ with held as materialized (
       from pg_locks k join pg_stat_activity a on a.pid = k.pid
      where k.granted and k.pid <> pg_backend_pid() and k.database = (select d.oid from pg_database d where d.datname = current_database())
      order by k.relation, a.xact_start)
-select o.name, s.slot, pg_total_relation_size(s.oid), s.segments, h.names, h.retained, coalesce(l.who, ''), coalesce(l.seconds, 0)::float8
+select o.name, s.slot, pg_total_relation_size(s.oid), s.segments, h.subscriptions, h.retained, coalesce(l.who, ''), coalesce(l.seconds, 0)::float8
   from {schema}._outbox o
  cross join lateral (select g.slot, g.oid, count(*) over () as segments from {schema}._segments(o.name) g) s
- cross join lateral (
-    select array(select u.name from {schema}._subscription u where u.outbox = o.name and {schema}._unsettled_in(s.oid::regclass, u.id) order by u.name)
-             || case when exists (select from {schema}._subscription u where u.outbox = o.name) then '{}' else array['(there is none yet)'] end as names,
-           {schema}._retained(o.name, s.oid::regclass) as retained) h
+ cross join lateral {schema}._holders(o.name, s.slot) h
   left join held l on l.relation = s.oid
  where s.slot <> pg_sequence_last_value({schema}._q(format('_%s.slot', o.name))::regclass) and pg_relation_size(s.oid) > 0
  order by o.name, s.slot

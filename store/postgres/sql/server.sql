@@ -7,5 +7,5 @@ select clock_timestamp(), current_setting('server_version'), pg_is_in_recovery()
          and pg_has_role((select c.relowner from pg_class c where c.oid = to_regclass('{schema}._migration')), 'usage'),
        to_regclass('{schema}._cursor') is not null
          and has_schema_privilege((select c.relnamespace from pg_class c where c.oid = to_regclass('{schema}._cursor')), 'usage')
-         and has_table_privilege(to_regclass('{schema}._cursor'), 'insert')
-         and has_function_privilege('pg_catalog.pg_control_system()'::regprocedure, 'execute')
+         and has_table_privilege(to_regclass('{schema}._cursor'), 'insert'),
+       has_function_privilege('pg_catalog.pg_control_system()'::regprocedure, 'execute')

@@ -7,11 +7,13 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
 
@@ -77,4 +79,48 @@ func RunningLimit(s penstock.QueueSettings) string {
 		return "any number"
 	}
 	return terminal.Count(int64(*s.MaxRunning))
+}
+
+// AnyJobs is what no worker does where no group of a queue is known to be left alone.
+const AnyJobs = "run"
+
+// ReadUntaken reads the groups of queues that have had ready jobs for that long, the first by name, if their groups were not read.
+func ReadUntaken(ctx context.Context, store any, queues []admin.QueueStatus, age time.Duration) error {
+	reader, ok := store.(GroupReader)
+	for i := range queues {
+		q := &queues[i]
+		if !ok || q.Ready == 0 || q.OldestAge < age || q.Groups != nil || IsPaused(q.QueueSettings) {
+			continue
+		}
+		groups, err := reader.QueueGroups(ctx, q.Queue, "", GroupsAtOnce)
+		if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !IsForbidden(err) { // dropped meanwhile
+			return err
+		}
+		q.Groups = groups
+	}
+	return nil
+}
+
+// Untaken says which jobs of a queue no worker takes, and the command that does: those of groups that have had ready jobs for
+// that long, while none of the group runs.
+func Untaken(q *admin.QueueStatus, age time.Duration) (of, command string) {
+	var names []string
+	for _, g := range q.Groups {
+		if g.Ready > 0 && g.Running == 0 && g.OldestAge >= age {
+			names = append(names, g.Group)
+		}
+	}
+	of, command = AnyJobs, "penstock work "+shell.Word(q.Queue)
+	switch {
+	case len(names) == 0 || len(q.Groups) == 1 && names[0] == "":
+	case len(names) == 1 && names[0] == "":
+		of = "take jobs without a group"
+	case len(names) == 1:
+		of = "take jobs of group " + shell.Visible(names[0])
+		command += " --group " + shell.Word(names[0])
+	default:
+		of = fmt.Sprintf("take jobs of %d groups, such as %s", len(names), shell.Visible(names[len(names)-1]))
+		command += " --all-groups"
+	}
+	return of, command + " --exec COMMAND"
 }

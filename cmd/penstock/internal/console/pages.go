@@ -158,7 +158,7 @@ func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
 		d.Unknown = err.Error()
 	}
 	for _, f := range findings {
-		if f.Severity != doctor.OK {
+		if f.Severity == doctor.Critical || f.Severity == doctor.Warning {
 			d.Findings = append(d.Findings, f)
 		}
 	}

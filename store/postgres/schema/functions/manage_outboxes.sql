@@ -121,7 +121,7 @@ begin
     execute format('grant update, delete on table _dead_letter, _replay, _retry to %I', role);
     execute format('grant usage on sequence _cursor_n, _parked_p, _parked_key_n to %I', role);
     execute format('grant select on sequence _cursor_slot, _parked_slot, _parked_key_slot, _parked_key_n to %I', role);
-    execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _reclaim_parked_keys(bigint), _reclaim_parked(bigint), _head(bigint), _segments(text), _report_sink(bigint, bigint, timestamptz, text) to %I', role);
+    execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _holders(text, integer), _reclaim_cursor(), _reclaim_parked_keys(bigint), _reclaim_parked(bigint), _head(bigint), _segments(text), _report_sink(bigint, bigint, timestamptz, text) to %I', role);
     execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz, bigint, integer, int8multirange) to %I', role);
     for outbox in select o.name from _outbox o loop
         perform _grant_relay_on(outbox, role);

@@ -755,6 +755,7 @@ CREATE OR REPLACE FUNCTION penstock._behind(outbox text, slot integer)
  SET search_path TO 'penstock', 'pg_temp'
 RETURN penstock._needed(outbox, (penstock._q(format('_%s.%s'::text, outbox, slot)))::regclass);
 
+-- function _holders(outbox text, slot integer, OUT subscriptions text[], OUT retained boolean): schema/functions/reclaim.sql
 -- function _head(subscription bigint): schema/functions/cursor.sql
 -- function _write_cursor(subscription bigint, epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint, upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamp with time zone, expected bigint, timeline integer, ahead int8multirange): schema/functions/cursor.sql
 -- function _report_sink(subscription bigint, epoch bigint, down timestamp with time zone, error text): schema/functions/cursor.sql

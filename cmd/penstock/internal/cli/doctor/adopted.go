@@ -40,7 +40,7 @@ func (e *examination) fromCheck(name, about string, findings []check.Finding, un
 		e.add(one)
 	}
 	for _, u := range unseen {
-		e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: u.What, Found: u.Why, Next: u.Hint})
+		e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: u.What, Found: u.Why, Next: u.Hint})
 	}
 }
 

@@ -66,6 +66,7 @@ It takes the lock of a SQLite file for a moment, to see that it can.
 Each finding has a severity:
 
   ok        nothing to do
+  unknown   it was not looked at: the role may not, and next names the grant
   warning   it will cost something, or an operator has to decide
   critical  messages or jobs do not arrive, may be lost, or soon will be
 
@@ -230,8 +231,8 @@ func show(a *cli.App, r report, asJSON bool) error {
 			line("", "next: "+f.Next)
 		}
 	}
-	fmt.Fprintf(&out, "\n%d critical, %s, %d ok\n", doctor.Count(r.Findings, doctor.Critical),
-		terminal.Plural(int64(doctor.Count(r.Findings, doctor.Warning)), "warning"), doctor.Count(r.Findings, doctor.OK))
+	fmt.Fprintf(&out, "\n%d critical, %s, %d unknown, %d ok\n", doctor.Count(r.Findings, doctor.Critical),
+		terminal.Plural(int64(doctor.Count(r.Findings, doctor.Warning)), "warning"), doctor.Count(r.Findings, doctor.Unknown), doctor.Count(r.Findings, doctor.OK))
 	_, err := io.WriteString(a.Stdout, out.String())
 	return err
 }

@@ -3,10 +3,13 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/check"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
@@ -31,6 +34,15 @@ type examination struct {
 }
 
 func (e *examination) add(found ...doctor.Finding) { e.found = append(e.found, found...) }
+
+// notSeen says what was not looked at, and which right is missing.
+func (e *examination) notSeen(what string, err error) {
+	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what, Found: terminal.OneLine(err.Error())}
+	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+		f.Found, f.Next = strings.Replace(f.Found, terminal.OneLine(hint.Error()), terminal.OneLine(hint.Err.Error()), 1), hint.Hint
+	}
+	e.add(f)
+}
 
 func (e *examination) has(check string) bool {
 	return find(e.found, func(f *doctor.Finding) bool { return f.Check == check && f.Severity == doctor.Critical }) != nil
@@ -81,7 +93,7 @@ func (e *examination) database(ctx context.Context) error {
 	return e.adopted(ctx, seen)
 }
 
-// plans tells of fetches that read far more than they return. Who may not run the relay is told nothing.
+// plans tells of fetches that read far more than they return.
 func (e *examination) plans(ctx context.Context, now *look) {
 	explainer, ok := e.store.(doctor.Explainer)
 	if !ok {
@@ -89,8 +101,8 @@ func (e *examination) plans(ctx context.Context, now *look) {
 	}
 	for i := range now.outboxes {
 		found, err := explainer.ExplainOutbox(ctx, now.outboxes[i].Outbox)
-		if err != nil && !cli.IsForbidden(err) {
-			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: "plans of outbox " + now.outboxes[i].Outbox, Found: terminal.OneLine(err.Error())})
+		if err != nil {
+			e.notSeen("plans of outbox "+now.outboxes[i].Outbox, err)
 		}
 		for _, s := range found {
 			f := doctor.Finding{Check: doctor.CheckPlans, Severity: doctor.OK, About: s.Of, Found: s.Name + " " + s.Verdict}
@@ -112,7 +124,7 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 			return err
 		}
 		if tell {
-			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: what, Found: terminal.OneLine(err.Error())})
+			e.notSeen(what, err)
 		}
 		return nil
 	}
@@ -128,10 +140,20 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 			}
 		}
 	}
-	if examiner, ok := e.store.(doctor.Examiner); ok && len(l.queues) > 0 {
+	examiner, ok := e.store.(doctor.Examiner)
+	switch {
+	case len(l.queues) == 0:
+		l.running = []doctor.Running{}
+	case ok:
 		if l.running, err = examiner.Running(ctx, "", 100); err != nil {
-			err = unseen("the jobs that run", err)
+			return l, unseen("the jobs that run", err)
 		}
+		l.running = append([]doctor.Running{}, l.running...)
+	case tell:
+		e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: "the jobs that run", Found: "in this database Penstock does not list them"})
+	}
+	if tell {
+		err = cli.ReadUntaken(ctx, e.store, l.queues, min(young, e.o.Old))
 	}
 	return l, err
 }
@@ -250,7 +272,7 @@ func (e *examination) horizon(ctx context.Context) error {
 		return err
 	}
 	e.fromCheck(doctor.CheckHorizon, "", findings, unseen)
-	if find(e.found, func(f *doctor.Finding) bool { return f.Check == doctor.CheckHorizon }) == nil {
+	if len(unseen) == 0 && find(e.found, func(f *doctor.Finding) bool { return f.Check == doctor.CheckHorizon }) == nil {
 		e.add(doctor.Finding{Check: doctor.CheckHorizon, Severity: doctor.OK, Found: "nothing old holds back vacuum"})
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// look is what the status says at one moment, by the clock of the database. Of a role that may not see
-// outboxes or queues these are nil.
+// look is what the status says at one moment, by the clock of the database. What a role may not see is nil:
+// outboxes, queues, running jobs.
 type look struct {
 	at       time.Time
 	outboxes []admin.OutboxStatus
@@ -55,10 +55,21 @@ func compare(before, now look, free int64, o doctor.Options) []doctor.Finding {
 			r.workers(&now.queues[i])
 		}
 		r.inOrder(doctor.CheckQueue, fmt.Sprintf("of %s none is left alone or in trouble", terminal.Plural(int64(len(now.queues)), "queue")))
-		r.inOrder(doctor.CheckWorkers, "no worker hangs, and no lease has run out")
+		if now.running != nil {
+			r.inOrder(doctor.CheckWorkers, "no worker hangs, and no lease has run out")
+		}
 	}
-	r.inOrder(doctor.CheckDead, "there are no dead letters")
-	r.inOrder(doctor.CheckBacklog, "no backlog grows at present")
+	switch {
+	case now.outboxes != nil && now.queues != nil:
+		r.inOrder(doctor.CheckDead, "there are no dead letters")
+		r.inOrder(doctor.CheckBacklog, "no backlog grows at present")
+	case now.outboxes != nil:
+		r.inOrder(doctor.CheckDead, "outboxes have no dead letters")
+		r.inOrder(doctor.CheckBacklog, "no outbox's backlog grows at present")
+	case now.queues != nil:
+		r.inOrder(doctor.CheckDead, "queues have no dead letters")
+		r.inOrder(doctor.CheckBacklog, "no queue's backlog grows at present")
+	}
 	return r.found
 }
 
@@ -161,8 +172,14 @@ func (r *rules) queue(q *admin.QueueStatus) {
 		r.add(f)
 	case q.Ready > 0 && q.Running == 0 && q.OldestAge >= min(young, r.o.Old):
 		f.Severity = since(q.OldestAge, r.o.Old)
-		f.Found, f.Next = "no worker seems to run: "+ready+", and none runs", "start workers, as with: penstock work "+argument+" --exec COMMAND"
+		of, command := cli.Untaken(q, min(young, r.o.Old))
+		f.Found, f.Next = "no worker seems to "+of+": "+ready+", and none runs", "start workers, as with: "+command
 		r.add(f)
+	case q.Running > 0:
+		if of, command := cli.Untaken(q, r.o.Old); of != cli.AnyJobs {
+			f.Found, f.Next = "workers run, but none seems to "+of+", some of which have been ready for "+cli.Age(r.o.Old)+" and more", "start workers, as with: "+command
+			r.add(f)
+		}
 	}
 	r.dead(q.Queue, q.DeadLetters, q.AtLeast, argument)
 	if was := r.was(q); was != nil {

@@ -50,6 +50,17 @@ func TestTwoSecondsAreNotEnough(t *testing.T) {
 			t.Errorf("%+v is %s: %s", c, f.Severity, f.Found)
 		}
 	}
+	for of, now := range map[string]look{
+		"outboxes": {at: at, outboxes: []admin.OutboxStatus{}},
+		"queues":   {at: at, queues: []admin.QueueStatus{{Queue: "mails"}}},
+		"nothing":  {at: at},
+	} {
+		for _, f := range compare(now, now, -1, o) {
+			if f.Severity != doctor.OK || f.Check == doctor.CheckWorkers || !strings.Contains(f.Found, of[:5]) && (f.Check == doctor.CheckDead || f.Check == doctor.CheckBacklog) {
+				t.Errorf("a role that sees %s is told %s %s: %s", of, f.Severity, f.Check, f.Found)
+			}
+		}
+	}
 	parked := compared(doctor.CheckParked, admin.SubscriptionStatus{ParkedKeys: 2, Parked: 3}, 0, short)
 	if strings.Contains(parked.Found, "0 of them") || parked.Found != "2 keys are parked with 3 messages" {
 		t.Errorf("of parked keys that none holds is said: %s", parked.Found)

@@ -46,7 +46,7 @@ and show for each what it read:
 In a queue with groups it takes jobs of the first group that has any. To others this
 looks like a worker that takes jobs in a transaction that rolls back. For some
 milliseconds these jobs cannot be claimed, and a few may come after later ones. The
-role must be able to run the relay or to work on the queue.
+role must be able to run the relay; for a queue on PostgreSQL it must own the schema.
 
 On YugabyteDB and CockroachDB (--profile portable) figures of the storage follow:
 requests to read, write and flush, rows scanned, and entries sought and skipped,

@@ -27,6 +27,7 @@ type Writer struct {
 	now     time.Time
 	begun   bool // something is written already
 	err     error
+	left    left
 }
 
 // begin separates the next part from the one before.

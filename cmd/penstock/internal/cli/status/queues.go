@@ -1,15 +1,18 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -17,6 +20,11 @@ import (
 // unattended is how old a ready job is when status says that no worker runs.
 // Younger ones may well be about to be claimed.
 const unattended = 10 * time.Second
+
+const (
+	starved    = 5 * time.Minute // how long jobs of a group are ready, while others run, when status says so
+	leasesRead = 100             // of each queue
+)
 
 func (w *Writer) queues(queues []admin.QueueStatus) {
 	if len(queues) == 0 {
@@ -34,7 +42,7 @@ func (w *Writer) queues(queues []admin.QueueStatus) {
 		q := &queues[i]
 		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast), cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), sizeText(q), segments(q.Segments), string(q.Order)}
 		t.Row(cells[:len(columns)]...)
-		notes = append(notes, queueNotes(q)...)
+		notes = append(notes, w.queueNotes(q)...)
 	}
 	w.flush(t)
 	w.groups(queues)
@@ -106,8 +114,40 @@ func runningText(q *admin.QueueStatus) string {
 	return terminal.Count(q.Running) + " of " + cli.RunningLimit(q.QueueSettings)
 }
 
+// left is what no worker takes, by queue.
+type left struct {
+	queues  map[string]admin.QueueStatus // with its groups, if they were read for this
+	expired map[string][]doctor.Running  // jobs whose leases ended unattended ago
+}
+
+// readLeft reads what a note says of: groups of queues with jobs that have waited, and leases, as far as the role may read them.
+func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only []string) (l left, err error) {
+	l = left{map[string]admin.QueueStatus{}, map[string][]doctor.Running{}}
+	with := slices.Clone(queues)
+	if err := cli.ReadUntaken(ctx, store, with, unattended); err != nil {
+		return l, fmt.Errorf("reading the groups of queues: %w", err)
+	}
+	running := false
+	for _, q := range with {
+		l.queues[q.Queue] = q
+		running = running || q.Running > 0
+	}
+	if examiner, ok := store.(doctor.Examiner); ok && running {
+		jobs, err := examiner.Running(ctx, append(only, "")[0], leasesRead)
+		if err != nil && !cli.IsForbidden(err) {
+			return l, fmt.Errorf("reading the leases of queues: %w", err)
+		}
+		for _, job := range jobs {
+			if job.Expired >= unattended {
+				l.expired[job.Queue] = append(l.expired[job.Queue], job)
+			}
+		}
+	}
+	return l, nil
+}
+
 // queueNotes says what a person has to decide, and what explains the figures.
-func queueNotes(q *admin.QueueStatus) (notes []string) {
+func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, shell.Visible(q.Queue)+": "+fmt.Sprintf(format, args...))
 	}
@@ -121,7 +161,24 @@ func queueNotes(q *admin.QueueStatus) (notes []string) {
 	case cli.IsPaused(q.QueueSettings):
 		note("it is paused, no job begins: penstock queue resume %s", shell.Word(q.Queue))
 	case q.Ready > 0 && q.Running == 0 && q.OldestAge > unattended:
-		note("no worker seems to run, and %s: penstock work %s --exec COMMAND", terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), shell.Word(q.Queue))
+		of, command := cli.Untaken(w.withGroups(q), unattended)
+		note("no worker seems to %s, and %s: %s", of, terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), command)
+	case q.Running > 0:
+		if of, command := cli.Untaken(w.withGroups(q), starved); of != cli.AnyJobs {
+			note("workers run, but none seems to %s: %s", of, command)
+		}
+	}
+	if expired := w.left.expired[q.Queue]; len(expired) > 0 {
+		longest := slices.MaxFunc(expired, func(a, b doctor.Running) int { return cmp.Compare(a.Expired, b.Expired) })
+		note("no worker seems to run: %s of running jobs ended, the first %s ago: penstock work %s --exec COMMAND", terminal.Plural(int64(len(expired)), "lease"), cli.Age(longest.Expired), shell.Word(q.Queue))
 	}
 	return notes
+}
+
+// withGroups is the queue with the groups that were read for its notes.
+func (w *Writer) withGroups(q *admin.QueueStatus) *admin.QueueStatus {
+	if with, ok := w.left.queues[q.Queue]; ok {
+		return &with
+	}
+	return q
 }

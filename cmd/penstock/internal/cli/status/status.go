@@ -99,6 +99,9 @@ and every column. --json has every field.`,
 				if err == nil && groups {
 					err = readGroups(ctx, store, found.Queues)
 				}
+				if err == nil && !asJSON {
+					found.left, err = readLeft(ctx, store, found.Queues, args)
+				}
 				if watch && ctx.Err() != nil {
 					return nil // interrupting is how a watch ends
 				}
@@ -135,6 +138,7 @@ type statusOf struct {
 	Inboxes  []admin.InboxStatus  `json:"inboxes,omitempty"`
 
 	unseen []string // kinds of things that the role may not read
+	left   left
 }
 
 // adoptedStatus is a subscription over an adopted table, or why it has no status: an error of such
@@ -306,7 +310,7 @@ func showStatus(a *cli.App, s statusOf, asJSON, watch, wide bool) error {
 		return nil
 	}
 	w := NewWriter(a.Stdout, a, time.Now())
-	w.wide = wide
+	w.wide, w.left = wide, s.left
 	w.outboxes(s.Outboxes)
 	w.adopted(s.Adopted)
 	if len(s.unseen) > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/shell"
 )
 
@@ -45,6 +46,12 @@ func TestQueueTable(t *testing.T) {
 		{Queue: "off\n", Ready: 3, OldestAge: time.Minute, QueueSettings: penstock.QueueSettings{Paused: &yes}},
 	}
 	w := NewWriter(&out, &cli.App{}, time.Now())
+	busy := admin.QueueStatus{Queue: "busy", Ready: 1, Running: 2, OldestAge: time.Hour}
+	queues = append(queues, admin.QueueStatus{Queue: "group", Ready: 2, OldestAge: time.Minute}, busy, admin.QueueStatus{Queue: "gone", Running: 2})
+	w.left = left{map[string]admin.QueueStatus{
+		"group": {Queue: "group", Groups: []admin.GroupStatus{{Group: "a b", Ready: 2, OldestAge: time.Minute}}},
+		"busy":  {Queue: "busy", Groups: []admin.GroupStatus{{Ready: 1, OldestAge: time.Hour}, {Group: "g", Ready: 1, OldestAge: time.Hour}, {Group: "h", Ready: 1, Running: 1, OldestAge: time.Hour}}},
+	}, map[string][]doctor.Running{"gone": {{Expired: time.Minute}, {Expired: 2 * time.Minute}}}}
 	if w.queues(queues); w.err != nil {
 		t.Fatal(w.err)
 	}
@@ -54,8 +61,11 @@ func TestQueueTable(t *testing.T) {
 	fits(t, groups)
 	clitest.Contains(t, groups, "1,000+", "1,234,567")
 	clitest.Contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
-	clitest.Same(t, "notes", notes, "idle: no worker seems to run, and 3 jobs are ready:\n  penstock work idle --exec COMMAND\n"+
-		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n")
+	clitest.Same(t, "notes", Unwrapped(notes), "idle: no worker seems to run, and 3 jobs are ready: penstock work idle --exec COMMAND\n"+
+		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n"+
+		"group: no worker seems to take jobs of group a b, and 2 jobs are ready: penstock work group --group 'a b' --exec COMMAND\n"+
+		"busy: workers run, but none seems to take jobs of 2 groups, such as g: penstock work busy --all-groups --exec COMMAND\n"+
+		"gone: no worker seems to run: 2 leases of running jobs ended, the first 2m0s ago: penstock work gone --exec COMMAND\n")
 	out.Reset()
 	w = NewWriter(&out, &cli.App{}, time.Now())
 	w.wide = true
