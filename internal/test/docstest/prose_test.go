@@ -53,9 +53,6 @@ var habits = []habit{
 func TestProse(t *testing.T) {
 	found := map[string][]string{}
 	for _, p := range pages(t) {
-		if strings.HasPrefix(p.path, "docs/decisions/") || strings.HasPrefix(p.path, "docs/internals/") || strings.HasSuffix(p.path, "DESIGN.md") {
-			continue // notes of their time, and of those who change the code
-		}
 		for _, s := range sentences(p.lines) {
 			for _, problem := range problems(s.text) {
 				found[p.path] = append(found[p.path], fmt.Sprintf("%s:%d: %s", p.path, s.number, problem))
