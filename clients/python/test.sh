@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 export PENSTOCK_BIN=${PENSTOCK_BIN:-$(cd ../.. && pwd)/bin/penstock}
 : "${PENSTOCK_TEST_POSTGRES:?is the URL of a PostgreSQL server: bin/withservers -only postgres clients/python/test.sh}"
 
-tools=(build 'hatchling>=1.26' pytest mypy ruff asyncpg django greenlet 'psycopg[binary]' sqlalchemy)
+tools=(build 'hatchling>=1.26' pytest mypy ruff asyncpg django fastapi greenlet 'psycopg[binary]' sqlalchemy)
 unset PYTHONPATH # the wheel is tested, not the folder
 first=yes
 for python in "${@:-python3}"; do
@@ -20,10 +20,11 @@ for python in "${@:-python3}"; do
   fi
   export PATH=$venv/bin:$PATH
   if [[ $first ]]; then
-    ruff format --check --quiet src tests || { echo 'run: ruff format src tests'; exit 1; }
-    ruff check --quiet src tests
-    before=$(./build.sh && sha256sum dist/*)
-    after=$(./build.sh && sha256sum dist/*)
+    ruff format --check --quiet src tests hatch_build.py || { echo 'run: ruff format src tests hatch_build.py'; exit 1; }
+    ruff check --quiet src tests hatch_build.py
+    build() { rm -rf dist src/penstock/django/schema.sql && "$python" -m build --no-isolation > /dev/null && sha256sum dist/*; }
+    before=$(build)
+    after=$(build)
     [[ $before == "$after" ]] || { printf 'two builds differ:\n%s\n%s\n' "$before" "$after"; exit 1; }
     names=$("$python" -m zipfile -l dist/*.whl)
     [[ $names == *licenses/LICENSE* && $names == *penstock/py.typed* && $names == *schema.sql* ]] || { echo 'the wheel lacks its licence, py.typed or schema.sql'; exit 1; }
