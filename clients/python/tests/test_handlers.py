@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 
 import psycopg
@@ -47,6 +48,33 @@ def test_what_cannot_be_told_fails_its_own_job(start: Run, db: psycopg.Connectio
     running.join()
     assert sorted(ended) == [("dead", "reason"), ("done", "good"), ("failed", "deep"), ("failed", "exit"), ("failed", "raised"), ("failed", "returned")]
     assert status(db, queue) == (0, 0, 4, 0, 1)
+
+
+def test_an_exception_is_logged_with_its_traceback(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    """At a level that reporters of errors listen to. The job keeps the line of the program that led to it, also if a library raised. An outcome is neither."""
+
+    def handler(job: penstock.Job) -> None:
+        if job.attempt > 1:
+            raise penstock.Snooze(3600)
+        if job.text == "chosen":
+            raise penstock.Retry(60, "later")
+        json.loads(job.text)
+
+    penstock.enqueue_many(db, queue, [penstock.NewJob("{broken"), penstock.NewJob("chosen")])
+    running = start(queue, handler)
+    until(lambda: len(running.ended) >= 2)
+    running.join()
+    logged = {record.levelname: record for record in caplog.records if "in attempt" in record.getMessage()}
+    assert set(logged) == {"ERROR", "WARNING"} and logged["WARNING"].exc_info is None
+    assert logged["WARNING"].getMessage().endswith(f"of queue {queue} failed in attempt 1: later")
+    assert logged["ERROR"].exc_info and isinstance(logged["ERROR"].exc_info[1], json.JSONDecodeError)
+    errors = [
+        str(row[0])
+        for row in rows(db, "select failures->0->>'error' from penstock._scheduled where queue = (select id from penstock._queue where name = %s)", queue)
+    ]
+    line = handler.__code__.co_firstlineno + 5
+    assert sorted(errors)[0].startswith("JSONDecodeError: ") and sorted(errors)[0].endswith(f" (test_handlers.py:{line} in handler)")
+    assert sorted(errors)[1] == "later"
 
 
 @pytest.mark.parametrize("after", ["soon", float("nan"), float("inf")])

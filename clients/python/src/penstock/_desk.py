@@ -7,8 +7,10 @@ import logging
 import os
 import random
 import socket
+import sysconfig
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -127,7 +129,7 @@ class Desk:
             self.refused(task, e)
             raise
         self.failures.popleft()
-        self.written(task, word, answer, reason)
+        self.written(task, word, answer, how, reason)
 
     def extend(self) -> Op[list[Task]]:
         """Returns those whose handlers are to be aborted."""
@@ -246,11 +248,15 @@ class Desk:
         """Writing how an attempt ended has failed: where the database's encoding lacks letters of the reason, the next try does without them."""
         task.ascii = task.ascii or isinstance(e, UnicodeEncodeError) or sqlstate(e) == "22P05"
 
-    def written(self, task: Task, word: str, answer: object, reason: str) -> None:
+    def written(self, task: Task, word: str, answer: object, how: object, reason: str) -> None:
         if word == "failed" and answer:
             word = "dead"
         if word in ("failed", "dead"):
-            log.warning("job %d %s in attempt %d: %s", task.job.id, word, task.job.attempt, reason)
+            said = ("job %d of queue %s %s in attempt %d: %s", task.job.id, self.queue, word, task.job.attempt, reason)
+            if isinstance(how, Outcome):  # the handler chose it
+                log.warning(*said)
+            else:
+                log.error(*said, exc_info=how if isinstance(how, BaseException) else None)
         if word in ("released", "snoozed") and not answer:
             word = "lost"
         self.finish(task, word)
@@ -345,10 +351,22 @@ def reason_of(how: object) -> str:
         if isinstance(how, Outcome):
             return f"{how.reason or name}"
         if isinstance(how, BaseException):
-            return f"{name}: {how}".removesuffix(": ")
+            return f"{name}: {how}".removesuffix(": ") + place_of(how)
         return f"the handler returned {how!r}, which is no outcome"
     except BaseException as e:
         return f"{name}, whose text raises {type(e).__name__}"
+
+
+LIBRARIES = ("<frozen", *(os.path.join(path, "") for path in {*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), os.path.dirname(__file__)}))
+
+
+def place_of(e: BaseException) -> str:
+    """The last line of the program's own code that led to an exception: the whole traceback is for the log."""
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(e.__traceback__)]
+    own = [(code, line) for code, line in frames if not code.co_filename.startswith(LIBRARIES)]
+    for code, line in (own or frames)[-1:]:
+        return f" ({os.path.basename(code.co_filename)}:{line} in {code.co_name})"
+    return ""
 
 
 def threads_take(handler: object) -> None:

@@ -35,6 +35,7 @@ final class Desk {
         End end = End.DONE; // once it is to be acked
         Throwable how; // once it is not
         private String reason;
+        private Throwable thrown; // for the log, if it is no outcome
 
         Task(Job job, long until) {
             this.job = job;
@@ -55,6 +56,7 @@ final class Desk {
             this.how = how;
             try {
                 reason = how instanceof Outcome ? how.getMessage() : how.toString();
+                thrown = how instanceof Outcome ? null : how;
             } catch (Throwable e) {
                 reason = how.getClass().getName() + ", whose text throws " + e.getClass().getName();
             }
@@ -240,7 +242,7 @@ final class Desk {
     void written(Task task, End end) {
         failures.remove(task);
         if (end == End.FAILED || end == End.DEAD) {
-            Worker.LOG.log(Level.WARNING, "{0} of queue {1} {2}: {3}", task.job, queue, end == End.DEAD ? "is a dead letter" : "failed", task.reason());
+            Worker.LOG.log(Level.WARNING, task.job + " of queue " + queue + (end == End.DEAD ? " is a dead letter: " : " failed: ") + task.reason(), task.thrown);
         }
         finish(task, end);
     }

@@ -13,14 +13,17 @@ import java.lang.reflect.Proxy;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import javax.sql.DataSource;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -284,21 +287,8 @@ class WorkTest {
             }
         }, same -> same));
         var lines = new LinkedBlockingQueue<String>();
-        java.util.logging.Logger logger = java.util.logging.Logger.getLogger("io.penstock");
-        var handler = new java.util.logging.Handler() {
-            @Override
-            public void publish(java.util.logging.LogRecord r) {
-                lines.add(r.getLevel() + " " + new java.util.logging.SimpleFormatter().formatMessage(r));
-            }
-
-            @Override
-            public void flush() {}
-
-            @Override
-            public void close() {}
-        };
-        logger.addHandler(handler);
-        try (Worker worker = Penstock.on(failing).worker("jobs", job -> null, options).start()) {
+        try (var log = new Log(r -> lines.add(r.getLevel() + " " + new java.util.logging.SimpleFormatter().formatMessage(r)));
+             Worker worker = Penstock.on(failing).worker("jobs", job -> null, options).start()) {
             assertTrue(lines.take().contains("has started"));
             for (int n = 0; n < 2; n++) {
                 away.set(true);
@@ -316,8 +306,54 @@ class WorkTest {
                 ended(1);
             }
             assertTrue(lines.isEmpty());
-        } finally {
-            logger.removeHandler(handler);
+        }
+    }
+
+    @Test
+    void whatAHandlerThrowsIsLoggedWithItsStack() throws Exception {
+        var failures = new LinkedBlockingQueue<java.util.logging.LogRecord>();
+        enqueue("a", "b");
+        try (var log = new Log(r -> {
+            if (r.getMessage().contains(" failed: ")) {
+                failures.add(r);
+            }
+        }); Worker worker = penstock.worker("jobs", job -> {
+            if (job.text().equals("b")) {
+                return Outcome.retry(Duration.ofHours(1), "later");
+            }
+            throw new IllegalStateException("mailbox full");
+        }, options).start()) {
+            for (Set<Boolean> seen = new HashSet<>(); seen.size() < 2;) {
+                java.util.logging.LogRecord r = failures.take();
+                boolean chosen = r.getMessage().endsWith(" of queue jobs failed: later");
+                assertTrue(chosen || r.getMessage().endsWith(" of queue jobs failed: java.lang.IllegalStateException: mailbox full"), r.getMessage());
+                assertEquals(chosen ? null : IllegalStateException.class, r.getThrown() == null ? null : r.getThrown().getClass());
+                seen.add(chosen);
+            }
+        }
+    }
+
+    /** What the client logs while this is open. */
+    private static final class Log extends java.util.logging.Handler implements AutoCloseable {
+        private final java.util.logging.Logger logger = java.util.logging.Logger.getLogger("io.penstock");
+        private final Consumer<java.util.logging.LogRecord> told;
+
+        Log(Consumer<java.util.logging.LogRecord> told) {
+            this.told = told;
+            logger.addHandler(this);
+        }
+
+        @Override
+        public void publish(java.util.logging.LogRecord r) {
+            told.accept(r);
+        }
+
+        @Override
+        public void flush() {}
+
+        @Override
+        public void close() {
+            logger.removeHandler(this);
         }
     }
 }
