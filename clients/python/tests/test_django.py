@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,12 +59,50 @@ def test_migrate(project: str, conn: psycopg.Connection) -> None:
     manage("makemigrations", "--check")
 
 
+def test_functions_of_the_same_version_are_brought_up_to_date(project: str, conn: psycopg.Connection) -> None:
+    conn.execute("update penstock._functions set hash = 'of another build'")
+    conn.execute("drop function penstock.report(text, bigint, jsonb)")
+    manage("penstock_migrate")
+    program("migrate", "--check", "--database-url", project)
+
+
+SETTINGS: list[tuple[Any, str, str, str]] = [
+    ([], "E002", r"is \[\]", "dict"),
+    ({"QUEUE": {}}, "E001", "does not know the key 'QUEUE'", "did you mean 'QUEUES'"),
+    ({"outboxes": []}, "E001", "'outboxes'", "did you mean 'OUTBOXES'"),
+    ({"OUTBOXES": "orders"}, "E002", r"\['OUTBOXES'\] is 'orders'", r"\['orders'\]"),
+    ({"OUTBOXES": [1]}, "E002", "has 1", "names"),
+    ({"QUEUES": ["emails"]}, "E002", r"\['QUEUES'\] is", "dict"),
+    ({"QUEUES": {"emails": "shop.jobs.send"}}, "E002", r"\['QUEUES'\]\['emails'\] is", "handler"),
+    ({"QUEUES": {"emails": {"max_atempts": 5}}}, "E001", r"\['QUEUES'\]\['emails'\] does not know", "did you mean 'max_attempts'"),
+    ({"QUEUES": {"emails": {"max_attempts": "5"}}}, "E002", r"\['max_attempts'\] is '5'", "whole number"),
+    ({"QUEUES": {"emails": {"max_running": True}}}, "E002", "is True", "whole number"),
+    ({"QUEUES": {"emails": {"ordering": "random"}}}, "E003", "is 'random'", "'lifo'"),
+    ({"QUEUES": {"emails": {"handler": "tests.django_app.jobs.sent"}}}, "E003", "sent", "dotted name"),
+    ({"QUEUES": {"emails": {"handler": "tests.django_app.settings.url"}}}, "E003", "cannot be called", "dotted name"),
+    ({"INBOXES": {"billing": {"keep": 30}}}, "E002", "is 30", "timedelta"),
+    ({"DATABASE": "shop"}, "E003", "'shop'", "default, other"),
+]
+
+
+@pytest.mark.parametrize(("given", "id_", "says", "hint"), SETTINGS)
+def test_check(project: str, given: Any, id_: str, says: str, hint: str) -> None:
+    """`manage.py check` names what is wrong in the settings, and what to do."""
+    from django.core.management.base import SystemCheckError
+    from django.test import override_settings
+
+    manage("check")
+    with override_settings(PENSTOCK=given), pytest.raises(SystemCheckError) as e:
+        manage("check")
+    assert re.search(rf"\(penstock\.{id_}\) settings\.PENSTOCK.*{says}.*\n\s+HINT: .*{hint}", str(e.value)), str(e.value)
+
+
 def test_an_older_schema_is_led_on(project: str, empty: Callable[[], str]) -> None:
     """What was cut out of the script is what `penstock migrate --sql --from` leaves out."""
     from penstock.django.schema import SECTION, script
 
     versions = [int(v) for v in SECTION.findall(script(0))]
-    for version in (versions[0], versions[len(versions) // 2], versions[-2]):
+    for version in {versions[0], versions[len(versions) // 2], versions[-1]}:
         wanted = program("migrate", "--sql", "--from", str(version))
         mine = script(version)
         for there in (wanted, mine):

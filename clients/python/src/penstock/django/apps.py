@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.apps import AppConfig
-from django.core import mail
+from django.core import checks, mail
 from django.db import connections
 from django.db.models.signals import post_migrate
 
@@ -14,6 +14,9 @@ class PenstockConfig(AppConfig):
     verbose_name = "Penstock"
 
     def ready(self) -> None:
+        from .checks import check_settings
+
+        checks.register(check_settings)
         post_migrate.connect(_after_migrate, sender=self)
 
 

@@ -1,4 +1,4 @@
-"""The schema, as `penstock migrate` makes it: schema.sql is what `penstock migrate --sql` of this version prints, put into the package when it is built."""
+"""The schema, as `penstock migrate` makes it: schema.sql is what `penstock migrate --sql` of this version prints, hatch_build.py puts it into the package."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from .._sql import quoted
 from . import setting
 
 SECTION = re.compile(r"\n    -- version (\d+) of the schema\n    execute ")
+FUNCTIONS = re.compile(r"insert into _functions \(hash\) values \('(\w+)'\)")
 
 
 def script(version: int, schema: str = "penstock") -> str:
     """The statement that leads on from a version, 0 for none."""
     source = files(__package__).joinpath("schema.sql")
     if not source.is_file():
-        raise SchemaError("this installation has no schema.sql", hint="build the package with clients/python/build.sh, or run: penstock migrate")
+        raise SchemaError("this installation has no schema.sql", hint="install the package from its wheel, or run: penstock migrate")
     text = source.read_text(encoding="utf-8")
     if schema != "penstock":
         raise SchemaError(f"schema.sql is for the schema penstock, not {schema}", hint=f"run: penstock migrate --schema {schema}")
@@ -51,13 +52,17 @@ def newest() -> int:
 
 
 def migrate(using: str | None = None) -> tuple[int, int]:
-    """Brings the schema up to date, and says from which version to which. One that is newer is left alone."""
+    """Brings the schema up to date, and says from which version to which. Versions can be the same and their functions not. A newer schema is left alone."""
     connection: Any = connections[using or setting("DATABASE")]
     if connection.vendor != "postgresql":
         raise SchemaError(f"this makes the schema in PostgreSQL, and {connection.alias} is {connection.vendor}", hint="run: penstock migrate")
     before, made = version(using), newest()
-    if before < made:
-        with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+    with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        old = before < made
+        if before == made:
+            cursor.execute(f"select hash from {quoted(setting('SCHEMA'))}._functions")
+            old = [row[0] for row in cursor.fetchall()] != FUNCTIONS.findall(script(0))
+        if old:
             cursor.execute(script(before, setting("SCHEMA")))
     return before, max(before, made)
 
