@@ -20,9 +20,27 @@ def test_require_published(url: str, outbox: str) -> None:
         penstock.publish(tx, outbox, "1", key="ann", topic="a", headers={"h": "1"}, id="i")
         penstock.publish(tx, outbox, "2", key="bob", topic="b")
         assert testing.require_published(tx, outbox, topic="a", key="ann") == penstock.Message(b"1", "ann", "a", {"h": "1"}, "i")
-        assert testing.require_published(tx, outbox, payload=b"2").key == "bob"
+        assert testing.require_published(tx, outbox, payload=2).key == "bob"
         with pytest.raises(AssertionError, match="key='bob'"):
             testing.require_published(tx, outbox, topic="a", key="bob")
+        tx.rollback()
+
+
+def test_require_enqueued(url: str, queue: str) -> None:
+    with psycopg.connect(url) as tx:
+        with pytest.raises(AssertionError, match="nothing"):
+            testing.require_enqueued(tx, queue)
+        due = datetime.now(timezone.utc) + timedelta(hours=1)
+        penstock.enqueue(tx, queue, {"to": "ann", "n": 1}, key="k", group_key="g", priority=2, headers={"h": "1"}, not_before=due)
+        penstock.enqueue(tx, queue, "2", key="k")
+        assert testing.require_enqueued(tx, queue, key="k").payload == b"2"
+        found = testing.require_enqueued(tx, queue, payload={"n": 1, "to": "ann"})
+        assert found == penstock.NewJob(b'{"to": "ann", "n": 1}', "k", "g", 2, due, None, {"h": "1"})
+        for payload in ("3", {"to": "bob"}, '{"n": 1, "to": "ann"}'):
+            with pytest.raises(AssertionError, match="key='k'"):
+                testing.require_enqueued(tx, queue, payload=payload)
+        with pytest.raises(penstock.NotFoundError):
+            testing.require_enqueued(tx, "missing")
         tx.rollback()
 
 

@@ -1,32 +1,73 @@
-"""For tests, on PostgreSQL: what was published, one job now, and time that passes at once."""
+"""For tests, on PostgreSQL: what was published and enqueued, one job now, and time that passes at once."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ._desk import Desk, Options, Task, reason_of
-from ._model import Cancelled, DeadLetter, Job, Message, Retry, Snooze
-from ._seam import Transaction, execute, run
-from ._sql import quoted
+from ._model import Cancelled, DeadLetter, Job, Message, NewJob, Payload, Retry, Snooze, encode
+from ._seam import Transaction, run
+from ._sql import Op, Rows, at_epoch, quoted
 
 
 def require_published(
-    tx: Transaction, outbox: str, *, topic: str | None = None, key: str | None = None, payload: bytes | None = None, schema: str = "penstock"
+    tx: Transaction, outbox: str, *, topic: str | None = None, key: str | None = None, payload: Payload = None, schema: str = "penstock"
 ) -> Message:
     """The last message of the outbox with that topic, key and payload, as far as they are given; an AssertionError that lists what there is instead."""
-    rows = execute(
+    rows = read(
         tx,
         f"select payload, key, topic, cast(headers as text), id from {quoted(schema)}.{quoted(outbox)} order by seq desc limit 1000",
         [],
     )
     found = [Message(bytes(row[0]), row[1], row[2], json.loads(row[3]) if row[3] else None, row[4]) for row in rows]
     for m in found:
-        if (topic is None or m.topic == topic) and (key is None or m.key == key) and (payload is None or m.payload == payload):
+        if (topic is None or m.topic == topic) and (key is None or m.key == key) and has(m.payload, payload):
             return m
+    raise missing(f"nothing with topic {topic!r}, key {key!r}, payload {payload!r} was published to {outbox!r}", found)
+
+
+def require_enqueued(tx: Transaction, queue: str, *, key: str | None = None, payload: Payload = None, schema: str = "penstock") -> NewJob:
+    """The last job of the queue with that key and payload, as far as they are given, whether it waits or is delayed; an AssertionError that lists what there
+    is instead. Jobs that were claimed are not among them."""
+    columns = "payload, key, group_key, priority, cast(headers as text)"
+    rows = read(
+        tx,
+        f"select {columns}, cast(null as bigint), coalesce(id, seq) from {quoted(schema)}.{quoted(queue)} union all"
+        f" select {columns}, cast(extract(epoch from nullif(due, 'infinity')) * 1000000 as bigint), id from {quoted(schema)}._scheduled"
+        f" where queue = (select id from {quoted(schema)}._queue where name = $1) order by 7 desc limit 1000",
+        [queue],
+    )
+    found = [NewJob(bytes(r[0]), r[1], r[2], r[3], at_epoch(r[5]) if r[5] else None, None, json.loads(r[4]) if r[4] else None) for r in rows]
+    for j in found:
+        if (key is None or j.key == key) and has(j.payload, payload):
+            return j
+    raise missing(f"nothing with key {key!r}, payload {payload!r} was enqueued in {queue!r}", found)
+
+
+def read(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
+    def op() -> Op[Rows]:
+        return (yield statement, values)
+
+    return run(tx, op())
+
+
+def has(there: Any, payload: Payload) -> bool:
+    """Whether a payload is the one that is wanted: what is not bytes or text may be written in another way in JSON."""
+    wanted = None if payload is None else encode(payload)
+    if wanted is None or there == wanted:
+        return True
+    try:
+        return not isinstance(payload, (bytes, bytearray, memoryview, str)) and bool(json.loads(there) == json.loads(wanted))
+    except ValueError:
+        return False
+
+
+def missing(what: str, found: Sequence[object]) -> AssertionError:
     there = "\n".join(f"  {m!r}" for m in found[:10]) or "  nothing"
-    raise AssertionError(f"nothing with topic {topic!r}, key {key!r} was published to {outbox!r}. There is:\n{there}")
+    return AssertionError(f"{what}. There is:\n{there}")
 
 
 @dataclass
@@ -67,4 +108,4 @@ def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, gr
 def advance(tx: Transaction, queue: str, seconds: float, *, schema: str = "penstock") -> None:
     """Has that time pass for a queue at once: what is delayed, snoozed or retried until then is due, leases that end until then have ended, schedules run.
     In a transaction it holds others up until its end; the role has to own the schema. The server's clock stays."""
-    execute(tx, f"select {quoted(schema)}.advance_queue(cast($1 as text), cast(cast($2 as text) as interval))", [queue, f"{seconds:.6f} s"])
+    read(tx, f"select {quoted(schema)}.advance_queue(cast($1 as text), cast(cast($2 as text) as interval))", [queue, f"{seconds:.6f} s"])
