@@ -22,8 +22,8 @@ var (
 	logRow       = regexp.MustCompile("(?m)^\\| (WARN|ERROR) `([^`]+)`")
 )
 
-// The page of errors has each SQLSTATE that a function raises, each exit code, and each error of the root package. It has no log line
-// that the program does not write, or not at that level.
+// The page of errors has each SQLSTATE that a function raises, each exit code, each error of the root package, those of the Python client,
+// and no log line that the program does not write, or not at that level.
 func TestErrorPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, errorPage))
 	if err != nil {
@@ -85,6 +85,22 @@ func TestErrorPage(t *testing.T) {
 		}
 	}
 
+	python := listed("Errors of the Python client")
+	everyFile(t, "clients/python/src", ".py", func(path, text string) {
+		for _, m := range regexp.MustCompile(`(?m)^class (\w+)\((?:Error|Exception)\b`).FindAllStringSubmatch(text, -1) {
+			if strings.HasSuffix(m[1], "Error") && !python[m[1]] {
+				t.Errorf("%s has no %s of %s", errorPage, m[1], path)
+			}
+		}
+		if strings.HasSuffix(path, "/django/checks.py") {
+			for _, m := range regexp.MustCompile(`\berror\((\d),`).FindAllStringSubmatch(text, -1) {
+				if id := "penstock.E00" + m[1]; !python[id] {
+					t.Errorf("%s has no %s of %s", errorPage, id, path)
+				}
+			}
+		}
+	})
+
 	levels := map[string]string{} // by what is logged
 	for _, folder := range []string{"relay", "work", "writer", "store", "sink", "cmd", "internal"} {
 		everyFile(t, folder, ".go", func(path, text string) {
@@ -105,7 +121,7 @@ func TestErrorPage(t *testing.T) {
 			})
 		})
 	}
-	lines := logRow.FindAllStringSubmatch(page, -1)
+	lines := logRow.FindAllStringSubmatch(section("Log lines"), -1)
 	if len(lines) < 15 {
 		t.Errorf("only %d log lines found", len(lines))
 	}

@@ -1,0 +1,61 @@
+"""docs/guides/django.md, followed from an empty folder: every command and every file, in their order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import uuid
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import psycopg
+
+from .conftest import ROOT
+
+WAITS = {"penstock_work": "mail to ann", "relay": '"order.placed"'}  # what these commands print before they wait for more
+
+
+def test_guide(server: str, tmp_path: Path) -> None:
+    name, url = f"shop_{uuid.uuid4().hex[:12]}", urlsplit(server)
+    text = (
+        (ROOT / "docs/guides/django.md")
+        .read_text()
+        .replace("createdb shop", f"createdb {name}")
+        .replace(":///shop", f":///{name}")
+        .replace('"shop"', f'"{name}"')
+    )
+    blocks: list[tuple[str, str]] = re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL)
+    assert [language for language, _ in blocks].count("sh") == 5 and len(blocks) == 9
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    (tmp_path / "penstock").symlink_to(ROOT)
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "DJANGO_SETTINGS_MODULE", "VIRTUAL_ENV")}
+    env |= {"PATH": f"{folder}/.venv/bin{os.pathsep}{env['PATH']}", "PGHOST": url.hostname or "", "PGPORT": str(url.port or 5432), "PGUSER": url.username or ""}
+    env |= {"PGPASSWORD": unquote(url.password or ""), "PGSSLMODE": parse_qs(url.query).get("sslmode", ["prefer"])[0]}
+    try:
+        for language, code in blocks:
+            if language == "python":
+                first = re.match(r"# (at the end of )?(\S+)\n", code)
+                assert first
+                with (folder / first[2]).open("a" if first[1] else "w") as file:
+                    file.write(code)
+                continue
+            waits = next((line for command, line in WAITS.items() if command in code), None)
+            with subprocess.Popen(
+                ["bash", "-euc", code], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            ) as shell:
+                assert shell.stdout
+                printed = ""
+                for line in shell.stdout:
+                    printed += line
+                    if waits and waits in line:
+                        os.killpg(shell.pid, signal.SIGTERM)
+                assert shell.wait() in ((0, -signal.SIGTERM) if waits else (0,)), printed
+                assert not waits or waits in printed, printed
+                assert "manage.py test" not in code or "Ran 3 tests" in printed, printed
+    finally:
+        with psycopg.connect(server, autocommit=True) as conn:
+            conn.execute(f'drop database if exists "{name}" with (force)')
+            conn.execute(f'drop database if exists "test_{name}" with (force)')
