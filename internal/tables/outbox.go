@@ -3,10 +3,8 @@ package tables
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -109,7 +107,7 @@ func (s *Outboxes) CreateOutbox(ctx context.Context, name string) error {
 		}
 		b := &Batch{}
 		b.Do("patient", nil)
-		b.Do("insert into {schema}.outboxes (name, uid, buckets) values ({name}, {uid}, {count})", Args{"name": name, "uid": strings.ToLower(rand.Text()[:12]), "count": s.on.NewBuckets()})
+		b.Do("insert into {schema}.outboxes (name, uid, buckets) values ({name}, {uid}, {count})", Args{"name": name, "uid": messageid.NewUID(), "count": s.on.NewBuckets()})
 		return cmp.Or(tx.Run(ctx, b), s.on.MakeMessages(ctx, name))
 	})
 }

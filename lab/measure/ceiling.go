@@ -3,8 +3,6 @@ package measure
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +29,7 @@ func (r *rig) brokerCeiling(ctx context.Context, sink driver.Sink, messages func
 		failed atomic.Pointer[error]
 		wg     sync.WaitGroup
 	)
-	ids := messageid.Outbox{UID: fmt.Sprintf("%012x", rand.Uint64()>>16)} // as long as the relay's: from some twenty bytes on RabbitMQ feels them
+	ids := messageid.Outbox{UID: messageid.NewUID()} // as long as the relay's: from some twenty bytes on RabbitMQ feels them
 	start := time.Now()
 	for range senders {
 		wg.Go(func() {

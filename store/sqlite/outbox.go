@@ -2,9 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"strconv"
 	"strings"
@@ -41,16 +39,12 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	if err := penstock.ValidateOutboxName(name); err != nil {
 		return err
 	}
-	uid := make([]byte, 6)
-	if _, err := rand.Read(uid); err != nil {
-		return err
-	}
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := nameFree(ctx, tx, "outbox", name); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `insert into penstock_outboxes (name, uid, created_at) values (?, ?, ?)`,
-			name, hex.EncodeToString(uid), time.Now().UnixMicro()); err != nil {
+			name, messageid.NewUID(), time.Now().UnixMicro()); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, on(Table(name), statement("create_outbox")))

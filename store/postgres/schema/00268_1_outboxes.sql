@@ -2,7 +2,7 @@
 
 create table _outbox (
     name          text primary key check (octet_length(name) between 1 and 48 and left(name, 1) <> '_'),
-    uid           text not null,                     -- first half of every derived message id
+    uid           text not null,                     -- first part of every derived message id
     segment_bytes bigint not null default 134217728, -- rotate when the current segment, with TOAST, is this large
     retain_age    interval,                          -- for how long settled messages are kept
     retain_bytes  bigint,                            -- how large the outbox may be while it keeps settled messages

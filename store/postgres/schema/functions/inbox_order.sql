@@ -69,15 +69,15 @@ begin
 end $fn$;
 
 -- {release} hands over a message, then what was held for it, and what was held for that. Gaps part a key; known are the last messages of its
--- parts, and the last of them is its head. A message that follows another one is late, and leaves the head where it is. So does a message
--- behind a gap if its id, UID-SEQ-TIME of an outbox, tells that it was written before the head. Of other ids only the messages between two
--- parts tell which one is older, should they come. The part that a reported message follows goes before the message handed over in its place.
+-- parts, and the last of them is its head. What follows another one is late, and leaves the head where it is; so is and does what comes behind
+-- a gap if its id, derived by an outbox, tells that it was written before the head. Of other ids only the messages between two parts tell
+-- which one is older, should they come: the part that a reported message follows goes before what was handed over in its place.
 -- See internal/inorder.
 create or replace function {release}(one {schema}.inboxed, in_previous text, ring bigint) returns setof {schema}.inboxed
 language plpgsql volatile as $fn$
 declare
     in_key   constant text := one.key;
-    made     constant text := '^([^-]+)-([0-9]+)-([0-9a-z]{10})$'; -- until 2085
+    made     constant text := '^([^-]+)-([0-9]+)-([0-9a-z]{10})$|^([0-9A-Za-z]{4})~([0-9A-Za-z]{9})([0-9A-Za-z]+)$'; -- see internal/messageid
     previous text := coalesce(in_previous, '');
     step     {schema}.inboxed[] := array[one];
     part     {schema}.inboxed[];
@@ -116,8 +116,8 @@ begin
             elsif parts is null or previous = '' or at = cardinality(parts) then
                 parts := parts[1:cardinality(parts) - 1] || one.message_id;
             elsif one.gap then
-                head := regexp_match(parts[cardinality(parts)], made);
-                this := regexp_match(one.message_id, made);
+                head := (select array[coalesce(m[1], m[4]), coalesce(m[2], m[6]), coalesce(m[3], m[5])] from regexp_match(parts[cardinality(parts)], made) m);
+                this := (select array[coalesce(m[1], m[4]), coalesce(m[2], m[6]), coalesce(m[3], m[5])] from regexp_match(one.message_id, made) m);
                 if this[1] = head[1] and (length(this[2]), this[2]) < (length(head[2]), head[2]) and this[3] <= head[3] then
                     one.late := true;
                 elsif this[1] = head[1] and (length(this[2]), this[2]) > (length(head[2]), head[2]) and this[3] >= head[3] then

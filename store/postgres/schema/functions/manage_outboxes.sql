@@ -17,7 +17,7 @@ begin
         raise exception 'the outbox % exists already', quote_literal(name) using errcode = '42P07';
     end if;
     insert into _outbox (name, uid, segment_bytes)
-    values (name, substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), segment_bytes);
+    values (name, translate(encode(substr(uuid_send(gen_random_uuid()), 1, 3), 'base64'), '+/', 'Aa'), segment_bytes);
 
     execute format('create sequence %s', seq_name);
     -- A sequence used as a register: setval moves it, pg_sequence_last_value
