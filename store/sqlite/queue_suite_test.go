@@ -24,11 +24,13 @@ func TestQueue(t *testing.T) {
 			Release:           true,
 			WorkTx:            true,
 			Forward:           true,
+			Reads:             true,
 		},
 	})
 }
 
 func openQueueInstance(t testing.TB) queuetest.Instance {
+	countSteps()
 	path := filepath.Join(t.TempDir(), "app.db")
 	app := openApp(t, path)
 	mustExec(t, app, `create table counters (name text primary key, n integer not null)`)
@@ -51,6 +53,7 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 		Disturb:   func(t testing.TB) func() { return disturb(t, app) },
 		Another:   func(t testing.TB) driver.QueueStore { return open(t, path) },
 		Pin:       func(t testing.TB) func() { return pin(t, path) },
+		Reads:     func(t testing.TB) float64 { return stepsOf(t, path) },
 		Spoil: func(t testing.TB, id int64) {
 			mustExec(t, app, `update penstock_dead_jobs set history = '{"attempts": 9223372036854775807, "failures": {"a": 1}}' where id = ?`, id)
 		},

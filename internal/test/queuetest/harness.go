@@ -102,7 +102,7 @@ type Instance struct {
 	// had been so far ahead.
 	Backdate func(t testing.TB, queue, schedule string, by time.Duration)
 
-	// Reads is how many entries of indexes, or rows, were read of the store's tables so far.
+	// Reads is how many entries of indexes, or rows, were read of the store's tables so far, or how many steps that and all else took.
 	Reads func(t testing.TB) float64
 
 	// Spoil, if given, writes into a dead letter of the suite's queue, by hand, the attempt 2^31-1 and a history that is none.
