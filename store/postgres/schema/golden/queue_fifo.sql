@@ -1020,11 +1020,12 @@ end if;
     end if;
 end $function$;
 
--- take_keyed is take where jobs have keys. The transaction that takes a job of a key holds the key's lock until its end, and has
--- a lease from then on. So a statement that begins with the lock held sees whether one runs, and whether one with a smaller id
--- must still run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a thousand
--- jobs from the first one on, and then four thousand from a place that it draws. Behind the last it continues after the first
--- thousand. So it comes to each that waits, also where all that it writes is rolled back.
+-- take_keyed is take where jobs have keys. Whoever runs a job of a key holds the key's lock until his transaction ends, and has a
+-- lease from then on; so a statement that begins with the lock held sees whether one runs, and whether one with a smaller id is
+-- still to run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a thousand jobs
+-- from the first one on, and then four thousand from another place, and on from the first thousand behind the last. next counts
+-- the places, as no job with a key is found by it. They are multiples of the golden ratio, modulo 1, and the segments those of
+-- the root of two: spread evenly, whatever is rolled back, and for whoever makes every second or third call.
 CREATE OR REPLACE FUNCTION penstock."_mails.take_keyed"(n integer, in_group text, leasing boolean)
  RETURNS SETOF penstock.mails
  LANGUAGE plpgsql
@@ -1048,7 +1049,8 @@ declare
     begun  int;         -- in which of them the first thousand end
     near   bigint;      -- where they end, null before
     edge   bigint;      -- behind it there are few
-    drawn  bigint;      -- where it continues, between the two
+    drawn  bigint;      -- where it goes on, between the two
+    turn   numeric;     -- the place's number
     first  boolean;     -- in the segment begun
     mark   int;         -- what seen was then
     most   int;         -- jobs to read at once
@@ -1106,12 +1108,11 @@ begin
                 at := begun;
                 drawn := near;
                 if edge > near then
-                    if random() < 0.5 then
-                        at := begun + trunc(random() * (cardinality(list) - begun + 1))::int;
-                    end if;
+                    turn := abs(nextval('penstock."_mails.next"'::pg_catalog.regclass));
+                    at := begun + greatest(0, trunc((turn * 0.4142135623730950 % 1 * 2 - 1) * (cardinality(list) - begun + 1)))::int;
                     first := at = begun;
                     pos := case when first then near when false then pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) + 1 else m.lo[1] - 1 end;
-                    drawn := pos + trunc(random() * (edge - pos))::bigint;
+                    drawn := pos + trunc(turn * 0.6180339887498949 % 1 * (edge - pos))::bigint;
                 end if;
                 pos := drawn;
             end if;
