@@ -16,9 +16,14 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
+// Querier has the method that these helpers need: it is a pgx.Tx, *pgx.Conn or *pgxpool.Pool.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
 // RequirePublished returns the latest message of a topic and a key ("" for none) in an outbox of PostgreSQL. It reads in tx, so it
 // also sees messages that tx has published. It fails the test if there is none. It needs the rights of the outbox's owner.
-func RequirePublished(t testing.TB, tx postgres.PgxQuery, outbox, topic, key string) (m penstock.Message) {
+func RequirePublished(t testing.TB, tx Querier, outbox, topic, key string) (m penstock.Message) {
 	t.Helper()
 	rows, err := tx.Query(t.Context(), "select coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers::text, 'null'), payload from "+
 		pgx.Identifier{postgres.DefaultSchema, outbox}.Sanitize()+" where topic = $1 and coalesce(key, '') = $2 order by seq desc limit 1", topic, key)
@@ -39,7 +44,7 @@ func RequirePublished(t testing.TB, tx postgres.PgxQuery, outbox, topic, key str
 // Advance moves the clock of a queue of PostgreSQL forward by the given time. Jobs that are delayed, snoozed or retried until then
 // become due, leases that end until then have ended, and schedules run. In a transaction it makes others wait until that
 // ends. It needs the rights of the schema's owner.
-func Advance(t testing.TB, db postgres.PgxQuery, queue string, by time.Duration) {
+func Advance(t testing.TB, db Querier, queue string, by time.Duration) {
 	t.Helper()
 	rows, err := db.Query(t.Context(), "select "+pgx.Identifier{postgres.DefaultSchema, "advance_queue"}.Sanitize()+"($1, $2)", queue, by)
 	if err == nil {

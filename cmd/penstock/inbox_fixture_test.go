@@ -64,11 +64,16 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 		d := urlDesk(t, database)
 		conn := connect(t, database)
 		box := d.store.(*postgres.Store).Inbox("billing")
+		in := func(receive func(tx pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), conn, receive) }
 		test(t, d, &consuming{t,
-			func(m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
-				return box.InOrder(t.Context(), conn, m, wait)
+			func(m penstock.Message, wait time.Duration) (all []penstock.Released, err error) {
+				err = in(func(tx pgx.Tx) (err error) { all, err = box.InOrder(t.Context(), tx, m, wait); return err })
+				return all, err
 			},
-			func() ([]penstock.Released, error) { return box.Due(t.Context(), conn, 100) }})
+			func() (all []penstock.Released, err error) {
+				err = in(func(tx pgx.Tx) (err error) { all, err = box.Due(t.Context(), tx, 100); return err })
+				return all, err
+			}})
 	})
 	t.Run("portable", func(t *testing.T) {
 		database := testserver.Database(t, testserver.PostgresURL(t))

@@ -34,12 +34,9 @@ func (s *Store) Inbox(consumer string) *Inbox {
 	return &Inbox{s, tables.NewInbox(onTables{s}, consumer)}
 }
 
-// InboxTx has the methods that an inbox needs: it is a *sql.Tx, or a *sql.Conn on which a transaction was begun.
-type InboxTx = QueueTx
-
 // callers is a caller's transaction: one statement at a time, since its driver may not take several.
 type callers struct {
-	InboxTx
+	session
 	store *Store
 }
 
@@ -110,13 +107,13 @@ func (t textTime) Scan(src any) (err error) {
 // end. After a rollback of tx the id is new again.
 //
 // Errors: *penstock.FieldError (tx can continue), ErrNoInbox. After the server's errors 1213, 1205 and 1020 run tx again.
-func (i *Inbox) First(ctx context.Context, tx InboxTx, id string) (bool, error) {
+func (i *Inbox) First(ctx context.Context, tx Tx, id string) (bool, error) {
 	fresh, err := i.FirstOf(ctx, tx, id)
 	return len(fresh) == 1, err
 }
 
 // FirstOf is First for many ids. It returns those that are new, each once, in the given order.
-func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]string, error) {
+func (i *Inbox) FirstOf(ctx context.Context, tx Tx, ids ...string) ([]string, error) {
 	return i.box.FirstOf(ctx, callers{tx, i.store}, ids...)
 }
 
@@ -128,13 +125,13 @@ func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]strin
 // Until tx ends, others that receive a message of the key wait, and so do those of a sixty-fourth of the other keys. So process
 // the messages in tx and commit. Begin tx with READ COMMITTED. At REPEATABLE READ, the server's default, tx may see older rows
 // than those that it has waited for. Then InOrder returns an error that says so, and tx must run again.
-func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+func (i *Inbox) InOrder(ctx context.Context, tx Tx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	return i.box.InOrder(ctx, callers{tx, i.store}, m, wait)
 }
 
 // Due returns messages whose predecessor did not arrive in time. For up to n keys it returns the message after the gap, with Gap
 // and Missing set, and those that follow it.
-func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released, error) {
+func (i *Inbox) Due(ctx context.Context, tx Tx, n int) ([]penstock.Released, error) {
 	return i.box.Due(ctx, callers{tx, i.store}, n)
 }
 

@@ -84,6 +84,6 @@ func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...p
 		if err != nil {
 			return err
 		}
-		return s.Outbox(outbox).PublishTx(ctx, t.Conn, messageid.Fresh(msgs, fresh)...)
+		return s.Outbox(outbox).write(ctx, t.Conn, messageid.Fresh(msgs, fresh))
 	})
 }

@@ -63,10 +63,10 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 				}
 				return places
 			},
-		}, s.Inbox, inboxtest.App[mysql.InboxTx, *sql.Tx, mysql.Begin]{
+		}, s.Inbox, inboxtest.App[mysql.Tx, *sql.Tx, mysql.Begin]{
 			Pool:  app,
 			Begin: func(ctx context.Context) (*sql.Tx, error) { return app.BeginTx(ctx, &sql.TxOptions{Isolation: level}) },
-			Query: func(tx *sql.Tx) mysql.InboxTx { return tx },
+			Query: func(tx *sql.Tx) mysql.Tx { return tx },
 			Exec: func(ctx context.Context, tx *sql.Tx, statement string) error {
 				_, err := tx.ExecContext(ctx, statement)
 				return err

@@ -90,9 +90,17 @@ type Outbox struct {
 // Outbox returns an outbox. It does not check that there is one.
 func (s *Store) Outbox(name string) *Outbox { return &Outbox{s, name, tableOf(s.opts.Schema, name)} }
 
-// Tx has the method that PublishTx needs: it is a *sql.Tx, *sql.Conn or *sql.DB.
+// Tx is a transaction of database/sql: a *sql.Tx, or a type that wraps one. A *sql.DB or a *sql.Conn does not compile here, because
+// it commits each statement by itself.
 type Tx interface {
+	session
+	Rollback() error
+}
+
+// session is what a transaction and a connection can do.
+type session interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // perStatement is how many messages one INSERT has at most: a prepared statement takes 65,535 arguments.
@@ -103,11 +111,15 @@ const perStatement = 10_000
 // *penstock.FieldError for a message that cannot be carried. In the latter case nothing
 // is written and tx can continue.
 func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
+	return o.write(ctx, tx, msgs)
+}
+
+func (o *Outbox) write(ctx context.Context, on session, msgs []penstock.Message) error {
 	if err := validate(msgs); err != nil {
 		return err
 	}
 	return o.each(msgs, func(insert string, args []any) error {
-		_, err := tx.ExecContext(ctx, insert, args...)
+		_, err := on.ExecContext(ctx, insert, args...)
 		return o.orNone(err)
 	})
 }

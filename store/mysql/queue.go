@@ -56,7 +56,7 @@ func (s onTables) JobsBytes(ctx context.Context, queue string) (n int64, err err
 
 // EnqueueIn implements tables.QueueDB.
 func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) error {
-	_, err := s.Store.Queue(queue).EnqueueTx(ctx, tx.(onTx).Conn, jobs...)
+	_, err := s.Store.Queue(queue).write(ctx, tx.(onTx).Conn, jobs)
 	return err
 }
 

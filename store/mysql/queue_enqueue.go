@@ -14,12 +14,6 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// QueueTx has the methods that EnqueueTx needs: it is a *sql.Tx, *sql.Conn or *sql.DB.
-type QueueTx interface {
-	Tx
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // Queue is one queue, to enqueue jobs and to work on them. Safe for concurrent use.
 type Queue struct {
 	tables.WorkedQueue
@@ -36,7 +30,11 @@ const perInsert = 1000
 // EnqueueTx writes jobs within tx and returns a result for each, in the given order. It takes one statement for each 1,000 jobs or MiB, and
 // four more if any job has a DedupKey. They run if tx commits, and never if it rolls back. Errors: ErrNoQueue, and *penstock.FieldError for
 // a job that cannot be carried. In the latter case nothing is written and tx can continue.
-func (q *Queue) EnqueueTx(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+func (q *Queue) EnqueueTx(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return q.write(ctx, tx, jobs)
+}
+
+func (q *Queue) write(ctx context.Context, tx session, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
 	dedup, err := tables.HasDedup(jobs)
 	if err != nil {
 		return nil, err
@@ -86,7 +84,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx QueueTx, jobs ...penstock.NewJ
 }
 
 // insert writes some of the jobs and returns their numbers.
-func (q *Queue) insert(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, some []int) (ids []int64, err error) {
+func (q *Queue) insert(ctx context.Context, tx session, jobs []penstock.NewJob, some []int) (ids []int64, err error) {
 	var args []any
 	for _, i := range some {
 		j := &jobs[i]
@@ -120,7 +118,7 @@ func (q *Queue) insert(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, 
 }
 
 // drawn are the numbers of jobs: MariaDB returns each, MySQL says the first and what it counts by, if it is asked.
-func drawn(ctx context.Context, tx QueueTx, n int, query string, args ...any) (ids []int64, err error) {
+func drawn(ctx context.Context, tx session, n int, query string, args ...any) (ids []int64, err error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -142,7 +140,7 @@ func drawn(ctx context.Context, tx QueueTx, n int, query string, args ...any) (i
 	return ids, cmp.Or(err, rows.Err())
 }
 
-func numbers(ctx context.Context, tx QueueTx, query string, args ...any) (all []int64, err error) {
+func numbers(ctx context.Context, tx session, query string, args ...any) (all []int64, err error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -167,7 +165,7 @@ type deduped struct {
 }
 
 // sift finds out which of the jobs are there already. The others are known by a token until they have a number.
-func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, made []penstock.Enqueued) (*deduped, error) {
+func (q *Queue) sift(ctx context.Context, tx session, jobs []penstock.NewJob, made []penstock.Enqueued) (*deduped, error) {
 	row, err := numbers(ctx, tx, q.store.sql("select id from {schema}.queues where name = ? union all select dedup_window div 1000 from {schema}.queues where name = ?", "", nil), []byte(q.name), []byte(q.name))
 	if err != nil {
 		return nil, err
@@ -227,7 +225,7 @@ func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, ma
 }
 
 // note writes the numbers of the jobs that came first in the place of their tokens.
-func (d *deduped) note(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, made []penstock.Enqueued) error {
+func (d *deduped) note(ctx context.Context, tx session, jobs []penstock.NewJob, made []penstock.Enqueued) error {
 	var args []any
 	for i := range made {
 		switch first, mine := d.tokens[made[i].ID]; {
@@ -255,7 +253,7 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 			b, err := onTx{t, s.Store}.fill(ctx, first)
 			if err == nil {
 				t.began = true
-				made, err = to.EnqueueTx(ctx, &beginning{t.Conn, b}, jobs...)
+				made, err = to.write(ctx, &beginning{t.Conn, b}, jobs)
 			}
 			return err
 		})

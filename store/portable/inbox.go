@@ -21,12 +21,6 @@ var (
 
 type inboxes = tables.Inboxes
 
-// InboxTx has the methods that an inbox needs: it is a pgx.Tx, or a *pgx.Conn on which a transaction was begun.
-type InboxTx interface {
-	Tx
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-}
-
 // Inbox is one consumer's inbox. It holds no connection: the caller begins the transaction. If the caller processes only new
 // messages, its writes in that transaction take effect once. Safe for concurrent use.
 type Inbox struct {
@@ -41,7 +35,7 @@ func (s *Store) Inbox(consumer string) *Inbox {
 
 // callers is a caller's transaction.
 type callers struct {
-	InboxTx
+	pgx.Tx
 	store *Store
 }
 
@@ -55,13 +49,13 @@ func (c callers) Run(ctx context.Context, b *tables.Batch) error {
 // end. After a rollback of tx the id is new again. One round trip.
 //
 // Errors: *penstock.FieldError (tx can continue), ErrNoInbox. At stricter isolation levels also 40001: then run tx again.
-func (i *Inbox) First(ctx context.Context, tx InboxTx, id string) (bool, error) {
+func (i *Inbox) First(ctx context.Context, tx pgx.Tx, id string) (bool, error) {
 	fresh, err := i.FirstOf(ctx, tx, id)
 	return len(fresh) == 1, err
 }
 
 // FirstOf is First for many ids, in one round trip. It returns those that are new, each once, in the given order.
-func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]string, error) {
+func (i *Inbox) FirstOf(ctx context.Context, tx pgx.Tx, ids ...string) ([]string, error) {
 	return i.box.FirstOf(ctx, callers{tx, i.store}, ids...)
 }
 
@@ -73,13 +67,13 @@ func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]strin
 // Until tx ends, others that receive a message of the key wait, and so do those of a sixty-fourth of the other keys. So process
 // the messages in tx and commit. tx must have the isolation level READ COMMITTED or SERIALIZABLE. Errors: those of First, and
 // 25001 for another isolation level.
-func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+func (i *Inbox) InOrder(ctx context.Context, tx pgx.Tx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	return i.box.InOrder(ctx, callers{tx, i.store}, m, wait)
 }
 
 // Due returns messages whose predecessor did not arrive in time. For up to n keys it returns the message after the gap, with Gap
 // and Missing set, and those that follow it.
-func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released, error) {
+func (i *Inbox) Due(ctx context.Context, tx pgx.Tx, n int) ([]penstock.Released, error) {
 	return i.box.Due(ctx, callers{tx, i.store}, n)
 }
 

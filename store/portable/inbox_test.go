@@ -45,10 +45,10 @@ func TestInbox(t *testing.T) {
 				}
 				return places
 			},
-		}, s.Inbox, inboxtest.App[portable.InboxTx, pgx.Tx, portable.Begin]{
+		}, s.Inbox, inboxtest.App[pgx.Tx, pgx.Tx, portable.Begin]{
 			Pool:  app,
 			Begin: app.Begin,
-			Query: func(tx pgx.Tx) portable.InboxTx { return tx },
+			Query: func(tx pgx.Tx) pgx.Tx { return tx },
 			Exec: func(ctx context.Context, tx pgx.Tx, sql string) error {
 				_, err := tx.Exec(ctx, sql)
 				return err

@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
@@ -75,16 +74,11 @@ type Outbox struct {
 // Outbox returns an outbox. It does not check that there is one.
 func (s *Store) Outbox(name string) *Outbox { return &Outbox{s, name, s.sql("publish", name)} }
 
-// Tx has the method that PublishTx needs: it is a pgx.Tx, *pgx.Conn or *pgxpool.Pool.
-type Tx = interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
 // PublishTx writes messages within tx, in one statement. They are delivered if tx
 // commits, and never if it rolls back. Errors: ErrNoOutbox, and *penstock.FieldError for
 // a message that cannot be carried. In the latter case nothing is written and tx can
 // continue.
-func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
+func (o *Outbox) PublishTx(ctx context.Context, tx pgx.Tx, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
 		return nil
 	}

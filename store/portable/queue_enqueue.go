@@ -6,18 +6,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tables"
 )
-
-// QueueTx has the methods that EnqueueTx needs: it is a pgx.Tx, *pgx.Conn or *pgxpool.Pool.
-type QueueTx = interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
 
 // Queue is one queue, to enqueue jobs and to work on them. Safe for concurrent use.
 type Queue struct {
@@ -32,7 +24,7 @@ func (s *Store) Queue(name string) *Queue { return &Queue{s.queues.Queue(name), 
 // EnqueueTx writes jobs within tx and returns a result for each, in the given order. It takes one statement, or four if any job has a
 // DedupKey. They run if tx commits, and never if it rolls back. Errors: ErrNoQueue, and *penstock.FieldError for a job that cannot
 // be carried. In the latter case nothing is written and tx can continue.
-func (q *Queue) EnqueueTx(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	n := newJobs{}
 	dedup, err := tables.HasDedup(jobs)
 	if err != nil {
@@ -101,7 +93,7 @@ func (n *newJobs) add(j *penstock.NewJob, seq int64) error {
 }
 
 // sift draws the ids of jobs and finds out which are there already.
-func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, made []penstock.Enqueued) error {
+func (q *Queue) sift(ctx context.Context, tx pgx.Tx, jobs []penstock.NewJob, made []penstock.Enqueued) error {
 	var id, window int64
 	if err := tx.QueryRow(ctx, q.store.sql("select id, dedup_window from {schema}.queues where name = $1", ""), q.name).Scan(&id, &window); err != nil {
 		return err

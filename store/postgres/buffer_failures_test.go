@@ -31,7 +31,7 @@ func TestBufferFailsWithTheOperation(t *testing.T) {
 			f.Errorf("got %v, want one that names %q", err, operation)
 		}
 	}
-	fill := func(f *bufferFixture, tx postgres.PgxTx) {
+	fill := func(f *bufferFixture, tx pgx.Tx) {
 		f.Helper()
 		f.publish(tx, 2)
 		f.Must(f.store.Outbox("nowhere").PublishTx(f.Ctx, tx, penstock.Message{}))

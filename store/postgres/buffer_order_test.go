@@ -22,7 +22,7 @@ func TestBufferPublishesOnce(t *testing.T) {
 	f.Must(f.store.CreateInbox(f.Ctx, "imports", 0))
 	f.Exec("create table shop (n int primary key)")
 	orders := f.store.Outbox("orders")
-	say := func(tx postgres.PgxTx, o *postgres.Outbox, texts ...string) {
+	say := func(tx pgx.Tx, o *postgres.Outbox, texts ...string) {
 		f.Helper()
 		for _, text := range texts {
 			f.Must(o.PublishTx(f.Ctx, tx, penstock.Message{ID: text, Payload: []byte(text)}))
@@ -56,7 +56,7 @@ func TestBufferPublishesOnce(t *testing.T) {
 	db, err := sql.Open("pgx", f.URL)
 	f.Must(err)
 	defer func() { _ = db.Close() }()
-	f.Must(once.PublishSQL(f.Ctx, db, penstock.Message{ID: "b"}, penstock.Message{ID: "h", Payload: []byte("h")}, penstock.Message{Payload: []byte("i")}))
+	f.Must(once.PublishSQL(f.Ctx, aloneSQL{db}, penstock.Message{ID: "b"}, penstock.Message{ID: "h", Payload: []byte("h")}, penstock.Message{Payload: []byte("i")}))
 	tx, err := db.BeginTx(f.Ctx, nil)
 	f.Must(err)
 	buffered := postgres.BufferSQL(tx, penstock.BufferOptions{})

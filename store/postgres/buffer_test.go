@@ -78,7 +78,7 @@ func (f *bufferFixture) begin(opts penstock.BufferOptions) {
 }
 
 // publish publishes so many messages, 1, 2, 3 …
-func (f *bufferFixture) publish(tx postgres.PgxTx, n int) {
+func (f *bufferFixture) publish(tx pgx.Tx, n int) {
 	f.Helper()
 	for range n {
 		f.n++
@@ -86,7 +86,7 @@ func (f *bufferFixture) publish(tx postgres.PgxTx, n int) {
 	}
 }
 
-func (f *bufferFixture) say(tx postgres.PgxTx, text string) error {
+func (f *bufferFixture) say(tx pgx.Tx, text string) error {
 	return f.store.Outbox("orders").PublishTx(f.Ctx, tx, penstock.Message{Key: "k", Payload: []byte(text)})
 }
 

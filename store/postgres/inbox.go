@@ -49,7 +49,7 @@ func (s *Store) Inbox(consumer string) *Inbox {
 //
 // Errors: *penstock.FieldError (tx can continue), ErrNoInbox. At REPEATABLE READ and
 // SERIALIZABLE also 40001: then run tx again.
-func (i *Inbox) First(ctx context.Context, tx PgxQuery, id string) (bool, error) {
+func (i *Inbox) First(ctx context.Context, tx pgx.Tx, id string) (bool, error) {
 	if err := validReceivedID(id); err != nil {
 		return false, err
 	}
@@ -63,7 +63,7 @@ func (i *Inbox) First(ctx context.Context, tx PgxQuery, id string) (bool, error)
 
 // FirstOf is First for many ids, in one round trip. It returns those that are new, each
 // once, in the given order.
-func (i *Inbox) FirstOf(ctx context.Context, tx PgxQuery, ids ...string) ([]string, error) {
+func (i *Inbox) FirstOf(ctx context.Context, tx pgx.Tx, ids ...string) ([]string, error) {
 	if err := validReceivedIDs(ids); err != nil || len(ids) == 0 {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (i *Inbox) FirstOf(ctx context.Context, tx PgxQuery, ids ...string) ([]stri
 // Until tx ends, others that receive a message of the key wait, so process the messages in
 // tx and commit. tx must have the isolation level READ COMMITTED. Errors: those of First,
 // and 25001 for another isolation level.
-func (i *Inbox) InOrder(ctx context.Context, tx PgxQuery, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+func (i *Inbox) InOrder(ctx context.Context, tx pgx.Tx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	args, err := i.received(&m, wait)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx PgxQuery, m penstock.Message, wa
 
 // Due returns messages whose predecessor did not arrive in time. For up to n keys it returns
 // the message after the gap, with Gap and Missing set, and those that follow it.
-func (i *Inbox) Due(ctx context.Context, tx PgxQuery, n int) ([]penstock.Released, error) {
+func (i *Inbox) Due(ctx context.Context, tx pgx.Tx, n int) ([]penstock.Released, error) {
 	return i.released(tx.Query(ctx, i.due, i.consumer, n))
 }
 

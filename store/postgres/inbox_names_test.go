@@ -16,7 +16,7 @@ func TestInboxNames(t *testing.T) {
 		f.Must(f.store.CreateInbox(f.Ctx, name, 0))
 	}
 	for _, name := range names {
-		fresh, err := f.store.Inbox(name).FirstOf(f.Ctx, f.Conn, "id")
+		fresh, err := f.store.Inbox(name).FirstOf(f.Ctx, asTx(f.Conn), "id")
 		f.Must(err)
 		if !slices.Equal(fresh, []string{"id"}) {
 			t.Errorf("%q: new are %q", name, fresh)

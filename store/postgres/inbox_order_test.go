@@ -26,14 +26,14 @@ func arrival(key, id, previous string) penstock.Message {
 
 func (f *inboxFixture) receive(m penstock.Message, wait time.Duration) []penstock.Released {
 	f.Helper()
-	released, err := f.inbox.InOrder(f.Ctx, f.Conn, m, wait)
+	released, err := f.inbox.InOrder(f.Ctx, asTx(f.Conn), m, wait)
 	f.Must(err)
 	return released
 }
 
 func (f *inboxFixture) due(n int) []penstock.Released {
 	f.Helper()
-	released, err := f.inbox.Due(f.Ctx, f.Conn, n)
+	released, err := f.inbox.Due(f.Ctx, asTx(f.Conn), n)
 	f.Must(err)
 	return released
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // FirstSQL is First for database/sql, with any PostgreSQL driver.
-func (i *Inbox) FirstSQL(ctx context.Context, tx SQLQuery, id string) (isNew bool, err error) {
+func (i *Inbox) FirstSQL(ctx context.Context, tx SQLTx, id string) (isNew bool, err error) {
 	if err := validReceivedID(id); err != nil {
 		return false, err
 	}
@@ -17,7 +17,7 @@ func (i *Inbox) FirstSQL(ctx context.Context, tx SQLQuery, id string) (isNew boo
 }
 
 // FirstOfSQL is FirstOf for database/sql.
-func (i *Inbox) FirstOfSQL(ctx context.Context, tx SQLQuery, ids ...string) (fresh []string, err error) {
+func (i *Inbox) FirstOfSQL(ctx context.Context, tx SQLTx, ids ...string) (fresh []string, err error) {
 	if err := validReceivedIDs(ids); err != nil || len(ids) == 0 {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (i *Inbox) FirstOfSQL(ctx context.Context, tx SQLQuery, ids ...string) (fre
 }
 
 // InOrderSQL is InOrder for database/sql.
-func (i *Inbox) InOrderSQL(ctx context.Context, tx SQLQuery, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+func (i *Inbox) InOrderSQL(ctx context.Context, tx SQLTx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
 	args, err := i.received(&m, wait)
 	if err != nil {
 		return nil, err
@@ -44,11 +44,11 @@ func (i *Inbox) InOrderSQL(ctx context.Context, tx SQLQuery, m penstock.Message,
 }
 
 // DueSQL is Due for database/sql.
-func (i *Inbox) DueSQL(ctx context.Context, tx SQLQuery, n int) ([]penstock.Released, error) {
+func (i *Inbox) DueSQL(ctx context.Context, tx SQLTx, n int) ([]penstock.Released, error) {
 	return i.releasedSQL(ctx, tx, i.due, i.consumer, n)
 }
 
-func (i *Inbox) releasedSQL(ctx context.Context, tx SQLQuery, query string, args ...any) (all []penstock.Released, err error) {
+func (i *Inbox) releasedSQL(ctx context.Context, tx SQLTx, query string, args ...any) (all []penstock.Released, err error) {
 	err = i.query(ctx, tx, func(scan func(...any) error) error {
 		r, err := scanReleased(scan)
 		all = append(all, r)
@@ -57,7 +57,7 @@ func (i *Inbox) releasedSQL(ctx context.Context, tx SQLQuery, query string, args
 	return all, err
 }
 
-func (i *Inbox) query(ctx context.Context, tx SQLQuery, each func(scan func(...any) error) error, query string, args ...any) error {
+func (i *Inbox) query(ctx context.Context, tx SQLTx, each func(scan func(...any) error) error, query string, args ...any) error {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return i.explain(err)

@@ -31,10 +31,10 @@ func TestInbox(t *testing.T) {
 				f.Must(f.Conn.QueryRow(f.Ctx, "select array_agg(place order by n) from effects where msgkey = $1", key).Scan(&places))
 				return places
 			},
-		}, f.store.Inbox, inboxtest.App[postgres.PgxQuery, pgx.Tx, postgres.PgxBegin]{
+		}, f.store.Inbox, inboxtest.App[pgx.Tx, pgx.Tx, postgres.PgxBegin]{
 			Pool:  app,
 			Begin: app.Begin,
-			Query: func(tx pgx.Tx) postgres.PgxQuery { return tx },
+			Query: func(tx pgx.Tx) pgx.Tx { return tx },
 			Exec: func(ctx context.Context, tx pgx.Tx, sql string) error {
 				_, err := tx.Exec(ctx, sql)
 				return err

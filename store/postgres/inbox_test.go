@@ -31,14 +31,14 @@ func newInboxFixture(t testing.TB) *inboxFixture {
 }
 
 // first is the answer to one id within tx.
-func (f *inboxFixture) first(tx postgres.PgxQuery, id string) bool {
+func (f *inboxFixture) first(tx querier, id string) bool {
 	f.Helper()
-	isNew, err := f.inbox.First(f.Ctx, tx, id)
+	isNew, err := f.inbox.First(f.Ctx, asTx(tx), id)
 	f.Must(err)
 	return isNew
 }
 
-func (f *inboxFixture) wantFirst(tx postgres.PgxQuery, id string, want bool) {
+func (f *inboxFixture) wantFirst(tx querier, id string, want bool) {
 	f.Helper()
 	if got := f.first(tx, id); got != want {
 		f.Fatalf("first(%q): got %v, want %v", id, got, want)
@@ -248,7 +248,7 @@ func TestInboxRefuses(t *testing.T) {
 		f.Exec("rollback")
 	}
 	var field *penstock.FieldError
-	if _, err := f.inbox.First(f.Ctx, f.Conn, long); !errors.As(err, &field) {
+	if _, err := f.inbox.First(f.Ctx, asTx(f.Conn), long); !errors.As(err, &field) {
 		t.Errorf("First with a long id: %v, want a FieldError", err)
 	}
 	if err := f.store.CreateInbox(f.Ctx, "x", time.Second); !errors.As(err, &field) {
@@ -257,7 +257,7 @@ func TestInboxRefuses(t *testing.T) {
 	if err := f.store.CreateInbox(f.Ctx, "billing", 0); !errors.Is(err, penstock.ErrInboxExists) {
 		t.Errorf("CreateInbox: %v, want ErrInboxExists", err)
 	}
-	if _, err := f.store.Inbox("nobody").First(f.Ctx, f.Conn, "a"); !errors.Is(err, penstock.ErrNoInbox) {
+	if _, err := f.store.Inbox("nobody").First(f.Ctx, asTx(f.Conn), "a"); !errors.Is(err, penstock.ErrNoInbox) {
 		t.Errorf("First without an inbox: %v, want ErrNoInbox", err)
 	}
 	if err := f.store.SetInbox(f.Ctx, "nobody", time.Hour); !errors.Is(err, penstock.ErrNoInbox) {
@@ -305,7 +305,7 @@ func TestInboxWithDatabaseSQL(t *testing.T) {
 	wantReleased(t, receive("2", "1"), "2", "3")
 	wantReleased(t, receive("5", "4"))
 	f.Must(tx.Commit())
-	due, err := f.inbox.DueSQL(f.Ctx, db, 10)
+	due, err := f.inbox.DueSQL(f.Ctx, aloneSQL{db}, 10)
 	f.Must(err)
 	wantReleased(t, due, "5 after the gap 4")
 	if r := due[0]; r.Key != "k" || string(r.Payload) != "of 5" || r.Headers["h"] != "1" {
@@ -355,7 +355,7 @@ func TestStoreOfAConsumer(t *testing.T) {
 		"select penstock.grant_consumer('secret', current_user)", "select * from penstock.inboxes()", "select * from penstock._inbox",
 		`select * from penstock."__inbox.1.seen.0"`, `delete from penstock."__inbox.1.held.0"`, `select setval('penstock."__inbox.1.ring"', 100)`,
 		`select penstock."__inbox.2.first"('a')`, `select penstock."__inbox.1.empty"(0)`)
-	if _, err := f.store.Inbox("secret").First(f.Ctx, conn, "b"); err == nil || !strings.Contains(err.Error(), "inbox grant secret ROLE --consume") {
+	if _, err := f.store.Inbox("secret").First(f.Ctx, asTx(conn), "b"); err == nil || !strings.Contains(err.Error(), "inbox grant secret ROLE --consume") {
 		t.Errorf("got %v, want an error that names the grant", err)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/penstock/penstock/store/postgres"
 )
 
 // asks has a transaction of its own receive an id, and waits until that waits for a lock.
@@ -17,11 +15,11 @@ func (f *inboxFixture) asks(id string) (told <-chan bool) {
 }
 
 // asksIn is asks in a transaction of conn.
-func (f *inboxFixture) asksIn(conn *pgx.Conn, tx postgres.PgxQuery, id string) (told <-chan bool) {
+func (f *inboxFixture) asksIn(conn *pgx.Conn, tx querier, id string) (told <-chan bool) {
 	f.Helper()
 	answer := make(chan bool, 1)
 	go func() {
-		isNew, err := f.inbox.First(f.Ctx, tx, id)
+		isNew, err := f.inbox.First(f.Ctx, asTx(tx), id)
 		if err != nil {
 			f.Error(err)
 		}

@@ -24,7 +24,7 @@ func (o *Outbox) copy(ctx context.Context, msgs []penstock.Message) error {
 		return err
 	})
 	if sqlState(err) == "0A000" { // the table has row security
-		return o.PublishTx(ctx, o.store.pool, msgs...)
+		return o.write(ctx, o.store.pool, msgs)
 	}
 	return o.explain(err)
 }

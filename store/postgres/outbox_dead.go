@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
@@ -106,8 +107,9 @@ func (src *Source) fetchDeadLetters(ctx context.Context, sess *session, limit dr
 	return p, nil
 }
 
-// querier is what both a connection and the pool can do.
+// querier is what a transaction, a connection and the pool can do.
 type querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }

@@ -84,16 +84,12 @@ func (o *Outbox) explain(err error) error {
 	return publishError(err, o.name)
 }
 
-// PgxTx has the method that PublishTx needs: it is a pgx.Tx, *pgx.Conn or
-// *pgxpool.Pool.
-type PgxTx = interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-// SQLTx has the method that PublishSQL needs: it is a *sql.Tx, *sql.Conn or
-// *sql.DB.
+// SQLTx is a transaction of database/sql: a *sql.Tx, or a type that wraps one. A *sql.DB or a *sql.Conn does not compile here, because
+// it commits each statement by itself.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	Rollback() error
 }
 
 // PublishTx writes messages within tx, in one round trip. They are delivered if tx
@@ -101,21 +97,26 @@ type SQLTx interface {
 // message that cannot be carried. In the latter case nothing is written and tx can
 // continue. A *BufferedTx only buffers the messages and returns other errors when it writes
 // them.
-func (o *Outbox) PublishTx(ctx context.Context, tx PgxTx, msgs ...penstock.Message) error {
+func (o *Outbox) PublishTx(ctx context.Context, tx pgx.Tx, msgs ...penstock.Message) error {
+	return o.write(ctx, tx, msgs)
+}
+
+// write is PublishTx on a transaction or on a pool, where the statement is the transaction.
+func (o *Outbox) write(ctx context.Context, on querier, msgs []penstock.Message) error {
 	if len(msgs) == 0 {
 		return nil
 	}
 	if err := validMessages(msgs); err != nil {
 		return err
 	}
-	if b, ok := tx.(*BufferedTx); ok {
+	if b, ok := on.(*BufferedTx); ok {
 		return b.publish(ctx, o, msgs)
 	}
 	query, args, err := o.insertOf(msgs)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, query, args...)
+	_, err = on.Exec(ctx, query, args...)
 	return o.explain(err)
 }
 
@@ -194,7 +195,7 @@ func (o *Outbox) Publish(ctx context.Context, msgs ...penstock.Message) error {
 		case len(msgs) >= copyFrom:
 			return o.copy(ctx, msgs)
 		}
-		return o.PublishTx(ctx, o.store.pool, msgs...)
+		return o.write(ctx, o.store.pool, msgs)
 	})
 	if errors.Is(err, penstock.ErrNoOutbox) {
 		if notReady := o.store.ready(ctx); schema.Is(notReady) {

@@ -24,7 +24,7 @@ func TestPublishInEveryExecMode(t *testing.T) {
 		conn, err := pgx.ConnectConfig(f.Ctx, config)
 		f.Must(err)
 		for _, msgs := range [][]penstock.Message{{none}, {all}, {none, all}} {
-			f.Must(f.store.Outbox("orders").PublishTx(f.Ctx, conn, msgs...))
+			f.Must(f.store.Outbox("orders").PublishTx(f.Ctx, asTx(conn), msgs...))
 			b, err := src.Fetch(f.Ctx, plenty)
 			f.Must(err)
 			f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))

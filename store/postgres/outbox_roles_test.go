@@ -284,10 +284,10 @@ func TestPublishThroughDatabaseSQL(t *testing.T) {
 	f.Must(outbox.PublishSQL(f.Ctx, tx, penstock.Message{Payload: []byte("never")}))
 	f.Must(tx.Rollback())
 	var field *penstock.FieldError
-	if err := outbox.PublishSQL(f.Ctx, db, penstock.Message{}, penstock.Message{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" {
+	if err := outbox.PublishSQL(f.Ctx, aloneSQL{db}, penstock.Message{}, penstock.Message{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" {
 		t.Errorf("got %v, want an error about the key", err)
 	}
-	f.Must(outbox.PublishSQL(f.Ctx, db, penstock.Message{}))
+	f.Must(outbox.PublishSQL(f.Ctx, aloneSQL{db}, penstock.Message{}))
 	f.wantDrain(f.subscribe(), append(want, "")...)
 }
 

@@ -30,8 +30,11 @@ func (s *Store) DriverQueue(name string) driver.Queue { return s.Queue(name) }
 // Enqueue writes jobs in a separate transaction, which runs again after a conflict with another one. An enqueuer's privileges are
 // enough.
 func (q *Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
+	if err := validJobs(jobs); err != nil {
+		return nil, err
+	}
 	err = retry.Few(ctx, func() (err error) {
-		made, err = q.EnqueueTx(ctx, q.store.pool, jobs...)
+		made, err = q.write(ctx, q.store.pool, jobs)
 		return err
 	})
 	return made, q.failed(ctx, err)
@@ -179,7 +182,7 @@ func storable(s string) string {
 // Dequeue takes up to n jobs (1 to driver.MaxClaim) of a group within tx, in one round
 // trip. They are gone if tx commits. If it rolls back they are in the queue as before,
 // and no attempt counts. They have no lease.
-func (q *Queue) Dequeue(ctx context.Context, tx PgxQuery, n int, group string) ([]penstock.Job, error) {
+func (q *Queue) Dequeue(ctx context.Context, tx pgx.Tx, n int, group string) ([]penstock.Job, error) {
 	if err := (&driver.Claim{Jobs: n, Lease: 1, Group: group}).Validate(); err != nil {
 		return nil, err
 	}
@@ -194,5 +197,3 @@ func (q *Queue) Dequeue(ctx context.Context, tx PgxQuery, n int, group string) (
 	jobs, _, err := collectJobs(rows, n, 0)
 	return jobs, queueError(err, q.name)
 }
-
-var _ PgxQuery = pgx.Tx(nil)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,35 +63,23 @@ func (s *Store) Queue(name string) *Queue {
 
 const takenColumns = "id, key, group_key, priority, attempt, created_at, headers, payload"
 
-// PgxQuery has the method that EnqueueTx and Dequeue need: it is a pgx.Tx, *pgx.Conn or
-// *pgxpool.Pool.
-type PgxQuery interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-// SQLQuery has the method that EnqueueSQL needs: it is a *sql.Tx, *sql.Conn or
-// *sql.DB.
-type SQLQuery interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // EnqueueTx writes jobs within tx, in one round trip, and returns a result for each, in the
 // given order. They can run if tx commits, and never if it rolls back. Errors: ErrNoQueue,
 // and *penstock.FieldError for a job that cannot be carried. In the latter case nothing is
 // written and tx can continue.
-func (q *Queue) EnqueueTx(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err
 	}
 	return q.write(ctx, tx, jobs)
 }
 
-// write is EnqueueTx for jobs that are known to be good.
-func (q *Queue) write(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
+// write is EnqueueTx, for jobs that are known to be good, on a transaction or on a pool, where the statement is the transaction.
+func (q *Queue) write(ctx context.Context, on querier, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	if b, ok := tx.(*BufferedTx); ok {
+	if b, ok := on.(*BufferedTx); ok {
 		pending, err := b.Enqueue(ctx, q, jobs...)
 		if err != nil {
 			return nil, err
@@ -103,7 +90,7 @@ func (q *Queue) write(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) 
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, query, args...)
+	rows, err := on.Query(ctx, query, args...)
 	if err != nil {
 		return nil, queueError(err, q.name)
 	}
@@ -176,7 +163,7 @@ func put[T any](column *[]T, at, most int, v T, is bool) {
 
 // EnqueueSQL is EnqueueTx for database/sql, with any PostgreSQL driver. One round trip
 // per 1,000 jobs.
-func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err
 	}
@@ -232,7 +219,7 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 	return query.String(), args, nil
 }
 
-func appendEnqueued(ctx context.Context, made []penstock.Enqueued, tx SQLQuery, query string, args []any) ([]penstock.Enqueued, error) {
+func appendEnqueued(ctx context.Context, made []penstock.Enqueued, tx SQLTx, query string, args []any) ([]penstock.Enqueued, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err

@@ -123,7 +123,7 @@ func TestStoreOfAWorker(t *testing.T) {
 		t.Errorf("Retry: got %v and %v, want another attempt", dead, err)
 	}
 	f.Must(queue.DeadLetter(f.Ctx, jobs[2].Lease, "no"))
-	dequeued, err := f.store.Queue("jobs").Dequeue(f.Ctx, conn, 1, "")
+	dequeued, err := f.store.Queue("jobs").Dequeue(f.Ctx, asTx(conn), 1, "")
 	f.Must(err)
 	if len(dequeued) != 1 {
 		t.Errorf("%d jobs dequeued, want 1", len(dequeued))

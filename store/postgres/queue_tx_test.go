@@ -27,7 +27,7 @@ func TestDequeueOfAQueueThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	for _, n := range []int{1, 2} {
-		if _, err := f.store.Queue("none").Dequeue(f.Ctx, f.Conn, n, ""); !errors.Is(err, penstock.ErrNoQueue) {
+		if _, err := f.store.Queue("none").Dequeue(f.Ctx, asTx(f.Conn), n, ""); !errors.Is(err, penstock.ErrNoQueue) {
 			t.Errorf("%d jobs: got %v, want ErrNoQueue", n, err)
 		}
 	}
@@ -35,7 +35,7 @@ func TestDequeueOfAQueueThatIsNotThere(t *testing.T) {
 
 func (f *jobsFixture) dequeue(n int, group string) []penstock.Job {
 	f.Helper()
-	jobs, err := f.store.Queue("jobs").Dequeue(f.Ctx, f.Conn, n, group)
+	jobs, err := f.store.Queue("jobs").Dequeue(f.Ctx, asTx(f.Conn), n, group)
 	f.Must(err)
 	return jobs
 }
@@ -73,7 +73,7 @@ func TestEnqueueThroughDatabaseSQL(t *testing.T) {
 	f.Must(err)
 	f.Must(tx.Rollback())
 	var field *penstock.FieldError
-	if _, err := queue.EnqueueSQL(f.Ctx, db, penstock.NewJob{}, penstock.NewJob{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" || !strings.Contains(err.Error(), "job 2 of 2") {
+	if _, err := queue.EnqueueSQL(f.Ctx, aloneSQL{db}, penstock.NewJob{}, penstock.NewJob{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" || !strings.Contains(err.Error(), "job 2 of 2") {
 		t.Errorf("got %v, want an error about the second job's key", err)
 	}
 	got := f.dequeue(5000, "")
@@ -97,16 +97,16 @@ func TestDequeueWithoutPreparedStatements(t *testing.T) {
 		queue := f.store.Queue("jobs")
 		want := everything()
 		want.DedupKey = ""
-		ids, err := queue.EnqueueTx(f.Ctx, conn, want, texts("plain")[0])
+		ids, err := queue.EnqueueTx(f.Ctx, asTx(conn), want, texts("plain")[0])
 		f.Must(err)
 		f.Must(f.queue.Maintain(f.Ctx))
-		got, err := queue.Dequeue(f.Ctx, conn, 10, "g")
+		got, err := queue.Dequeue(f.Ctx, asTx(conn), 10, "g")
 		f.Must(err)
 		if len(got) != 1 || got[0].ID != ids[0].ID || got[0].Attempt != 1 || got[0].Key != want.Key || got[0].Group != want.Group || string(got[0].Payload) != string(want.Payload) || got[0].Priority != want.Priority ||
 			fmt.Sprint(got[0].Headers) != fmt.Sprint(want.Headers) || time.Since(got[0].CreatedAt).Abs() > time.Hour {
 			t.Errorf("%s: got %+v, want %+v", mode, got, want)
 		}
-		if got, err := queue.Dequeue(f.Ctx, conn, 10, ""); err != nil || fmt.Sprint(payloads(got)) != "[plain]" {
+		if got, err := queue.Dequeue(f.Ctx, asTx(conn), 10, ""); err != nil || fmt.Sprint(payloads(got)) != "[plain]" {
 			t.Errorf("%s: got %q and %v, want the plain one", mode, payloads(got), err)
 		}
 		f.Must(conn.Close(f.Ctx))

@@ -25,12 +25,14 @@ func (s *Store) Outbox(name string) *Outbox { return &Outbox{store: s, name: nam
 // inbox, and noted there. Publishing then can also return ErrNoInbox.
 func (o *Outbox) Once(inbox string) *Outbox { return &Outbox{o.store, o.name, inbox} }
 
-// Tx has the methods that PublishTx, EnqueueTx and an inbox need: it is a *sql.Tx, or a *sql.Conn on which
-// BEGIN was run, of any SQLite driver. With a *sql.DB they would write without a transaction.
+// Tx is a transaction of database/sql, with any SQLite driver: a *sql.Tx, or a type that wraps one. A *sql.DB or a *sql.Conn does
+// not compile here, because it commits each statement by itself. After BEGIN on a *sql.Conn, pass a struct that embeds the
+// connection and has a method Rollback.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	Rollback() error
 }
 
 // PublishTx writes messages inside the application's transaction, with any SQLite

@@ -55,6 +55,6 @@ func place(ctx context.Context, db *gorm.DB, orders *postgres.Outbox, o *order) 
 			return err
 		}
 		placed := penstock.Message{Key: o.Customer, Topic: "order.placed", Payload: fmt.Appendf(nil, `{"id": %d, "total": %d}`, o.ID, o.Total)}
-		return orders.PublishSQL(ctx, tx.Statement.ConnPool, placed) // GORM's name for the transaction
+		return orders.PublishSQL(ctx, tx.Statement.ConnPool.(postgres.SQLTx), placed) // GORM's name for the transaction
 	})
 }

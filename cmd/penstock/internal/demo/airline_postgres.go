@@ -14,7 +14,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
-	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -39,7 +38,7 @@ type postgresAirline struct {
 
 // Publisher is a store's outbox, for a transaction of pgx's.
 type Publisher interface {
-	PublishTx(ctx context.Context, tx portable.Tx, msgs ...penstock.Message) error
+	PublishTx(ctx context.Context, tx pgx.Tx, msgs ...penstock.Message) error
 }
 
 // NewPostgresAirline creates the airline's tables in a separate schema.
