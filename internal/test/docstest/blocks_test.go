@@ -62,6 +62,8 @@ var runs = map[string]struct {
 	"docs/start/install.md sh":             {7, "cmd/penstock/systemtest TestInstall"},
 	"docs/start/install.md psql":           {2, "cmd/penstock/systemtest TestInstall"},
 	"docs/guides/buffering.md go":          {2, "cmd/penstock/systemtest TestBufferingInGo TestWriterInGo"},
+	"docs/guides/go.md sh":                 {3, "cmd/penstock/systemtest TestGoGuide"},
+	"docs/guides/go.md go":                 {2, "cmd/penstock/systemtest TestGoGuide"},
 	"docs/guides/inbox.md go":              {1, "cmd/penstock/systemtest TestInboxInGo"},
 	"docs/guides/inbox.md sql":             {6, "store/postgres TestInboxDocs"},
 	"docs/guides/inbox.md python":          {1, "store/postgres TestPythonDocs"},
