@@ -9,7 +9,8 @@ import (
 
 // NoOutbox has the name.
 func NoOutbox(name string) error {
-	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), 
+		"create it with CreateOutbox or penstock outbox create %s; if it is a queue, use EnqueueTx; in a new database begin with Migrate or penstock migrate", shell.Word(name))
 }
 
 // NoSubscription of the outbox has the name.
@@ -20,7 +21,8 @@ func NoSubscription(outbox, name string) error {
 
 // NoQueue has the name.
 func NoQueue(name string) error {
-	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create %s", shell.Word(name))
+	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), 
+		"create it with CreateQueue or penstock queue create %s; if it is an outbox, use PublishTx; in a new database begin with Migrate or penstock migrate", shell.Word(name))
 }
 
 // NoSchedule of the queue has the name.

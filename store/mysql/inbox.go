@@ -202,7 +202,7 @@ func (s onTables) Duplicate(err error) bool { return number(err) == duplicate }
 // Explain implements tables.InboxDialect.
 func (s onTables) Explain(consumer string, err error) error {
 	if n := number(err); n == noSuchTable || n == noSuchDatabase {
-		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", consumer, penstock.ErrNotMigrated, err), "run: penstock migrate")
+		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", consumer, penstock.ErrNotMigrated, err), "call Migrate, or run: penstock migrate")
 	}
 	return s.explain(err)
 }

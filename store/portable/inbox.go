@@ -107,7 +107,7 @@ func (s onTables) Duplicate(err error) bool { return pgerror.State(err) == "2350
 // Explain implements tables.InboxDialect.
 func (s onTables) Explain(consumer string, err error) error {
 	if state := pgerror.State(err); state == "42P01" || state == "3F000" {
-		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", consumer, penstock.ErrNotMigrated, err), "run: penstock migrate --profile portable")
+		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", consumer, penstock.ErrNotMigrated, err), "call Migrate, or run: penstock migrate --profile portable")
 	}
 	return pgerror.Explain(err, nil)
 }

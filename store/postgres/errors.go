@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
@@ -36,6 +37,10 @@ func (s *Store) explain(err error) error {
 // publishError turns the server's refusal of a message into what the producer can
 // act on.
 func publishError(err error, outbox string) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42703" && pg.Where == "" { // a queue has other columns; Where would name a trigger
+		return noOutbox(outbox)
+	}
 	switch sqlState(err) {
 	case "42P01":
 		return noOutbox(outbox)

@@ -162,7 +162,7 @@ func (i *Inbox) explain(err error) error {
 	case "42P01":
 		return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, i.consumer), "%s", orElse(pg.Hint, "its owner creates it with create_inbox"))
 	case "42883", "3F000":
-		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", i.consumer, penstock.ErrNotMigrated, err), "run: penstock migrate")
+		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", i.consumer, penstock.ErrNotMigrated, err), "call Migrate, or run: penstock migrate")
 	case "42501":
 		return penstock.WithHint(err, "%s", strings.Replace(grantHint(err), "CONSUMER", i.consumer, 1))
 	}

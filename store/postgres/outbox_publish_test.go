@@ -1,7 +1,9 @@
 package postgres_test
 
 import (
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -40,5 +42,34 @@ func TestPublishInEveryExecMode(t *testing.T) {
 			}
 		}
 		f.Must(conn.Close(f.Ctx))
+	}
+}
+
+// An outbox takes no jobs, and a queue no messages. The errors name the method for the other, and how to create what is missing.
+func TestOutboxAndQueueMixedUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Must(f.store.CreateQueue(f.Ctx, "jobs", penstock.FIFO))
+	for _, name := range []string{"jobs", "missing"} {
+		func() {
+			tx, err := f.Conn.Begin(f.Ctx)
+			f.Must(err)
+			defer func() { _ = tx.Rollback(f.Ctx) }()
+			err = f.store.Outbox(name).PublishTx(f.Ctx, tx, penstock.Message{})
+			if !errors.Is(err, penstock.ErrNoOutbox) || !strings.Contains(err.Error(), "CreateOutbox or penstock outbox create "+name+"; if it is a queue, use EnqueueTx") {
+				t.Errorf("publish to %s: %v", name, err)
+			}
+		}()
+	}
+	for _, name := range []string{"orders", "missing"} {
+		func() {
+			tx, err := f.Conn.Begin(f.Ctx)
+			f.Must(err)
+			defer func() { _ = tx.Rollback(f.Ctx) }()
+			_, err = f.store.Queue(name).EnqueueTx(f.Ctx, tx, penstock.NewJob{})
+			if !errors.Is(err, penstock.ErrNoQueue) || !strings.Contains(err.Error(), "CreateQueue or penstock queue create "+name+"; if it is an outbox, use PublishTx") {
+				t.Errorf("enqueue to %s: %v", name, err)
+			}
+		}()
 	}
 }

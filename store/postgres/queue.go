@@ -103,7 +103,8 @@ func (s *Store) onQueue(ctx context.Context, queue, sql string, args ...any) err
 }
 
 func noQueue(name string) error {
-	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoQueue, name), "penstock queue list shows those there are, penstock queue create %s makes one", shell.Word(name))
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoQueue, name),
+		"create it with CreateQueue or penstock queue create %s; if it is an outbox, use PublishTx; in a new database begin with Migrate or penstock migrate", shell.Word(name))
 }
 
 // queueError turns what the server says about a queue into the contract's errors.

@@ -21,7 +21,7 @@ func queueError(err error, queue string) error {
 		return explain(err)
 	}
 	switch pg.Code {
-	case "42P01", "42883": // no such table, or a function of the queue's own
+	case "42P01", "42883", "3F000": // no such table, function of the queue, or schema
 		return noQueue(queue)
 	case "PS001":
 		return penstock.WithHint(fmt.Errorf("%w: queue %q", penstock.ErrLeaseLost, queue),

@@ -21,6 +21,7 @@ import (
 	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/quietconn"
+	"github.com/penstock/penstock/internal/shell"
 )
 
 // DefaultSchema holds Penstock's tables unless Options names another.
@@ -175,7 +176,8 @@ func checkServer(ctx context.Context, q querier) error {
 }
 
 func noOutbox(name string) error {
-	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name),
+		"create it with CreateOutbox or penstock outbox create %s; if it is a queue, use EnqueueTx; in a new database begin with Migrate or penstock migrate", shell.Word(name))
 }
 
 // outboxIDs reads what the derived message ids of an outbox are made of.

@@ -10,7 +10,7 @@ import (
 	code "modernc.org/sqlite/lib"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // Errors that callers tell apart with errors.Is. After each of them nothing has
@@ -95,5 +95,5 @@ func base(file string) string { return file[strings.LastIndexByte(file, '/')+1:]
 
 // noOutbox is the error for a name that is not there.
 func noOutbox(name string) error {
-	return penstock.WithHint(fmt.Errorf("outbox %q: %w", name, penstock.ErrNoOutbox), "create it with: penstock outbox create %s", shell.Word(name))
+	return tables.NoOutbox(name)
 }

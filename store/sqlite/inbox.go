@@ -76,7 +76,7 @@ func (s onTables) Forget(b *tables.Batch, box *tables.InboxRow, table string, ar
 // Explain implements tables.InboxDialect.
 func (s onTables) Explain(consumer string, err error) error {
 	if s.Missing(err) {
-		return penstock.WithHint(fmt.Errorf("inbox of %q: %w", consumer, penstock.ErrNotMigrated), "run penstock migrate on this database file")
+		return penstock.WithHint(fmt.Errorf("inbox of %q: %w", consumer, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
 	}
 	return err
 }

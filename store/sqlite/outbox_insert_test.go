@@ -138,8 +138,11 @@ func TestPublishErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if err := s.Outbox("invoices").PublishTx(t.Context(), tx, penstock.Message{}); !errors.Is(err, penstock.ErrNoOutbox) {
+	if err := s.Outbox("invoices").PublishTx(t.Context(), tx, penstock.Message{}); !errors.Is(err, penstock.ErrNoOutbox) || !strings.Contains(err.Error(), "CreateOutbox or penstock outbox create invoices; if it is a queue, use EnqueueTx") {
 		t.Errorf("unknown outbox: %v", err)
+	}
+	if _, err := s.Queue("orders").EnqueueTx(t.Context(), tx, penstock.NewJob{}); !errors.Is(err, penstock.ErrNoQueue) || !strings.Contains(err.Error(), "if it is an outbox, use PublishTx") {
+		t.Errorf("an outbox as a queue: %v", err)
 	}
 	var field *penstock.FieldError
 	err = s.Outbox("orders").PublishTx(t.Context(), tx, penstock.Message{Key: "good"}, penstock.Message{Key: "\xff"})
@@ -156,7 +159,7 @@ func TestPublishErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Rollback()
-	if err := s.Outbox("orders").PublishTx(t.Context(), other, penstock.Message{}); !errors.Is(err, penstock.ErrNotMigrated) {
+	if err := s.Outbox("orders").PublishTx(t.Context(), other, penstock.Message{}); !errors.Is(err, penstock.ErrNotMigrated) || !strings.Contains(err.Error(), "call Migrate") {
 		t.Errorf("not migrated: %v", err)
 	}
 }

@@ -126,7 +126,7 @@ func explainPublish(ctx context.Context, tx Tx, outbox string, err error) error 
 	case errors.Is(lookup, penstock.ErrNoOutbox):
 		return lookup
 	case noSuchTable(lookup):
-		return penstock.WithHint(fmt.Errorf("publish to outbox %q: %w", outbox, penstock.ErrNotMigrated), "run penstock migrate on this database file")
+		return penstock.WithHint(fmt.Errorf("publish to outbox %q: %w", outbox, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
 	}
 	return fmt.Errorf("publish to outbox %q: %w", outbox, err)
 }

@@ -196,7 +196,7 @@ func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
 	case errors.Is(lookup, penstock.ErrNoQueue):
 		return lookup
 	case noSuchTable(lookup):
-		return penstock.WithHint(fmt.Errorf("enqueue to %q: %w", name, penstock.ErrNotMigrated), "run penstock migrate on this database file")
+		return penstock.WithHint(fmt.Errorf("enqueue to %q: %w", name, penstock.ErrNotMigrated), "call Migrate, or run penstock migrate, on this database file")
 	}
 	return fmt.Errorf("enqueue to %q: %w", name, err)
 }
