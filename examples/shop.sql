@@ -1,7 +1,7 @@
--- The outbox, queue and inbox that the examples share, after `penstock migrate`. If one exists already, psql reports an error and continues.
-select penstock.create_outbox('orders');
-select penstock.create_queue('emails');
-select penstock.create_inbox('billing');
+-- What the examples share, after `penstock migrate`. It can run again: what is there stays.
+do $$ begin perform penstock.create_outbox('orders'); exception when duplicate_table or unique_violation then null; end $$;
+do $$ begin perform penstock.create_queue('emails'); exception when duplicate_table or unique_violation then null; end $$;
+do $$ begin perform penstock.create_inbox('billing'); exception when duplicate_table or unique_violation then null; end $$;
 
-create table shop_order (id bigserial primary key, customer text not null, total int not null, mailed_at timestamptz);
-create table invoice (id bigserial primary key, body jsonb not null);
+create table if not exists shop_order (id bigserial primary key, customer text not null, total int not null, mailed_at timestamptz);
+create table if not exists invoice (id bigserial primary key, body jsonb not null);

@@ -1,5 +1,5 @@
-// Command go speaks the protocol of clients/conformance for Go: by it the harness is known to ask for nothing that
-// cannot be had, and Go works beside the other languages.
+// Command go speaks the protocol of clients/conformance for Go. It shows that a client can do all that the harness asks for, and
+// that Go works together with the other languages.
 package main
 
 import (
@@ -73,7 +73,7 @@ func (r *request) after(missing time.Duration) time.Duration {
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// program is what is open.
+// program has the open databases, transactions and workers.
 type program struct {
 	ctx  context.Context
 	mu   sync.Mutex // of standard output
@@ -113,7 +113,7 @@ func (p *program) write(line any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.out.Encode(line); err != nil {
-		os.Exit(1) // nobody listens
+		os.Exit(1) // the harness has ended
 	}
 }
 
@@ -126,7 +126,7 @@ func (p *program) answer(r *request) {
 	p.write(map[string]any{"id": r.ID, "result": result})
 }
 
-// keep gives a name to what is open.
+// keep gives a name to an open object.
 func (p *program) keep(in *sync.Map, what any) string {
 	name := strconv.FormatInt(p.last.Add(1), 10)
 	in.Store(name, what)
@@ -142,7 +142,7 @@ func open[T any](in *sync.Map, name string) (T, error) {
 	return none, fmt.Errorf("there is no %T called %q", none, name)
 }
 
-// db is a client on a database.
+// db is a client of a database.
 type db struct {
 	*postgres.Store
 	url, schema string
@@ -293,7 +293,7 @@ func enqueued(m penstock.Enqueued) conformance.Enqueued {
 	return conformance.Enqueued{ID: conformance.ID(m.ID), Deduplicated: m.Deduplicated}
 }
 
-// sqlStates are those of errors by which Go knows what the database answered.
+// sqlStates are the SQLSTATEs behind the errors of the Go packages.
 var sqlStates = map[error]string{penstock.ErrNoQueue: "42P01", penstock.ErrNoOutbox: "42P01", penstock.ErrNoInbox: "42P01", penstock.ErrLeaseLost: "PS001"}
 
 func wireError(err error) *conformance.Error {

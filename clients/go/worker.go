@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// worker is one that runs.
+// worker is a running worker.
 type worker struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -39,7 +39,7 @@ func (p *program) work(d *db, r *request) (name string) {
 	return name
 }
 
-// ask is the handler: it has the harness say how the job ends.
+// ask is the handler. The harness tells it how the job ends.
 func (p *program) ask(ctx context.Context, worker, tx string, job penstock.Job) error {
 	outcome := make(chan *request, 1)
 	call := p.keep(&p.calls, outcome)

@@ -1,4 +1,7 @@
-// A consumer of RabbitMQ with an inbox: whatever comes again, each message takes effect once.
+// A consumer of RabbitMQ with an inbox: each message takes effect once, also if it is delivered again.
+//
+// PENSTOCK_DATABASE_URL is the database, AMQP_URL the broker (default amqp://guest:guest@localhost/), and QUEUE its queue
+// (default orders). AMQP_URL has no options: ?declare_queue=orders is for the relay's --sink.
 package main
 
 import (
@@ -48,7 +51,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for d := range deliveries { // until ctx ends: what has no Ack comes again
+	for d := range deliveries { // until ctx ends; messages without an Ack are delivered again
 		if err := receive(context.WithoutCancel(ctx), db, box, d); err != nil {
 			return err
 		}
@@ -59,7 +62,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// receive acknowledges after the commit: a crash between the two brings the message again, and the inbox knows it.
+// receive acknowledges after the commit. After a crash between the two the message is delivered again, and the inbox knows its id.
 func receive(ctx context.Context, db *pgxpool.Pool, box *postgres.Inbox, d amqp.Delivery) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		isNew, err := box.First(ctx, tx, d.MessageId)

@@ -34,14 +34,14 @@ func run(ctx context.Context) error {
 	return postgres.WorkTx(ctx, store, "emails", mail, work.Options{Concurrency: 4})
 }
 
-// mail is called again, after a growing pause, if it returns an error. What it writes through tx counts once, however often that is.
+// mail is called again, after a growing pause, if it returns an error. Writes through tx take effect once, also if the job runs several times.
 func mail(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
 	var order struct {
 		ID       int64
 		Customer string
 	}
 	if err := json.Unmarshal(job.Payload, &order); err != nil {
-		return penstock.Permanent(err) // a dead letter at once: it would not get better
+		return penstock.Permanent(err) // a dead letter at once: another attempt would read the same payload
 	}
 	log.Printf("mail to %s about order %d, attempt %d", order.Customer, order.ID, job.Attempt)
 	_, err := tx.Exec(ctx, "update shop_order set mailed_at = now() where id = $1", order.ID)

@@ -179,8 +179,10 @@ func TestDemoOnASharedSQLiteFile(t *testing.T) {
 	}
 }
 
+// It writes to no database that only the environment names.
 func TestDemoFromStdin(t *testing.T) {
 	cmd := exec.Command(binary, "demo", "--csv", "-", "--json")
+	cmd.Env = append(os.Environ(), "PENSTOCK_DATABASE_URL=postgres://127.0.0.1:1/shop")
 	cmd.Stdin = strings.NewReader("scheduled_departure,carrier,flight,tailnum,origin,dest,dep_time,dep_delay_min,arr_delay_min,distance_mi\n" +
 		"2013-01-01T05:15:00,UA,1545,N14228,EWR,IAH,517,2,11,1400\n2013-01-01T05:15:00,UA,1545,,EWR,IAH,,,,1400\n")
 	if o := startCommand(t, cmd).wait(); o.code != 0 || !strings.Contains(o.stdout, `"delivered":2,`) {

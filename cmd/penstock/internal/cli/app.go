@@ -180,10 +180,10 @@ func (a *App) Tell(asJSON bool, fields any, sentence string, args ...any) error 
 	return err
 }
 
-// GivenDatabase is the database that was asked for, or none: the demo makes its
-// own then.
+// GivenDatabase is that of --database-url or --config, or none: the demo makes its
+// own then. PENSTOCK_DATABASE_URL alone does not count, because the demo writes.
 func (a *App) GivenDatabase() (url, schema string, err error) {
-	if a.DatabaseURL == "" && a.ConfigFile == "" && a.Getenv("PENSTOCK_DATABASE_URL") == "" {
+	if a.DatabaseURL == "" && a.ConfigFile == "" {
 		return "", "", nil
 	}
 	url, _, err = a.Database()

@@ -21,7 +21,7 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 	switch other := drivers.NotPostgres(r.DatabaseURL); {
 	case other != "" && !onSQLite && r.DatabaseURL != "":
 		return &penstock.FieldError{Field: "--database-url", Problem: "is a database of " + other + ", and the demo has its flights in PostgreSQL or SQLite",
-			Hint: "give postgres://user:password@host:5432/database or sqlite:FILE, or unset PENSTOCK_DATABASE_URL for a file of the demo's own"}
+			Hint: "give postgres://user:password@host:5432/database or sqlite:FILE, or leave it out: the demo makes a temporary file"}
 	case r.DatabaseURL == "":
 		r.DatabaseURL, onSQLite = "sqlite:"+filepath.Join(r.dir, "demo.db"), true
 		private = true

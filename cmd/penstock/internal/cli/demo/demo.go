@@ -62,10 +62,10 @@ many empty commits per second the database takes.
 
 By default all of it runs in this process, on SQLite and the embedded NATS server, in a
 temporary directory that is removed at the end. So its commits are not flushed to disk
-one by one; with --keep or sqlite:FILE they are. --database-url (or
-PENSTOCK_DATABASE_URL, if it is set) and --sink run the same on real servers.
-Its schemas, queues and streams are removed at the end, unless --keep is given. The
-database is PostgreSQL or SQLite.
+one by one; with --keep or sqlite:FILE they are. --database-url and --sink run the
+same on real servers; PENSTOCK_DATABASE_URL is ignored. Its schemas, queues and
+streams are removed at the end, unless --keep is given. The database is PostgreSQL or
+SQLite.
 
 --console shows it in the browser while it runs, 200 flights a second unless --rate
 says otherwise, and until Ctrl-C.
