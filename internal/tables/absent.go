@@ -9,7 +9,7 @@ import (
 
 // NoOutbox has the name.
 func NoOutbox(name string) error {
-	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), 
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name),
 		"create it with CreateOutbox or penstock outbox create %s; if it is a queue, use EnqueueTx; in a new database begin with Migrate or penstock migrate", shell.Word(name))
 }
 
@@ -21,7 +21,7 @@ func NoSubscription(outbox, name string) error {
 
 // NoQueue has the name.
 func NoQueue(name string) error {
-	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), 
+	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue),
 		"create it with CreateQueue or penstock queue create %s; if it is an outbox, use PublishTx; in a new database begin with Migrate or penstock migrate", shell.Word(name))
 }
 

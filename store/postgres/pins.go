@@ -12,7 +12,7 @@ import (
 )
 
 // VacuumPins returns what holds back vacuum in this database: the oldest of each kind. Without the rights of pg_read_all_stats it does
-// not see standbys, nor for how long other roles' sessions have been in a transaction; then the error, with the rest, is SQLSTATE 42501.
+// not see standbys, nor the ages of other roles' transactions. Then it returns the rest with an error of SQLSTATE 42501.
 func (s *Store) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
 	rows, err := s.pool.Query(ctx, statement("vacuum_pins", s.schema, ""))
 	if err != nil {
