@@ -175,7 +175,7 @@ var parts = []part{
 		_orders.slot: select
 		orders: insert (headers id key payload topic)`},
 	{name: "relay", grant: "select penstock.grant_relay('%s')",
-		calls: []string{"penstock._behind", "penstock._head", "penstock._reclaim", "penstock._reclaim_cursor", "penstock._reclaim_parked", "penstock._reclaim_parked_keys", "penstock._report_sink", "penstock._rotate", "penstock._segments", "penstock._write_cursor"},
+		calls: []string{"penstock._behind", "penstock._head", "penstock._holders", "penstock._reclaim", "penstock._reclaim_cursor", "penstock._reclaim_parked", "penstock._reclaim_parked_keys", "penstock._report_sink", "penstock._rotate", "penstock._segments", "penstock._write_cursor"},
 		// It has all outboxes: settles, turns their rings, and knows what they hold.
 		changes: []string{"_cursor", "_parked", "_parked_key", "_subscription", `"_orders.seq.slot"`},
 		reads:   []string{`"orders.seq"`, "_cursor", "_dead_letter", "_parked", "_parked_key"},

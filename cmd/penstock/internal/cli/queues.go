@@ -110,17 +110,18 @@ func Untaken(q *admin.QueueStatus, age time.Duration) (of, command string) {
 			names = append(names, g.Group)
 		}
 	}
-	of, command = AnyJobs, "penstock work "+shell.Word(q.Queue)
+	of = AnyJobs
+	flag := ""
 	switch {
 	case len(names) == 0 || len(q.Groups) == 1 && names[0] == "":
 	case len(names) == 1 && names[0] == "":
 		of = "take jobs without a group"
 	case len(names) == 1:
 		of = "take jobs of group " + shell.Visible(names[0])
-		command += " --group " + shell.Word(names[0])
+		flag = " --group " + shell.Word(names[0])
 	default:
 		of = fmt.Sprintf("take jobs of %d groups, such as %s", len(names), shell.Visible(names[len(names)-1]))
-		command += " --all-groups"
+		flag = " --all-groups"
 	}
-	return of, command + " --exec COMMAND"
+	return of, "penstock work " + shell.Word(q.Queue) + " --exec COMMAND" + flag
 }
