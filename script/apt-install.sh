@@ -20,7 +20,7 @@ fi
 exec 9>/run/penstock-apt-install.lock
 flock 9
 
-# Whoever held the lock before may have installed them.
+# The process that held the lock before may have installed them.
 needed=()
 for package in "$@"; do
 	status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)

@@ -9,7 +9,7 @@ if [[ $unformatted ]]; then
 	exit 1
 fi
 go vet ./... ./lab/...
-# A module of its own, with dependencies that a developer without a network may do without.
+# A separate module, with dependencies that a developer without a network may do without.
 if (cd examples/orms && go mod download) >/dev/null 2>&1 || [[ ${CI:-} ]]; then
 	(cd examples/orms && go generate ./... && go vet ./...)
 fi

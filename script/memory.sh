@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # memory.sh: prints a folder that lies in memory and has room for the data of the
-# tests' servers, or nothing. Each test has a database of its own, which is 450
+# tests' servers, or nothing. Each test has a separate database, which is 450
 # files to make and to remove: on a disk that takes longer than most tests.
 set -euo pipefail
 

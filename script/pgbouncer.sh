@@ -21,7 +21,7 @@ if [[ ! -d $dir ]]; then
 	mkdir -p "$cache"
 	work=$(mktemp -d "$cache/fetch.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
-	# apt-get with everything of its own, for a machine on which nothing is installed.
+	# apt-get with separate folders for everything, for a machine on which nothing is installed.
 	mkdir -p "$work"/{lists/partial,cache/archives/partial,root}
 	echo "deb [signed-by=$keys] http://deb.debian.org/debian $release main" >"$work/sources.list"
 	options=(-qq -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$work/lists"
@@ -33,7 +33,7 @@ if [[ ! -d $dir ]]; then
 		dpkg -x "$package" "$work/root"
 	done
 	rm -rf "$work/root/usr/share"
-	# With the loader and the libraries of its own release it runs on any.
+	# With the loader and the libraries of its release it runs on any.
 	cat >"$work/root/pgbouncer" <<-'RUN'
 		#!/bin/sh
 		here=$(dirname "$0")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test-engine.sh URL [go test arguments]: runs the portable profile's suites on a server that is there already, each test in a database
-# of its own, which is dropped afterwards. engine.txt and engine.json are the report, without passwords: which server, what passed, what failed.
+# test-engine.sh URL [go test arguments]: runs the portable profile's suites on a server that is there already, each test in a separate
+# database, which is dropped afterwards. engine.txt and engine.json are the report, without passwords: which server, what passed, what failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 url=$1

@@ -120,7 +120,7 @@ type goal struct {
 	store *remoteStore
 }
 
-// each runs a test for each language, with a database of its own, and the program that all tests share.
+// each runs a test for each language, with a separate database, and the program that all tests share.
 func each(t *testing.T, run func(g *goal, l *language)) {
 	t.Parallel()
 	for _, l := range tested() {

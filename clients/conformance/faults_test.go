@@ -89,7 +89,7 @@ func TestWorkersBehindAPooler(t *testing.T) {
 }
 
 // A worker whose connection is lost while a claim's answer is on its way, and again and again after that, goes on; the jobs of that claim
-// are nobody's until their leases end, and then they run.
+// belong to no worker until their leases end, and then they run.
 func TestConnectionsLost(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		direct, err := url.Parse(g.url)

@@ -107,7 +107,7 @@ func (s *seen) attempts() string {
 	return strings.Join(all, ", ")
 }
 
-// buildGo is for whoever tests another language alone.
+// buildGo is for a run that tests another language alone.
 var buildGo = sync.OnceValue(func() error { return exec.Command("../go/conformance.sh", "--build").Run() })
 
 // A program of Go is killed with its jobs, and the language does them; and the other way round.
@@ -182,7 +182,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 			mu.Lock()
 			from := j.Key + " of " + string(j.Payload)
 			if other := running[j.Key]; other != "" || j.ID < last[from] || done[j.ID] != "" {
-				t.Errorf("%s runs job %d of the key %s beside %q, after job %d; it was done by %q", language, j.ID, from, other, last[from], done[j.ID])
+				t.Errorf("%s runs job %d of the key %s together with %q, after job %d; it was done by %q", language, j.ID, from, other, last[from], done[j.ID])
 			}
 			running[j.Key] = language
 			mu.Unlock()

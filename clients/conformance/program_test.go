@@ -151,7 +151,7 @@ func (p *program) take(line []byte) error {
 	}
 	c, ok := p.waiting[a.ID]
 	if !ok {
-		return fmt.Errorf("it answered %.200q, which nobody asked", line)
+		return fmt.Errorf("it answered %.200q, without a request", line)
 	}
 	delete(p.waiting, a.ID)
 	c <- a

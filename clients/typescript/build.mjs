@@ -9,7 +9,7 @@ const compile = project => execFileSync(process.execPath, [tsc, '-p', project], 
 
 rmSync('dist', { recursive: true, force: true })
 compile('tsconfig.json')
-// What tsc makes of a .ts file follows the package.json beside it.
+// What tsc makes of a .ts file follows the package.json next to it.
 mkdirSync('dist/cjs')
 const own = 'src/package.json'
 writeFileSync(own, '{ "type": "commonjs" }\n')

@@ -13,7 +13,7 @@ SCRIPTS = {
     "assets/iframe-worker.js": MODULES / "iframe-worker/shim/index.js",  # search in files, which have no workers
 }
 
-# Pages that stand beside what they explain, and where the site has them.
+# Pages that stand next to what they explain, and where the site has them.
 ELSEWHERE = {
     "CONTRIBUTING.md": "internals/contributing.md",
     "CHANGELOG.md": "reference/changelog.md",

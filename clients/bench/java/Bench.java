@@ -26,7 +26,7 @@ import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import javax.sql.DataSource;
 
-/** What each queue does with the same jobs: enqueued in batches, drained by four processes, a steady rate, and rounds beside a pinned snapshot. */
+/** What each queue does with the same jobs: enqueued in batches, drained by four processes, a steady rate, and rounds with a pinned snapshot. */
 class Bench {
     static final int BATCH = 1_000, WORKERS = 4, CONCURRENCY = 10, ROUND = 2_000;
 
@@ -279,7 +279,7 @@ class Bench {
         return all;
     }
 
-    /** Rounds of enqueueing and draining beside a snapshot that stays open: the median of the last fifth of them by the first's. */
+    /** Rounds of enqueueing and draining with a snapshot that stays open: the median of the last fifth of them by the first's. */
     static double flat(Consumer<List<String>> enqueue, String url, int seconds) throws Exception {
         List<Long> took = new ArrayList<>();
         try (Connection pin = connect(url)) {

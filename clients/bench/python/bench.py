@@ -1,4 +1,4 @@
-"""Penstock beside procrastinate: the same jobs on the same PostgreSQL, drained by four processes of each; see bench.sh. Prints one JSON line."""
+"""Penstock and procrastinate: the same jobs on the same PostgreSQL, drained by four processes of each; see bench.sh. Prints one JSON line."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def steady(enqueue: Callable[[list[str]], None], workers: Workers, seconds: int)
 
 
 def flat(enqueue: Callable[[list[str]], None], workers: Workers, url: str, seconds: int) -> float:
-    """Rounds of enqueueing and draining beside a snapshot that stays open: the median of the last fifth of them by the first's."""
+    """Rounds of enqueueing and draining with a snapshot that stays open: the median of the last fifth of them by the first's."""
     took: list[float] = []
     with psycopg.connect(url) as pin:
         pin.execute("set transaction isolation level repeatable read")
@@ -219,7 +219,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--work"]:
         worker(BOTH[sys.argv[2]](), sys.argv[3])
         return
-    options = argparse.ArgumentParser(prog="bench.sh", description="Penstock's client beside procrastinate; prints one JSON line.")
+    options = argparse.ArgumentParser(prog="bench.sh", description="Penstock's client and procrastinate; prints one JSON line.")
     options.add_argument("--quick", action="store_true", help="5,000 jobs and 5 seconds in the place of 100,000, 30 seconds, and 5 minutes with a pinned snapshot")
     options.add_argument("--part", choices=("all", "drain", "steady", "pinned"), default="all")
     options.add_argument("--only", choices=BOTH, help="one of the two")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [--quick] [--part all|drain|steady|pinned] [--only QUEUE] [--most SECONDS]: penstock's client for Python beside procrastinate, in one run on one PostgreSQL:
+# bench.sh [--quick] [--part all|drain|steady|pinned] [--only QUEUE] [--most SECONDS]: penstock's client for Python and procrastinate, in one run on one PostgreSQL:
 # the one that PENSTOCK_TEST_POSTGRES names, or a private one that waits for the disk at every commit. Prints one JSON line. With --most
 # --part drain has seen enough after that time.
 set -euo pipefail

@@ -11,7 +11,7 @@ import postgres from 'postgres'
 import { FieldError, Penstock, cancelled, deadLetter, retry, snooze, sqlState, type Job, type LeaseLostError, type Message, type NewJob, type Queryable, type Verdict } from './index.js'
 
 interface Kind {
-  /** Runs fn in a transaction on a connection of its own, which is closed afterwards. */
+  /** Runs fn in a transaction on a separate connection, which is closed afterwards. */
   begin(url: string, fn: (tx: any) => Promise<void>): Promise<void>
   /** Runs a statement of the caller's, by the library alone. */
   rows(tx: any, sql: string): Promise<object[]>

@@ -81,8 +81,8 @@ export async function begin<D extends Queryable, T>(db: D, fn: (tx: Tx<D>) => Pr
 }
 
 /**
- * listening has somebody listen to the errors of a pg.Pool and of the clients it has given out, until the function that is returned is
- * called: those that nobody listens to end the process, and each connection that is cut is one. The calls that need it fail, and tell.
+ * listening adds a listener for the errors of a pg.Pool and of the clients it has given out, and returns a function that removes it.
+ * Errors without a listener end the process, and each cut connection is one. The calls that need the connection fail, and say so.
  */
 export function listening(db: any): () => void {
   const pool = [db, db.$client].find(p => typeof p?.totalCount === 'number' && typeof p.on === 'function')

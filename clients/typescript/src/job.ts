@@ -74,7 +74,7 @@ export const retry = (after?: number, reason = '') => new Outcome('retry', pause
 export const snooze = (after: number) => new Outcome('snooze', pause(after), '')
 /** deadLetter gives the job up: it becomes a dead letter at once. */
 export const deadLetter = (reason: string) => new Outcome('deadLetter', undefined, reason)
-/** cancelled says that nobody wants the job any more: it ends like one that is done. */
+/** cancelled says that the job is not needed any more: it ends like one that is done. */
 export const cancelled = (reason = '') => new Outcome('cancelled', undefined, reason)
 
 /** LeaseLostError is why a handler was aborted: the job may be running elsewhere. */

@@ -65,7 +65,7 @@ export class Penstock {
     return new Writer(executor(tx), this.#schema, options)
   }
 
-  /** A queue as workers use it, for loops of your own. Of a pool each call is a transaction of its own. */
+  /** A queue as workers use it, for loops that you write. On a pool each call is a separate transaction. */
   queue(db: Queryable, name: string): Queue {
     return new Queue(db, name, this.#name)
   }

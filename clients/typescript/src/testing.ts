@@ -1,4 +1,4 @@
-// Helpers for the tests of whoever uses Penstock.
+// Helpers for the tests of programs that use Penstock.
 import { executor, type Queryable } from './database.js'
 import { Queue, isOutcome, type Job } from './job.js'
 import { interval, quoted } from './values.js'

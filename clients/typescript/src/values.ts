@@ -57,7 +57,7 @@ export function bytesOf(payload: Payload): Buffer {
   return bytes
 }
 
-/** jsonOf is JSON.stringify, which tells of a bigint, or of a cycle, in words of its own. */
+/** jsonOf is JSON.stringify, which tells of a bigint, or of a cycle, in its own words. */
 function jsonOf(payload: Payload): string | undefined {
   try {
     return JSON.stringify(payload)

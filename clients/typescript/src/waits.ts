@@ -45,7 +45,7 @@ export class Backoff {
   }
 }
 
-/** Notice wakes whoever waits for it, now or next time. */
+/** Notice wakes the callers that wait for it, now or next time. */
 export class Notice {
   #given = false
   #wake: (() => void) | undefined

@@ -36,7 +36,7 @@ export async function newInbox(): Promise<string> {
 export async function until(what: string, is: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + 50_000
   while (!await is()) {
-    if (Date.now() > end) throw new Error(`waited in vain: ${what}`)
+    if (Date.now() > end) throw new Error(`did not happen in time: ${what}`)
     await new Promise(resolve => setTimeout(resolve, 5))
   }
 }

@@ -230,7 +230,7 @@ test('what another attempt cannot cure ends it', async () => {
   await expect(penstock.work(pool, gone, () => {}, { groupKey: 'x'.repeat(257) })).rejects.toMatchObject({ field: 'groupKey' })
 })
 
-test('SIGTERM stops one without a signal of its own', async () => {
+test('SIGTERM stops one that has no signal', async () => {
   const queue = await newQueue()
   await penstock.enqueue(pool, queue, { payload: '' })
   const program = `

@@ -15,7 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 
-/** What a worker knows of its jobs: claimed, begun, done, written. No thread and no I/O: whoever calls it holds the worker's lock. */
+/** What a worker knows of its jobs: claimed, begun, done, written. No thread and no I/O: its callers hold the worker's lock. */
 final class Desk {
     static final long MS = 1_000_000;
     private static final long ACK_EVERY = 20 * MS; // how long the end of a job waits for a claim to carry it, or for others
@@ -29,7 +29,7 @@ final class Desk {
         boolean begun;
         boolean ended; // the handler has returned
         boolean lost;
-        boolean left; // nobody waits for the handler any more
+        boolean left; // no thread waits for the handler any more
         Thread thread; // while the handler runs
         long done;
         End end = End.DONE; // once it is to be acked
@@ -234,7 +234,7 @@ final class Desk {
         return null;
     }
 
-    /** Whether whoever writes has something to do since a handler has ended. */
+    /** Whether the writing thread has something to do since a handler has ended. */
     boolean calls() {
         return stopping || acks.size() == 1 || due().pause == 0;
     }
@@ -320,7 +320,7 @@ final class Desk {
         held.values().stream().filter(t -> t.begun && !t.ended).forEach(t -> t.abort(Job.Aborted.STOPPING));
     }
 
-    /** Gives up the handlers that still run, and says how many: their jobs are nobody's once their leases end, and what they return is not written. */
+    /** Gives up the handlers that still run, and says how many: their jobs belong to no worker once their leases end, and their results are not written. */
     int leave() {
         List<Task> running = held.values().stream().filter(t -> t.begun && !t.ended).toList();
         for (Task t : running) {

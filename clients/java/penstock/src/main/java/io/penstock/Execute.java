@@ -8,7 +8,7 @@ import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The seam to every library: runs one statement in the transaction of whoever calls, and returns its rows. */
+/** The seam to every library: runs one statement in the caller's transaction, and returns its rows. */
 @FunctionalInterface
 public interface Execute {
     /**

@@ -17,7 +17,7 @@ public final class Job {
         STOPPING
     }
 
-    /** Names and values in turn, so that nobody has to read JSON. */
+    /** Names and values in turn, so that the caller need not read JSON. */
     static final String HEADERS = "case when headers is not null then array(select unnest(array[h.key, h.value]) from jsonb_each_text(headers) h) end";
     static final String COLUMNS = "id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint), " + HEADERS + ", payload";
 

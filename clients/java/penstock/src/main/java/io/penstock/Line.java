@@ -42,7 +42,7 @@ final class Line {
         }
     }
 
-    /** Each statement may meet another connection of the database there, where a prepared one is missing, or is somebody else's. */
+    /** Each statement may meet another connection of the database there, where a prepared one is missing, or belongs to another client. */
     private void prepareNothingBehindAPooler() throws SQLException {
         if (connection.isWrapperFor(PGConnection.class)) {
             PGConnection of = connection.unwrap(PGConnection.class);

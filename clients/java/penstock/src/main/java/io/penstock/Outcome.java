@@ -55,12 +55,12 @@ public final class Outcome extends RuntimeException {
         return new Outcome(How.DEAD_LETTER, null, reason);
     }
 
-    /** Nobody wants the job any more. It ends like one that is done, and counts apart. */
+    /** The job is not needed any more. It ends like one that is done, and is counted separately. */
     public static Outcome cancelled() {
         return new Outcome(How.CANCELLED, null, null);
     }
 
-    /** The handler has ended the job itself, with {@link Queue#ack} in a transaction of its own. */
+    /** The handler has ended the job itself, with {@link Queue#ack} in a separate transaction. */
     public static Outcome settled() {
         return new Outcome(How.SETTLED, null, null);
     }

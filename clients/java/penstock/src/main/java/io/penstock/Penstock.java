@@ -41,7 +41,7 @@ public final class Penstock {
         return new Penstock(Objects.requireNonNull(execute), workers, "\"penstock\"");
     }
 
-    /** Each call is a transaction of its own, on a connection that commits by itself. Workers take theirs from here. */
+    /** Each call is a separate transaction, on a connection that commits by itself. Workers take theirs from here. */
     public static Penstock on(DataSource dataSource) {
         return on((text, values) -> {
             try (Connection connection = dataSource.getConnection()) {
@@ -136,7 +136,7 @@ public final class Penstock {
     /** A worker, to start and close yourself. It takes connections from the DataSource. */
     public Worker worker(String queue, Handler handler, WorkOptions options) {
         if (dataSource == null) {
-            throw new IllegalStateException("a worker needs connections of its own: Penstock.on(dataSource)");
+            throw new IllegalStateException("a worker needs separate connections: Penstock.on(dataSource)");
         }
         return new Worker(this, dataSource, queue, handler, options);
     }

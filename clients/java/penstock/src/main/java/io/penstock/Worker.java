@@ -62,7 +62,7 @@ public final class Worker implements AutoCloseable {
 
     // Starting and stopping
 
-    /** Runs in a thread of its own until close. What ends it before that is logged. */
+    /** Runs in a separate thread until close. An error that ends it before that is logged. */
     public Worker start() {
         thread("penstock worker", () -> {
             try {

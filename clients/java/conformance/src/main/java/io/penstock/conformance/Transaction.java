@@ -18,7 +18,7 @@ import org.springframework.jdbc.datasource.DataSourceTransactionManager;
 import org.springframework.jdbc.datasource.SingleConnectionDataSource;
 import org.springframework.transaction.support.TransactionTemplate;
 
-/** A transaction of the caller's, made with a library of his own, in a thread of its own. */
+/** A transaction of the caller's, made with the caller's library, in a separate thread. */
 final class Transaction {
     private interface Execute {
         List<List<String>> rows(String sql) throws Exception;
