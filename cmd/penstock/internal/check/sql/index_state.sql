@@ -1,5 +1,5 @@
--- What there is under schema $1 and name $2: its kind, and of an index whether it
--- is valid and whether somebody is creating it.
+-- The relation of schema $1 and name $2: its kind, and for an index whether it is valid and whether
+-- a session is creating it.
 select c.relkind in ('i', 'I'),
        coalesce(i.indisvalid, false),
        exists (select from pg_catalog.pg_stat_progress_create_index p where p.index_relid = c.oid)

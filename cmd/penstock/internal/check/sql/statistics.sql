@@ -1,4 +1,4 @@
--- What the server counted of table $1 and its partitions.
+-- The server's counts for table $1 and its partitions.
 select bool_and(c.reltuples >= 0 or s.n_live_tup > 0),
        coalesce(sum(case when c.reltuples >= 0 then c.reltuples else s.n_live_tup end), 0)::bigint,
        coalesce(sum(s.n_live_tup), 0)::bigint,

@@ -1,5 +1,4 @@
--- The airline's own tables. They share a schema of their own, found through
--- search_path.
+-- The airline's own tables. They share a separate schema, found through search_path.
 create table aircraft (
   tailnum text   primary key,
   flights bigint not null -- how many of its flights have been committed
