@@ -133,7 +133,7 @@ func TestConsole(t *testing.T) {
 }
 
 // A relay, a worker and the demo serve the console beside their work, the relay also where the file says so.
-func TestConsoleBesideWork(t *testing.T) {
+func TestConsoleDuringWork(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	d := urlDesk(t, sqliteFile(t))
 	d.outbox("orders")

@@ -151,7 +151,7 @@ func TestDemoCleansUpWhenInterrupted(t *testing.T) {
 	}
 }
 
-func TestDemoOnSinksThatNobodyReads(t *testing.T) {
+func TestDemoOnSinksThatCannotBeRead(t *testing.T) {
 	o := pen(t, "demo", "--limit", "100", "--sink", "stdout")
 	if o.code != 0 || strings.Count(o.stdout, "\n") != 100 || !strings.Contains(o.stderr, "not checked") {
 		t.Errorf("exit code %d, %d lines, stderr %s", o.code, strings.Count(o.stdout, "\n"), o.stderr)

@@ -83,9 +83,9 @@ func (f *ConsoleFlags) FromFile(a *App) (c config.Console, err error) {
 	return c, f.Set(&c)
 }
 
-// Beside serves the console while a verb does its work, if the flag has an address: the file's address is for the
+// ServeDuring serves the console while a verb does its work, if the flag has an address: the file's address is for the
 // relay.
-func (f *ConsoleFlags) Beside(ctx context.Context, a *App, findings Findings, m *metrics.Metrics) error {
+func (f *ConsoleFlags) ServeDuring(ctx context.Context, a *App, findings Findings, m *metrics.Metrics) error {
 	if f.given.Listen == "" {
 		return nil
 	}

@@ -39,7 +39,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRunWithASinkThatNobodyReads(t *testing.T) {
+func TestRunWithASinkThatCannotBeRead(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	flights, err := Sample(50)
 	if err != nil {

@@ -292,7 +292,7 @@ func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
 		terminal.Count(int64(r.Delivered)), r.Elapsed.Round(10*time.Millisecond), terminal.Rate(r.PerSecond()))
 	fmt.Fprintf(w, "  bounded by    %s\n", demoBound(r))
 	if r.Unread {
-		fmt.Fprintf(w, "\nNobody can read %s back, so losses and order were not checked.\n", f.sink)
+		fmt.Fprintf(w, "\n%s cannot be read back, so losses and order were not checked.\n", f.sink)
 	} else {
 		fmt.Fprintf(w, "  lost          %d\n  phantom       %d\n  out of order  %d\n  duplicates    %d\n", r.Lost, r.Phantom, r.OutOfOrder, r.Duplicates)
 		switch {
