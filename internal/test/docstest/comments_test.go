@@ -2,7 +2,14 @@ package docstest
 
 import (
 	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
+	"testing"
 )
 
 // documented are the comments of a file that go doc shows: of the package, and of what is exported.
@@ -62,8 +69,8 @@ func members(t ast.Expr) (all []*ast.CommentGroup) {
 	return all
 }
 
-// goSentences leaves out what is indented: code.
-func goSentences(text string) (all []line) {
+// goSentences leaves out code, which is indented.
+func goSentences(number int, text string) (all []line) {
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		var lines []string
 		for l := range strings.Lines(paragraph) {
@@ -71,7 +78,83 @@ func goSentences(text string) (all []line) {
 				lines = append(lines, strings.TrimSpace(l))
 			}
 		}
-		all = append(all, split(0, strings.Join(lines, " "))...)
+		all = append(all, split(number, strings.Join(lines, " "))...)
+		number += strings.Count(paragraph, "\n") + 2
 	}
+	return all
+}
+
+// inside are the sentences of all comments of the SQL, of the lab and of internal/test, by their file.
+func inside(t *testing.T) map[string][]line {
+	t.Helper()
+	all := map[string][]line{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if path != root && skipped(d.Name()) || d.Name() == "golden" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		switch {
+		case filepath.Ext(name) == ".sql":
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			all[name] = sqlSentences(string(text))
+		case filepath.Ext(name) == ".go" && (strings.HasPrefix(name, "lab/") || strings.HasPrefix(name, "internal/test/")):
+			set := token.NewFileSet()
+			file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+			if err != nil {
+				return err
+			}
+			for _, c := range file.Comments {
+				all[name] = append(all[name], goSentences(set.Position(c.Pos()).Line, c.Text())...)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 300 {
+		t.Fatalf("only %d files found", len(all))
+	}
+	return all
+}
+
+var sqlComment = regexp.MustCompile(`^(.*?)--+ ?(.*)$`)
+
+// sqlSentences are those of comments: of lines that follow each other, and of each comment behind a statement by itself.
+func sqlSentences(text string) (all []line) {
+	var group []string
+	begin, n := 0, 0
+	flush := func() {
+		all = append(all, goSentences(begin, strings.Join(group, "\n"))...)
+		group = nil
+	}
+	for l := range strings.Lines(text) {
+		n++
+		m := sqlComment.FindStringSubmatch(strings.TrimRight(l, "\n"))
+		if m == nil || strings.TrimSpace(m[1]) != "" {
+			flush()
+		}
+		if m == nil {
+			continue
+		}
+		if group == nil {
+			begin = n
+		}
+		group = append(group, m[2])
+	}
+	flush()
 	return all
 }

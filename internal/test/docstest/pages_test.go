@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -42,7 +43,7 @@ func pages(t *testing.T) (all []page) {
 		if err != nil {
 			return err
 		}
-		if name := d.Name(); d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata" || name == "bin" || name == "target" || name == "dist") {
+		if d.IsDir() && path != root && skipped(d.Name()) {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || filepath.Ext(path) != ".md" {
@@ -66,6 +67,11 @@ func pages(t *testing.T) (all []page) {
 		t.Fatalf("only %d pages found", len(all))
 	}
 	return all
+}
+
+// skipped tells folders of other people's packages, of built files, and of what tests compare with.
+func skipped(folder string) bool {
+	return strings.HasPrefix(folder, ".") || slices.Contains([]string{"node_modules", "testdata", "bin", "target", "dist"}, folder)
 }
 
 func parse(path, text string) page {

@@ -49,7 +49,7 @@ var habits = []habit{
 
 // The prose has no more of these habits, and no more sentences that are too long, than testdata/prose.txt allows: a file that is not in it,
 // none. Help texts are read on the pages of docs/reference/commands, and comments of packages that others import by package.
-// -update lowers the numbers, and raises none.
+// Of SQL, of the lab and of internal/test every comment is read. -update lowers the numbers, and raises none.
 func TestProse(t *testing.T) {
 	found := map[string][]string{}
 	for _, p := range pages(t) {
@@ -65,6 +65,13 @@ func TestProse(t *testing.T) {
 				for _, problem := range problems(s.text) {
 					found[folder] = append(found[folder], source+": "+problem)
 				}
+			}
+		}
+	}
+	for name, all := range inside(t) {
+		for _, s := range all {
+			for _, problem := range problems(s.text) {
+				found[name] = append(found[name], fmt.Sprintf("%s:%d: %s", name, s.number, problem))
 			}
 		}
 	}
@@ -204,7 +211,7 @@ func comments(t *testing.T, folder string) map[string][]line {
 			t.Fatal(err)
 		}
 		for _, c := range documented(file) {
-			all[source] = append(all[source], goSentences(c)...)
+			all[source] = append(all[source], goSentences(0, c)...)
 		}
 	}
 	return all
