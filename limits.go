@@ -84,7 +84,7 @@ func (s QueueSettings) Validate() error {
 // ValidateWithoutHistory is Validate for a store that is not a driver.HistoryStore.
 func (s QueueSettings) ValidateWithoutHistory() error {
 	if s.KeepDone != nil && *s.KeepDone != 0 || s.KeepDoneBytes != nil {
-		return &FieldError{Field: "keep done", Problem: "is not possible in this database", Hint: "jobs that are done are kept in PostgreSQL only; have the handler write what is to be kept"}
+		return &FieldError{Field: "keep done", Problem: "is not possible in this database", Hint: "jobs that are done are kept in PostgreSQL only; have the handler write the results to keep"}
 	}
 	return s.Validate()
 }

@@ -33,7 +33,7 @@ var noteText = [noteKinds]struct {
 }{
 	noteAgain:       {slog.LevelWarn, "a message was refused and will be sent again; others with its key wait"},
 	noteUnavailable: {slog.LevelWarn, "the sink takes no messages like this one for now; it waits, with those behind it in its key, and no attempt is counted"},
-	notePark:        {slog.LevelWarn, "a message keeps being refused and is parked, with those behind it in its key; other keys go on"},
+	notePark:        {slog.LevelWarn, "a message keeps being refused and is parked, with those behind it in its key; other keys continue"},
 	noteDead:        {slog.LevelError, "a message became a dead letter"},
 	noteOpen:        {slog.LevelWarn, "the sink takes nothing; the subscription pauses, counts no attempts and resumes by itself"},
 	noteStillOpen:   {slog.LevelWarn, "the sink still takes nothing"},

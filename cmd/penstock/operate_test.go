@@ -247,7 +247,7 @@ func TestSubscriptionDrop(t *testing.T) {
 			if o.code != terminal.ExitFailure || !strings.Contains(o.stderr, "nothing was dropped") {
 				t.Errorf("answer %q: exit code %d, %q", answer, o.code, o.stderr)
 			}
-			clitest.Contains(t, o.stderr, "0 messages in its backlog, 0 parked messages, 3 dead letters are lost to it", "Type its name to go on: ")
+			clitest.Contains(t, o.stderr, "0 messages in its backlog, 0 parked messages, 3 dead letters are lost to it", "Type its name to continue: ")
 		}
 		clitest.Same(t, "still there", d.dead("orders", "billing"), "m1 m2 m3")
 		o := d.asked("billing\n", drop...)

@@ -47,7 +47,7 @@ var hints = map[string]string{
 	"28P01": "check user, password and pg_hba.conf",
 	"3D000": "create the database or correct the URL",
 	"25006": "the server is read-only: connect to the primary (target_session_attrs=read-write picks it from several hosts)",
-	"53100": "the server's disk is full: free space and go on; nothing is lost",
+	"53100": "the server's disk is full: free space and it continues; nothing is lost",
 	"53300": "raise max_connections or close other connections",
 	"57P03": "the server is starting up or shutting down: try again",
 }

@@ -123,7 +123,7 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 	case errors.As(err, &network) && network.Op == "remote error": // an alert, though this side is content with the handshake
 		hint = "set tls.cert_file and tls.key_file to a certificate that the brokers trust"
 	case errors.As(err, &eof), errors.Is(err, io.EOF): // a broker that hangs up says no more
-		hint = "see whether that port wants TLS (kafkas://) or none (kafka://), and a user, and check user, password and sasl"
+		hint = "see whether that port expects TLS (kafkas://) or none (kafka://), and a user, and check user, password and sasl"
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		hint = "check user, password and sasl"
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
@@ -133,7 +133,7 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 	case errors.Is(err, kerr.UnsupportedVersion):
 		hint = "the brokers must be Kafka 0.11 or newer"
 	case strings.HasPrefix(s.cfg.URL, "kafka://") && !errors.As(err, &network) && !errors.As(err, new(*kerr.Error)): // it answers, but not as Kafka does
-		hint = "see whether that port is a Kafka broker's and wants TLS (kafkas://)"
+		hint = "see whether that port is a Kafka broker's and expects TLS (kafkas://)"
 	}
 	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("no Kafka broker can be reached: %w", err), "%s", hint))
 }

@@ -145,7 +145,7 @@ func TestRefusals(t *testing.T) {
 			before: func(t *testing.T, c *natsgo.Conn) {
 				must(c.Subscribe("s.>", func(m *natsgo.Msg) { _ = m.Respond([]byte(`{"ok":true}`)) }))
 			},
-			want: unclassified, texts: []string{"no JetStream stream"},
+			want: unclassified, texts: []string{"not a JetStream stream"},
 		},
 		"a stream that does not acknowledge": {
 			stream: &jetstream.StreamConfig{NoAck: true},

@@ -150,7 +150,7 @@ func verdict(m *nats.Msg, seen *streams) error {
 		seen.saw([]byte(answer.Stream))
 		return nil
 	}
-	return penstock.WithHint(errors.New("what answered the message is no JetStream stream"),
+	return penstock.WithHint(errors.New("a service that is not a JetStream stream answered the message"),
 		"look for a service that replies on the message's subject, or change the subject")
 }
 

@@ -38,7 +38,7 @@ func parseEndpoint(raw string) (*endpoint, error) {
 	}
 	authority := rest[:end]
 	if strings.ContainsAny(authority, "{}") {
-		return nil, field("url", "has a placeholder in the host", "use placeholders in path and query only: a message must not decide whom the relay talks to")
+		return nil, field("url", "has a placeholder in the host", "use placeholders in path and query only: a message must not decide which host the relay talks to")
 	}
 	if strings.Contains(rest, "#") {
 		return nil, field("url", "has a #", "remove it and what follows: a fragment is not sent over HTTP")
@@ -137,7 +137,7 @@ func (e *endpoint) url(m *penstock.Message) (*url.URL, error) {
 	u := e.base
 	u.RawQuery = query
 	if err := setPath(&u, path); err != nil {
-		return nil, penstock.Permanent(fmt.Errorf("the message makes a path that is no URL's: %w", err))
+		return nil, penstock.Permanent(fmt.Errorf("the message makes a path that is not valid in a URL: %w", err))
 	}
 	return &u, nil
 }

@@ -213,7 +213,7 @@ var hints = map[uint16]string{
 	noSuchDatabase: "run: penstock migrate, or correct the URL",
 	1142:           grantMore,
 	1143:           grantMore, // on a column
-	1114:           "the server's disk is full: free space and go on; nothing is lost",
+	1114:           "the server's disk is full: free space and it continues; nothing is lost",
 	tooLarge:       "raise max_allowed_packet on the server, or publish smaller messages",
 	1286:           "the server has no such storage engine: name another, or install its plugin",
 	1047:           "this node of the cluster does not take part in it now: connect to another, or wait until it does",

@@ -63,7 +63,7 @@ func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined,
 	}
 	figures := []doctor.Figure{{Name: "size", Value: float64(pages * size), Unit: "bytes"}, {Name: "free pages", Value: float64(free * size), Unit: "bytes"}}
 	if free*size >= muchFree && free*2 > pages {
-		add(doctor.CheckFile, doctor.Warning, fmt.Sprintf("%d of %d MiB of the file are free pages", free*size>>20, pages*size>>20), "SQLite uses them again, but does not give them back", "if the file is to be small: vacuum, while nothing else runs", figures...)
+		add(doctor.CheckFile, doctor.Warning, fmt.Sprintf("%d of %d MiB of the file are free pages", free*size>>20, pages*size>>20), "SQLite uses them again, but does not give them back", "if the file should be small: vacuum, while nothing else runs", figures...)
 	} else {
 		add(doctor.CheckFile, doctor.OK, fmt.Sprintf("%d KiB, of which %d KiB are free pages", pages*size>>10, free*size>>10), "", "", figures...)
 	}

@@ -82,7 +82,7 @@ func (f *facts) markedIndexed() (found []Finding) {
 		}
 		find := Finding{Severity: Note, Code: CodeMarkedIndexed,
 			Title: fmt.Sprintf("the index %s contains %s, which every mark changes", quote(x.name()), quote(marks.Name)),
-			Detail: "Each mark writes a new entry into this and every other index of the table (it is no HOT update), and free space in the pages (fillfactor) does not change that. " +
+			Detail: "Each mark writes a new entry into this and every other index of the table (it is not a HOT update), and free space in the pages (fillfactor) does not change that. " +
 				"A partial index on the waiting rows has the same effect and pays for it, because it keeps reads short; a further index only adds to it."}
 		if x.predicate != "" && f.cfg.Delivered == adopted.Mark && slices.Contains(x.depends, marks.number) {
 			find.Detail = "In an index that has waiting rows only the column is always NULL: it takes space, and ends the order before the id. Leave it out."

@@ -64,7 +64,7 @@ func (f *facts) archiveFindings() []Finding {
 	case !f.archive.exists:
 		return []Finding{{Severity: Critical, Code: CodeColumn,
 			Title:  fmt.Sprintf("there is no archive %s", f.cfg.ArchiveIdentifier().Sanitize()),
-			Detail: "Delivered rows are to be moved there. Create it with the columns of the table; indexes that only the table needs are not needed there.",
+			Detail: "Delivered rows should be moved there. Create it with the columns of the table; indexes that only the table needs are not needed there.",
 			Fix:    []Statement{{SQL: fmt.Sprintf("create table %s (like %s)", f.cfg.ArchiveIdentifier().Sanitize(), f.tableName())}}}}
 	case len(f.archive.missing) > 0:
 		return []Finding{{Severity: Critical, Code: CodeColumn,

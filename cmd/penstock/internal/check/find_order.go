@@ -36,7 +36,7 @@ func findOrder(f *facts) (found []Finding) {
 		found = append(found, Finding{Severity: Note, Code: CodeLocalTime,
 			Title: fmt.Sprintf("the order column %s has no time zone", quote(c.Name)),
 			Detail: "Writers whose sessions have different time zones write times hours apart, and where a zone has summer time an hour comes twice in autumn: " +
-				"rows then sort behind what was delivered, and only the sweep finds them. Write UTC in all sessions, or use timestamptz.",
+				"rows then sort behind delivered ones, and only the sweep finds them. Write UTC in all sessions, or use timestamptz.",
 			Fix: []Statement{{SQL: fmt.Sprintf("alter table %s alter column %s type timestamptz using %s at time zone 'UTC'", f.tableName(), quote(c.Name), quote(c.Name)),
 				Risk: "writes the table and its indexes anew; it cannot be read or written meanwhile; only right if the times are UTC"}}})
 	}
@@ -119,7 +119,7 @@ func sequenceCache(c *column) Finding {
 	return Finding{Severity: Warning, Code: CodeSequenceCache,
 		Title: fmt.Sprintf("the sequence of %s hands out %s numbers at a time", quote(c.Name), number(float64(c.cache))),
 		Detail: "Each connection draws its numbers in advance, so one that is seldom used writes numbers from hours ago: " +
-			"they sort behind what was delivered, whatever the margin, and only the sweep finds them.",
+			"they sort behind delivered rows, whatever the margin, and only the sweep finds them.",
 		Evidence: Evidence{Figures: []Figure{{"cache", float64(c.cache), ""}}},
-		Fix:      []Statement{{SQL: "alter sequence " + c.sequence + " cache 1", Risk: "connections that are open go on with the numbers they have"}}}
+		Fix:      []Statement{{SQL: "alter sequence " + c.sequence + " cache 1", Risk: "open connections continue with the numbers they have"}}}
 }

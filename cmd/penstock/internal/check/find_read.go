@@ -35,7 +35,7 @@ func findReadIndex(f *facts) []Finding {
 	if n := f.reads.natural; n != nil && !inOrder(n) && f.sizes.rows >= bloatBytes {
 		found = append(found, Finding{Severity: Note, Code: CodePlanUnstable,
 			Title: "by itself the planner would not use the index that gives the order",
-			Detail: "Penstock asks for that index whatever the statistics say, so its own reads are not affected. A loop of your own would sort. " +
+			Detail: "Penstock asks for that index whatever the statistics say, so its own reads are not affected. A loop that you write would sort. " +
 				"Statistics that are out of date are the usual cause, or settings such as random_page_cost and enable_indexscan.",
 			Evidence: Evidence{Plan: n.excerpt()},
 			Fix:      []Statement{{SQL: "analyze " + f.tableName()}}})
@@ -98,7 +98,7 @@ func (f *facts) tieBreak(p *plan) Finding {
 
 func (f *facts) notPartial(p *plan) Finding {
 	find := Finding{Severity: Warning, Code: CodeNotPartial,
-		Title: "the index that gives the order has delivered rows, too",
+		Title: "the index that gives the order also has delivered rows",
 		Detail: "The read steps over every delivered row that lies before a waiting one. Penstock starts at its low-water mark and so steps over those above it only; " +
 			"its sweep and its first read, and any loop without a mark, walk over all of them." + f.partialReason(),
 		Evidence: Evidence{Plan: p.excerpt()},

@@ -49,7 +49,7 @@ func findKey(f *facts) []Finding {
 	find := Finding{Severity: Critical, Code: CodeNoKey,
 		Title: fmt.Sprintf("no unique index has the id %s", quote(id.Name)),
 		Detail: "Delivered rows are settled by their ids: without an index each batch reads the whole table, and two rows of one id would be taken for one message. " +
-			"Consumers tell messages apart by the id, too."}
+			"Consumers also tell messages apart by the id."}
 	if f.table.partitioned() {
 		find.Detail += " A unique index of a partitioned table has to contain the columns by which it is partitioned: put them into columns.order."
 		return []Finding{find}

@@ -54,7 +54,7 @@ func (a *App) ConfirmName(ctx context.Context, c Consent, warning, name string) 
 	if c.Yes {
 		return nil
 	}
-	answer, err := a.ask(ctx, c, warning+"\nType its name to go on: ")
+	answer, err := a.ask(ctx, c, warning+"\nType its name to continue: ")
 	if err != nil {
 		return err
 	}

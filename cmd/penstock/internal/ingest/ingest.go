@@ -161,7 +161,7 @@ func answer(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-var errBusy = errors.New("there is no room: what was sent before is still being written")
+var errBusy = errors.New("there is no room: earlier requests are still being written")
 
 func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 	began, name, code := time.Now(), r.PathValue("name"), http.StatusOK
@@ -306,7 +306,7 @@ func (s *Server) refused(outbox string, err error) *Refusal {
 		r.Error, r.code = "the database refused it: "+err.Error(), http.StatusUnprocessableEntity
 	default:
 		s.o.Logger.Error("cannot publish", "outbox", outbox, "err", err)
-		r.Error, r.Hint, r.code = "the database does not answer as it should; what was sent may have been committed", "send it again with the same ids", http.StatusServiceUnavailable
+		r.Error, r.Hint, r.code = "the database does not answer as it should; the messages may have been committed", "send it again with the same ids", http.StatusServiceUnavailable
 	}
 	return r
 }
