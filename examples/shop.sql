@@ -1,4 +1,4 @@
--- What the examples share, after `penstock migrate`. It can run again: what is there stays.
+-- Tables, queues and outboxes of the examples. Run it after `penstock migrate`, also a second time.
 do $$ begin perform penstock.create_outbox('orders'); exception when duplicate_table or unique_violation then null; end $$;
 do $$ begin perform penstock.create_queue('emails'); exception when duplicate_table or unique_violation then null; end $$;
 do $$ begin perform penstock.create_inbox('billing'); exception when duplicate_table or unique_violation then null; end $$;

@@ -90,7 +90,7 @@ func one(is bool) float64 {
 
 var (
 	databaseUp = desc("database_up", "Whether the last read of the status succeeded.")
-	readable   = desc("status_readable", "Whether the role may read this part of the status: outboxes, queues, inboxes, vacuum. What it may not read of a part is left out.", "part")
+	readable   = desc("status_readable", "Whether the role may read this part of the status: outboxes, queues, inboxes, vacuum. Figures that its role may not read are left out.", "part")
 	readTook   = desc("status_read_seconds", "How long the last read of the status took.")
 	readAge    = desc("status_age_seconds", "How long ago the status was read: scrapes share a read for a while.")
 	retries    = desc("transaction_retries_total", "Transactions that this process ran again because the database asked for it, by reason: serialization, deadlock, expired; unknown: looked up whether it had happened, after a lost answer. Not with PostgreSQL's own profile and SQLite.", "reason")

@@ -22,8 +22,8 @@ var (
 	logRow       = regexp.MustCompile("(?m)^\\| (WARN|ERROR) `([^`]+)`")
 )
 
-// The page of errors has each SQLSTATE that a function raises, each exit code, each error of the root package, those of the Python client,
-// and no log line that the program does not write, or not at that level.
+// The page of errors has each SQLSTATE that a function raises, each exit code, and each error of the root package and the Python client.
+// Each log line on it is one that the program writes at that level.
 func TestErrorPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, errorPage))
 	if err != nil {

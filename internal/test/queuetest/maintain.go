@@ -15,7 +15,7 @@ var maintainCases = []testCase{
 	{name: "ReadsNothingThatWaits", run: maintainBounded, needs: Features{Reads: true}},
 }
 
-// Maintenance reads what is due. Next to so many jobs of each kind, of which nothing is, it reads a few entries more than of an empty queue.
+// Maintenance reads what is due. With this many jobs of each kind, none of them due, it reads a few entries more than of an empty queue.
 func maintainBounded(e *env) {
 	many := 100
 	if testseed.Long() {

@@ -1,4 +1,4 @@
-// Package tablestest is the suite of the stores on plain tables (internal/tables), beyond what every store passes: connections are lost
+// Package tablestest is the suite of the stores on plain tables (internal/tables), beyond what every store passes. Connections are lost
 // at a named place, and the suite looks into the tables, locks them, and writes into them. Their names and columns are those of all dialects.
 //
 // It takes a server that has several writers at a time, and whose protocol [wire.Proxy] speaks. store/mysql/tables_suite_test.go runs it. A database

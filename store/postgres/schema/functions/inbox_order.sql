@@ -69,9 +69,9 @@ begin
 end $fn$;
 
 -- {release} hands over a message, then what was held for it, and what was held for that. Gaps part a key; known are the last messages of its
--- parts, and the last of them is its head. What follows another one is late, and leaves the head where it is; so is and does what comes behind
--- a gap if its id, derived by an outbox, tells that it was written before the head. Of other ids only the messages between two parts tell
--- which one is older, should they come: the part that a reported message follows goes before what was handed over in its place.
+-- parts, and the last of them is its head. A message that follows another one is late, and leaves the head where it is. So does a message
+-- behind a gap if its id, derived by an outbox, tells that it was written before the head. Of other ids only the messages between two
+-- parts tell which one is older, should they come. The part that a reported message follows goes before the message handed over in its place.
 -- See internal/inorder.
 create or replace function {release}(one {schema}.inboxed, in_previous text, ring bigint) returns setof {schema}.inboxed
 language plpgsql volatile as $fn$

@@ -48,7 +48,7 @@ end $fn$;
 --
 -- Of a priority it reads a thousand jobs from the first one on, and then four thousand from another place, and on from the
 -- first thousand behind the last. {next} counts the places, as no job with a key is found by it. They are multiples of the golden ratio,
--- modulo 1, and the segments those of the root of two: spread evenly, whatever is rolled back, and for whoever makes every second or third call.
+-- modulo 1, and the segments those of the root of two. So they are spread evenly, also for a caller that makes every second or third call.
 create or replace function {take_keyed}(n int, in_group text, leasing boolean) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
@@ -65,7 +65,7 @@ declare
     begun  int;         -- in which of them the first thousand end
     near   bigint;      -- where they end, null before
     edge   bigint;      -- behind it there are few
-    drawn  bigint;      -- where it goes on, between the two
+    drawn  bigint;      -- where it continues, between the two
     turn   numeric;     -- the place's number
     first  boolean;     -- in the segment begun
     mark   int;         -- what seen was then

@@ -1020,12 +1020,12 @@ end if;
     end if;
 end $function$;
 
--- take_keyed is take where jobs have keys. Whoever runs a job of a key holds the key's lock until his transaction ends, and has a
--- lease from then on; so a statement that begins with the lock held sees whether one runs, and whether one with a smaller id is
--- still to run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a thousand jobs
--- from the first one on, and then four thousand from another place, and on from the first thousand behind the last. next counts
--- the places, as no job with a key is found by it. They are multiples of the golden ratio, modulo 1, and the segments those of
--- the root of two: spread evenly, whatever is rolled back, and for whoever makes every second or third call.
+-- take_keyed is take where jobs have keys. The transaction that takes a job of a key holds the key's lock until its end, and has
+-- a lease from then on. So a statement that begins with the lock held sees whether one runs, and whether one with a smaller id
+-- must still run. Jobs that must wait are moved to _scheduled, at the cost of one move each. Of a priority it reads a thousand
+-- jobs from the first one on, and then four thousand from another place, and on from the first thousand behind the last. next
+-- counts the places, as no job with a key is found by it. They are multiples of the golden ratio, modulo 1, and the segments
+-- those of the root of two. So they are spread evenly, also for a caller that makes every second or third call.
 CREATE OR REPLACE FUNCTION penstock."_mails.take_keyed"(n integer, in_group text, leasing boolean)
  RETURNS SETOF penstock.mails
  LANGUAGE plpgsql
@@ -1049,7 +1049,7 @@ declare
     begun  int;         -- in which of them the first thousand end
     near   bigint;      -- where they end, null before
     edge   bigint;      -- behind it there are few
-    drawn  bigint;      -- where it goes on, between the two
+    drawn  bigint;      -- where it continues, between the two
     turn   numeric;     -- the place's number
     first  boolean;     -- in the segment begun
     mark   int;         -- what seen was then
