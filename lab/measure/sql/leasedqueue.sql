@@ -33,5 +33,6 @@ returning id, payload;
 -- name: ack
 delete from {schema}.{table} where id = any ($1::bigint[]) returning id;
 
--- Claimed jobs count as gone. name: rest
+-- Claimed jobs count as gone.
+-- name: rest
 select count(*) from {schema}.{table} where locked_until is null;

@@ -123,5 +123,5 @@ func Untaken(q *admin.QueueStatus, age time.Duration) (of, command string) {
 		of = fmt.Sprintf("take jobs of %d groups, such as %s", len(names), shell.Visible(names[len(names)-1]))
 		flag = " --all-groups"
 	}
-	return of, "penstock work " + shell.Word(q.Queue) + " --exec COMMAND" + flag
+	return of, "penstock work " + shell.Word(q.Queue) + flag + " --exec COMMAND"
 }
