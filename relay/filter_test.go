@@ -28,7 +28,7 @@ func TestFilter(t *testing.T) {
 		})
 		pass(time.Second)
 		publish()
-		pass(100 * time.Millisecond)
+		pass(time.Second) // a poll of PollMax and an eighth, and SettleEvery
 		if parked, _ := l.parkedMessages(); parked != 20 || l.cursor() != 120 {
 			t.Errorf("parked %d, settled %d, want the chosen 20 of one key, and 120", parked, l.cursor())
 		}
