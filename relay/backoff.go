@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// grown is the whole delay after the nth failure in a row, from 1: doubling from
-// least to most.
+// grown is the full delay after the nth failure in a row (n from 1). It doubles from least to
+// most.
 func grown(n int, least, most time.Duration) time.Duration {
 	if n < 32 && least<<(n-1) > 0 { // no overflow
 		return min(least<<(n-1), most)
@@ -18,10 +18,11 @@ func grown(n int, least, most time.Duration) time.Duration {
 	return most
 }
 
-// spread takes up to half off a delay, so that many do not come back together.
+// spread takes up to half off a delay, to keep many retries from coming back together.
 func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// apart makes a pause up to an eighth longer or shorter, so that relays that began together do not stay together.
+// apart makes a pause up to an eighth longer or shorter, to keep relays that started together from polling
+// together.
 func apart(d time.Duration) time.Duration { return d - d/8 + rand.N(d/4+1) }
 
 // backoff counts failures in a row.
@@ -50,8 +51,8 @@ func sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 	return false
 }
 
-// throttle lets one log line through every ten seconds, or every so often, and
-// counts the others.
+// throttle lets one log line through per interval, by default every ten seconds, and counts the
+// others.
 type throttle struct {
 	log   *slog.Logger
 	every time.Duration

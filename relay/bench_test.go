@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// BenchmarkRelay measures the relay alone: messages that lie in memory, a sink
-// that confirms at once. One op is one message.
+// BenchmarkRelay measures the relay alone: messages in memory, and a sink that confirms at once.
+// One op is one message.
 func BenchmarkRelay(b *testing.B) {
 	for _, keys := range []struct {
 		name string
@@ -59,7 +59,8 @@ func benchmarkRelay(b *testing.B, keys int, inOrder bool) {
 func (l *loop) Subscribe(context.Context, driver.Subscribe) (driver.Source, error) { return l, nil }
 func (l *loop) Maintain(context.Context, string) error                             { return nil }
 
-// loop is the Source of a Store that returns the same messages over and over, total in all.
+// loop is the Source of a Store that returns the same messages again and again, total of them in
+// all.
 type loop struct {
 	messages   []penstock.Message
 	total, got int
@@ -81,7 +82,7 @@ func (s *loop) Fetch(_ context.Context, limit driver.Limit) (driver.Batch, error
 }
 
 func (s *loop) Settle(_ context.Context, _ uint64, settled ...driver.Settled) error {
-	time.Sleep(2 * time.Millisecond) // about what a commit takes
+	time.Sleep(2 * time.Millisecond) // how long a commit takes
 	n := 0
 	for _, t := range settled {
 		n += len(t.Batch.Messages)

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// probeSize is how many messages try out a sink that was unavailable. If it
-// answers and refuses them all, probes grow.
+// probeSize is how many messages a probe sends to a sink that was unavailable. If the sink answers
+// and refuses them all, probes grow.
 const (
 	probeSize    = 16
 	maxProbeSize = 1 << 16
 )
 
-// refusedInARow is how many different messages have to be refused on their
-// first attempt, with nothing confirmed in between, for the sink to be the
-// suspect and not the messages.
+// refusedInARow is how many different messages must be refused on their first attempt, with
+// nothing confirmed in between, before the sink is the suspect instead of the messages.
 const refusedInARow = 20
 
 type breakerState uint8
@@ -25,23 +24,22 @@ const (
 	refusing                        // the sink answers, and refuses everything
 )
 
-// breaker tells "this message is bad" from "the sink is down". While it is open,
-// nothing is sent but a probe now and then, and no refusal is
-// counted against its message. Not safe for concurrent use.
+// breaker distinguishes "this message is bad" from "the sink is down". While it is open, only an
+// occasional probe is sent, and no refusal is counted against its message. Not safe for concurrent
+// use.
 type breaker struct {
 	state breakerState
-	// A probe is running: of messages that were not tried yet, of others.
+	// Running probes: of messages that were not tried yet, and of others.
 	probing, reprobing bool
 	since              time.Time // it is open
 	until              time.Time // when the next probe may start
 	size               int       // of that probe
 	delay              backoff
-	// The longest delay between probes, by what is wrong. A refusing sink is
-	// probed more often: each probe takes messages out of the way, and those
-	// behind them may be acceptable.
+	// The longest delay between probes, by what is wrong. A refusing sink is probed more often: each
+	// probe moves messages out of the way, and those behind them may be accepted.
 	mostUnavailable, mostRefusing time.Duration
-	// fresh are the Seqs of the messages that were refused on their first attempt
-	// since the last confirm, each once.
+	// fresh has the Seqs of the messages that were refused on their first attempt since the last
+	// confirm, each once.
 	fresh []int64
 }
 
@@ -49,8 +47,9 @@ func newBreaker(least, most time.Duration) breaker {
 	return breaker{delay: backoff{least: least}, mostUnavailable: min(most, 2*time.Second), mostRefusing: min(most, time.Second)}
 }
 
-// allows returns how many messages a Send may have now, of the limit. Again says that they were
-// tried before. Others need not wait for a probe of such messages, because these may be what hangs.
+// allows returns how many messages a Send may have now, up to limit. again is true for messages
+// that were tried before. Messages that were not tried do not wait for a probe of tried ones,
+// because the tried ones may be what hangs.
 func (b *breaker) allows(now time.Time, limit int, again bool) int {
 	switch {
 	case b.state == closed:
@@ -80,7 +79,7 @@ type answer struct {
 	again       bool // of messages that were tried before
 	confirmed   int
 	unavailable bool
-	interrupted bool    // the relay ended the Send, so its being unavailable says nothing
+	interrupted bool    // the relay ended the Send, so it does not show that the sink is unavailable
 	fresh       []int64 // Seqs of those refused on their first attempt
 }
 
@@ -106,14 +105,14 @@ func (b *breaker) ended(now time.Time, a answer) {
 	case b.state == closed:
 		b.count(now, a)
 	case a.confirmed > 0 && (a.probe || b.state == refusing):
-		// A Send that began before the outage may confirm after it; only a probe
-		// shows that the sink is back. With one that answers, any confirm does.
+		// A Send that began before the outage may confirm after it, so only a probe shows that the sink is
+		// back. If the sink answers, any confirm shows it.
 		b.state = closed
 	case !a.probe:
 	case a.unavailable:
 		b.state = unavailable
 		b.prolong(now)
-	case b.state == unavailable: // it is back, and refuses these messages at least
+	case b.state == unavailable: // it is back, but it refuses at least these messages
 		b.state = closed
 		b.count(now, a)
 	default:
@@ -122,7 +121,7 @@ func (b *breaker) ended(now time.Time, a answer) {
 	}
 }
 
-// count adds up what is refused by a sink that is trusted.
+// count adds up what a trusted sink refuses.
 func (b *breaker) count(now time.Time, a answer) {
 	if a.confirmed > 0 {
 		return

@@ -122,8 +122,8 @@ func TestBreakerRefusing(t *testing.T) {
 	}
 }
 
-// Messages that were not tried do not wait for a probe of those that were: the sink
-// may be well, and these hang.
+// Messages that were not tried do not wait for a probe of those that were: the sink may be up, and
+// only these messages may hang.
 func TestBreakerProbesOfTwoKinds(t *testing.T) {
 	now := time.Now()
 	b := newBreaker(time.Second, time.Minute)

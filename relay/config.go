@@ -14,8 +14,8 @@ import (
 
 // Store has the methods of a driver.Store that a relay needs.
 type Store interface {
-	// Subscribe takes the lease. While it fails with penstock.ErrHeld the relay stands
-	// by. After any other error it logs that and tries again.
+	// Subscribe takes the lease. While it fails with penstock.ErrHeld the relay is on standby. After
+	// any other error it logs that and tries again.
 	Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error)
 	// Maintain does the outbox's housekeeping, which frees space. The relay calls it
 	// about once a second while it has the lease.
@@ -89,7 +89,7 @@ type Limits struct {
 // SetDefaults sets the fields that are zero.
 func (c *Options) SetDefaults() {
 	if c.Holder == "" {
-		host, _ := os.Hostname() // without one the pid has to do
+		host, _ := os.Hostname() // without a host name, the pid must suffice
 		c.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	c.Lease = cmp.Or(c.Lease, driver.DefaultLease)

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// A message that is refused for good becomes a dead letter and its key goes on;
-// sent back, it stands alone, whether it is accepted then or not.
+// A message that is refused permanently becomes a dead letter and its key continues. Once retried,
+// it is sent alone, whether the sink accepts it or not.
 func TestDeadLetters(t *testing.T) {
 	bad := &refuse{seq: 1, err: penstock.Permanent(errFlaky)}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
@@ -57,7 +57,8 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// The log tells of a dead letter at once, also where nothing else comes, and how to look at it.
+// The log reports a dead letter at once, even if no more messages come, and says how to look at
+// it.
 func TestDeadLetterIsLoggedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -73,8 +74,8 @@ func TestDeadLetterIsLoggedAtOnce(t *testing.T) {
 	})
 }
 
-// What comes after a dead letter is not sent before the dead letter is durable: else
-// a crash could bring the message back behind its successors, and accepted.
+// Messages behind a dead letter are not sent before the dead letter is durable. Otherwise a crash
+// could bring it back after its successors were accepted.
 func TestDeadLetterIsDurableBeforeItsKeyGoesOn(t *testing.T) {
 	bad := &refuse{seq: 2, err: penstock.Permanent(errFlaky)}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
@@ -107,8 +108,8 @@ func TestDeadLetterIsDurableBeforeItsKeyGoesOn(t *testing.T) {
 	})
 }
 
-// A dead letter that was sent back goes through the lane of its key, where it
-// waits for no other verdict, and no message waits for its own.
+// A dead letter that was retried goes through the lane of its key, where it waits for no other
+// verdict, and no message waits for its verdict.
 func TestAloneHoldsUpNoOther(t *testing.T) {
 	bad := &refuse{seq: 1, err: penstock.Permanent(errFlaky)}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
@@ -210,8 +211,8 @@ func TestMaxAge(t *testing.T) {
 	})
 }
 
-// As many keys as make the sink a suspect are refused at one moment, after a while in which the sink
-// has confirmed something else. So they are at fault, and become dead letters.
+// More keys than make the sink a suspect are refused at the same moment, but the sink has confirmed
+// something meanwhile. So the messages are at fault and become dead letters.
 func TestManySlowRefusalsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &outbox{}

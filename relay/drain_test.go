@@ -27,8 +27,8 @@ func drained(t *testing.T, r *Relay, result <-chan error) time.Duration {
 	return time.Since(began)
 }
 
-// Drain sends nothing more. What the running Sends deliver is settled, and the next
-// relay delivers the rest, each message once.
+// Drain sends nothing more. It settles what the running Sends deliver, and the next relay delivers
+// the rest, each message once.
 func TestDrainRepeatsNothing(t *testing.T) {
 	for _, keys := range [][]string{{"a"}, {"a", "b", "c", "d", "e", "f", "g"}, {""}, {"a", "", "b", "a", "a"}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestDrainRepeatsNothing(t *testing.T) {
 	}
 }
 
-// What waits for another attempt is parked, so that the attempts it had count.
+// Messages that wait for another attempt are parked, so their attempts are kept.
 func TestDrainParksWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -94,7 +94,7 @@ func TestDrainWhileSinkIsDown(t *testing.T) {
 	})
 }
 
-// Running Sends are waited for until DrainTimeout, and then given up.
+// Drain waits for running Sends until DrainTimeout, and then gives them up.
 func TestDrainTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		before      func(context.Context, []penstock.Message)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// fakePark is what the fake database keeps parked, in the plainest way.
+// fakePark holds what the fake database keeps parked, in the simplest way.
 type fakePark struct {
 	parked []*fakeParkedKey
 	keys   map[string]*fakeParkedKey // those of them that are in order
@@ -40,7 +40,7 @@ type fakeParked struct {
 // fakeDead is a dead letter. It stays one until it is delivered or discarded.
 type fakeDead struct {
 	fakeParked
-	away bool // sent back, or parked after it was
+	away bool // retried, or parked after that
 }
 
 // fakeBatch is where a batch came from: the stream, or parked keys, one per message.
@@ -78,7 +78,7 @@ func (l *outbox) handBack() {
 	}
 }
 
-// fetchParked returns keys that are due, those due the longest first.
+// fetchParked returns keys that are due, the longest overdue first.
 func (l *outbox) fetchParked(b *driver.Batch, limit driver.Limit) (fakeBatch, bool) {
 	var due []*fakeParkedKey
 	for _, n := range l.parked {
@@ -155,8 +155,7 @@ func (l *outbox) settle(t driver.Settled, from *fakeBatch) error {
 	return nil
 }
 
-// pass notes that a message of the stream is settled. The cursor moves as far as it
-// can.
+// pass notes that a message of the stream is settled. It moves the cursor as far as possible.
 func (l *outbox) pass(seq int64) {
 	if l.ahead == nil {
 		l.ahead = map[int64]bool{}
@@ -229,7 +228,7 @@ func (l *outbox) settleOne(m penstock.Message, order driver.KeyOrder, v driver.V
 	return nil
 }
 
-// removeDead removes a dead letter for good, and lets go of a key that waits for it.
+// removeDead removes a dead letter and releases a key that waits for it.
 func (l *outbox) removeDead(seq int64) {
 	delete(l.dead, seq)
 	for _, n := range l.parked {
@@ -239,7 +238,7 @@ func (l *outbox) removeDead(seq int64) {
 	}
 }
 
-// retryDead sends a dead letter back; discardDead drops it.
+// retryDead retries a dead letter; discardDead drops it.
 func (l *outbox) retryDead(seq int64) {
 	d := l.dead[seq]
 	d.away = true
@@ -298,9 +297,9 @@ func (l *outbox) deadSeqs() []int64 {
 	return seqs
 }
 
-// checkTurn fails the test if one of msgs has to wait by what the database says:
-// an earlier message of its key is parked and not confirmed since, or a dead
-// letter holds the key. What is out of order does not wait.
+// checkTurn fails the test if the database says that one of msgs has to wait: an earlier message
+// of its key is parked and not confirmed since, or a dead letter holds the key. Messages out of
+// order do not wait.
 func (l *outbox) checkTurn(k *sink, msgs []penstock.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,16 +13,16 @@ import (
 type sink struct {
 	t       testing.TB
 	inOrder bool
-	outbox  *outbox // if set, nothing may be sent that has to wait by what it says
+	outbox  *outbox // if set, nothing may be sent that has to wait according to it
 	// answer decides about one message; nil: confirmed.
 	answer func(m *penstock.Message) error
-	// before runs before a Send is answered, and may wait.
+	// before is called before a Send is answered, and may block.
 	before func(ctx context.Context, msgs []penstock.Message)
 
 	mu        sync.Mutex
 	held      map[string]bool
 	seen      map[int64]bool // confirmed at least once
-	never     map[int64]bool // refused for good
+	never     map[int64]bool // refused permanently
 	running   int
 	maxRun    int
 	sends     []send
@@ -116,8 +116,8 @@ func (k *sink) confirmedOnce(seq int64) bool {
 	return k.seen[seq]
 }
 
-// through reports whether a message was confirmed, or refused for good: what
-// comes after it need not wait then.
+// through reports whether a message was confirmed or permanently refused. Later messages of its
+// key then need not wait for it.
 func (k *sink) through(seq int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,7 +136,7 @@ func (k *sink) delivered() int {
 	return len(k.confirmed)
 }
 
-// firsts returns each message's first confirmation, in order, per key.
+// firsts returns the first confirmation of each message, in order, per key.
 func (k *sink) firsts() map[string][]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -28,9 +28,9 @@ type outbox struct {
 	settled  int            // the durable cursor: index of the first message not settled
 	ahead    map[int64]bool // Seqs of messages behind it that are
 	settles  []time.Time
-	parts    int // of batches that were settled
+	parts    int // of settled batches
 	holder   *fakeSource
-	opens    int // calls, failed ones too
+	opens    int // calls, including failed ones
 	openings int
 	fetches  int
 	fetched  int // messages returned, with repetitions
@@ -40,7 +40,7 @@ type outbox struct {
 	maintained int
 	wrap       func(*fakeSource) driver.Source // nil: it is returned as it is
 
-	// faults, called under mu; nil: none
+	// faults, called under mu; nil means none
 	openErr     func() error
 	maintainErr func() error
 	fetchErr    func() error
@@ -52,8 +52,8 @@ type outbox struct {
 
 	// Called without mu, before the answer.
 	renewWait, settleWait func(ctx context.Context)
-	// Called without mu, between the moment that decides what is BehindParked and the
-	// one that decides what is returned.
+	// Called without mu, after it was decided which messages are BehindParked, and before it is
+	// decided which are returned.
 	fetchWait func(ctx context.Context)
 }
 
@@ -84,7 +84,7 @@ func (l *outbox) read(counter *int) int {
 
 func (l *outbox) cursor() int { return l.read(&l.settled) }
 
-// steal gives the lease to nobody the relay knows.
+// steal gives the lease to a holder that the relay does not know.
 func (l *outbox) steal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *fakeSource) Fetch(ctx context.Context, limit driver.Limit) (driver.Batc
 	if s.log.maxFetch != nil {
 		limit.Messages = min(limit.Messages, s.log.maxFetch())
 	}
-	// From the park and from the stream in turn, if there is something in both.
+	// From the park and from the stream in turn, if both have something.
 	var from fakeBatch
 	ok := false
 	for s.next < len(s.log.messages) && s.log.ahead[s.log.messages[s.next].Seq] {
@@ -313,20 +313,20 @@ func (s *fakeSource) Close(ctx context.Context) error {
 	return s.misuse
 }
 
-// newFlag is for what a test changes under the fakes' hands.
+// newFlag is a flag that a test changes while the fakes run.
 func newFlag(v bool) *atomic.Bool {
 	f := new(atomic.Bool)
 	f.Store(v)
 	return f
 }
 
-// pass lets virtual time pass and all that happens until then finish.
+// pass lets virtual time pass and waits for everything that happens until then.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// quiet is a logger for tests; PENSTOCK_TEST_LOG=1 makes it speak.
+// quiet is a logger for tests; PENSTOCK_TEST_LOG=1 makes it print.
 func quiet() *slog.Logger {
 	if os.Getenv("PENSTOCK_TEST_LOG") != "" {
 		return slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -350,8 +350,8 @@ func start(t testing.TB, ctx context.Context, l *outbox, k driver.Sink, change f
 	return r, result
 }
 
-// finish drains the relay and checks what holds in every test: no error, and
-// nothing settled that was not confirmed.
+// finish drains the relay and checks what holds in every test: no error, and only confirmed
+// messages are settled.
 func finish(t testing.TB, r *Relay, result <-chan error, l *outbox, k *sink) {
 	t.Helper()
 	r.Drain()
@@ -376,8 +376,8 @@ func checkSettled(t testing.TB, l *outbox, k *sink) {
 	}
 }
 
-// checkOrder requires that every message was confirmed, per key in order, but
-// for those that were a dead letter at some time.
+// checkOrder requires that every message was confirmed, per key in order, except for those that
+// were a dead letter at some time.
 func checkOrder(t testing.TB, l *outbox, k *sink) {
 	t.Helper()
 	alive := func(seqs []int64) []int64 {

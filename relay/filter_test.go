@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// What the filter does not choose is settled unsent, also behind parked ones.
+// Messages that the filter does not choose are settled unsent, also behind parked ones.
 func TestFilter(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
@@ -46,7 +46,7 @@ func TestFilter(t *testing.T) {
 	})
 }
 
-// All of a batch may be settled without a Send, and a window may be full of such.
+// A whole batch may be settled without a Send, and such batches may fill a window.
 func TestFilterThatChoosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -63,7 +63,7 @@ func TestFilterThatChoosesNothing(t *testing.T) {
 	})
 }
 
-// A filter that was narrowed passes over what is parked, and dead letters that are sent back.
+// A narrowed filter passes over parked messages and retried dead letters.
 func TestFilterThatWasNarrowed(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {

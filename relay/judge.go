@@ -8,8 +8,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// judge reads the answer of a Send. It needs no mutex: until finish, the run is
-// the sender's alone.
+// judge reads the answer of a Send. It needs no mutex: until finish, only the sender uses the run.
 func (s *session) judge(r *run) {
 	r.confirmed, r.refused, r.unavailable, r.fresh = len(r.entries), 0, nil, r.fresh[:0]
 	if r.errs != nil {
@@ -26,8 +25,8 @@ func (s *session) judge(r *run) {
 		Delivered: r.confirmed, Failed: r.refused, Retried: len(r.retries)})
 }
 
-// judgeLane counts the answers about the messages of one lane. Of one key only
-// the first failure counts: the sink did not try those behind it.
+// judgeLane counts the answers about the messages of one lane. Only the first failure of a key
+// counts: the sink did not try those behind it.
 func (s *session) judgeLane(r *run, h hold) {
 	failed := false
 	for i := h.from; i < h.to; i++ {
@@ -52,10 +51,10 @@ func (s *session) judgeLane(r *run, h hold) {
 	}
 }
 
-// finish lets what a Send has found out take effect: on the breaker, on the
-// messages, and on the lanes it held.
+// finish applies what a Send has found out: to the breaker, to the messages, and to the lanes it
+// held.
 func (s *session) finish(r *run) {
-	var now time.Time // read only where it matters: most Sends confirm everything
+	var now time.Time // read only if it matters: most Sends confirm everything
 	if r.errs != nil || r.probe {
 		now = time.Now()
 	}
@@ -85,7 +84,7 @@ func (s *session) advance() {
 	}
 }
 
-// consult tells the breaker how a Send ended, and the notes what it made of it.
+// consult tells the breaker how a Send ended, and notes the breaker's conclusion for the log.
 func (s *session) consult(r *run, now time.Time) {
 	s.stats.delivered += r.confirmed
 	s.stats.refused += r.refused
@@ -98,7 +97,7 @@ func (s *session) consult(r *run, now time.Time) {
 	if was != closed && now.IsZero() {
 		now = time.Now()
 	}
-	if s.confirms != r.before { // the sink accepts something: twenty that hang side by side are refused at one moment
+	if s.confirms != r.before { // the sink accepts something, but twenty that hang at the same time are refused at one moment
 		r.fresh = r.fresh[:0]
 	}
 	interrupted := r.unavailable != nil && r.term.Err() != nil // by this relay, not the sink
@@ -129,8 +128,8 @@ func (r *run) firstRefusal() error {
 	return nil
 }
 
-// giveBack takes back the attempts that are counted against messages in memory
-// since the sink confirmed something last: the sink is to blame for them.
+// giveBack takes back the attempts counted against messages in memory since the last confirm: the
+// sink is to blame for them.
 func (s *session) giveBack() {
 	for _, e := range s.provisional {
 		e.tries, e.decided = 0, false
@@ -185,15 +184,15 @@ func (s *session) finishLane(r *run, h hold, now time.Time) {
 	s.lanes.release(h.lane)
 }
 
-// isAway reports whether err says that the sink takes nothing at all. With a delay it
-// says so of a part of the sink, and is a refusal that costs no attempt.
+// isAway reports whether err says that the sink accepts nothing. An Unavailable error with a delay
+// concerns only a part of the sink: it is a refusal that costs no attempt.
 func isAway(err error) bool {
 	_, partly := penstock.RetryDelay(err)
 	return penstock.IsUnavailable(err) && !partly
 }
 
-// doubt puts back a message, the first of its lane, if nothing shows whether it is at
-// fault or the sink.
+// doubt puts back a message, the first of its lane, if it is unclear whether the message or the
+// sink is at fault.
 func (s *session) doubt(e *entry, l *lane) {
 	e.doubted = true
 	if l == nil {
@@ -203,8 +202,8 @@ func (s *session) doubt(e *entry, l *lane) {
 	}
 }
 
-// refused decides what is to become of a refused message, which is the first of
-// its lane, or has none and no key.
+// refused decides what happens to a refused message. It is the first of its lane, or has no key
+// and no lane.
 func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 	e := r.entries[i]
 	switch {
@@ -217,8 +216,8 @@ func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 	case s.breaker.state == closed:
 		s.count(r, i, l, now)
 	case s.breaker.state == refusing && r.probe:
-		// Move it away, so that the next probe tries other messages. The longer the outage, the
-		// later these come back. Otherwise probes would only ever try them.
+		// Move it away, to let the next probe try other messages. The longer the outage, the later these
+		// come back. Otherwise probes would only ever try them.
 		v := e.parked()
 		v.RetryIn = spread(min(max(now.Sub(s.breaker.since), 5*time.Second), s.cfg.RetryMax))
 		s.settleAlone(e, l, v)
@@ -264,8 +263,8 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 		v.Outcome, v.Hold = driver.Dead, d.hold
 	}
 	if unvouched && s.confirms == r.before {
-		// Nothing shows that the sink accepts anything. The verdict waits a moment
-		// for the breaker to find out.
+		// Nothing shows that the sink accepts anything. The verdict waits a moment for the breaker to find
+		// out.
 		e.decided = true
 		b.Note(e.index, v)
 		s.wait(e, l, now.Add(min(s.cfg.RetryMin, longestWait)))
@@ -300,8 +299,8 @@ func (s *session) settle(l *lane, v driver.Verdict) {
 	s.advance()
 }
 
-// parkWaiting parks what waits in memory for another attempt, but for messages of
-// which nothing shows whether they or the sink are to blame: those were not tried.
+// parkWaiting parks the messages that wait in memory for another attempt. It leaves out those for
+// which it is unclear whether they or the sink are to blame: they count as not tried.
 func (s *session) parkWaiting() {
 	if s.breaker.state != closed {
 		return

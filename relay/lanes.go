@@ -9,12 +9,12 @@ import (
 	"github.com/penstock/penstock/internal/inflight"
 )
 
-// batch is one of the ledger, with its messages in lanes.
+// batch is a batch of the ledger, with its messages in lanes.
 type batch = inflight.Batch[inLanes]
 
 type inLanes struct {
 	entries []entry // one per message
-	parking []*lane // that have a park point because of this batch
+	parking []*lane // lanes that have a park point because of this batch
 }
 
 // entry is one fetched message that has no verdict yet. Entries are linked into
@@ -26,8 +26,8 @@ type entry struct {
 	size    uint32 // Message.Size
 	tries   uint16 // how often the sink refused it
 	skip    bool   // the filter does not choose it
-	decided bool   // it waits only for its verdict, which the batch has, to take effect
-	doubted bool   // a Send of it failed, and nothing shows whether that was its fault
+	decided bool   // its verdict is known and waits to take effect
+	doubted bool   // a Send of it failed, and it is unclear whether that was its fault
 }
 
 // tried reports whether a Send of it has failed, in this session or before.
@@ -40,7 +40,7 @@ func (e *entry) order() driver.KeyOrder { return e.batch.Order(e.index) }
 type laneState uint8
 
 const (
-	idle    laneState = iota // without messages, there only for its park points
+	idle    laneState = iota // has no messages, exists only for its park points
 	ready                    // in the ready queue
 	held                     // a running Send has its first messages
 	waiting                  // its first message waits for another attempt
@@ -95,7 +95,7 @@ type lanes struct {
 	byKey      map[string]*lane
 	loose      lane
 	ready      queue
-	doubted    queue // while the breaker is open: those whose first message was tried, see sift
+	doubted    queue // while the breaker is open: lanes whose first message was tried, see sift
 	waiting    dueHeap
 	spare      *lane
 	spares     int
@@ -162,7 +162,7 @@ func (ls *lanes) drop(l *lane) {
 	}
 }
 
-// queue is lanes of which a Send may take, the one that has waited longest first.
+// queue has the lanes from which a Send may take, the one that has waited longest first.
 type queue struct{ first, last *lane }
 
 func (q *queue) push(l *lane) {
@@ -185,9 +185,10 @@ func (ls *lanes) pushReady(l *lane) {
 	ls.ready.push(l)
 }
 
-// sift is for a sink that may be away. It moves lanes away whose first message was tried, until it
-// finds one whose first message was not, and reports whether it did. That message tells as much
-// about the sink as any other. If not the sink but a few messages hang, it need not wait for them.
+// sift is for a sink that may be away. It moves away lanes whose first message was tried, until it
+// finds one whose first message was not. It reports whether it found one. That message shows as
+// much about the sink as any other. If only a few messages hang and the sink is up, it need not
+// wait for them.
 func (ls *lanes) sift() bool {
 	for l := ls.ready.first; l != nil; l = ls.ready.first {
 		if !l.head.tried() {
@@ -208,16 +209,15 @@ func (ls *lanes) sift() bool {
 	return false
 }
 
-// trust ends what sift began.
+// trust undoes what sift did.
 func (ls *lanes) trust() {
 	for ls.doubted.first != nil {
 		ls.ready.push(ls.doubted.pop())
 	}
 }
 
-// take moves up to count messages of about bytes to r, from the lanes that have
-// been in the queue the longest, and holds their lanes. It reports whether there
-// were any.
+// take moves up to count messages, of about bytes in sum, to r. It takes from the lanes that have
+// been in the queue the longest, and holds them. It reports whether there were any.
 func (ls *lanes) take(r *run, from *queue, count, bytes int) bool {
 	for from.first != nil && count > 0 && bytes > 0 {
 		l := from.pop()
@@ -248,7 +248,7 @@ func (ls *lanes) take(r *run, from *queue, count, bytes int) bool {
 	return len(r.entries) > 0
 }
 
-// release lets go of a lane. Its next message may go at once.
+// release gives up the hold on a lane. Its next message may be sent at once.
 func (ls *lanes) release(l *lane) {
 	switch {
 	case l.head != nil && (l != &ls.loose || l.state == idle):
@@ -261,7 +261,7 @@ func (ls *lanes) release(l *lane) {
 	}
 }
 
-// delay puts a lane aside whose first message will be tried again at due.
+// delay sets aside a lane whose first message will be tried again at due.
 func (ls *lanes) delay(l *lane, due time.Time) {
 	l.state, l.due = waiting, due
 	heap.Push(&ls.waiting, l)

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// lease is how long this process may believe that it holds the subscription.
-// It is judged by the local clock and starts before the call that took or
-// renewed the lease, so it always ends before the store's own. Not safe for
-// concurrent use.
+// lease is how long this process may believe that it holds the subscription. It is judged by the
+// local clock and starts before the call that took or renewed the lease, so it always ends before
+// the store's own lease does. Not safe for concurrent use.
 type lease struct {
 	length time.Duration
 	until  time.Time // by the monotonic clock
@@ -35,9 +34,8 @@ func (l *lease) extend(ctx context.Context, start, now time.Time) bool {
 	return true
 }
 
-// covers reports whether the lease holds at now, by the monotonic clock and by
-// the wall clock: the first stands still while the machine sleeps, the second
-// may be set.
+// covers reports whether the lease holds at now, by the monotonic clock and by the wall clock. The
+// monotonic clock stops while the machine sleeps, and the wall clock may be changed.
 func (l *lease) covers(now time.Time) bool {
 	return now.Before(l.until) && now.Round(0).Before(l.wall)
 }
@@ -93,8 +91,7 @@ func (s *session) lapse() {
 	s.lapseTimer.Reset(0)
 }
 
-// renewLoop renews the lease three times in its length, and at once when it
-// was found to have run out.
+// renewLoop renews the lease three times per lease length, and at once when it has run out.
 func (s *session) renewLoop(ctx context.Context, opened time.Time) {
 	every := s.cfg.Lease / 3
 	retry := backoff{least: s.cfg.Lease / 30, most: s.cfg.Lease / 6}

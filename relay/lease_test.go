@@ -13,15 +13,15 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// While renewals hang, Sends go on until the lease ends by the local clock,
-// running ones are cancelled then, and none begins before a renewal succeeded.
+// While renewals hang, Sends continue until the lease ends by the local clock. Then running ones
+// are cancelled, and none begins before a renewal succeeds.
 func TestNoSendAfterLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 15 * time.Second
 		l, k := &outbox{}, &sink{t: t, before: slowly(70 * time.Millisecond)}
 		l.sink = k
-		// The first renewal is slow, and the lease counts from when it was asked
-		// for, five seconds after the opening; the others hang.
+		// The first renewal is slow, and the lease counts from its start, five seconds after the opening.
+		// The others hang.
 		hang, renewals := newFlag(true), 0
 		l.renewWait = func(ctx context.Context) {
 			if renewals++; renewals == 1 {
@@ -64,9 +64,9 @@ func TestNoSendAfterLease(t *testing.T) {
 	})
 }
 
-// A process that was stopped for longer than the lease wakes up anywhere in the
-// code, with none of its timers served yet. This is that moment for a sender:
-// the lease ended in the past and nothing has told the session.
+// A process that was stopped for longer than the lease wakes up at any point in the code, before
+// any of its timers has fired. For a sender that moment looks like this: the lease ended in the
+// past and the session does not know it.
 func TestNoSendAfterWakingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -115,7 +115,7 @@ func TestLease(t *testing.T) {
 	if l.covers(now.Add(time.Second)) {
 		t.Error("covers its own end")
 	}
-	// The wall clock went on while the monotonic one stood still: the machine slept.
+	// The wall clock moved while the monotonic one stood still: the machine slept.
 	asleep := l
 	asleep.wall = now.Add(-time.Hour).Round(0)
 	if asleep.covers(now) {
@@ -136,7 +136,7 @@ func TestLease(t *testing.T) {
 	l.lapse()
 }
 
-// lostOnce is a fault that says once that the source is lost.
+// lostOnce is a fault that reports once that the source is lost.
 func lostOnce(err error) func() error {
 	said := false
 	return func() error {
@@ -162,14 +162,14 @@ func TestLostSessionIsDropped(t *testing.T) {
 				l.sink = k
 				k.before = func(ctx context.Context, msgs []penstock.Message) {
 					if msgs[0].Seq == 60 && l.read(&l.openings) == 1 {
-						<-ctx.Done() // only the session's end lets it go
+						<-ctx.Done() // only the end of the session releases it
 					}
 				}
 				l.maxFetch = func() int { return 5 }
 				l.publishKeys(50, "", "b", "c")
 				r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxBatch = 1 })
 				pass(time.Second)
-				// Two batches: one can be settled, in the other a Send hangs.
+				// Two batches: one can be settled, and in the other a Send hangs.
 				if name != "by a settle" {
 					l.publishKeys(10, "", "b", "c")
 					pass(100 * time.Millisecond)
@@ -194,8 +194,8 @@ func TestLostSessionIsDropped(t *testing.T) {
 	}
 }
 
-// A relay that stands by is there within a second of the other's clean stop,
-// and says once whom it waits for.
+// A relay on standby takes over within a second of the other's clean stop, and logs once which
+// holder it waits for.
 func TestStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}

@@ -16,16 +16,14 @@ import (
 
 var errFlaky = errors.New("flaky")
 
-// TestModel runs random histories of everything that can go wrong, in virtual
-// time: refusals for now, for good and for a while, poisoned keys, times in which the sink
-// refuses everything or is away, rewinds, lost leases, database errors before and after
-// the effect, and people who retry and discard dead letters. It compares with
-// the reference, which is simply the list of what was published: whatever
-// happened, every message is confirmed or was a dead letter for a reason, the
-// first confirmations of a key come in the order of that list, and nothing was
-// ever settled as delivered that was not confirmed before. The fakes fail the
-// test if a key is ever held by two Sends, or if something is sent that has to
-// wait behind what is parked or held.
+// TestModel runs random histories of everything that can go wrong, in virtual time: temporary,
+// long and permanent refusals, poisoned keys, and periods in which the sink refuses everything or
+// is away. It also has rewinds, lost leases, database errors before and after the effect, and
+// operators who retry and discard dead letters. The reference is the list of what was published.
+// Every message is confirmed, or was a dead letter for a reason. The first confirmations of a key
+// come in the order of the list. A message is settled as delivered only after it was confirmed.
+// The fakes fail the test if two Sends ever hold a key, or if something is sent that has to wait
+// behind a parked message or a dead letter.
 func TestModel(t *testing.T) {
 	from, to := uint64(0), uint64(150)
 	if s := os.Getenv("PENSTOCK_SEED"); s != "" {
@@ -89,8 +87,8 @@ func runModel(t *testing.T, seed uint64) {
 		k.mu.Unlock()
 	}
 	f.stop(l, k)
-	// No history needs longer to settle than the longest waits after one
-	// another; the clock is virtual.
+	// Even the longest waits, one after another, must be enough for a history to settle; the clock is
+	// virtual.
 	parked := 0
 	for range 3600 {
 		if parked, _ = l.parkedMessages(); parked == 0 && l.cursor() == len(l.messages) {
@@ -121,7 +119,7 @@ func operate(rng *rand.Rand, l *outbox) {
 	}
 }
 
-// mood is how the sink is as a whole.
+// mood is the state of the whole sink.
 type mood int
 
 const (
@@ -130,8 +128,7 @@ const (
 	stubborn
 )
 
-// faults decides at random what fails. All is guarded by the mutex of the fake
-// that asks.
+// faults decides at random what fails. The mutex of the calling fake guards it.
 type faults struct {
 	db, broker *rand.Rand
 	mood       mood
@@ -154,7 +151,7 @@ func (f *faults) install(l *outbox, k *sink) {
 		}
 	}
 	l.openErr, l.fetchErr, l.settleErr, l.settleLie, l.renewErr = sometimes(3), sometimes(20), sometimes(4), sometimes(6), sometimes(3)
-	cut := false // a connection that is cut takes the answer with it, and the source's place
+	cut := false // a connection that is cut loses the answer and the source's place
 	lie := l.settleLie
 	l.settleLie = func() error {
 		err := lie()
@@ -204,7 +201,7 @@ func (f *faults) install(l *outbox, k *sink) {
 	}
 }
 
-// poison is refused for good.
+// poison is refused permanently.
 func poison(m *penstock.Message) error {
 	if m.Seq%67 == 1 {
 		return penstock.Permanent(errFlaky)

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// notes are log lines that are written once the mutex is free: of each kind the
-// first, and how many there were.
+// notes are log lines that are written once the mutex is free. There is one line of each kind, for
+// the first event, with the number of events.
 type notes [noteKinds]struct {
 	n    int
 	args []any
@@ -64,8 +64,8 @@ func (s *session) noteUnavailable(m *penstock.Message, err error, in time.Durati
 	n.args, s.noted = []any{"id", m.ID, "seq", m.Seq, "key", m.Key, "topic", m.Topic, "err", err, "in", in}, true
 }
 
-// noteVerdict is about a message that is settled and was not delivered. Parking
-// is worth a line the first time.
+// noteVerdict is about a message that is settled and was not delivered. Parking is logged only the
+// first time.
 func (s *session) noteVerdict(e *entry, v driver.Verdict) {
 	m := &e.batch.Messages[e.index]
 	switch {
@@ -99,7 +99,7 @@ func (s *session) noteBreaker(was, is breakerState, probe bool, err error, now t
 		kind, args = noteOpen, []any{"err", err, "refused_in_a_row", refusedInARow, "next_probe_in", b.until.Sub(now),
 			"hint", "does the exchange or stream exist that messages go to, and may this user write to it?"}
 	case is != closed && !probe:
-		return // it ran into what is known already
+		return // it ran into a known outage
 	case is != closed:
 		kind = noteStillOpen
 		args = append(args, "err", err, "next_probe_in", b.until.Sub(now))

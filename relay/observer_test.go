@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// watcher is an Observer that keeps what it was told.
+// watcher is an Observer that keeps everything it is told.
 type watcher struct {
 	Counters
 	mu      sync.Mutex
@@ -61,7 +61,8 @@ func (w *watcher) Lease(held bool) {
 	w.leases = append(w.leases, held)
 }
 
-// An outage of the sink and one of the database, which costs the lease, as an Observer sees them.
+// What an Observer sees of an outage of the sink, and of an outage of the database that costs the
+// lease.
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k, w := &outbox{}, &sink{t: t, before: slowly(70 * time.Millisecond)}, &watcher{}

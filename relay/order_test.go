@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// gate is a sink.before that holds chosen Sends until they are let go.
+// gate is a sink.before that blocks chosen Sends until they are released.
 type gate struct {
 	pass map[int64]chan struct{} // by Seq of a Send's first message
 }
@@ -88,8 +88,8 @@ func TestUnkeyedMessageFailsAlone(t *testing.T) {
 	})
 }
 
-// A sink that keeps order gets many messages of a key at once, and of those
-// only the first that failed spends an attempt.
+// A sink that keeps order gets many messages of a key at once, and only the first failed one
+// spends an attempt.
 func TestInOrderSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t, inOrder: true}
@@ -122,7 +122,7 @@ func TestRetryDelays(t *testing.T) {
 	}{
 		"plain":       {errFlaky, 50 * time.Millisecond, 100 * time.Millisecond},
 		"retry after": {penstock.RetryAfter(errFlaky, 700*time.Millisecond), 700 * time.Millisecond, 700 * time.Millisecond},
-		// That long it stays in the store, which then is asked every PollMax.
+		// It stays in the store this long, and the store is polled every PollMax.
 		"long": {penstock.RetryAfter(errFlaky, 7*time.Second), 7 * time.Second, 7*time.Second + 300*time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,8 +149,7 @@ func TestRetryDelays(t *testing.T) {
 	}
 }
 
-// A running Send of a forgotten batch holds its key, though its result, good or
-// bad, counts for nothing.
+// A running Send of a forgotten batch holds its key, but its result is ignored.
 func TestRewindDuringSend(t *testing.T) {
 	for name, refuse := range map[string]bool{"confirmed": false, "refused": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { rewindDuringSend(t, refuse) }) })
@@ -209,8 +208,8 @@ func once() func() bool {
 	return func() bool { defer func() { first = false }(); return first }
 }
 
-// A key that waits for another attempt does not wait any more after a rewind,
-// and its old message is not sent besides the new one.
+// After a rewind, a key no longer waits for another attempt, and its old message is not sent in
+// addition to the new one.
 func TestRewindDuringRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}

@@ -29,8 +29,8 @@ func TestOutagePausesAndResumes(t *testing.T) {
 		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxInFlight, c.MaxBatch = 1000, 200 })
 		pass(10 * time.Minute)
 
-		// At most one Send per sender ran into the outage; from then on there were
-		// only probes, at most some two seconds apart.
+		// At most one Send per sender ran into the outage. From then on there were only probes, about two
+		// seconds apart at most.
 		k.mu.Lock()
 		probes := 0
 		for i, s := range k.sends {
@@ -61,7 +61,7 @@ func TestOutagePausesAndResumes(t *testing.T) {
 			t.Errorf("%d of 1000 delivered within six seconds of the broker's return", k.delivered())
 		}
 		finish(t, r, result, l, k)
-		// Status is told twice, whatever the number of probes; the first call failed.
+		// Status is updated twice, whatever the number of probes; the first call failed.
 		if len(l.reports) != 3 || !l.reports[0].down.Equal(began) || l.reports[1] != l.reports[0] || !l.reports[2].down.IsZero() {
 			t.Errorf("told of the sink: %+v", l.reports)
 		}
@@ -80,8 +80,8 @@ func TestOutagePausesAndResumes(t *testing.T) {
 	})
 }
 
-// A message that makes the sink look down, each time it is tried, does not stop
-// the others for ever: probes go round.
+// A message that makes the sink look down on each attempt does not stop the others forever: probes
+// rotate.
 func TestMessageThatLooksLikeAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -101,9 +101,9 @@ func TestMessageThatLooksLikeAnOutage(t *testing.T) {
 	})
 }
 
-// Messages that hang look like an outage as long as nothing else is there. What
-// comes then is sent before any of them is tried out in a row, and from then on
-// they are what is wrong.
+// Messages that hang look like an outage as long as there are no others. A message that comes then
+// is sent before the hanging ones have all been tried one after another. From then on, the hanging
+// messages are at fault.
 func TestHangingMessagesStopNoOther(t *testing.T) {
 	for name, key := range map[string]func(i int) string{
 		"keys": func(i int) string { return fmt.Sprint("hangs-", i) }, "no key": func(int) string { return "" },
@@ -156,8 +156,8 @@ func TestHangingMessagesStopNoOther(t *testing.T) {
 	}
 }
 
-// A part of the sink that takes nothing, a stream that is full, is no message's fault:
-// what goes there waits, what goes elsewhere does not, and no attempt is spent.
+// If a part of the sink accepts nothing, for example a full stream, no message is at fault.
+// Messages for that part wait, others do not, and no attempt is spent.
 func TestPartThatTakesNothingSpendsNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -198,9 +198,9 @@ func TestPartThatTakesNothingSpendsNoAttempt(t *testing.T) {
 	})
 }
 
-// A sink that refuses everything is an outage as well: not one attempt is
-// counted, nothing becomes a dead letter, and when it accepts again all arrives
-// in order. So it is from the first message on, whatever it says.
+// A sink that refuses everything is also an outage: no attempt is counted, and nothing becomes a
+// dead letter. When it accepts again, everything arrives in order. This holds from the first
+// message on, whatever the sink says.
 func TestSinkThatRefusesEverything(t *testing.T) {
 	for name, err := range map[string]error{
 		"for now": errFlaky, "for good": penstock.Permanent(errFlaky), "for long": penstock.RetryAfter(errFlaky, time.Hour),
@@ -234,11 +234,11 @@ func refuseEverything(t *testing.T, refusal error, batch int) {
 			t.Fatalf("%d attempts are counted, %d dead letters", failures, len(l.deadSeqs()))
 		}
 	}
-	// The delay between probes grows to a second, less at most a half.
+	// The delay between probes grows to a second, minus up to a half.
 	if n := k.sent(); n > 230 {
 		t.Errorf("%d Sends in 100 s", n)
 	}
-	// Those parked come back ever later, else probes would never try others.
+	// Parked ones come back later and later; otherwise probes would never try others.
 	for seq, n := range l.parkedTimes() {
 		if n > 15 {
 			t.Fatalf("message %d was parked %d times", seq, n)
@@ -258,7 +258,7 @@ func refuseEverything(t *testing.T, refusal error, batch int) {
 	}
 }
 
-// Neither does a drain count attempts that may be the sink's fault.
+// A drain does not count attempts that may be the sink's fault either.
 func TestDrainWhileSinkRefuses(t *testing.T) {
 	for name, err := range map[string]error{"for now": errFlaky, "for good": penstock.Permanent(errFlaky)} {
 		t.Run(name, func(t *testing.T) {
@@ -277,8 +277,7 @@ func TestDrainWhileSinkRefuses(t *testing.T) {
 	}
 }
 
-// A poisoned message alone in an idle outbox is not an outage: it becomes a dead
-// letter.
+// A single poisoned message in an idle outbox is not an outage: it becomes a dead letter.
 func TestPoisonInIdleOutboxIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t, answer: func(*penstock.Message) error { return errFlaky }}
@@ -295,8 +294,8 @@ func TestPoisonInIdleOutboxIsNoOutage(t *testing.T) {
 	})
 }
 
-// Neither are many that were refused before, and are retried while nothing else
-// is there.
+// Many messages that were refused before, and are retried while there are no others, are not an
+// outage either.
 func TestParkedPoisonIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -318,9 +317,9 @@ func TestParkedPoisonIsNoOutage(t *testing.T) {
 	})
 }
 
-// A topic that is refused as a whole, with a run of it at the head that is much
-// longer than the window, is walked through: the other topic behind it arrives,
-// and the window never holds more than it may.
+// A topic is refused as a whole, and a run of it much longer than the window is at the head. The
+// relay gets past the run: the other topic behind it arrives, and the window never exceeds its
+// limit.
 func TestWholeTopicRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const run, window = 10_000, 1000
@@ -351,7 +350,7 @@ func TestWholeTopicRefused(t *testing.T) {
 		if n := k.delivered(); n != 500 {
 			t.Fatalf("%d of 500 messages of the other topic arrived within ten minutes", n)
 		}
-		// Now both topics come mixed.
+		// Now the two topics are mixed.
 		for i := range 2000 {
 			l.publish(penstock.Message{Key: fmt.Sprint("good", i), Topic: "good"}, penstock.Message{Key: fmt.Sprint("bad", run+i), Topic: "bad"})
 		}

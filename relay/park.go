@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// parkPoint says from which place on a lane's messages are parked, because one was:
-// until the store knows of it and returns them BehindParked.
+// parkPoint is the place from which a lane's messages are parked because an earlier one was. It
+// lasts until the store knows of that one and returns the others BehindParked.
 type parkPoint struct {
 	from  driver.Place // the first of the key that is parked with batch
 	batch *batch       // nil once the verdicts are durable
@@ -51,8 +51,7 @@ func (s *session) parkFrom(l *lane, from driver.Place, b *batch) {
 	b.Of.parking = append(b.Of.parking, l)
 }
 
-// conclude gives a message its verdict, which is not delivered. Its lane is nil
-// if it has no key.
+// conclude gives a message a verdict other than delivered. Its lane is nil if it has no key.
 func (s *session) conclude(e *entry, l *lane, v driver.Verdict) {
 	b := e.batch
 	b.Decide(e.index, v)
@@ -62,13 +61,13 @@ func (s *session) conclude(e *entry, l *lane, v driver.Verdict) {
 	}
 }
 
-// deliver is conclude for a message that the sink confirmed, or need not get.
+// deliver is conclude for a message that the sink confirmed, or that need not be sent.
 func (s *session) deliver(e *entry) {
 	e.batch.Deliver(e.index)
 	s.vouch(e)
 }
 
-// vouch: a message that has its verdict is not counted among those of which nothing shows who is to blame.
+// vouch: a message that has its verdict is no longer counted among those for which the blame is unclear.
 func (s *session) vouch(e *entry) {
 	if e.tries > 0 {
 		if i := slices.Index(s.provisional, e); i >= 0 {
@@ -77,8 +76,8 @@ func (s *session) vouch(e *entry) {
 	}
 }
 
-// concludeHead gives the first message of a lane its verdict and lets go of the
-// lane. If others have to wait for it, they are parked behind it.
+// concludeHead gives the first message of a lane its verdict and releases the lane. If others have
+// to wait for it, they are parked behind it.
 func (s *session) concludeHead(l *lane, v driver.Verdict) {
 	e := l.popFront()
 	s.conclude(e, l, v)
@@ -108,7 +107,7 @@ func (e *entry) parked() driver.Verdict {
 	return driver.Verdict{Outcome: driver.Parked, Failures: e.batch.Noted(e.index).Failures}
 }
 
-// place is lanes.add for entries of which some may not have to be sent.
+// place is lanes.add for entries of which some may not need to be sent.
 func (s *session) place(entries []entry, fetch uint64) {
 	for i := range entries {
 		e := &entries[i]
@@ -131,8 +130,7 @@ func (s *session) place(entries []entry, fetch uint64) {
 	}
 }
 
-// try notes that the verdicts of a batch are passed to Settle, but for those of
-// some keys.
+// try notes that the verdicts of a batch, except those of some keys, are passed to Settle.
 func (s *session) try(b *batch, but map[string]bool) {
 	for _, l := range b.Of.parking {
 		for i := range l.parkPoints {
@@ -143,8 +141,8 @@ func (s *session) try(b *batch, but map[string]bool) {
 	}
 }
 
-// linger is called when the verdicts of a batch that were passed to Settle are durable, or are
-// forgotten. A Fetch that begins from now on knows all about its keys.
+// linger is called when the verdicts of a batch that were passed to Settle are durable or
+// forgotten. A Fetch that begins after that knows all about its keys.
 func (s *session) linger(b *batch) {
 	b.Of.parking = slices.DeleteFunc(b.Of.parking, func(l *lane) bool {
 		for i := range l.parkPoints {
@@ -157,7 +155,8 @@ func (s *session) linger(b *batch) {
 	})
 }
 
-// clearParkPoints drops those that the Fetch which now arrives, or an earlier one, knew of.
+// clearParkPoints drops the park points that were known to the Fetch which now arrives, or to an
+// earlier one.
 func (s *session) clearParkPoints(fetch uint64) {
 	n := 0
 	for ; n < len(s.lingering) && s.lingering[n].clear <= fetch; n++ {
@@ -176,9 +175,9 @@ func (s *session) clearParkPoints(fetch uint64) {
 	s.lingering = slices.Delete(s.lingering, 0, n)
 }
 
-// forgetParkPoints drops those of batches that are forgotten, except where a
-// Settle was tried: that may have taken effect in the middle of the Fetch that
-// went back. If it takes effect later, the messages are in their lanes again.
+// forgetParkPoints drops those of forgotten batches, unless a Settle was tried: it may have taken
+// effect in the middle of the Fetch that went back. If it takes effect later, the messages are in
+// their lanes again.
 func (s *session) forgetParkPoints() {
 	for _, b := range s.ledger.Batches() {
 		s.linger(b)
@@ -196,11 +195,11 @@ func failure(attempt int, at time.Time, err error) penstock.Failure {
 	return penstock.Failure{Attempt: attempt, At: at, Err: text(err)}
 }
 
-// maxErrorBytes of an error's text are kept with a message: the window bounds
-// how many of them are in memory.
+// maxErrorBytes is how much of an error's text is kept with a message. The window bounds how many
+// of them are in memory.
 const maxErrorBytes = 1000
 
-// text is an error as any database can store it.
+// text is an error in a form that every database can store.
 func text(err error) string {
 	s := err.Error()
 	if len(s) > maxErrorBytes {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// lateSource gives messages other numbers, as if some of them had committed late. What is parked it has in the order of
-// parking, which it says.
+// lateSource gives messages other numbers, as if some of them had committed late. It returns parked messages in the
+// order of parking, and says so with their places.
 type lateSource struct {
 	*fakeSource
 	seqs []int64 // of the messages 1, 2, …
@@ -56,9 +56,9 @@ func (k lateSink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	return k.sink.Send(ctx, renumbered(msgs, k.arrival))
 }
 
-// Two messages of a key are in the park in an order that is not that of their numbers, as they committed late. A third, with a number between
-// theirs, has come and waits in memory to be parked behind them. They are sent in the park's order, each once: it is not that the first
-// waits for the third while the second goes.
+// Two messages of a key committed late, so they are parked in an order other than that of their numbers. A third, with a number between
+// theirs, has come and waits in memory to be parked behind them. They are sent in the order of parking, each once. The first must not wait
+// for the third while the second is sent.
 func TestLateCommitsInThePark(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {

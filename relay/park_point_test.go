@@ -10,8 +10,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// What is fetched while a Parked verdict becomes durable is not flagged BehindParked,
-// and has to be parked by the relay.
+// Messages fetched while a Parked verdict becomes durable are not flagged BehindParked, so the
+// relay has to park them.
 func TestFetchDuringParkingSettle(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
@@ -25,7 +25,7 @@ func TestFetchDuringParkingSettle(t *testing.T) {
 		r, result := start(t, t.Context(), l, k, func(c *Options) { c.ParkAfter = 1 })
 		synctest.Wait()
 		hang.Store(true)
-		pass(400 * time.Millisecond) // a Fetch has begun, and message 1 is parked since
+		pass(400 * time.Millisecond) // a Fetch has begun, and then message 1 was parked
 		if parked, _ := l.parkedMessages(); parked != 1 {
 			t.Fatalf("%d parked, want 1", parked)
 		}
@@ -40,9 +40,9 @@ func TestFetchDuringParkingSettle(t *testing.T) {
 	})
 }
 
-// The verdict of a message that came BehindParked waits in memory for a message of
-// its batch that is slow, while the rest of the key is delivered: what comes
-// then is not flagged, though one before it is not delivered.
+// The verdict of a message that came BehindParked waits in memory for a slow message of its batch,
+// while the rest of the key is delivered. Messages that come then are not flagged, though one
+// before them is not delivered.
 func TestBehindParkedInASlowBatch(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
@@ -75,9 +75,9 @@ func TestBehindParkedInASlowBatch(t *testing.T) {
 	})
 }
 
-// The answer of a Settle that parked a key is lost, and the source goes back,
-// in a Fetch that saw the cursor after it and the park before it. Whether the Settle is
-// under way again by then or not, nothing is sent out of turn.
+// The answer of a Settle that parked a key is lost, and the source goes back. The Fetch saw the
+// cursor after the Settle and the park before it. Nothing is sent out of turn, whether or not the
+// Settle is running again by then.
 func TestRewindDuringParkingSettle(t *testing.T) {
 	for _, underWay := range []bool{false, true} {
 		t.Run(fmt.Sprintf("underway=%v", underWay), func(t *testing.T) { rewindDuringParkingSettle(t, underWay) })

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// refuse is a sink.answer that refuses the message of a Seq until it is let go,
-// with err, or errFlaky.
+// refuse is a sink.answer that refuses the message with a Seq until it is released, with err, or
+// else errFlaky.
 type refuse struct {
 	seq  int64
 	err  error
@@ -60,8 +60,8 @@ func testParking(t *testing.T, bad *refuse, f func(t *testing.T, l *outbox, k *s
 	}
 }
 
-// A message that keeps being refused is parked with what is behind it in its
-// key; the cursor passes, and the key comes in order once it is accepted.
+// A message that keeps being refused is parked with those behind it in its key. The cursor passes
+// it, and the key is delivered in order once the sink accepts the message.
 func TestParksAKey(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
@@ -101,7 +101,7 @@ func TestParksAKey(t *testing.T) {
 	})
 }
 
-// One poisoned key among a thousand costs the others not one Send.
+// One poisoned key among a thousand does not cost the others a single Send.
 func TestPoisonedKeyDoesNotSlowOthers(t *testing.T) {
 	sends, took := map[int64]int{}, map[int64]time.Duration{}
 	for _, poison := range []int64{0, 1} {
@@ -128,11 +128,11 @@ func TestPoisonedKeyDoesNotSlowOthers(t *testing.T) {
 	}
 }
 
-// A key that gets new messages all the time is retried all the same.
+// A key that constantly gets new messages is still retried.
 func TestBusyParkedKeyIsRetried(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
-		l.settleWait = func(ctx context.Context) { sleep(ctx, nil, 20*time.Millisecond) } // so that one is always under way
+		l.settleWait = func(ctx context.Context) { sleep(ctx, nil, 20*time.Millisecond) } // so one is always in flight
 		r, result := start(t, t.Context(), l, k, func(c *Options) { c.MaxInFlight, c.MaxBatch = 4000, 100 })
 		for range 1000 {
 			l.publishKeys(1, "a")

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// repeats counts the deliveries of messages that were delivered before.
+// repeats counts repeated deliveries.
 func (k *sink) repeats() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -17,8 +17,8 @@ func (k *sink) repeats() int {
 	return n - len(k.seen)
 }
 
-// A sink of any pace: relays that crash and relays that are drained come to an end,
-// and a crash repeats what was delivered within about a second.
+// Whatever the sink's pace, relays that crash and relays that are drained finish the backlog. A
+// crash repeats only what was delivered within about a second.
 func TestCrashesRepeatASecondOfDeliveries(t *testing.T) {
 	for name, keys := range map[string][]string{"one key": {"a"}, "many keys": {"a", "b", "c", "d", "e", "f", "g", "h"}, "no key": {""}} {
 		for _, pace := range []time.Duration{200 * time.Millisecond, 20 * time.Millisecond} {
@@ -49,8 +49,8 @@ func TestCrashesRepeatASecondOfDeliveries(t *testing.T) {
 	}
 }
 
-// While one message hangs, what is delivered beside it is settled: a crash repeats
-// none of it.
+// While one message hangs, the delivered messages around it are settled: a crash repeats none of
+// them.
 func TestHangingMessageHoldsBackNoVerdict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(5)
@@ -85,7 +85,7 @@ func TestHangingMessageHoldsBackNoVerdict(t *testing.T) {
 	})
 }
 
-// A fast sink is not bothered: batches are settled whole.
+// A fast sink is not slowed down: batches are settled whole.
 func TestFastSinkSettlesWholeBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t, inOrder: true, before: slowly(10 * time.Millisecond)}

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// backwards gives messages numbers that fall, as sequences may that hand out blocks of numbers; their places grow.
+// backwards gives messages falling numbers, as sequences that hand out blocks of numbers may. Their places grow.
 func backwards(msgs []penstock.Message) []penstock.Message {
 	msgs = slices.Clone(msgs)
 	for i := range msgs {
@@ -45,7 +45,8 @@ func (k backwardsSink) Send(ctx context.Context, msgs []penstock.Message) []erro
 	return k.sink.Send(ctx, backwards(msgs))
 }
 
-// What is fetched while a Parked verdict becomes durable is parked behind it by its place, though its number is lower.
+// A message fetched while a Parked verdict becomes durable is parked behind it by its place, though its number is
+// lower.
 func TestParksByPlace(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
@@ -60,7 +61,7 @@ func TestParksByPlace(t *testing.T) {
 		r, result := start(t, t.Context(), l, backwardsSink{k}, func(c *Options) { c.ParkAfter = 1 })
 		synctest.Wait()
 		hang.Store(true)
-		pass(400 * time.Millisecond) // a Fetch has begun, and message 1 is parked since
+		pass(400 * time.Millisecond) // a Fetch has begun, and then message 1 was parked
 		l.publishKeys(3, "a", "b", "a")
 		hang.Store(false)
 		close(held)

@@ -55,9 +55,9 @@ func (s *session) fetchLoop(ctx context.Context) {
 	}
 }
 
-// pollPause is the pause before the next fetch: an eighth of the silence so
-// far. Messages that keep coming find a fetch about a PollMin away, and after
-// eight PollMax of silence the database sees one fetch per PollMax.
+// pollPause is the pause before the next fetch: an eighth of the silence so far. While messages
+// keep coming, the next fetch is about a PollMin away. After eight PollMax of silence there is one
+// fetch per PollMax.
 func (s *session) pollPause(silence time.Duration) time.Duration {
 	return min(max(silence/8, s.cfg.PollMin), s.cfg.PollMax)
 }
@@ -90,12 +90,12 @@ func (s *session) waitForRoom(ctx context.Context) (driver.Limit, bool) {
 	}
 }
 
-// enqueueChunk is how many messages go into lanes under one hold of the mutex, so
-// that senders begin with the first while the last are sorted.
+// enqueueChunk is how many messages go into lanes under one hold of the mutex. Senders can begin
+// with the first while the last are sorted.
 const enqueueChunk = 512
 
 // enqueue takes a fetched batch into the ledger and its messages into lanes. It reports whether
-// fetching continues. During a drain, the batch that was fetched last is for the next relay.
+// fetching continues. During a drain, the batch that was fetched last is left for the next relay.
 func (s *session) enqueue(b driver.Batch) bool {
 	if b.Rewound {
 		s.log.Warn("the source went back to the settled position; what was not settled is read again, and may be sent twice")
@@ -116,7 +116,7 @@ func (s *session) enqueue(b driver.Batch) bool {
 	}
 	s.enqueuing = true
 	t := s.ledger.Batch(b)
-	entries := slices.Grow(t.Of.entries[:0], len(b.Messages))[:len(b.Messages)] // once all are in lanes, t may be settled and used again
+	entries := slices.Grow(t.Of.entries[:0], len(b.Messages))[:len(b.Messages)] // once all are in lanes, t may be settled and reused
 	t.Of = inLanes{entries: entries}
 	s.mu.Unlock()
 

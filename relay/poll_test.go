@@ -68,7 +68,7 @@ func TestWindowBoundsBytes(t *testing.T) {
 	})
 }
 
-// levels is an Observer of the window's level.
+// levels is an Observer that notes how full the window is.
 type levels struct {
 	Counters
 	inFlight func(int)
@@ -85,7 +85,7 @@ func TestPollsFastWhileMessagesCome(t *testing.T) {
 			t.Errorf("%d fetches in 10 s of silence, want about 20 a second", idle)
 		}
 		published := map[int64]time.Time{}
-		slow := time.Now().Add(50 * time.Millisecond * 9 / 8) // until then the poll of the silence may last: PollMax and an eighth
+		slow := time.Now().Add(50 * time.Millisecond * 9 / 8) // the poll may pause this long after the silence: PollMax and an eighth
 		var worst time.Duration
 		k.answer = func(m *penstock.Message) error {
 			if at := published[m.Seq]; at.After(slow) {
@@ -108,7 +108,7 @@ func TestPollsFastWhileMessagesCome(t *testing.T) {
 	})
 }
 
-// Relays that begin together do not ask together for long.
+// Relays that start together soon poll at different times.
 func TestRelaysThatBeginTogetherSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &sink{t: t}

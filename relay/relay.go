@@ -114,8 +114,7 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (driver.Source, time
 
 const standingBy = "standing by: another relay holds the subscription"
 
-// nextStep is what the operator can do about an error of Subscribe, where the error
-// does not say it.
+// nextStep is what the operator can do about an error of Subscribe, if the error does not say it.
 func nextStep(err error) []any {
 	var hinted *penstock.HintError
 	hint := "is the database up, and are its URL, user and password right?"

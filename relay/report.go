@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// reportLoop tells the source when the sink goes down and comes back.
+// reportLoop tells the source when the sink goes down and when it is back.
 func (s *session) reportLoop(ctx context.Context, to driver.SinkReporter) {
 	said := time.Time{}
 	for {
@@ -22,7 +22,7 @@ func (s *session) reportLoop(ctx context.Context, to driver.SinkReporter) {
 		down, why := s.sinkDown, s.sinkWhy
 		s.mu.Unlock()
 		if down.IsZero() && said.IsZero() {
-			continue // it was down for a moment
+			continue // it was down only for a moment
 		}
 		call, cancel := context.WithTimeout(ctx, sourceTimeout)
 		err := to.ReportSink(call, down, why)
@@ -43,7 +43,7 @@ func (s *session) reportLoop(ctx context.Context, to driver.SinkReporter) {
 	}
 }
 
-// sinkError is what of an error's text status can keep.
+// sinkError is the part of an error's text that status can keep.
 func sinkError(text string) string {
 	text = storable(text)
 	if len(text) > driver.MaxSinkErrorBytes {

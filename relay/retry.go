@@ -18,7 +18,7 @@ const (
 	OnDeadHold OnDead = "hold"
 )
 
-// longestWait is the longest that a refused message waits in memory: while it does, the cursor
+// longestWait is the longest that a refused message waits in memory, because meanwhile the cursor
 // cannot pass it. A message that has to wait longer is parked.
 const longestWait = time.Second
 
@@ -37,7 +37,7 @@ func newRetryPolicy(c *Options) retryPolicy {
 		parkAfter: c.ParkAfter, onDead: c.OnDead, spread: spread}
 }
 
-// refusal is what the decision depends on.
+// refusal has the facts on which the decision depends.
 type refusal struct {
 	err     error
 	attempt int           // of the message, this one included
@@ -58,7 +58,7 @@ const (
 type decision struct {
 	action action
 	in     time.Duration // until the next attempt
-	hold   bool          // of a dead one: its key waits for a person
+	hold   bool          // for a dead letter: its key waits for an operator
 }
 
 func (p *retryPolicy) decide(r refusal) decision {

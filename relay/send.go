@@ -7,8 +7,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// run is one Send: the messages, the lanes it holds, and how it ended. Each
-// sender has one and uses it again.
+// run is one Send: the messages, the lanes it holds, and how it ended. Each sender reuses one.
 type run struct {
 	entries    []*entry
 	held       []hold
@@ -34,7 +33,7 @@ type run struct {
 	timeout *time.Timer
 }
 
-// retry is an entry of a run that was refused before, so many times.
+// retry is an entry of a run, and how often it was refused before.
 type retry struct{ index, tries int }
 
 // hold is a lane and the part of the run's entries that came from it.
@@ -54,11 +53,11 @@ func (s *session) sendLoop(ctx context.Context) {
 		r.timeout.Stop()
 		s.judge(r)
 		s.finish(r)
-		clear(msgs) // payloads are not to outlive their batch
+		clear(msgs) // payloads must not outlive their batch
 	}
 }
 
-// next waits until r has something to send; false means that nothing will come.
+// next waits until r has something to send; false means that nothing more will come.
 func (s *session) next(ctx context.Context, r *run) bool {
 	r.entries, r.held, r.retries = r.entries[:0], r.held[:0], r.retries[:0]
 	s.mu.Lock()
@@ -75,7 +74,7 @@ func (s *session) next(ctx context.Context, r *run) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		if s.noted { // it may be long until there is something to send again
+		if s.noted { // it may take long until there is something to send again
 			s.unlock()
 			s.mu.Lock()
 			continue
@@ -89,8 +88,8 @@ func (s *session) next(ctx context.Context, r *run) bool {
 	return true
 }
 
-// stuck reports whether the sink has nothing to do because the whole window waits
-// for a few messages that were refused.
+// stuck reports whether the sink is idle because the whole window waits for a few refused
+// messages.
 func (s *session) stuck() bool {
 	return s.starved && s.running == 0 && !s.enqueuing && !s.ledger.Ready() && len(s.lanes.waiting) > 0 &&
 		s.breaker.state == closed && len(s.provisional) == 0 && !s.lease.lapsed
@@ -114,7 +113,7 @@ func (s *session) take(r *run) bool {
 	return taken
 }
 
-// wake makes lanes continue that have waited until now.
+// wake lets lanes continue whose wait is over.
 func (s *session) wake(now time.Time) {
 	for l := s.lanes.wake(now); l != nil; l = s.lanes.wake(now) {
 		if l.head.decided {
@@ -125,12 +124,12 @@ func (s *session) wake(now time.Time) {
 	}
 }
 
-// leastShare is the most messages of different keys that go into one Send however
-// few keys there are.
+// leastShare is how many messages of different keys one Send may have even when there are few
+// keys.
 const leastShare = 32
 
 // share is one sender's part of the keys that have messages. A key continues only when the Send
-// with its message has returned. If every key has one message on the way, a Send with all of them
+// with its message has returned. If every key has one message in flight, a Send with all of them
 // would leave the sink idle until the last is confirmed.
 func (s *session) share() int {
 	if s.lanes.wholeLanes || s.lanes.loose.head != nil || s.breaker.state != closed {
@@ -139,8 +138,8 @@ func (s *session) share() int {
 	return max(leastShare, len(s.lanes.byKey)/s.cfg.Senders)
 }
 
-// maySend is how many messages the next Send may have. Again says that they were
-// tried before, by a sink that may be away.
+// maySend is how many messages the next Send may have. again is true for messages that were tried
+// before and a sink that may be away.
 func (s *session) maySend(now time.Time, again bool) int {
 	if !s.lease.covers(now) {
 		s.lapse()
@@ -152,8 +151,7 @@ func (s *session) maySend(now time.Time, again bool) int {
 	return s.breaker.allows(now, s.cfg.MaxBatch, again)
 }
 
-// setAlarm makes sure that a sender looks again when time alone makes
-// something ready.
+// setAlarm makes a sender look again when something becomes ready by time alone.
 func (s *session) setAlarm(now time.Time) {
 	if len(s.lanes.waiting) > 0 {
 		s.alarm.set(s.lanes.waiting[0].due, now)
@@ -163,8 +161,7 @@ func (s *session) setAlarm(now time.Time) {
 	}
 }
 
-// load copies the messages out of their batches, so that they lie in a row and
-// the attempt can be counted.
+// load copies the messages out of their batches into one slice, and counts the attempt.
 func (r *run) load() []penstock.Message {
 	msgs := r.msgs[:len(r.entries)]
 	for i, e := range r.entries {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/inflight"
 )
 
-// sourceTimeout ends a call to the source that hangs, on a connection that was
-// cut without a word, say.
+// sourceTimeout ends a call to the source that hangs, for example on a connection that was cut
+// silently.
 const sourceTimeout = time.Minute
 
 // closeTimeout is how long giving the lease back may take.
@@ -41,7 +41,7 @@ type session struct {
 	alarm      alarm
 	stats      stats
 	notes      notes
-	noted      bool // notes has one
+	noted      bool // there are notes
 	generation int  // counts rewinds
 	running    int  // Sends
 	starved    bool // the fetcher waits for room
@@ -49,13 +49,13 @@ type session struct {
 	draining   bool
 	drainBy    time.Time
 
-	// What Status is to show: since when the sink takes nothing, and why.
+	// What Status shows: since when the sink accepts nothing, and why.
 	sinkDown time.Time
 	sinkWhy  string
 
 	confirms    uint64   // messages that the sink confirmed
 	provisional []*entry // refused since the last confirm, on their first attempt
-	// What park.go needs to know of Fetch and Settle.
+	// What park.go has to know about Fetch and Settle.
 	fetches   uint64 // that began
 	lingering []lingering
 
@@ -65,7 +65,7 @@ type session struct {
 
 	// Notifications, with room for one.
 	freed    chan struct{} // the ledger got smaller
-	done     chan struct{} // more batches lead that have all their verdicts
+	done     chan struct{} // more of the first batches have all their verdicts
 	hurry    chan struct{} // the cursor should be written now
 	renewNow chan struct{}
 
@@ -165,8 +165,8 @@ func (s *session) close(ctx context.Context) {
 	s.cfg.Observer.Sink(SinkUp) // nothing is sent, so nothing is known
 }
 
-// lost ends the session if err says that its source is of no more use: the
-// subscription is another relay's now, or its outbox was dropped.
+// lost ends the session if err says that its source is no longer usable: another relay has the
+// subscription now, or its outbox was dropped.
 func (s *session) lost(err error) bool {
 	if errors.Is(err, penstock.ErrFenced) || errors.Is(err, penstock.ErrNoOutbox) || errors.Is(err, penstock.ErrClosed) {
 		s.stop(err)
@@ -181,8 +181,8 @@ func (s *session) wakeAll() {
 	s.mu.Unlock()
 }
 
-// watchDrain turns the call of Drain into the state that senders look at, and ends
-// the Sends that take longer than it may.
+// watchDrain turns the call of Drain into the state that senders look at, and ends Sends that
+// exceed DrainTimeout.
 func (s *session) watchDrain(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -218,7 +218,7 @@ func (s *session) maintainLoop(ctx context.Context) {
 	}
 }
 
-// notify wakes the one goroutine that waits on c, now or when it next looks.
+// notify wakes the goroutine that waits on c, now or when it next looks.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -226,8 +226,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// alarm calls wake at the earliest of the times it was set to. Guarded by the
-// session's mutex.
+// alarm calls wake at the earliest of the times it was set to. The session's mutex guards it.
 type alarm struct {
 	wake  func()
 	at    time.Time // zero: not set

@@ -13,11 +13,11 @@ import (
 // settleTimeout ends a Settle that hangs; it is one small write.
 const settleTimeout = 15 * time.Second
 
-// lastSettleTimeout is the same for a relay that is about to go.
+// lastSettleTimeout is the same for a relay that is about to stop.
 const lastSettleTimeout = 5 * time.Second
 
-// partsEvery is how often the verdicts of batches are settled that take long: it
-// bounds what a crash delivers again, whatever the sink's pace.
+// partsEvery is how often the verdicts of slow batches are settled before the batch is complete.
+// It bounds what a crash delivers again, whatever the sink's pace.
 const partsEvery = time.Second
 
 // settleLoop writes the cursor as batches get their verdicts, many in one write,
@@ -45,8 +45,8 @@ func (s *session) settleLoop(ctx context.Context) {
 	}
 }
 
-// waitForTurn keeps the writes SettleEvery apart, unless the window is filling
-// up with what waits for the next one.
+// waitForTurn keeps the writes SettleEvery apart, unless the window is filling up with messages
+// that wait for the next write.
 func (s *session) waitForTurn(ctx context.Context, last time.Time) bool {
 	wait := time.Until(last.Add(s.cfg.SettleEvery))
 	if wait <= 0 {
@@ -76,8 +76,8 @@ func (s *session) pressing() bool {
 	return s.starved && s.ledger.Pressing()
 }
 
-// slow reports whether a batch has been in the window for so long that the part of
-// it that has verdicts should be settled. With a sink that is fast there is none.
+// slow reports whether a batch has been in the window so long that its existing verdicts should be
+// settled. With a fast sink there is none.
 func (s *session) slow() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +92,9 @@ type settleWriter struct {
 	retry backoff
 }
 
-// write settles every leading batch that has its verdicts, and with parts what has of the others,
-// trying until it is written or the session ends or stops sending. It reports whether to continue.
+// write settles every leading batch that has all its verdicts, and with parts the existing
+// verdicts of the others. It retries until they are written, the session ends, or sending stops.
+// It reports whether to continue.
 func (w *settleWriter) write(ctx context.Context, parts bool) bool {
 	for {
 		_, err := w.try(ctx, settleTimeout, parts)
@@ -107,13 +108,13 @@ func (w *settleWriter) write(ctx context.Context, parts bool) bool {
 		wait := w.retry.next()
 		w.sourceLog.Log(slog.LevelWarn, "cannot settle; the verdicts are kept in memory and it is tried again", "err", err, "in", wait)
 		if !sleep(ctx, w.sent, wait) {
-			return ctx.Err() == nil // after the last Send, finish has its own way
+			return ctx.Err() == nil // after the last Send, finish does it differently
 		}
 	}
 }
 
-// try makes one call of Settle: one that was not answered, again, or the next. It reports
-// whether there was anything to settle.
+// try makes one call of Settle: it repeats one that was not answered, or makes the next. It
+// reports whether there was anything to settle.
 func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts bool) (some bool, err error) {
 	s := w.session
 	s.mu.Lock()
@@ -175,8 +176,8 @@ func (s *session) settledNow(of []*batch) inflight.Tally {
 	return t
 }
 
-// finish settles what the last Sends confirmed, before the lease is given back.
-// It tries for as long as the drain may take, and at least once.
+// finish settles what the last Sends confirmed, before the lease is given back. It tries for as
+// long as the drain may take, and at least once.
 func (w *settleWriter) finish(ctx context.Context) {
 	for ctx.Err() == nil {
 		some, err := w.try(ctx, lastSettleTimeout, true)

@@ -31,8 +31,8 @@ func TestSettlesAreCoalesced(t *testing.T) {
 	})
 }
 
-// When the window is full of what is confirmed, the cursor is written early:
-// else a window per SettleEvery would be the most that flows.
+// When confirmed messages fill the window, the cursor is written early. Otherwise throughput would
+// be limited to one window per SettleEvery.
 func TestSettlesEarlyUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t, inOrder: true, before: slowly(time.Millisecond)}
@@ -68,8 +68,8 @@ func TestSettlesAPrefix(t *testing.T) {
 	})
 }
 
-// While the database cannot settle for minutes, sending goes on until the
-// window is full, and nothing is lost or sent twice.
+// While the database cannot settle for minutes, sending continues until the window is full, and
+// nothing is lost or sent twice.
 func TestSettleOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -116,8 +116,8 @@ func TestSettleThatHangs(t *testing.T) {
 	})
 }
 
-// A Settle that was running when the source went back is about batches that are
-// forgotten, whatever it answers.
+// A Settle that was running when the source went back concerns forgotten batches, so its answer is
+// ignored.
 func TestRewindDuringSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(5)
@@ -139,7 +139,7 @@ func TestRewindDuringSettle(t *testing.T) {
 		l.maxFetch = func() int { return 1 }
 		l.mu.Unlock()
 		l.publishKeys(4, "e")
-		pass(time.Second) // five batches of one, of which message 5 hangs
+		pass(time.Second) // five batches of one message each, and message 5 hangs
 		close(answer)
 		pass(time.Second)
 		if n := l.cursor(); n != 4 {

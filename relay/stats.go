@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// stats is what happened since the last line about it. Guarded by the session's
-// mutex.
+// stats counts what happened since the last log line about it. The session's mutex guards it.
 type stats struct {
 	delivered, refused, retried, filtered, parked, dead int
 }
