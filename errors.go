@@ -125,8 +125,8 @@ func (e *HintError) Error() string { return e.Err.Error() + " (" + e.Hint + ")" 
 
 func (e *HintError) Unwrap() error { return e.Err }
 
-// The sink classifies, the relay decides. An error of none of the three classes
-// below is about the message and worth another attempt.
+// The sink classifies errors, and the relay decides what to do. An error of none of the three
+// classes below concerns the message and is worth another attempt.
 type (
 	permanentError   struct{ error }
 	unavailableError struct{ error }

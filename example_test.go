@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// A subscription delivers what matches; the other messages are settled unsent.
+// A subscription delivers matching messages and settles the others unsent.
 func ExampleFilter() {
 	european := penstock.Filter{Topics: []string{"order.*"}, Headers: map[string]string{"region": "eu"}}
 	for _, m := range []penstock.Message{
@@ -24,14 +24,14 @@ func ExampleFilter() {
 	// order.line.added eu false
 }
 
-// A sink says whether an error is about one message or about everything: while the broker is away no attempt is spent.
+// A sink says whether an error concerns one message or everything. While the broker is away, no attempt is spent.
 func ExampleUnavailable() {
 	refused := errors.New("connection refused")
 	fmt.Println(penstock.IsUnavailable(refused), penstock.IsUnavailable(penstock.Unavailable(refused)))
 	// Output: false true
 }
 
-// A handler or sink that was asked to wait says for how long.
+// A handler or sink that is asked to wait says how long.
 func ExampleRetryAfter() {
 	err := penstock.RetryAfter(errors.New("429 Too Many Requests"), time.Minute)
 	after, told := penstock.RetryDelay(err)
@@ -39,7 +39,7 @@ func ExampleRetryAfter() {
 	// Output: 429 Too Many Requests | again in 1m0s true
 }
 
-// An error tells the operator the next step.
+// An error tells the operator what to do next.
 func ExampleWithHint() {
 	err := penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, "orders"), "penstock outbox create %s makes it", "orders")
 	fmt.Println(err)
@@ -49,14 +49,14 @@ func ExampleWithHint() {
 	// true
 }
 
-// What no database or broker could carry is refused before anything is written.
+// A value that no database or broker could store is refused before anything is written.
 func ExampleMessage_Validate() {
 	m := penstock.Message{Key: "a\x00b"}
 	fmt.Println(m.Validate())
 	// Output: key has a NUL at byte 1: text cannot hold NUL; put bytes into the payload or encode them
 }
 
-// What an error says decides what happens to the message or job.
+// The class of an error decides what happens to the message or job.
 func ExamplePermanent() {
 	full := errors.New("the mailbox is full")
 	for _, err := range []error{full, penstock.Permanent(full), penstock.RetryAfter(full, time.Hour)} {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// The table of limits says what the constants say.
+// The table of limits agrees with the constants.
 func TestDocumentedLimits(t *testing.T) {
 	text, err := os.ReadFile("docs/reference/limits.md")
 	if err != nil {

@@ -95,8 +95,8 @@ func (m *Message) Validate() error {
 	return nil
 }
 
-// inHeader names the field of an error. It does so only then, because building the name of each valid header would cost more than
-// the check.
+// inHeader names the field of an error. It is called only for an error: building the name of each valid header would cost more
+// than the check.
 func inHeader(err error, name, what string) error {
 	if bad, is := err.(*FieldError); is {
 		bad.Field = fmt.Sprintf("headers[%q]%s", name, what)

@@ -52,7 +52,7 @@ func (j *NewJob) Validate() error {
 	if j.Priority < MinPriority || j.Priority > MaxPriority {
 		return &FieldError{Field: "priority", Problem: fmt.Sprintf("is %d", j.Priority), Hint: fmt.Sprintf("use %d (first) to %d (last)", MinPriority, MaxPriority)}
 	}
-	if y := j.NotBefore.Year(); y > 9999 { // stores count microseconds, and not for ever
+	if y := j.NotBefore.Year(); y > 9999 { // stores count microseconds, up to a limit
 		return &FieldError{Field: "not before", Problem: fmt.Sprintf("is in the year %d", y), Hint: "use one up to 9999, or do not enqueue the job yet"}
 	}
 	return nil
@@ -116,10 +116,11 @@ type QueueSettings struct {
 type Schedule struct {
 	Queue string `json:"queue"`
 	Name  string `json:"name"`
-	// Cron has five fields: minute, hour, day of month, month, day of week. They take *, lists, ranges and steps. Or it is
+	// Cron has five fields: minute, hour, day of month, month, day of week. They take *, lists, ranges and steps. Cron may
+	// also be
 	// @hourly, @daily, @weekly, @monthly or @yearly. Times are in UTC, or in a zone that comes first:
 	//
-	//	TZ=Europe/Berlin 30 4 * * *
+	// 	TZ=Europe/Berlin 30 4 * * *
 	//
 	// At daylight-saving changes a schedule fires once, unless its hour begins with *.
 	Cron string    `json:"cron"`

@@ -12,7 +12,7 @@ import (
 
 func TestNewJobValidate(t *testing.T) {
 	for _, c := range []struct {
-		field string // "" if it is good
+		field string // "" if it is valid
 		job   penstock.NewJob
 	}{
 		{"", penstock.NewJob{}},
@@ -57,7 +57,7 @@ func TestValidateQueueName(t *testing.T) {
 	wantField(t, penstock.ValidateQueueName(strings.Repeat("q", 49)), "queue")
 }
 
-// wantField wants a *FieldError with a hint about field, or none if it is empty.
+// wantField requires a *FieldError with a hint about field, or no error if field is empty.
 func wantField(t *testing.T, err error, field string) {
 	t.Helper()
 	var got *penstock.FieldError

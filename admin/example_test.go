@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// The dead letters of a queue that died of one error run again.
+// Dead letters of a queue with one error run again.
 func ExampleDeadJobQuery() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "")

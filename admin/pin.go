@@ -5,7 +5,7 @@ import (
 )
 
 // VacuumPin keeps vacuum from removing dead rows because it may still see them. It is the oldest
-// of its kind. It does not affect Penstock's own rings, but the other tables of the database.
+// of its kind. It does not affect Penstock's own rings, only the other tables of the database.
 type VacuumPin struct {
 	Kind PinKind `json:"kind"`
 	// Who names it: by a session's process id and application, or by a name.

@@ -17,7 +17,7 @@ import (
 
 var metricName = regexp.MustCompile(`penstock_\w+`)
 
-// Every alert is about metrics that are there, by labels that they have, and names the next step.
+// Every alert uses existing metrics and labels, and names the next step.
 func TestAlerts(t *testing.T) {
 	text, err := os.ReadFile("../deploy/prometheus/alerts.yaml")
 	must(t, err)
@@ -51,7 +51,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// labelsOf has the labels of each metric, with those that its samples get.
+// labelsOf returns the labels of each metric, with those that its samples get.
 func labelsOf(t *testing.T) map[string]string {
 	t.Helper()
 	labels := map[string]string{}
@@ -71,7 +71,7 @@ var (
 	labelMatchers = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`)
 )
 
-// checkNames wants metrics of an expression to exist, and to have the labels that it asks for.
+// checkNames requires that the metrics of an expression exist, and have the labels that it uses.
 func checkNames(t *testing.T, of, expr string, labels map[string]string) {
 	t.Helper()
 	var used []string
@@ -87,7 +87,7 @@ func checkNames(t *testing.T, of, expr string, labels map[string]string) {
 		}
 		for _, label := range used {
 			if label == "le" && strings.Contains(expr, "_bucket") && !strings.HasSuffix(name, "_bucket") {
-				continue // of the histogram beside it
+				continue // of its histogram
 			}
 			if labels[name] != "" && !strings.Contains(labels[name], "`"+label+"`") {
 				t.Errorf("%s: %s has no label %s", of, name, label)
@@ -96,7 +96,7 @@ func checkNames(t *testing.T, of, expr string, labels map[string]string) {
 	}
 }
 
-// Each expression of the dashboard is about metrics and labels that are there; Prometheus can parse it.
+// Each expression of the dashboard uses existing metrics and labels, and Prometheus can parse it.
 func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile("../deploy/grafana/penstock.json")
 	must(t, err)
@@ -141,7 +141,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// Alerts fire on series with their trouble, and not on healthy ones: alerts_test.yaml has both, of every alert.
+// Each alert fires on series with its problem, and not on healthy ones: alerts_test.yaml has both for every
+// alert.
 func TestAlertsFire(t *testing.T) {
 	promtool := testserver.Promtool(t)
 	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {

@@ -13,7 +13,7 @@ import (
 
 var descText = regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*)", unit: ".*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-// rows are those of docs/reference/metrics.md as the code has them.
+// rows are the rows that docs/reference/metrics.md must have by the code.
 func rows(t *testing.T) (all []string) {
 	t.Helper()
 	descs := make(chan *prometheus.Desc, 200)

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// A program serves the metrics of its worker. m.Serve("127.0.0.1:9464") does it on an address of its own.
+// A program serves the metrics of its worker. m.Serve("127.0.0.1:9464") serves them at a separate
+// address.
 func ExampleMetrics() {
 	ctx, stop := context.WithCancel(context.Background())
 	dir, err := os.MkdirTemp("", "")

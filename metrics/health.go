@@ -45,7 +45,8 @@ func (m *Metrics) Problems() []Problem {
 	return r.stalled
 }
 
-// nothingToRead is why a process that only reads the status may read nothing of it, nil otherwise.
+// nothingToRead is the reason why a process that only reads the status may read nothing of it, or
+// nil.
 func (m *Metrics) nothingToRead(r *reading) (why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,13 +63,13 @@ func (m *Metrics) nothingToRead(r *reading) (why error) {
 	return why
 }
 
-// move is how far something had got when it was last seen to move, and when that was.
+// move is the last known progress of something, and when it last progressed.
 type move struct {
 	to int64
 	at time.Time
 }
 
-// moved notes how far something has got, or that it has nothing to do, and returns for how long it has not moved.
+// moved notes how far something has got, or that it has nothing to do, and returns how long it has not moved.
 func (m *Metrics) moved(what string, to int64, idle bool, now time.Time) time.Duration {
 	last, seen := m.moves[what]
 	if !seen || idle || last.to != to {
@@ -115,8 +116,8 @@ func (m *Metrics) findStalled(r *reading) (stalled []Problem) {
 	return stalled
 }
 
-// conditions of a subscription: whether another process holds it, and whether its sink is up, as far as
-// that is known.
+// conditions of a subscription: whether another process holds it, and whether its sink is up, if that
+// is known.
 func (m *Metrics) conditions(s *admin.SubscriptionStatus, observers []*RelayObserver) (elsewhere, sinkUp bool) {
 	elsewhere, sinkUp = s.Holder != "" && s.Holder != m.o.Holder, s.SinkDown.IsZero()
 	for _, o := range observers {

@@ -25,7 +25,7 @@ func ready(m *metrics.Metrics, accept string) (code int, body string) {
 func TestReadiness(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(d *database, s *admin.SubscriptionStatus, o *metrics.RelayObserver)
-		why    string // part of it; empty: ready
+		why    string // part of the problem; empty means ready
 	}{
 		"stands still":  {func(*database, *admin.SubscriptionStatus, *metrics.RelayObserver) {}, "orders/billing: 5 messages wait, the oldest for 10m0s, the sink is up, and nothing was settled for 5m"},
 		"nobody has it": {func(_ *database, s *admin.SubscriptionStatus, _ *metrics.RelayObserver) { s.Holder = "" }, "no relay holds the lease"},
@@ -62,7 +62,7 @@ func TestReadiness(t *testing.T) {
 				m := metrics.New(metrics.Options{Store: d, Holder: "here"})
 				o := m.Relay("orders", "billing")
 				m.Worker("mails")
-				if problems := m.Problems(); len(problems) > 0 { // nothing is known of how long it was so
+				if problems := m.Problems(); len(problems) > 0 { // it is unknown how long this has lasted
 					t.Fatal(problems)
 				}
 				time.Sleep(5 * time.Minute)
@@ -88,7 +88,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// The server takes no header without end, and answers nothing else than it says.
+// The server limits headers, and answers only the paths that it documents.
 func TestServe(t *testing.T) {
 	server, err := metrics.New(metrics.Options{}).Serve("127.0.0.1:0")
 	must(t, err)

@@ -52,17 +52,17 @@ type Metrics struct {
 	build   prometheus.Gauge
 
 	mu      sync.Mutex
-	watched map[subscription][]*RelayObserver // in this process; none for what the database forwards
-	queues  map[string]bool                   // worked on in this process
+	watched map[subscription][]*RelayObserver // in this process; none for a subscription that the database forwards
+	queues  map[string]bool                   // queues that this process works on
 	tables  map[subscription]StatusOfTable
-	ingests bool // messages come over HTTP to this process
+	ingests bool // this process accepts messages over HTTP
 
 	reading sync.Mutex
 	last    *reading // guarded by reading
 	moves   map[string]move
 }
 
-// subscription is one of an outbox, or of an adopted table by its name.
+// subscription is a subscription of an outbox, or of an adopted table by its name.
 type subscription struct{ outbox, name string }
 
 var _ prometheus.Collector = (*Metrics)(nil)
@@ -161,7 +161,7 @@ func (m *Metrics) Table(table, name string, status StatusOfTable) {
 	m.tables[subscription{table, name}] = status
 }
 
-// buildInfo is about the module, whichever program it is part of.
+// buildInfo is about the module, whichever program uses it.
 func buildInfo() prometheus.Gauge {
 	of := prometheus.Labels{"version": "(devel)", "revision": "", "goversion": runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -187,8 +187,8 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}, labels)
 }
 
-// labels are values that Prometheus takes: UTF-8. Names from a database without an encoding may not be
-// UTF-8, and are quoted.
+// labels are values that Prometheus accepts: UTF-8. Names from a database without an encoding may not
+// be UTF-8, and are quoted.
 func labels(values ...string) []string {
 	for i, v := range values {
 		if !utf8.ValidString(v) {
@@ -198,7 +198,7 @@ func labels(values ...string) []string {
 	return values
 }
 
-// constant is a metric as it is now.
+// constant is the current value of a metric.
 func constant(d *prometheus.Desc, kind prometheus.ValueType, v float64, values ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(d, kind, v, labels(values...)...)
 }

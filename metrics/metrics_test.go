@@ -31,7 +31,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// ask asks a handler and parses what it exposes.
+// ask calls a handler and parses the metrics in its answer.
 func ask(t *testing.T, h http.Handler) map[string]*dto.MetricFamily {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -44,8 +44,8 @@ func ask(t *testing.T, h http.Handler) map[string]*dto.MetricFamily {
 	return families
 }
 
-// figure is the value of one series, which may be the count of a histogram: name{label="value",…} with the labels by
-// name. Without it: -1.
+// figure is the value of one series, or -1 if there is none. Its name is name{label="value",…} with the labels in
+// the order of their names. It may be the count of a histogram.
 func figure(families map[string]*dto.MetricFamily, series string) float64 {
 	name, _, _ := strings.Cut(series, "{")
 	family := families[name]
@@ -87,8 +87,8 @@ func of(name, subscription string) string {
 	return fmt.Sprintf(`penstock_%s{outbox="orders",subscription=%q}`, name, subscription)
 }
 
-// A relay of two subscriptions, to an endpoint that refuses one message of ten: one parks it, the other makes a
-// dead letter of it.
+// A relay of two subscriptions sends to an endpoint that refuses one message of ten. One subscription parks it,
+// and for the other it becomes a dead letter.
 func TestRelay(t *testing.T) {
 	const messages = 10
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
@@ -124,7 +124,7 @@ func TestRelay(t *testing.T) {
 			t.Fatal(err)
 		}
 		relays = append(relays, r)
-		source, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: name, Holder: "test"}) // a subscription that is made later begins behind what the other has settled
+		source, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: name, Holder: "test"}) // a later subscription begins behind the messages that the other has settled
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// Jobs that are done, fail and die, as the worker and the status tell.
+// Jobs succeed, fail and die, as the metrics of the worker and of the status show.
 func TestWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "test.db")
@@ -189,7 +189,7 @@ func TestWorker(t *testing.T) {
 			_, err := queue.Enqueue(t.Context(), penstock.NewJob{Payload: []byte(fmt.Sprint(i))}, penstock.NewJob{Group: fmt.Sprint("g", i)})
 			must(t, err)
 		}
-		// The database has a clock that is not the bubble's.
+		// The database's clock is not the bubble's.
 		_, err = db.ExecContext(t.Context(), "update "+sqlite.QueueTable("mails")+" set created_at = ?", time.Now().UnixMilli())
 		must(t, err)
 		time.Sleep(3 * time.Second)
@@ -223,7 +223,7 @@ func TestWorker(t *testing.T) {
 	})
 }
 
-// A handler that hangs is seen while it runs, though its lease is extended and the job is running like any other.
+// A handler that hangs is visible while it runs, although its lease is extended and the job counts as running.
 func TestLongestRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, job := metrics.New(metrics.Options{}), func(id int64) penstock.Job { return penstock.Job{ID: id, Attempt: 1} }
@@ -245,7 +245,7 @@ func TestLongestRunning(t *testing.T) {
 	})
 }
 
-// database is one whose status the test says.
+// database is a store whose status the test sets.
 type database struct {
 	reads    atomic.Int64
 	err      error
@@ -280,7 +280,7 @@ func (d *database) VacuumPins(ctx context.Context) ([]admin.VacuumPin, error) {
 
 func (d *database) Retries() map[string]int64 { return map[string]int64{"deadlock": 3} }
 
-// busy has something of everything.
+// busy has some of everything.
 func busy() *database {
 	ring := []admin.SegmentStatus{{Slot: 0, Bytes: 8192}, {Slot: 1, Bytes: 16384, Current: true}}
 	return &database{
@@ -291,7 +291,7 @@ func busy() *database {
 	}
 }
 
-// Every metric that is described can be had, and Prometheus's own linter finds nothing wrong with them.
+// Every described metric is exported, and Prometheus's own linter finds no fault.
 func TestConventions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := metrics.New(metrics.Options{Store: busy(), Groups: 1})
@@ -327,7 +327,7 @@ func TestConventions(t *testing.T) {
 	})
 }
 
-// However many ask, the database is read once in ten seconds.
+// However often the metrics are scraped, the database is read at most once in ten seconds.
 func TestStatusIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := busy()
@@ -343,7 +343,8 @@ func TestStatusIsShared(t *testing.T) {
 	})
 }
 
-// While the database cannot be read there are no figures of it, old ones neither. What the role may not read is left out, and told.
+// While the database cannot be read, no figures of it are exported, not even old ones. Figures that the role may not read are left
+// out, and this is reported.
 func TestStatusThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := busy()
@@ -376,7 +377,7 @@ func TestStatusThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// What a relay tells costs no allocation.
+// The relay's calls of its observer allocate nothing.
 func TestObserverAllocatesNothing(t *testing.T) {
 	o := metrics.New(metrics.Options{}).Relay("orders", "billing")
 	s := relay.Send{Messages: make([]penstock.Message, 100), Answered: time.Now(), Took: time.Millisecond, Delivered: 100}

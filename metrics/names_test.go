@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock/relay"
 )
 
-// A name that is not UTF-8, as a database without an encoding may have it, is quoted; what cannot be told hides nothing else,
-// and is in the log.
+// A name that is not UTF-8, which a database without an encoding may have, is quoted. A value that cannot be exported hides
+// no other, and is logged.
 func TestNamesThatCannotBeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -34,7 +34,7 @@ func TestNamesThatCannotBeTold(t *testing.T) {
 	})
 }
 
-// Whatever characters names have, what is told can be read, and has them.
+// Whatever characters names have, the metrics can be parsed and contain the names.
 func TestNamesOfAnyCharacters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = ",;\"\\\n\t\r%{}='`# é𝒳 "

@@ -87,7 +87,7 @@ func (o *RelayObserver) Sent(s relay.Send) {
 	}
 }
 
-// waited is never negative: two clocks may differ.
+// waited is never negative, although two clocks may differ.
 func waited(until, since time.Time) float64 { return max(until.Sub(since), 0).Seconds() }
 
 // Fetched implements relay.Observer.

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// Parts of a store that are read, if it has them.
+// Parts of the status that are read if the store has them.
 type (
 	// StatusReader is a store with outboxes.
 	StatusReader interface {
@@ -45,7 +45,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("penstock_"+name, help, labels, nil)
 }
 
-// describe sends all of them.
+// describe sends the descriptions of all of them.
 func describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{databaseUp, readable, readTook, readAge, retries, segmentBytes, sinkDown, queueJobs, groupJobs, groupsCapped, inboxLate} {
 		to <- d
@@ -64,7 +64,7 @@ func describeEach[T any](to chan<- *prometheus.Desc, values []value[T]) {
 	}
 }
 
-// value is a metric and how a thing has it.
+// value is a metric and how to read it.
 type value[T any] struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -149,21 +149,21 @@ var (
 	}
 )
 
-// reading is what one read of the status found. Figures that the role may not read are empty.
+// reading is the result of one read of the status. Figures that the role may not read are empty.
 type reading struct {
 	at       time.Time
 	took     time.Duration
 	err      error
-	refused  map[string]error     // by part of the status: why the role may not read it, nil if it may
+	refused  map[string]error     // by part of the status: why the role may not read it, or nil
 	outboxes []admin.OutboxStatus // with adopted tables, which have no size
-	tables   int                  // how many of outboxes are such
+	tables   int                  // how many of outboxes are adopted tables
 	queues   []admin.QueueStatus
 	inboxes  []admin.InboxStatus
 	pins     []admin.VacuumPin
 	stalled  []Problem
 }
 
-// status is the last reading, or a new one if that is too old: one at a time.
+// status is the last reading, or a new one if that is too old. Only one read runs at a time.
 func (m *Metrics) status() *reading {
 	m.reading.Lock()
 	defer m.reading.Unlock()
@@ -195,7 +195,8 @@ func (m *Metrics) status() *reading {
 	return r
 }
 
-// read reads what the role may: several at a time, as many outboxes or queues take a while.
+// read reads what the role may. It reads several parts at a time, because many outboxes or queues
+// take a while.
 func (m *Metrics) read(ctx context.Context, r *reading) error {
 	var all sync.WaitGroup
 	var noting sync.Mutex
@@ -243,7 +244,7 @@ func (m *Metrics) readTables(ctx context.Context, r *reading) error {
 		if ctx.Err() != nil || pgerror.IsDown(err) {
 			return err
 		}
-		if err == nil { // else an error of such a table must not hide the others
+		if err == nil { // otherwise an error of such a table would hide the others
 			s.Subscription = of.name
 			r.outboxes = append(r.outboxes, admin.OutboxStatus{Outbox: of.outbox, Subscriptions: []admin.SubscriptionStatus{s}})
 			r.tables++
@@ -273,7 +274,8 @@ func (m *Metrics) readQueues(ctx context.Context, store queueReader) (queues []a
 	return queues, nil
 }
 
-// collect sends what was read. Without a success there is nothing but that.
+// collect sends what was read. If the read failed, it sends only the figures about the read
+// itself.
 func (r *reading) collect(to chan<- prometheus.Metric, groups int) {
 	for d, v := range map[*prometheus.Desc]float64{databaseUp: one(r.err == nil), readTook: r.took.Seconds(), readAge: time.Since(r.at).Seconds()} {
 		to <- constant(d, prometheus.GaugeValue, v)
@@ -318,7 +320,7 @@ func sendQueue(to chan<- prometheus.Metric, q *admin.QueueStatus, groups int) {
 		return
 	}
 	to <- constant(groupsCapped, prometheus.GaugeValue, one(len(q.Groups) > groups), q.Queue)
-	for i := range q.Groups[:min(len(q.Groups), groups)] { // one more was read
+	for i := range q.Groups[:min(len(q.Groups), groups)] { // one more than the limit was read
 		g := &q.Groups[i]
 		send(to, ofGroup, g, q.Queue, g.Group)
 		sendJobs(to, groupJobs, g.Ready, g.Running, g.Delayed, g.Waiting, q.Queue, g.Group)
@@ -337,7 +339,7 @@ func sendSegments(to chan<- prometheus.Metric, of, name string, segments []admin
 	}
 }
 
-// since is 0 for what has not been.
+// since is 0 for the zero time.
 func since(at, now time.Time) float64 {
 	if at.IsZero() {
 		return 0

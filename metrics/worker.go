@@ -17,7 +17,7 @@ type workerMetrics struct {
 	running        *running
 }
 
-// running are the jobs whose handlers run.
+// running has the jobs whose handlers are running.
 type running struct {
 	mu    sync.Mutex
 	since map[string]map[int64]time.Time // by queue and id

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// A test of a handler runs one job now, on any store: SQLite in a file of t.TempDir() needs no server.
+// A test of a handler runs one job now, on any store. SQLite in a file of t.TempDir() needs no server.
 func ExampleRunOne() {
 	_ = func(t *testing.T, mails driver.Queue) { // TestMails
 		_, err := mails.Enqueue(t.Context(), penstock.NewJob{Key: "ann", Payload: []byte("nobody@")})
@@ -29,7 +29,7 @@ func ExampleRunOne() {
 	}
 }
 
-// A test of a producer asks, within its transaction, for what it has published.
+// A test of a producer looks for published messages within the producer's transaction.
 func ExampleRequirePublished() {
 	_ = func(t *testing.T, tx pgx.Tx) { // TestPlaceOrder
 		// placeOrder(tx, "ann") goes here.

@@ -37,7 +37,7 @@ func (f *failure) Fatal(args ...any) {
 
 func (f *failure) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format, args...)) }
 
-// failing returns what a test says that fails.
+// failing returns the text with which a test fails.
 func failing(t *testing.T, run func(t testing.TB)) string {
 	f := &failure{TB: t}
 	func() {

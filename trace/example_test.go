@@ -11,9 +11,9 @@ import (
 	"github.com/penstock/penstock/trace"
 )
 
-// A producer puts its span into a message, and a consumer goes on with it.
+// A producer puts its span into a message, and a consumer continues it.
 func ExampleInject() {
-	// As a middleware of a web framework finds it in a request.
+	// As set by a middleware of a web framework for a request.
 	request := propagation.MapCarrier{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 	ctx := propagation.TraceContext{}.Extract(context.Background(), request)
 

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// However long a relay and a worker live: each message and each attempt of a job has one span of its producer's trace, which has
-// ended and is as large as the first. The span in which the worker began gets no children.
+// For each message and each attempt of a job there is one span in its producer's trace. It ends, and stays as large as the
+// first, however long a relay and a worker live. The span in which the worker began gets no children.
 func TestSpansDoNotGrow(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	otel.SetTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans)))

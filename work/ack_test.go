@@ -34,7 +34,7 @@ func (q carrying) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (a
 	return acked, jobs, err
 }
 
-// trickle adds a job a millisecond.
+// trickle adds a job every millisecond.
 func (q *fakeQueue) trickle(jobs int) {
 	for i := range jobs {
 		time.Sleep(time.Millisecond)
@@ -44,8 +44,8 @@ func (q *fakeQueue) trickle(jobs int) {
 	}
 }
 
-// While jobs keep coming, claims carry what is done, some of it at a time; a long silence
-// does not hold it up.
+// While jobs keep coming, claims carry ended jobs, some of them at a time. A long pause does not
+// delay them.
 func TestWorkAcksWithClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(0)
@@ -63,8 +63,9 @@ func TestWorkAcksWithClaims(t *testing.T) {
 	})
 }
 
-// What a job of the same key may wait for goes with the next claim, and so does what a
-// queue with a limit waits for.
+// An ended job goes with the next claim if it has a key, because a job of that key may wait for
+// it. The same holds after a claim without jobs, because a queue with a limit may wait for the
+// ack.
 func TestWorkCarriesAtOnce(t *testing.T) {
 	for name, last := range map[string]penstock.Job{"a key": {ID: 9, Key: "k", Payload: []byte("last")}, "nothing claimed": {ID: 9, Payload: []byte("last")}} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +91,7 @@ func TestWorkCarriesAtOnce(t *testing.T) {
 	}
 }
 
-// What is done when no claim is near is written by itself, after AckEvery.
+// Ended jobs are written without a claim after AckEvery if no claim comes before.
 func TestWorkAcksAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(2)
@@ -111,8 +112,8 @@ func TestWorkAcksAlone(t *testing.T) {
 	})
 }
 
-// What is done is written though claims fail, and counted once, though a call that failed
-// had written it.
+// Ended jobs are written although claims fail. They are counted once, although a call that failed
+// had written them.
 func TestWorkClaimsFailWithAcks(t *testing.T) {
 	for _, written := range []bool{false, true} {
 		t.Run(fmt.Sprint("written ", written), func(t *testing.T) {
@@ -138,8 +139,8 @@ func TestWorkClaimsFailWithAcks(t *testing.T) {
 	}
 }
 
-// After a claim that failed with what it carried, the next one carries nothing, though
-// there is something all the time: claims go on, and nothing is lost or counted twice.
+// After a claim that failed with the acks it carried, the next one carries nothing, although jobs
+// end all the time. Claims continue, and nothing is lost or counted twice.
 func TestWorkClaimsAloneAfterFailure(t *testing.T) {
 	for _, written := range []bool{false, true} {
 		t.Run(fmt.Sprint("written ", written), func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestWorkClaimsAloneAfterFailure(t *testing.T) {
 					turn++
 					pause := time.Duration(turn%10+1) * 7 * time.Millisecond
 					q.mu.Unlock()
-					time.Sleep(pause) // so that there is something done at all times
+					time.Sleep(pause) // so there is an ended job at all times
 					return nil
 				}, work.Options{Batch: 10, Claims: 1, AckEvery: 200 * time.Millisecond})
 				time.Sleep(time.Minute)
@@ -182,7 +183,7 @@ func TestWorkClaimsAloneAfterFailure(t *testing.T) {
 	}
 }
 
-// Jobs are claimed to be ended many at a time, until a handler ends one itself.
+// Claims return jobs that end many at a time, until a handler ends one itself.
 func TestWorkClaimsTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler work.Handler
@@ -231,7 +232,8 @@ func (q recording) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (
 	return q.losing.AckClaim(ctx, acks, c)
 }
 
-// losing is a queue whose AckClaim fails where it carries acks, in the end or from the beginning.
+// losing is a queue whose AckClaim fails while it carries acks, after a while or from the
+// beginning.
 type losing struct {
 	carrying
 	atEnd bool

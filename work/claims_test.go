@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// counting is a carrying fakeQueue that knows how many claims are under way.
+// counting is a carrying fakeQueue that knows how many claims are running.
 type counting struct {
 	carrying
 	under, most *int
@@ -37,7 +37,7 @@ func (q counting) begins() func() {
 	}
 }
 
-// mostSoFar is how many were under way at a time since it was asked last.
+// mostSoFar is how many claims ran at a time since it was last called.
 func (q counting) mostSoFar() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,7 +60,7 @@ func (q counting) Release(ctx context.Context, after time.Duration, leases ...in
 	return releasing{q.fakeQueue}.Release(ctx, after, leases...)
 }
 
-// With a backlog several claims are under way, and one without it: every job is done once.
+// With a backlog several claims run at a time, and without one only one. Every job runs once.
 func TestWorkClaimsSideBySide(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -95,7 +95,7 @@ func TestWorkClaimsSideBySide(t *testing.T) {
 	}
 }
 
-// Jobs that take long are not claimed by more than there are handlers, whatever number of claims might be.
+// Slow jobs are not claimed beyond the number of handlers, however many claims may run.
 func TestWorkClaimsNoMoreThanBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newCounting(500)
@@ -117,7 +117,8 @@ func TestWorkClaimsNoMoreThanBegin(t *testing.T) {
 	})
 }
 
-// What several claims bring when Run has been told to stop is given back: none of it is left with a lease.
+// When Run has been told to stop, it gives back what several running claims bring: none of it is left with
+// a lease.
 func TestWorkStopsDuringSeveralClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newCounting(2000)
@@ -148,7 +149,8 @@ func TestWorkStopsDuringSeveralClaims(t *testing.T) {
 	})
 }
 
-// Claims side by side that fail are told once at a time, and the rest is done when the database is back.
+// Parallel claims that fail are logged once at a time, and the remaining jobs run when the database is
+// back.
 func TestWorkSeveralClaimsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newCounting(3000)
@@ -170,7 +172,7 @@ func TestWorkSeveralClaimsFail(t *testing.T) {
 		q.mu.Unlock()
 		q.set("ackclaim", nil, 0)
 		q.set("claim", nil, time.Millisecond)
-		// The fake queue ends what a claim carries though the claim fails: such jobs are reported as lost.
+		// The fake queue applies the acks of a claim that fails: such jobs are reported as lost.
 		for seen.count(work.Done)+seen.count(work.Lost) < 3000 {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -202,7 +204,7 @@ func (q *timedQueue) note(call string) {
 	q.at[call] = append(q.at[call], time.Now())
 }
 
-// Workers that begin together do not ask together for long.
+// Workers that start together soon claim at different times.
 func TestWorkersThatBeginTogetherSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 200

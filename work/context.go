@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// jobContext is a handler's context. A cancellable context costs as much as all else that is done for a job, and a
-// quick handler does not look at it. So it is made when the handler first looks.
+// jobContext is a handler's context. A cancellable context costs as much as everything else that is done for a
+// job, and a quick handler does not use it. So it is made when the handler first uses it.
 type jobContext struct {
 	parent context.Context
 	queue  Queue // of Report
 	lease  int64
 
 	mu    sync.Mutex
-	made  context.Context // nil: the handler has not looked
+	made  context.Context // nil: the handler has not used it
 	stop  context.CancelCauseFunc
 	over  bool
 	cause error

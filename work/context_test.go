@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// A handler that looks at its context late finds what has happened meanwhile, in what it derives from it, too.
+// A handler that first uses its context late still sees what has happened, also in contexts derived from it.
 func TestWorkContextLookedAtLate(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestWorkContextLookedAtLate(t *testing.T) {
 	})
 }
 
-// A context ends with its handler, whoever looks at it first afterwards.
+// A context ends with its handler, even if it is used for the first time afterwards.
 func TestWorkContextEndsWithTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(2)
@@ -72,7 +72,7 @@ func TestWorkContextEndsWithTheHandler(t *testing.T) {
 	})
 }
 
-// What a job carried is not kept because another one of its claim takes long.
+// The payload of a job is freed although another job of its claim takes long.
 func TestWorkKeepsNoPayloads(t *testing.T) {
 	q := newFakeQueue(0)
 	collected := make(chan struct{})

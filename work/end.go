@@ -20,16 +20,15 @@ func (w *worker) finish(t *task, how End) {
 	w.tell(t, how, t.took)
 }
 
-// tell is the last that is done with a task. The garbage collector may take what its job points to, though others of
-// its claim continue.
+// tell is the last step for a task. It frees what its job points to, though others of its claim continue.
 func (w *worker) tell(t *task, how End, took time.Duration) {
 	w.Observer.Ended(*t.job, how, took)
 	*t.job = penstock.Job{}
 }
 
-// ackLoop writes down which jobs are done, many with one call: what comes
-// while a call is under way goes with the next one. It ends when noMore
-// is closed and everything is written, or with ctx.
+// ackLoop writes down which jobs are done, many with one call. Jobs that end while a call is
+// running go with the next one. It ends when noMore is closed and everything is written, or with
+// ctx.
 func (w *worker) ackLoop(ctx context.Context, noMore <-chan struct{}) {
 	for {
 		select {
@@ -68,13 +67,14 @@ func (w *worker) ackDue() time.Duration {
 	return w.AckEvery - time.Since(w.acks[0].done)
 }
 
-// carryAt is how many ended jobs are worth carrying at once.
+// carryAt is how many ended jobs make it worthwhile for a claim to carry them.
 const carryAt = 32
 
-// carries reports whether the next claim should carry ended jobs. That makes the claim take longer,
-// with any number of jobs. So jobs that ended just now go with a later claim. They do not wait if a
-// job of their key may wait for them, or if the queue lets no more run: a claim brought none. It
-// carries nothing if the last one failed, because the acking need not wait until claims work again.
+// carries reports whether the next claim should carry ended jobs. Carrying makes the claim slower,
+// whatever the number of jobs. So jobs that ended just now go with a later claim. They do not wait
+// if a job of their key may wait for them, or if the queue's limit blocks more: a claim brought
+// none. The next claim carries nothing if the last one failed, because acking must not wait until
+// claims work again.
 func (w *worker) carries(none bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +92,7 @@ func (w *worker) takeAcks() []*task {
 	return tasks
 }
 
-// returnAcks takes back what a call that failed may or may not have written.
+// returnAcks takes back acks of a failed call, which may or may not have been written.
 func (w *worker) returnAcks(tasks []*task) {
 	w.mu.Lock()
 	for _, t := range tasks {
@@ -112,7 +112,7 @@ func leasesOf(tasks []*task) []int64 {
 	return leases
 }
 
-// ack writes ended jobs, and tries until they are written or ctx ends.
+// ack writes ended jobs. It retries until they are written or ctx ends.
 func (w *worker) ack(ctx context.Context) {
 	var retry growing
 	for {
@@ -166,8 +166,8 @@ func (w *worker) acked(tasks []*task, leases []int64) {
 	}
 }
 
-// fail writes down that the handler failed, and tries until it is written or ctx
-// ends. The slot stays in use, so that no more is claimed than can be ended.
+// fail writes down that the handler failed. It retries until that is written or ctx ends. The slot
+// stays in use, to keep claims from outrunning the writing of ends.
 func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted bool) {
 	var retry growing
 	for {

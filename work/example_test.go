@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// Jobs of one key run in order, one at a time. Run returns when its context ends, once
-// the handlers that run have returned.
+// Jobs of one key run in order, one at a time. Run returns when its context has ended and the
+// running handlers have returned.
 func ExampleRun() {
 	ctx, stop := context.WithCancel(context.Background())
 	store, remove := newStore(ctx)
@@ -32,7 +32,7 @@ func ExampleRun() {
 		if string(job.Payload) == "your order" {
 			stop()
 		}
-		return nil // an error has the job tried again
+		return nil // after an error the job is tried again
 	}, work.Options{}))
 	// Output:
 	// to ann: welcome
@@ -44,7 +44,8 @@ type mail struct {
 	Text string `json:"text"`
 }
 
-// A handler of what payloads say. What is no mail is a dead letter at once, with the reason.
+// A handler that takes decoded payloads. A payload that is not a mail makes the job a dead letter
+// at once, with the reason.
 func ExampleJSON() {
 	ctx, stop := context.WithCancel(context.Background())
 	store, remove := newStore(ctx)
@@ -66,7 +67,7 @@ func ExampleJSON() {
 	// reading the payload: json: cannot unmarshal array into Go value of type work_test.mail
 }
 
-// A handler that waits for something asks to be called again, which spends no attempt.
+// A handler that waits for something asks to be called again. This spends no attempt.
 func ExampleSnooze() {
 	ctx, stop := context.WithCancel(context.Background())
 	store, remove := newStore(ctx)
@@ -90,7 +91,7 @@ func ExampleSnooze() {
 	// attempt 1
 }
 
-// On PostgreSQL a job says how far it is, for penstock job show and the console.
+// On PostgreSQL a job reports its progress to penstock job show and the console.
 func ExampleReport() {
 	ctx := context.Background()
 	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"), postgres.Options{})
@@ -106,7 +107,7 @@ func ExampleReport() {
 	}, work.Options{}))
 }
 
-// newStore is a file of the example's own with the queue emails.
+// newStore is a file with the queue emails, for one example.
 func newStore(ctx context.Context) (store *sqlite.Store, remove func()) {
 	dir, err := os.MkdirTemp("", "")
 	check(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// fakeQueue is a queue of jobs that are claimed first in, first out, in the
-// clock of the test. Errors and pauses are set by the test.
+// fakeQueue is a queue of jobs that are claimed first in, first out, by the test's clock. The test
+// sets errors and pauses.
 type fakeQueue struct {
 	mu      sync.Mutex
 	waiting []penstock.Job
@@ -43,7 +43,7 @@ func newFakeQueue(jobs int) *fakeQueue {
 	return q
 }
 
-// call begins a call; what it returns ends it.
+// call begins a call; the function that it returns ends it.
 func (q *fakeQueue) call(ctx context.Context, name string) (func(), error) {
 	q.mu.Lock()
 	q.calls[name]++
@@ -181,7 +181,7 @@ func (q *fakeQueue) set(call string, err error, takes time.Duration) {
 	q.fails[call], q.takes[call] = err, takes
 }
 
-// lose takes all leases away, as if they had ended.
+// lose takes away all leases, as if they had expired.
 func (q *fakeQueue) lose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

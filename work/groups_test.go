@@ -18,7 +18,7 @@ import (
 type groupedQueue struct {
 	*fakeQueue
 	ready map[string][]penstock.Job
-	lost  []string // groups whose jobs others are faster to take
+	lost  []string // groups whose jobs other workers always take first
 	order []string // of the groups that were claimed from
 }
 
@@ -88,7 +88,7 @@ func manyGroups(n int) []string {
 	return groups
 }
 
-// A worker that waits makes one call at a time, however many groups there are.
+// A waiting worker makes one call at a time, however many groups there are.
 func TestWorkIdleOverManyGroups(t *testing.T) {
 	for name, o := range map[string]work.Options{"all": {AllGroups: true}, "named": {Groups: manyGroups(100)}} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestWorkIdleOverManyGroups(t *testing.T) {
 	}
 }
 
-// One group asks for nothing that is not needed without groups.
+// With one group, Run makes no calls that are needed only for several.
 func TestWorkOneGroupDoesNotLook(t *testing.T) {
 	for name, o := range map[string]work.Options{"none": {}, "Group": {Group: "a"}, "Groups": {Groups: []string{"a", "a"}}} {
 		t.Run(name, func(t *testing.T) {
@@ -137,10 +137,11 @@ func TestWorkOneGroupDoesNotLook(t *testing.T) {
 	}
 }
 
-// Groups take turns, whatever the number of their jobs, and a busy worker looks again after each round.
+// Groups take turns, whatever the number of their jobs, and a busy worker searches again after each
+// round.
 func TestWorkGroupsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		groups := manyGroups(40) // more than one look brings
+		groups := manyGroups(40) // more than one search returns
 		q := newGroupedQueue(groups...)
 		for _, g := range groups {
 			q.add(g, 1000)
@@ -171,7 +172,7 @@ func TestWorkGroupsTakeTurns(t *testing.T) {
 	})
 }
 
-// Of slots that are free each group gets its share, and no job that takes long keeps the others out.
+// Each group gets its share of the free slots, and a slow job does not keep the other groups out.
 func TestWorkGroupsShareSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newGroupedQueue()
@@ -195,7 +196,7 @@ func TestWorkGroupsShareSlots(t *testing.T) {
 	})
 }
 
-// Groups whose jobs others are faster to take, or that cannot be claimed from, hold nobody up and cost no busy loop.
+// Groups whose jobs other workers take first, or whose claims fail, delay no other group and cause no busy loop.
 func TestWorkGroupsThatBringNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newGroupedQueue()
@@ -228,7 +229,7 @@ func TestWorkGroupsThatBringNothing(t *testing.T) {
 	})
 }
 
-// A look that takes long is not repeated at once.
+// A slow search is not repeated at once.
 func TestWorkLooksThatTakeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newGroupedQueue()

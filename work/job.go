@@ -15,24 +15,24 @@ import (
 // errNoReturn is the failure of a handler that calls runtime.Goexit.
 var errNoReturn = errors.New("the handler ended its goroutine without returning")
 
-// do runs the handler on one job and sees to it that its end is written down. It returns the time: for a slot that
-// continues at once, that is when the next job begins.
+// do runs the handler on one job and makes sure that its end is written down. It returns the time at which the
+// next job begins, for a slot that continues at once.
 func (w *worker) do(handling, writing context.Context, t *task, start time.Time) (now time.Time) {
 	err := errNoReturn
 	w.Observer.Started(*t.job, start)
-	// Deferred for the sake of a handler that ends its goroutine.
+	// Deferred, because a handler may end its goroutine.
 	defer func() { now = w.handled(handling, writing, t, start, err) }()
 	err = w.call(&t.ctx, *t.job)
 	return now
 }
 
-// handled is the end of a handler.
+// handled is how a handler ended.
 func (w *worker) handled(handling, writing context.Context, t *task, start time.Time, err error) (now time.Time) {
 	now = time.Now()
 	t.ctx.end(nil)
 	how := Failed
 	switch {
-	case err == nil: // and if the lease was lost, the database will say so
+	case err == nil: // and if the lease was lost, the database will report it
 		how = Done
 	case errors.Is(err, ErrSettled):
 		how = Settled
@@ -85,8 +85,8 @@ func (w *worker) returned(t *task, now time.Time, took time.Duration, how End) (
 	return lost, gone
 }
 
-// call runs the handler and makes an error of a panic. The error is read here for the first time, because its
-// methods are also the handler's: those of a nil pointer panic.
+// call runs the handler and turns a panic into an error. It also reads the error for the first time: methods
+// of the handler's error may panic, as those of a nil pointer do.
 func (w *worker) call(ctx context.Context, job penstock.Job) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -98,7 +98,7 @@ func (w *worker) call(ctx context.Context, job penstock.Job) (err error) {
 	return err
 }
 
-// read asks an error all that will be asked of it.
+// read calls the methods of an error that are needed later.
 func read(err error) {
 	if err == nil || errors.Is(err, ErrSettled) || errors.Is(err, ErrCancelled) {
 		return
@@ -109,7 +109,7 @@ func read(err error) {
 	_ = err.Error()
 }
 
-// panicError makes an error of what a handler panicked with: of a text, if it is an error that cannot be read.
+// panicError makes an error from a panic's value: from text, if the value is an error whose methods panic.
 func panicError(value any, stack string) (e *PanicError) {
 	e = &PanicError{Value: value, Stack: stack}
 	defer func() {
@@ -124,7 +124,7 @@ func panicError(value any, stack string) (e *PanicError) {
 // PanicError is the failure of a job whose handler panicked.
 type PanicError struct {
 	Value any
-	// Stack is where, the innermost function first, a few lines of it.
+	// Stack is where it panicked, the innermost function first, a few lines of it.
 	Stack string
 }
 
@@ -136,10 +136,10 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// stackLines is how much of a stack is kept: two lines for a function.
+// stackLines is how much of a stack is kept: two lines per function.
 const stackLines = 16
 
-// panicStack leaves out of the stack what unwinds the panic.
+// panicStack leaves out the frames that unwind the panic.
 func panicStack(stack []byte) string {
 	if _, after, found := bytes.Cut(stack, []byte("\npanic(")); found {
 		stack = after
@@ -154,7 +154,7 @@ func panicStack(stack []byte) string {
 // maxReasonBytes is how much of an error is kept with the job.
 const maxReasonBytes = 4 << 10
 
-// reason is an error as text that every database takes.
+// reason is an error as text that every database can store.
 func reason(err error) string {
 	s := err.Error()
 	if len(s) > maxReasonBytes {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// A payload that does not decode is dead at once, with the reason; what the handler says of others counts as ever.
+// A payload that does not decode is dead at once, with the reason. For others, the handler decides as usual.
 func TestWorkJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(0)

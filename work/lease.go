@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// beatLoop extends the leases of everything that is held at every third of a
-// lease, with one call for all, until ctx ends.
+// beatLoop extends the leases of all held tasks at every third of a lease, with one call, until
+// ctx ends.
 func (w *worker) beatLoop(ctx context.Context) {
 	var retry growing
 	for wait := w.Lease / 3; sleep(ctx, wait); {
@@ -27,8 +27,8 @@ func (w *worker) beatLoop(ctx context.Context) {
 	}
 }
 
-// beat extends all leases and gives up the jobs whose lease is gone, or, if the
-// database does not answer, has to be taken for gone.
+// beat extends all leases and gives up the jobs whose lease is lost, or, if the database does not
+// answer, must be presumed lost.
 func (w *worker) beat(ctx context.Context) error {
 	w.mu.Lock()
 	tasks, leases := make([]*task, 0, len(w.held)), make([]int64, 0, len(w.held))
@@ -52,7 +52,7 @@ func (w *worker) beat(ctx context.Context) error {
 }
 
 // prolong notes which of the tasks, by their leases, last until the given time, and gives up the
-// others. Without an answer, it gives up those that have run out by now. It returns the jobs that
+// others. Without an answer, it gives up those that have expired by now. It returns the jobs that
 // had not begun.
 func (w *worker) prolong(tasks []*task, leases, extended []int64, until time.Time, answered bool) (dropped []*task) {
 	lasts := make(map[int64]bool, len(extended))
@@ -66,7 +66,7 @@ func (w *worker) prolong(tasks []*task, leases, extended []int64, until time.Tim
 		if lasts[leases[i]] {
 			t.until = until
 		}
-		if t.ended { // whatever writes its end will tell
+		if t.ended { // the call that writes its end will report it
 			continue
 		}
 		if answered && t.until != until || !answered && !now.Before(t.until) {
@@ -79,8 +79,8 @@ func (w *worker) prolong(tasks []*task, leases, extended []int64, until time.Tim
 	return dropped
 }
 
-// lose gives up a job whose lease is gone and reports whether it has not begun.
-// The caller holds the lock.
+// lose gives up a job whose lease is lost and reports whether it has not begun. The caller holds
+// the lock.
 func (w *worker) lose(t *task) (dropped bool) {
 	if t.begun {
 		t.lost = true
@@ -120,7 +120,7 @@ func (w *worker) maintainLoop(ctx context.Context) {
 const callTimeout = 30 * time.Second
 
 // growing is the pause after failures in a row. It doubles from 50 ms to 5 s, and is up to half
-// shorter, so that many workers do not come back together.
+// shorter, to keep many workers from coming back together.
 type growing struct{ failures int }
 
 func (g *growing) next() time.Duration {
@@ -129,7 +129,8 @@ func (g *growing) next() time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// spread makes a pause up to an eighth longer or shorter, so that workers that began together do not stay together.
+// spread makes a pause up to an eighth longer or shorter, to keep workers that started together from claiming
+// together.
 func spread(d time.Duration) time.Duration { return d - d/8 + rand.N(d/4+1) }
 
 // sleep waits for d and reports whether ctx has not ended.
@@ -157,7 +158,7 @@ func afterwards(ctx context.Context, d time.Duration) (context.Context, context.
 	return later, func() { stop(); cancel() }
 }
 
-// notify wakes the goroutine that waits on c, now or next time.
+// notify wakes the goroutine that waits on c, now or when it next waits.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

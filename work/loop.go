@@ -19,38 +19,38 @@ type worker struct {
 	q      Queue
 	handle Handler
 	log    *slog.Logger
-	turns  turns // of claimLoop only; of one group, others read it
+	turns  turns // of claimLoop only; with one group, others read it
 
-	helpers  sync.WaitGroup // claims next to the loop's own
+	helpers  sync.WaitGroup // claims in addition to the loop's own
 	slots    sync.WaitGroup // goroutines that run handlers and write failures
 	handlers sync.WaitGroup // handlers that have not returned
 	freed    chan struct{}  // wakes the claiming: there may be room
 	opened   chan struct{}  // wakes a slot at rest, one value each
-	closed   chan struct{}  // sends the slots at rest away
+	closed   chan struct{}  // ends the slots at rest
 	done     chan struct{}  // wakes the acking: jobs are done
 
 	mu       sync.Mutex
 	held     []*task       // in no order: each knows its place
 	queued   []*task       // claimed, not begun
 	acks     []*task       // done, not written, the oldest first
-	writing  int           // acks that a call has taken along
-	asked    int           // jobs that claims under way may bring
+	writing  int           // acks that a running call has taken
+	asked    int           // jobs that running claims may bring
 	noClaims bool          // the last claim failed
 	settles  bool          // a handler has ended its job itself
 	backlog  bool          // the last claim brought all that it asked for
-	helping  int           // goroutines that claim next to the loop
+	helping  int           // goroutines that claim in addition to the loop
 	busy     int           // slots in use
 	resting  int           // slots whose goroutine waits to be used again
 	pace     time.Duration // how long a handler takes, about; 0 is not known
 	stopping bool          // no handler begins any more
-	failed   error         // what another attempt cannot cure
+	failed   error         // an error that another attempt cannot cure
 	outage   outage
 	stop     context.CancelCauseFunc
 }
 
 // task is one claimed job.
 type task struct {
-	job   *penstock.Job // among those of its claim; nothing is left of it once it is forgotten
+	job   *penstock.Job // among those of its claim; cleared once the task is forgotten
 	place int           // in held
 	until time.Time     // when the lease ends, or earlier: by this machine's clock
 	begun bool
@@ -60,7 +60,7 @@ type task struct {
 	took  time.Duration
 	how   End        // once it is acked
 	done  time.Time  // when it was given to the acking
-	tried bool       // a call that failed may have written the end
+	tried bool       // a failed call may have written the end
 	ctx   jobContext // the handler's
 }
 
@@ -90,7 +90,7 @@ func newWorker(q Queue, h Handler, o Options) *worker {
 	}
 }
 
-// run is Run.
+// run does the work of Run.
 func (w *worker) run(ctx context.Context) error {
 	claiming, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -150,7 +150,7 @@ func (w *worker) result() error {
 	return nil
 }
 
-// permanent reports whether err ends Run, and makes it.
+// permanent reports whether err ends Run, and notes it.
 func (w *worker) permanent(err error) bool {
 	var field *penstock.FieldError
 	if !errors.Is(err, penstock.ErrNoQueue) && !errors.Is(err, penstock.ErrClosed) && !errors.As(err, &field) {
@@ -171,7 +171,7 @@ func (w *worker) failure() error {
 	return w.failed
 }
 
-// claimLoop claims jobs and has them begun until ctx ends.
+// claimLoop claims jobs and starts them until ctx ends.
 func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 	// A Claim that is cut off may have claimed jobs that no worker learns of.
 	calls, cancel := afterwards(ctx, w.DrainTimeout)
@@ -211,8 +211,8 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 		if len(jobs) == n && w.turns.finder == nil {
 			w.help(ctx, calls, handling, writing)
 		}
-		// An eighth of the silence so far: while jobs keep coming, a claim is never
-		// further away than about PollMin.
+		// An eighth of the silence so far: while jobs keep coming, the next claim is never further away
+		// than about PollMin.
 		pause := max(min(max(time.Since(last)/8, w.PollMin), w.PollMax), 4*w.turns.looked)
 		if !more && !sleep(ctx, spread(pause)) {
 			return
@@ -220,9 +220,9 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 	}
 }
 
-// help makes one more goroutine claim while there is a backlog: until a claim brings less than it asked for.
-// One claim keeps one backend of the database busy, and none while it is on its way. What to do about errors
-// the loop knows, which will come upon them.
+// help starts one more goroutine that claims while there is a backlog, until a claim brings less than it
+// asked for. One claim keeps one backend of the database busy, and none while it is in transit. Errors are
+// left to the loop, which will meet them as well.
 func (w *worker) help(ctx, calls, handling, writing context.Context) {
 	w.mu.Lock()
 	enough := w.helping == w.Claims-1
@@ -257,11 +257,11 @@ func (w *worker) help(ctx, calls, handling, writing context.Context) {
 		w.mu.Lock()
 		w.helping--
 		w.mu.Unlock()
-		notify(w.freed) // it may have taken the loop's
+		notify(w.freed) // it may have consumed the loop's notification
 	})
 }
 
-// answered is the end of a claim that asked for n jobs and brought so many.
+// answered notes the end of a claim that asked for n jobs and brought some of them.
 func (w *worker) answered(n, brought int, err error) {
 	w.mu.Lock()
 	w.asked -= n
@@ -281,13 +281,13 @@ func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []penstock.
 		if !carry {
 			return nil, false, nil
 		}
-		share = n // what is carried may be what this group's jobs wait for
+		share = n // this group's jobs may wait for what is carried
 	}
 	jobs, err = w.claimFrom(call, group, share, carry)
 	return jobs, w.turns.took(len(jobs), share), err
 }
 
-// apart reports whether a claim that carries no acks is better made without room for them: handlers
+// apart reports whether a claim that carries no acks should be made without room for them: handlers
 // end their jobs in their own transactions, or the last claim failed.
 func (w *worker) apart() bool {
 	w.mu.Lock()
@@ -295,8 +295,9 @@ func (w *worker) apart() bool {
 	return w.settles || w.noClaims
 }
 
-// claimFrom makes one call. Ended jobs go with it, if the queue can and carry says so. Without any it is the
-// same call, unless apart: what it brings is ended many at a time, and the store may make use of that.
+// claimFrom makes one call. Ended jobs go with it if the queue supports that and carries says so. Without
+// ended jobs it is the same call, unless apart: its jobs end many at a time, and the store may make use of
+// that.
 func (w *worker) claimFrom(call context.Context, group string, n int, carry bool) ([]penstock.Job, error) {
 	c := driver.Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
 	q, ok := w.q.(driver.AckClaimer)
@@ -316,7 +317,7 @@ func (w *worker) claimFrom(call context.Context, group string, n int, carry bool
 	return jobs, nil
 }
 
-// room waits until a claim is worth while and returns how many jobs to ask for. false means that ctx
+// room waits until a claim is worthwhile and returns how many jobs to ask for. false means that ctx
 // has ended, or, for a helper, that there is no backlog.
 func (w *worker) room(ctx context.Context, helper bool) (int, bool) {
 	for ctx.Err() == nil {
@@ -355,7 +356,7 @@ func (w *worker) wanted() int {
 		ahead = int(min(int64(w.Claims*w.Batch), int64(w.Concurrency)*int64(window/w.pace)))
 	}
 	claimed := len(w.queued) + w.asked
-	// Database and acks keep pace, or no more is claimed.
+	// If the database and the acks do not keep up, no more is claimed.
 	if claimed > ahead/2 || len(w.acks)+w.writing >= (3+w.Claims)*w.Batch {
 		return 0
 	}

@@ -23,7 +23,7 @@ func (o *Options) SetDefaults() {
 	o.AckEvery = cmp.Or(o.AckEvery, time.Millisecond)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 10*time.Second)
 	if o.Worker == "" {
-		host, _ := os.Hostname() // without one the pid has to do
+		host, _ := os.Hostname() // without a host name, the pid must suffice
 		o.Worker = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	if o.Observer == nil {
@@ -75,7 +75,7 @@ func (o *Options) Validate() error {
 	return validGroup("Group", o.Group)
 }
 
-// validGroup is the rule of a claim, for an option.
+// validGroup applies the rule of a claim to an option.
 func validGroup(option, group string) error {
 	err := (&driver.Claim{Group: group, Jobs: 1, Lease: 1}).Validate()
 	if field := (*penstock.FieldError)(nil); errors.As(err, &field) {

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// outage is what the calls of the database have come to: one line when the first fails, one when all work again.
+// outage tracks failing calls of the database. It logs one line when the first fails, and one when all work
+// again.
 type outage struct {
 	some  atomic.Bool
 	mu    sync.Mutex
-	calls map[string]bool // that fail
+	calls map[string]bool // calls that fail
 	since time.Time
 }
 
-// fails notes that a call does.
+// fails notes that a call failed.
 func (w *worker) fails(call string, err error, more ...any) {
 	o := &w.outage
 	o.mu.Lock()
@@ -27,7 +28,7 @@ func (w *worker) fails(call string, err error, more ...any) {
 	o.some.Store(true)
 }
 
-// works notes that a call does.
+// works notes that a call succeeded.
 func (w *worker) works(call string) {
 	o := &w.outage
 	if !o.some.Load() {

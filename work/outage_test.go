@@ -28,7 +28,7 @@ func (l *linesOf) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
-// An outage is one line at its begin and one at its end, however long it is, and whatever fails of what the worker calls.
+// An outage is one line at its beginning and one at its end, however long it is, and whichever calls of the worker fail.
 func TestWorkLogsAnOutageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(3)

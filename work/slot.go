@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// enqueue queues claimed jobs and begins as many as there are slots for.
+// enqueue queues claimed jobs and starts as many as there are slots for.
 func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job, until time.Time) {
 	w.Observer.Claimed(len(jobs))
 	w.mu.Lock()
@@ -25,8 +25,8 @@ func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job,
 	}
 }
 
-// openSlot has a goroutine work until nothing is queued: one that is at rest, whose stack has
-// grown to what the handler needs, or else a new one. The caller holds the lock.
+// openSlot makes a goroutine work until nothing is queued. It prefers one at rest, whose stack has
+// grown to what the handler needs, and otherwise starts a new one. The caller holds the lock.
 func (w *worker) openSlot(handling, writing context.Context) {
 	w.busy++
 	if w.resting > 0 {
@@ -44,7 +44,7 @@ func (w *worker) openSlot(handling, writing context.Context) {
 	})
 }
 
-// work is what a slot does when it is opened.
+// work is the loop of an open slot.
 func (w *worker) work(handling, writing context.Context) {
 	// Deferred, because a handler may end its goroutine (runtime.Goexit).
 	defer w.closeSlot(handling, writing)
@@ -94,7 +94,7 @@ func (w *worker) next() *task {
 	return t
 }
 
-// dropQueued lets nothing begin any more and returns what has not.
+// dropQueued keeps more jobs from starting and returns those that have not started.
 func (w *worker) dropQueued() []*task {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// Handlers that run may end in peace; nothing new is claimed.
+// Running handlers may finish; nothing new is claimed.
 func TestWorkDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(20)
@@ -75,7 +75,7 @@ func TestWorkDrainTimeout(t *testing.T) {
 	}
 }
 
-// What was claimed ahead is given back, and its attempt does not count.
+// Jobs claimed ahead are given back, and their attempt does not count.
 func TestWorkGivesBackWhatHasNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(200)
@@ -129,7 +129,7 @@ func TestWorkExtendsWhatHasNotBegun(t *testing.T) {
 	})
 }
 
-// An outage of the database: results are kept and written after it.
+// During an outage of the database, results are kept, and written after it.
 func TestWorkOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(6)
@@ -168,7 +168,7 @@ func TestWorkOutage(t *testing.T) {
 	})
 }
 
-// A stop during an outage says what could not be written.
+// A stop during an outage says how many results could not be written.
 func TestWorkStopsInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(2)
@@ -198,7 +198,7 @@ func TestWorkPermanentErrors(t *testing.T) {
 							} else if j.ID == 2 {
 								return nil
 							}
-							<-ctx.Done() // nobody else would stop it
+							<-ctx.Done() // nothing else would stop it
 							return ctx.Err()
 						}, work.Options{Logger: slog.New(slog.DiscardHandler)})
 					}()
@@ -211,7 +211,7 @@ func TestWorkPermanentErrors(t *testing.T) {
 	}
 }
 
-// A claim under way when Run stops is not cut off, and what it brings is given
+// A claim that is running when Run stops is not cancelled, and the jobs that it brings are given
 // back.
 func TestWorkStopsDuringAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestWorkStopsDuringAClaim(t *testing.T) {
 	})
 }
 
-// Handlers that end their goroutine cost one attempt and no slot.
+// A handler that ends its goroutine costs one attempt and no slot.
 func TestWorkGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(5)

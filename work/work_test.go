@@ -37,8 +37,7 @@ func TestWorkDoesEveryJobOnce(t *testing.T) {
 	})
 }
 
-// Jobs begin at once, Concurrency at a time; more is claimed ahead only when
-// handlers are quick.
+// Jobs begin at once, Concurrency at a time. More are claimed ahead only when handlers are quick.
 func TestWorkConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(30)
@@ -125,7 +124,7 @@ type unreadable struct{ text string }
 func (e *unreadable) Error() string     { return e.text }
 func (e *unreadable) Is(err error) bool { return err.Error() == e.text }
 
-// What cannot be read of a handler's error fails the job like a panic, and no other.
+// An error whose methods panic fails its job like a panic, and no other job.
 func TestWorkErrorsThatPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(6)
@@ -241,7 +240,7 @@ func TestWorkLostLeaseEndsTheContext(t *testing.T) {
 	})
 }
 
-// A job is done, but its lease was gone before that was written.
+// A job is done, but its lease was lost before that was written.
 func TestWorkAckOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(1)
@@ -286,8 +285,7 @@ func TestWorkBatchesAcks(t *testing.T) {
 	})
 }
 
-// A database that does not answer takes the leases with it: another worker may
-// have them.
+// If the database does not answer, leases are lost: another worker may have them.
 func TestWorkHeartbeatsUnanswered(t *testing.T) {
 	for name, fail := range map[string]func(*fakeQueue){
 		"error": func(q *fakeQueue) { q.set("extend", errors.New("no route"), 0) },

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// Callers publish until the disk is full: each is told, and what was acknowledged is delivered, and nothing else. Once there is room
-// the same writer goes on.
+// Callers publish until the disk is full. Each gets an error, and exactly the acknowledged messages are delivered. Once there is
+// room, the same writer continues.
 func TestWriterOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	url, dir := postgrestest.SmallDisk(t)
@@ -35,7 +35,7 @@ func TestWriterOnAFullDisk(t *testing.T) {
 	}
 	w := writer.New(store, writer.Options{})
 	const callers = 16
-	var acknowledged [callers]int // of each caller: so many of its first
+	var acknowledged [callers]int // of each caller: how many of its first messages
 	run := func(next func(caller int, err error) bool) {
 		var wg sync.WaitGroup
 		for i := range callers {
@@ -43,7 +43,7 @@ func TestWriterOnAFullDisk(t *testing.T) {
 				payload := make([]byte, 4000)
 				for {
 					for j := range payload {
-						payload[j] = byte(rand.Uint32()) // what no TOAST makes smaller
+						payload[j] = byte(rand.Uint32()) // what TOAST cannot compress
 					}
 					err := w.Publish(t.Context(), "orders", penstock.Message{ID: fmt.Sprintf("%d.%d", i, acknowledged[i]), Payload: payload})
 					if err == nil {
@@ -68,7 +68,7 @@ func TestWriterOnAFullDisk(t *testing.T) {
 				return false
 			}
 		}
-		if acknowledged[i] > 5000 { // of all callers together three times what fits
+		if acknowledged[i] > 5000 { // in all, three times what fits on the disk
 			t.Errorf("caller %d is told of no error", i)
 			return false
 		}

@@ -32,7 +32,7 @@ func ExampleNew() {
 	// Output: 100 messages, none of them lost: true
 }
 
-// An import that is repeated, because nobody knows how far it had got, publishes what is new.
+// An import is repeated because its progress is unknown. Only new messages are published.
 func ExampleOnce() {
 	ctx := context.Background()
 	store, remove := newStore(ctx)
@@ -54,7 +54,7 @@ func ExampleOnce() {
 	// Output: 3 messages
 }
 
-// newStore is a file of the example's own with the outbox orders.
+// newStore is a file with the outbox orders, for one example.
 func newStore(ctx context.Context) (store *sqlite.Store, remove func()) {
 	dir, err := os.MkdirTemp("", "")
 	check(err)

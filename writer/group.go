@@ -10,24 +10,24 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// target is where something goes: each outbox and each queue has its own commits.
+// target is an outbox or a queue. Each has separate commits.
 type target struct {
 	name  string
 	queue bool
 }
 
-// group is what is on its way there.
+// group has the calls that are waiting or being written for one target.
 type group struct {
 	target
 	w       *Writer
 	forming *batch
-	active  map[*batch]bool // under way
-	waiting []*call         // for room, in the order in which they came
-	expect  int             // so many calls are likely to be here at once
+	active  map[*batch]bool // commits that are running
+	waiting []*call         // waiting for room, in the order in which they came
+	expect  int             // how many calls are likely to come at once
 	late    *time.Timer     // ends the waiting for them
 }
 
-// batch is what is committed together.
+// batch is what one commit writes.
 type batch struct {
 	calls []*call
 	rows  int
@@ -60,7 +60,7 @@ func (w *Writer) do(ctx context.Context, to target, c *call) ([]penstock.Enqueue
 	return w.await(ctx, g, c)
 }
 
-// await returns what became of a call that has entered.
+// await returns the result of a call that has entered.
 func (w *Writer) await(ctx context.Context, g *group, c *call) ([]penstock.Enqueued, error) {
 	select {
 	case <-c.in.done:
@@ -81,7 +81,7 @@ func (w *Writer) await(ctx context.Context, g *group, c *call) ([]penstock.Enque
 	}
 }
 
-// enter puts a call into the batch that forms, once there is room.
+// enter puts a call into the next batch once there is room.
 func (w *Writer) enter(ctx context.Context, to target, c *call) (*group, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *Writer) enter(ctx context.Context, to target, c *call) (*group, error) 
 
 func newBatch() *batch { return &batch{done: make(chan struct{})} }
 
-// fill takes in who waits for room, as long as there is some.
+// fill lets waiting calls in while there is room.
 func (g *group) fill() {
 	for o := g.w.opts; len(g.waiting) > 0; g.waiting = g.waiting[1:] {
 		b, c := g.forming, g.waiting[0]
@@ -150,7 +150,7 @@ func (g *group) fill() {
 	}
 }
 
-// leave takes out a call whose caller has given up.
+// leave removes a call whose caller has given up.
 func (g *group) leave(c *call) {
 	b := g.forming
 	b.calls = slices.DeleteFunc(b.calls, func(other *call) bool { return other == c })
@@ -164,7 +164,7 @@ func (g *group) leave(c *call) {
 	g.start()
 }
 
-// start sends off the batch that forms, if it is due and may go.
+// start writes the next batch if it is due and a commit may start.
 func (g *group) start() {
 	for g.forming.due && len(g.forming.calls) > 0 && len(g.active) < g.w.opts.InFlight && (len(g.forming.calls) >= g.expect || g.forming.full(&g.w.opts)) {
 		b := g.forming
@@ -194,14 +194,15 @@ func (g *group) send(b *batch) {
 	close(b.done) // the callers that it wakes need the lock
 }
 
-// forget removes a group that no call uses: a program may write to many names, most of which do not exist.
+// forget removes a group that no call uses. A program may write to many names, most of which do not exist.
 func (g *group) forget() {
 	if g.expect+len(g.active)+len(g.forming.calls)+len(g.waiting) == 0 {
 		delete(g.w.groups, g.target)
 	}
 }
 
-// maxGather bounds how long who was answered is waited for, after a commit that hung, say.
+// maxGather bounds how long a commit waits for the callers that were just answered, for example
+// after a commit that hung.
 const maxGather = 5 * time.Millisecond
 
 // await makes the next commit wait for this number of calls, up to a time. Otherwise the callers that were answered
@@ -221,7 +222,7 @@ func (g *group) await(calls int, upTo time.Duration) {
 	g.late.Reset(upTo)
 }
 
-// write commits calls together, and without those that the store refuses.
+// write commits calls together, without those that the store refuses.
 func (g *group) write(calls []*call) {
 	err := g.commit(calls)
 	if judge, ok := g.w.store.(driver.ContentJudge); err != nil && len(calls) > 1 && ok && judge.RefusesContent(err) {

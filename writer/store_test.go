@@ -27,7 +27,7 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// childEnv has the test binary play a producer: it is the database to write to.
+// childEnv makes the test binary act as a producer: it is the database to write to.
 const childEnv = "PENSTOCK_WRITER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -122,7 +122,7 @@ func delivered(t *testing.T, store driver.Store) map[string]int {
 	}
 }
 
-// What the database refuses of one among 500 callers fails that one.
+// If the database refuses a message of one among 500 callers, only that caller fails.
 func TestWriterOnStores(t *testing.T) {
 	stores(t, func(t *testing.T, _ string, store driver.Store) {
 		const callers, bad = 500, 123
@@ -146,7 +146,7 @@ func TestWriterOnStores(t *testing.T) {
 			}
 		}
 		commits := w.Stats().Commits
-		for range 3 { // at the same time, and with nothing to blame on one
+		for range 3 { // at the same time, and with no single message at fault
 			all.Go(func() {
 				if err := w.Publish(t.Context(), "nowhere", penstock.Message{}); !errors.Is(err, penstock.ErrNoOutbox) {
 					t.Errorf("got %v", err)
@@ -160,8 +160,8 @@ func TestWriterOnStores(t *testing.T) {
 	})
 }
 
-// Behind a pooler in transaction mode, with fewer connections than there are targets, each caller has its own answer, and what was
-// acknowledged is there once.
+// Callers share a pooler in transaction mode that has fewer connections than there are targets. Each gets its own answer, and each
+// acknowledged message is there once.
 func TestWriterThroughAPooler(t *testing.T) {
 	t.Parallel()
 	direct := postgrestest.Database(t)
@@ -169,7 +169,7 @@ func TestWriterThroughAPooler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	through, err := url.Parse(direct + "&default_query_exec_mode=exec") // Debian's does not know prepared statements
+	through, err := url.Parse(direct + "&default_query_exec_mode=exec") // Debian's version does not support prepared statements
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestWriterThroughAPooler(t *testing.T) {
 	}
 }
 
-// A server that crashes in the middle of commits loses nothing that was acknowledged, and tells nobody else that it was.
+// If the server crashes in the middle of commits, all acknowledged messages survive, and the other callers get errors.
 func TestWriterOnAServerThatCrashes(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
@@ -306,7 +306,7 @@ func TestWriterOnAServerThatCrashes(t *testing.T) {
 	t.Logf("%d calls, %d failed, %d delivered", len(answered), refused.Load(), len(got))
 }
 
-// tell says that something has happened since it was last heard of.
+// tell notes that something has happened since the last check.
 func tell(heard chan struct{}) {
 	select {
 	case heard <- struct{}{}:
@@ -314,7 +314,7 @@ func tell(heard chan struct{}) {
 	}
 }
 
-// What was acknowledged before kill -9 is delivered.
+// Messages acknowledged before kill -9 are delivered.
 func TestWriterKeepsWhatItAcknowledged(t *testing.T) {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	stores(t, func(t *testing.T, at string, store driver.Store) {
@@ -335,7 +335,7 @@ func TestWriterKeepsWhatItAcknowledged(t *testing.T) {
 	})
 }
 
-// killed is what a producer said that was killed after so many lines.
+// killed is the output of a producer that was killed after a number of lines.
 func killed(t *testing.T, at string, lines int) (ids []string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -354,7 +354,7 @@ func killed(t *testing.T, at string, lines int) (ids []string) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	for said := bufio.NewScanner(out); said.Scan(); {
-		id, whole := strings.CutSuffix(said.Text(), ".") // the last may have been cut
+		id, whole := strings.CutSuffix(said.Text(), ".") // the last line may be cut off
 		if whole {
 			ids = append(ids, id)
 		}

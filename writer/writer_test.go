@@ -15,9 +15,9 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// gate is a store that commits when it is let, and remembers how.
+// gate is a store that commits when the test allows it, and notes how.
 type gate struct {
-	begin, end chan struct{} // one of each for a commit, if they are there
+	begin, end chan struct{} // one of each per commit, if they are set
 	refuse     func(penstock.Message) error
 	outage     error
 
@@ -69,7 +69,7 @@ func gated() *gate { return &gate{begin: make(chan struct{}), end: make(chan str
 
 func text(s string) penstock.Message { return penstock.Message{Key: "k", Payload: []byte(s)} }
 
-// call is one of a caller of its own.
+// call is a call by a separate caller.
 type call struct {
 	err  error
 	done chan struct{}
@@ -113,7 +113,7 @@ func TestWriterSharesCommits(t *testing.T) {
 		for _, p := range []string{"1", "2", "3"} {
 			c.publish(t.Context(), p)
 		}
-		<-g.begin // of the first, which waited for nobody
+		<-g.begin // of the first call, which waited for no other
 		if c.returned(0) {
 			t.Error("a call has returned before its commit")
 		}
@@ -216,7 +216,7 @@ func TestWriterCallersGiveUp(t *testing.T) {
 	})
 }
 
-// One bad message among 500 callers fails one.
+// One bad message among 500 callers fails one caller.
 func TestWriterFailsTheCallerAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, bad = 500, 217
@@ -353,8 +353,8 @@ func TestWriterEnqueues(t *testing.T) {
 	}
 }
 
-// Callers that come again as soon as they are answered share each commit, rather than taking turns in halves; one who comes
-// late is not waited for.
+// Callers that call again as soon as they are answered share each commit, rather than taking turns in two halves. The
+// commit does not wait for a late caller.
 func TestWriterWaitsForWhoComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, calls, commit = 64, 10, 4 * time.Millisecond
@@ -386,7 +386,7 @@ func TestWriterWaitsForWhoComesAgain(t *testing.T) {
 	})
 }
 
-// slow takes its time for a commit.
+// slow takes a while for each commit.
 type slow struct{ commit time.Duration }
 
 func (s slow) Publish(context.Context, string, ...penstock.Message) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock/trace/otlp"
 )
 
-// A program sends its spans where OTEL_EXPORTER_OTLP_ENDPOINT says, the last ones before it ends.
+// A program sends its spans to OTEL_EXPORTER_OTLP_ENDPOINT, and the last ones before it ends.
 func ExampleStart() {
 	stop, err := otlp.Start(context.Background())
 	if err != nil {

@@ -61,12 +61,13 @@ func Start(ctx context.Context) (stop func() error, err error) {
 	}, nil
 }
 
-// of is a variable for traces, or for all signals.
+// of is the value of a variable for traces, or else for all signals.
 func of(name string) string {
 	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
 }
 
-// client posts spans. OpenTelemetry's own brings gRPC with it, which makes the program larger by a quarter.
+// client posts spans. OpenTelemetry's own client includes gRPC, which makes the program larger by a
+// quarter.
 type client struct {
 	endpoint string
 	header   http.Header

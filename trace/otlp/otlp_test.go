@@ -25,7 +25,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// collector takes spans as a collector of OpenTelemetry does.
+// collector accepts spans as an OpenTelemetry collector does.
 type collector struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -88,7 +88,8 @@ func (s *once) Send(_ context.Context, msgs []penstock.Message) []error {
 
 func (*once) Close(context.Context) error { return nil }
 
-// shop publishes a message and enqueues a job in a span, another of each without, and has them all done.
+// shop publishes a message and enqueues a job within a span, and another of each without, and runs them
+// all.
 func shop(t *testing.T) (logged string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -135,7 +136,8 @@ func shop(t *testing.T) (logged string) {
 	return log.String()
 }
 
-// A producer's span is the parent of the message's sendings and of the job's run, and that of what the handler does.
+// A producer's span is the parent of the message's sends and of the job's run. The run's span is the parent of the
+// handler's spans.
 func TestSpansReachTheCollector(t *testing.T) {
 	c := newCollector(t)
 	log := shop(t)
