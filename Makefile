@@ -98,7 +98,7 @@ bench: ## build bin/bench and measure on private servers: the relay against both
 	$(GOBUILD) -o bin/bench ./lab/bench
 	script/bench.sh $(BENCH)
 
-chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats, CHAOS="-profile portable" or "-store mysql"
+chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats, CHAOS="-profile portable", "-store mysql" or "-store sqlite"
 	script/chaos.sh -duration $(DURATION) -seed $(SEED) $(CHAOS)
 
 clean: ## remove what was built

@@ -34,22 +34,21 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 
 // faults is what the rig can do to itself, with two of the network's for each line.
 func (r *rig) faults(random *rand.Rand) []fault {
-	commits := isCommit
-	if r.engine != "" {
-		commits = isMySQLCommit
-	}
 	all := []fault{
 		r.crash("rabbitmq_killed", "rabbitmq", blast{Routes: routeNames("rabbitmq"), Sudden: true}, r.rabbit),
 		r.crash("nats_killed", "nats", blast{Routes: routeNames("nats"), Sudden: true}, r.nats),
-		r.trap("commit_cut", 3, r.producers, tcpproxy.BeforeRequest, commits),
-		r.trap("commit_answer_cut", 3, r.producers, tcpproxy.BeforeAnswer, commits),
 		r.refuseRabbitMQ(), r.refuseNATS(),
 	}
-	if r.engine != "" {
+	switch r.store {
+	case storeMySQL:
+		all = append(all, r.commitCut(isMySQLCommit)...)
 		all = append(all, r.crash("mysql_killed", "mysql", subscriptions(routeNames("")...), r.mysql),
 			r.mysqlTransaction("snapshot_pinned", "start transaction with consistent snapshot", "select count(*) from business.unrelated"),
 			r.mysqlTransaction("writer_held", "begin", "insert into business.unrelated () values ()"))
-	} else {
+	case storeSQLite:
+		all = append(all, r.sqliteFaults()...)
+	default:
+		all = append(all, r.commitCut(isCommit)...)
 		all = append(all, r.crash("postgres_crashed", "postgres", subscriptions(routeNames("")...), primary{r}),
 			r.walLost(), r.dumped(), r.pinSnapshot(), r.holdWriter())
 		if r.profile != portable { // which has the order of its keys from the clock
@@ -61,10 +60,15 @@ func (r *rig) faults(random *rand.Rand) []fault {
 		lines = append(lines, p.links()...)
 		all = append(all, p.killed(), p.paused(), p.stopped(),
 			r.trap("confirm_cut", 2, p.rabbit, tcpproxy.BeforeAnswer, isAMQPPublish),
-			r.trap("confirm_cut", 2, p.nats, tcpproxy.BeforeAnswer, isNATSPublish),
-			r.trap("database_answer_cut", 1, p.postgres, tcpproxy.BeforeAnswer, anything))
+			r.trap("confirm_cut", 2, p.nats, tcpproxy.BeforeAnswer, isNATSPublish))
+		if p.postgres.proxy != nil {
+			all = append(all, r.trap("database_answer_cut", 1, p.postgres, tcpproxy.BeforeAnswer, anything))
+		}
 	}
 	for _, l := range lines {
+		if l.proxy == nil {
+			continue
+		}
 		kinds := r.network(l)
 		for _, kind := range random.Perm(len(kinds))[:2] {
 			all = append(all, kinds[kind])
@@ -183,6 +187,14 @@ func (r *rig) trap(name string, weight int, l link, at tcpproxy.Moment, matches 
 		}
 		return false, nil
 	}}
+}
+
+// commitCut cuts the producers off at their commits, which then did or did not happen.
+func (r *rig) commitCut(commits func([]byte) bool) []fault {
+	return []fault{
+		r.trap("commit_cut", 3, r.producers, tcpproxy.BeforeRequest, commits),
+		r.trap("commit_answer_cut", 3, r.producers, tcpproxy.BeforeAnswer, commits),
+	}
 }
 
 func isCommit(said []byte) bool { return bytes.Contains(said, []byte("commit\x00")) }

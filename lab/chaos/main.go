@@ -14,8 +14,12 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 4 && os.Args[1] == natsCommand {
+	switch {
+	case len(os.Args) == 4 && os.Args[1] == natsCommand:
 		fmt.Fprintln(os.Stderr, serveNATS(os.Args[2], os.Args[3]))
+		os.Exit(1)
+	case len(os.Args) == 3 && os.Args[1] == killedWriterCommand:
+		fmt.Fprintln(os.Stderr, writeUntilKilled(os.Args[2]))
 		os.Exit(1)
 	}
 	os.Exit(command())
@@ -36,17 +40,14 @@ func command() int {
 	flag.BoolVar(&cfg.poison, "poison", true, "publish messages that a broker refuses")
 	flag.BoolVar(&cfg.failover, "failover", false, "kill the primary once and promote its synchronous standby, instead of all other faults, of which one loses WAL")
 	flag.StringVar(&cfg.profile, "profile", "postgres", "how the database is used: postgres or portable")
-	store := flag.String("store", "postgres", "postgres or mysql, MariaDB")
+	flag.StringVar(&cfg.store, "store", storePostgres, "postgres, mysql (MariaDB) or sqlite")
 	flag.StringVar(&cfg.engine, "engine", "rocksdb", "of the tables in MariaDB: rocksdb or innodb")
 	keep := flag.Bool("keep", false, "keep the logs in any case")
 	flag.Parse()
 	if flag.NArg() > 0 || cfg.duration <= 0 || cfg.rate < 1 || cfg.rate > 10_000 || cfg.profile != "postgres" && cfg.profile != portable ||
-		*store != "postgres" && *store != "mysql" || *store == "mysql" && cfg.failover {
-		fmt.Fprintln(os.Stderr, "chaos: no arguments, a positive -duration, a -rate of 1 to 10000, a -profile that is postgres or portable, a -store that is postgres or mysql, this without -failover")
+		cfg.store != storePostgres && cfg.store != storeMySQL && cfg.store != storeSQLite || cfg.store != storePostgres && cfg.failover {
+		fmt.Fprintln(os.Stderr, "chaos: no arguments, a positive -duration, a -rate of 1 to 10000, a -profile that is postgres or portable, a -store that is postgres, mysql or sqlite, -failover of postgres only")
 		return exitBroken
-	}
-	if *store == "postgres" {
-		cfg.engine = ""
 	}
 	if cfg.seed == 0 {
 		cfg.seed = rand.Uint64N(1 << 32)

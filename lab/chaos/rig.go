@@ -27,11 +27,13 @@ type rig struct {
 	dir       string // logs end up here
 	chronicle *chronicle
 
+	store    string
 	profile  string
 	engine   string
 	failover bool // what the run is about, instead of all other faults
 
 	mysql     *testserver.MariaDB  // instead of PostgreSQL
+	file      string               // of SQLite, instead of PostgreSQL
 	postgres  *testserver.Postgres // the primary
 	standby   *testserver.Postgres
 	database  string          // URL of the database, of whichever server is the primary
@@ -58,7 +60,7 @@ type link struct {
 
 // openRig starts everything.
 func openRig(ctx context.Context, cfg config, c *chronicle) (*rig, error) {
-	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c, profile: cfg.profile, engine: cfg.engine, failover: cfg.failover}
+	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c, store: cfg.store, profile: cfg.profile, engine: cfg.engine, failover: cfg.failover}
 	err := r.open(ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
@@ -70,11 +72,8 @@ func (r *rig) open(ctx context.Context) error {
 	if err := r.startServers(); err != nil {
 		return err
 	}
-	setUp := r.setUpPostgres
-	if r.engine != "" {
-		setUp = r.setUpMySQL
-	}
-	if err := setUp(ctx); err != nil {
+	setUp := map[string]func(context.Context) error{storePostgres: r.setUpPostgres, storeMySQL: r.setUpMySQL, storeSQLite: r.setUpSQLite}
+	if err := setUp[r.store](ctx); err != nil {
 		return fmt.Errorf("setting up the database: %w", err)
 	}
 	r.consumer = &rabbitConsumer{url: r.rabbit.URL, chronicle: r.chronicle}
@@ -82,7 +81,7 @@ func (r *rig) open(ctx context.Context) error {
 		return fmt.Errorf("declaring queues: %w", err)
 	}
 	producers, err := r.database+"&application_name="+producerName+"&connect_timeout=3", error(nil)
-	if r.engine != "" {
+	if r.store == storeMySQL {
 		if producers, err = asProducer(r.database); err != nil {
 			return err
 		}
@@ -125,11 +124,21 @@ func (r *rig) setUpPostgres(ctx context.Context) error {
 
 // connect is how producers do.
 func (r *rig) connect(ctx context.Context, url string) (database, error) {
-	if r.engine != "" {
+	switch r.store {
+	case storeMySQL:
 		return connectMySQL(ctx, url)
+	case storeSQLite:
+		return connectSQLite(r.file)
 	}
 	return connectPostgres(ctx, url, r.profile)
 }
+
+// The stores.
+const (
+	storePostgres = "postgres"
+	storeMySQL    = "mysql"
+	storeSQLite   = "sqlite"
+)
 
 // portable is the profile on plain tables.
 const portable = "portable"
@@ -154,12 +163,13 @@ func (r *rig) startServers() error {
 	var starting sync.WaitGroup
 	var errs [3]error
 	starting.Go(func() {
-		if r.engine != "" {
+		switch r.store {
+		case storeMySQL:
 			errs[0] = r.startMySQL()
-			return
+		case storePostgres:
+			r.postgres, errs[0] = testserver.NewPostgresWithClock("fsync = on", "full_page_writes = on", "log_min_messages = warning",
+				"wal_keep_size = 1GB", "wal_retrieve_retry_interval = 200ms") // for the standby
 		}
-		r.postgres, errs[0] = testserver.NewPostgresWithClock("fsync = on", "full_page_writes = on", "log_min_messages = warning",
-			"wal_keep_size = 1GB", "wal_retrieve_retry_interval = 200ms") // for the standby
 	})
 	starting.Go(func() { r.rabbit, errs[1] = testserver.NewRabbitMQ() })
 	starting.Go(func() { r.nats, errs[2] = startNATS() })
@@ -219,9 +229,9 @@ func (r *rig) startStandby() (err error) {
 	return nil
 }
 
-// databaseLink is link, but without a proxy where there are several hosts.
+// databaseLink is link, but without a proxy where there are several hosts, or a file.
 func (r *rig) databaseLink(name, rawURL string, b blast) (link, error) {
-	if r.failover {
+	if r.failover || r.store == storeSQLite {
 		return link{name: name, url: rawURL, blast: b}, nil
 	}
 	return r.link(name, rawURL, b)
@@ -245,13 +255,14 @@ func (r *rig) link(name, rawURL string, b blast) (link, error) {
 // heal undoes whatever a fault may have left.
 func (r *rig) heal(ctx context.Context) error {
 	errs := []error{r.rabbit.Start(), r.nats.Start()}
-	if !r.failover {
-		r.producers.proxy.Resume()
-		if r.engine != "" {
-			errs = append(errs, r.mysql.Start())
-		} else {
-			errs = append(errs, r.postgres.Start(), r.postgres.SetClock(0))
-		}
+	if proxy := r.producers.proxy; proxy != nil {
+		proxy.Resume()
+	}
+	switch {
+	case r.store == storeMySQL:
+		errs = append(errs, r.mysql.Start())
+	case r.store == storePostgres && !r.failover:
+		errs = append(errs, r.postgres.Start(), r.postgres.SetClock(0))
 	}
 	for _, p := range r.relays {
 		for _, l := range p.links() {
@@ -288,7 +299,7 @@ func (r *rig) penstock(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 func (r *rig) profileFlags() []string {
-	if r.engine != "" {
+	if r.store != storePostgres {
 		return nil
 	}
 	return []string{"--profile", r.profile}
@@ -332,8 +343,11 @@ func (r *rig) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) error 
 
 // facts reads the business table, once no producer writes to it any more.
 func (r *rig) facts(ctx context.Context) (map[string]message, error) {
-	if r.engine != "" {
+	switch r.store {
+	case storeMySQL:
 		return r.mysqlFacts(ctx)
+	case storeSQLite:
+		return r.sqliteFacts(ctx)
 	}
 	facts := map[string]message{}
 	err := r.withPostgres(ctx, func(conn *pgx.Conn) error {
