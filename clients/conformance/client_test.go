@@ -19,7 +19,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// client is one of a program, on a database.
+// client is a program's client of one database.
 type client struct {
 	*program
 	db string
@@ -36,7 +36,7 @@ func (p *program) open(t testing.TB, url string) *client {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
-		_ = p.call(ctx, "close", args{"db": c.db}, nil) // one that ended has closed
+		_ = p.call(ctx, "close", args{"db": c.db}, nil) // a program that has ended has closed it
 	})
 	return c
 }
@@ -57,7 +57,7 @@ type remoteTx struct {
 	done bool
 }
 
-// begin takes the kinds of transactions in turn, so that all are seen.
+// begin takes the kinds of transactions in turn, to cover all of them.
 func (c *client) begin(ctx context.Context) (*remoteTx, error) {
 	kinds := c.hello.Kinds
 	return c.beginAs(ctx, kinds[int(c.kinds.Add(1)-1)%len(kinds)])
@@ -73,7 +73,7 @@ func (c *client) beginAs(ctx context.Context, kind string) (*remoteTx, error) {
 	return t, t.failed(err)
 }
 
-// failed makes of an error the one by which Go knows it, and names the kind.
+// failed turns an error into the one that Go has for it, and names the kind.
 func (t *remoteTx) failed(err error, unknown ...error) error {
 	if err = known(err, unknown...); err != nil {
 		err = fmt.Errorf("%s transaction: %w", t.kind, err)
@@ -81,7 +81,7 @@ func (t *remoteTx) failed(err error, unknown ...error) error {
 	return err
 }
 
-// known makes of an error the one by which Go knows it; unknown is that of a name there is not.
+// known returns Go's error for a name; unknown is the error for an unknown name.
 func known(err error, unknown ...error) error {
 	var e *conformance.Error
 	if !errors.As(err, &e) {
@@ -95,15 +95,15 @@ func known(err error, unknown ...error) error {
 	case e.SQLState == "PS001":
 		return fmt.Errorf("%w: %w", penstock.ErrLeaseLost, err)
 	case e.SQLState == "22023" || e.SQLState == "23514" || e.SQLState == "22021":
-		return &penstock.FieldError{Field: "lease", Problem: e.Message} // of what is no message or job
+		return &penstock.FieldError{Field: "lease", Problem: e.Message} // for a value that is neither a message nor a job
 	}
 	return fmt.Errorf("%w (SQLSTATE %q)", err, e.SQLState)
 }
 
-// maxPayload is how large a payload may be that a line carries. Larger ones are not asked about.
+// maxPayload is the largest payload that fits into a line. Larger ones are not tested.
 const maxPayload = conformance.MaxLine / 2
 
-// Publish has the client publish, by the call for one or the one for many.
+// Publish makes the client publish, by the call for one message or the one for many.
 func (t *remoteTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	wire := make([]conformance.Message, len(msgs))
 	for i, m := range msgs {
@@ -130,7 +130,7 @@ func carried(payload []byte, texts []string) bool {
 	return len(payload) <= maxPayload && utf8.ValidString(strings.Join(texts, "\x00"))
 }
 
-// Enqueue has the client enqueue, by the call for one or the one for many.
+// Enqueue makes the client enqueue, by the call for one job or the one for many.
 func (t *remoteTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	wire := make([]conformance.NewJob, len(jobs))
 	for i, j := range jobs {
@@ -168,7 +168,7 @@ func (t *remoteTx) execute(ctx context.Context, sql string) (rows [][]*string, e
 	return rows, t.failed(t.c.call(ctx, "execute", args{"tx": t.tx, "sql": sql}, &rows))
 }
 
-// Count is a statement of the caller's in the same transaction.
+// Count runs a statement of the caller in the same transaction.
 func (t *remoteTx) Count(ctx context.Context, name string) (n int64, err error) {
 	rows, err := t.execute(ctx, "insert into counter values ('"+strings.ReplaceAll(name, "'", "''")+"', 1) on conflict (name) do update set n = counter.n + 1 returning n")
 	if err != nil {
@@ -283,7 +283,7 @@ func (q remoteQueue) DeadLetter(ctx context.Context, lease int64, reason string)
 
 func (q remoteQueue) Maintain(ctx context.Context) error { return q.call(ctx, "maintain", args{}, nil) }
 
-// work is work.Run of the client's worker.
+// work is work.Run, by the client's worker.
 func (q remoteQueue) work(ctx context.Context, h func(ctx context.Context, tx string, j penstock.Job) error, o work.Options, more args) error {
 	with := q.c.with(args{"queue": q.name})
 	for name, value := range map[string]int64{"concurrency": int64(o.Concurrency), "batch": int64(o.Batch), "lease_ms": o.Lease.Milliseconds(), "drain_ms": o.DrainTimeout.Milliseconds()} {
@@ -300,14 +300,14 @@ func (q remoteQueue) work(ctx context.Context, h func(ctx context.Context, tx st
 	return q.c.program.work(ctx, with, h)
 }
 
-// remoteStore is the Go store, with what a client does in its place: publishing and queues.
+// remoteStore is the Go store, except that the client publishes and has the queues.
 type remoteStore struct {
 	*postgres.Store
 	c      *client
 	closed atomic.Bool
 }
 
-// Close closes the client, too: it is the store's.
+// Close also closes the client, which belongs to the store.
 func (s *remoteStore) Close() error {
 	s.closed.Store(true)
 	return s.Store.Close()

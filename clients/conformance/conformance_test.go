@@ -26,7 +26,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// planned are languages of which a missing folder is worth a word.
+// planned are languages whose missing folder is logged.
 var planned = []string{"go", "java", "python", "typescript"}
 
 // language is one that has a folder, or should.
@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// ready builds the program of a language, and skips the test if that cannot be had.
+// ready builds the program of a language, and skips the test if that is not possible.
 func (l *language) ready(t testing.TB) {
 	t.Helper()
 	testserver.PostgresURL(t)
@@ -98,7 +98,7 @@ func (l *language) ready(t testing.TB) {
 	}
 }
 
-// count has the test's outcome counted.
+// count counts the test's outcome.
 func (l *language) count(t testing.TB) {
 	t.Cleanup(func() {
 		l.mu.Lock()
@@ -132,7 +132,7 @@ func each(t *testing.T, run func(g *goal, l *language)) {
 	}
 }
 
-// eachAlone has a program for each test, which ends it.
+// eachAlone starts a program for each test, which ends it.
 func eachAlone(t *testing.T, run func(g *goal, l *language)) {
 	t.Parallel()
 	for _, l := range tested() {
@@ -145,7 +145,7 @@ func eachAlone(t *testing.T, run func(g *goal, l *language)) {
 	}
 }
 
-// tested are the languages that each test is about: all in the long form, else all but Go, whose client is the store that
+// tested are the languages of each test: all in the long form, otherwise all but Go. Go's client is the store, which
 // passes its own suites. Its program still meets the others in TestRescue and TestKeysAcrossLanguages.
 func tested() []*language {
 	if testseed.Long() {
@@ -154,7 +154,7 @@ func tested() []*language {
 	return slices.DeleteFunc(slices.Clone(languages), func(l *language) bool { return l.Name == "go" })
 }
 
-// shared is the program of a language that lives as long as the tests: starting one costs more than most of them.
+// shared is the program of a language that lives as long as the tests. Starting one costs more than most tests.
 func (l *language) shared(t testing.TB) *program {
 	t.Helper()
 	l.ready(t)
@@ -185,7 +185,7 @@ func goalOn(t testing.TB, p *program, url string) *goal {
 	return g
 }
 
-// The parts of the suite of queues that are about producing and working.
+// The parts of the queues' suite that are about producing and working.
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	for _, l := range tested() {
@@ -213,7 +213,7 @@ func queueInstance(t testing.TB, p *program, order penstock.QueueOrder) queuetes
 	return queuetest.Instance{
 		Store: g.store,
 		Begin: func(ctx context.Context) (queuetest.Tx, error) { return g.store.c.begin(ctx) },
-		Another: func(t testing.TB) driver.QueueStore { // Go and the language in turn, so that they meet
+		Another: func(t testing.TB) driver.QueueStore { // Go and the language in turn, so they meet
 			if others++; others%2 == 0 {
 				return openStore(t, g.url)
 			}
@@ -229,7 +229,7 @@ func queueInstance(t testing.TB, p *program, order penstock.QueueOrder) queuetes
 	}
 }
 
-// The parts of the suite of outboxes that are about producing.
+// The parts of the outboxes' suite that are about producing.
 func TestOutboxes(t *testing.T) {
 	t.Parallel()
 	for _, l := range tested() {

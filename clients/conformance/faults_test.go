@@ -18,7 +18,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// through is the database's URL at another host.
+// through is the database's URL with another host.
 func (g *goal) through(host string) string {
 	g.Helper()
 	u, err := url.Parse(g.url)
@@ -27,7 +27,7 @@ func (g *goal) through(host string) string {
 	return u.String()
 }
 
-// drained waits until there is nothing to do, and says how often each job ran.
+// drained waits until no job is left, and returns how often each job ran.
 func (g *goal) drained(ran *seen) map[string]int {
 	g.Helper()
 	g.eventually("nothing is left to do", func() bool { s := g.status(); return s.Ready+s.Running+s.Delayed+s.Waiting == 0 })
@@ -40,8 +40,9 @@ func (g *goal) drained(ran *seen) map[string]int {
 	return times
 }
 
-// Behind a pooler in transaction mode that keeps no prepared statements, each statement of a worker may meet another
-// connection of the database, with what others have prepared there. Two workers share two of them.
+// Behind a pooler in transaction mode that keeps no prepared statements, each statement of a worker may run on
+// another connection of the database, with statements that others have prepared there. Two workers share two
+// connections.
 func TestWorkersBehindAPooler(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		pooler, err := url.Parse(testserver.StartPgBouncer(g, g.url, "default_pool_size = 2").URL)
@@ -88,8 +89,8 @@ func TestWorkersBehindAPooler(t *testing.T) {
 	})
 }
 
-// A worker whose connection is lost while a claim's answer is on its way, and again and again after that, goes on; the jobs of that claim
-// belong to no worker until their leases end, and then they run.
+// A worker continues although its connection is lost while a claim's answer is in transit, again and again. The jobs of that claim belong
+// to no worker until their leases end, and then they run.
 func TestConnectionsLost(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		direct, err := url.Parse(g.url)
@@ -130,7 +131,7 @@ func TestConnectionsLost(t *testing.T) {
 	})
 }
 
-// In a transaction of the caller's that has failed nothing is written, the database's answer is told, and nothing else is spoilt.
+// In a caller's transaction that has failed, nothing is written, the database's error is returned, and nothing else is affected.
 func TestFailedTransaction(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		q := g.queue()

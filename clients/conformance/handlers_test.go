@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// What a handler throws is read in the program: where that fails, too, the job has failed like any other, and those behind it run.
+// The program reads what a handler throws. If reading fails as well, the job has failed like any other, and those behind it run.
 func TestUnreadableFailures(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		q := g.queue()
@@ -34,7 +34,7 @@ func TestUnreadableFailures(t *testing.T) {
 	})
 }
 
-// Numbers of jobs and leases are whole, also beyond what floating point can tell apart.
+// Numbers of jobs and leases are exact, even beyond the precision of floating point.
 func TestNumbersBeyondFloatingPoint(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		q := g.queue()
@@ -101,7 +101,7 @@ func TestStoppedWithManyClaimed(t *testing.T) {
 		release := make(chan struct{})
 		var begun seen
 		stop := g.working(q, func(_ context.Context, j penstock.Job) error {
-			if begun.add(j); begun.count() > quick { // quick ones come first, so that it claims ahead
+			if begun.add(j); begun.count() > quick { // quick jobs come first, so it claims ahead
 				<-release
 			}
 			return nil

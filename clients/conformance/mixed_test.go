@@ -61,7 +61,7 @@ func (g *goal) status() admin.QueueStatus {
 	return all[0]
 }
 
-// working runs a worker, of Go if the queue is Go's, until stop is called.
+// working runs a worker, Go's if the queue is Go's, until stop is called.
 func (g *goal) working(q driver.Queue, h work.Handler, o work.Options) (stop func() error) {
 	ctx, cancel := context.WithCancel(g.ctx)
 	ended := make(chan error, 1)
@@ -78,7 +78,7 @@ func (g *goal) working(q driver.Queue, h work.Handler, o work.Options) (stop fun
 	return stop
 }
 
-// seen is what handlers were called with.
+// seen has the jobs with which handlers were called.
 type seen struct {
 	mu   sync.Mutex
 	jobs []penstock.Job
@@ -107,10 +107,10 @@ func (s *seen) attempts() string {
 	return strings.Join(all, ", ")
 }
 
-// buildGo is for a run that tests another language alone.
+// buildGo is for a run that tests only another language.
 var buildGo = sync.OnceValue(func() error { return exec.Command("../go/conformance.sh", "--build").Run() })
 
-// A program of Go is killed with its jobs, and the language does them; and the other way round.
+// A program of Go is killed while it has jobs, and the language runs them; and the reverse.
 func TestRescue(t *testing.T) {
 	eachAlone(t, func(g *goal, l *language) {
 		rescue := func(victim *program, from remoteQueue, by driver.Queue) {
@@ -121,7 +121,7 @@ func TestRescue(t *testing.T) {
 				<-ctx.Done()
 				return ctx.Err()
 			}, work.Options{Concurrency: 3, Lease: time.Second})
-			g.eventually("three jobs have begun", func() bool { return begun.count() >= 3 }) // one whose lease ended on a busy machine again
+			g.eventually("three jobs have begun", func() bool { return begun.count() >= 3 }) // a job whose lease ended on a busy machine, again
 			victim.kill()
 			stop := g.working(by, func(_ context.Context, j penstock.Job) error { done.add(j); return nil }, work.Options{})
 			g.eventually("the jobs are done", func() bool { s := g.status(); return s.Ready+s.Running+s.Delayed+s.Waiting == 0 })
@@ -149,8 +149,8 @@ func TestRescue(t *testing.T) {
 	})
 }
 
-// All languages enqueue jobs of the same keys, and all work: of a key one runs at a time, and each producer's in the order of ids (one
-// with a higher id can be committed, and run, before another producer's commit).
+// All languages enqueue jobs of the same keys, and all work. Only one job of a key runs at a time. Each producer's jobs run in the
+// order of ids. A job with a higher id can be committed, and run, before another producer's commit.
 func TestKeysAcrossLanguages(t *testing.T) {
 	t.Parallel()
 	testserver.PostgresURL(t)
@@ -159,7 +159,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 	must(t, store.CreateQueue(t.Context(), queue, penstock.FIFO))
 	var all []*goal
 	for _, l := range languages {
-		t.Run(l.Name, func(t2 *testing.T) { // builds it, or says why not
+		t.Run(l.Name, func(t2 *testing.T) { // builds it, or says why it cannot
 			all = append(all, &goal{TB: t, url: url, store: &remoteStore{Store: store, c: l.shared(t2).open(t, url)}})
 			l.count(t)
 		})
@@ -186,7 +186,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 			}
 			running[j.Key] = language
 			mu.Unlock()
-			time.Sleep(time.Millisecond) // so that they meet
+			time.Sleep(time.Millisecond) // so they meet
 			mu.Lock()
 			defer mu.Unlock()
 			delete(running, j.Key)
@@ -223,7 +223,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 	t.Logf("done by %v", by)
 }
 
-// The inbox of each kind of transaction: once, and again after a rollback.
+// The inbox in each kind of transaction: an id is new once, and again after a rollback.
 func TestInbox(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		must(g, g.store.CreateInbox(g.ctx, "billing", time.Hour))
@@ -256,7 +256,7 @@ func TestInbox(t *testing.T) {
 	})
 }
 
-// The caller's transaction is the caller's: each kind commits and rolls back what was written by all calls together.
+// The caller controls its transaction: each kind commits and rolls back the writes of all calls together.
 func TestKinds(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		q := g.queue()
@@ -293,7 +293,7 @@ func TestKinds(t *testing.T) {
 	})
 }
 
-// A database without the schema, or with one that does not fit, is refused with what to do.
+// A database without the schema, or with one that does not fit, is refused with a hint what to do.
 func TestVersions(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		refused := func(what string) {

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// program is one that runs, of one language.
+// program is a running program of one language.
 type program struct {
 	hello conformance.Hello
 	cmd   *exec.Cmd
@@ -44,7 +44,7 @@ type answer struct {
 	conformance.Event
 }
 
-// tail keeps the last of what is written.
+// tail keeps the end of what is written.
 type tail struct {
 	sync.Mutex
 	text []byte
@@ -200,7 +200,7 @@ func (p *program) call(ctx context.Context, op string, with args, result any) er
 	}
 }
 
-// remoteWorker is a worker in a program. Its handler is here.
+// remoteWorker is a worker in a program. Its handler is in the test.
 type remoteWorker struct {
 	p       *program
 	handler func(ctx context.Context, tx string, j penstock.Job) error
@@ -209,7 +209,7 @@ type remoteWorker struct {
 	calls map[string]context.CancelCauseFunc
 }
 
-// work has a worker of the program call h, until ctx ends.
+// work makes a worker of the program call h, until ctx ends.
 func (p *program) work(ctx context.Context, with args, h func(ctx context.Context, tx string, j penstock.Job) error) error {
 	w := &remoteWorker{p: p, handler: h, calls: map[string]context.CancelCauseFunc{}}
 	var started struct {
@@ -236,7 +236,7 @@ func (p *program) work(ctx context.Context, with args, h func(ctx context.Contex
 	return err
 }
 
-// take is called with an event, one after the other.
+// take is called with each event, one after another.
 func (w *remoteWorker) take(e conformance.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +254,7 @@ func (w *remoteWorker) take(e conformance.Event) {
 		delete(w.calls, e.Call)
 		w.mu.Unlock()
 		with["call"] = e.Call
-		_ = w.p.call(context.Background(), "outcome", with, nil) // one that ended tells in other ways
+		_ = w.p.call(context.Background(), "outcome", with, nil) // a worker that has ended reports it in other ways
 		cancel(nil)
 	}()
 }
@@ -276,7 +276,7 @@ func (w *remoteWorker) call(ctx context.Context, e conformance.Event) (err error
 	return w.handler(ctx, e.Tx, e.Job.Job())
 }
 
-// errUnreadable has the handler in the program throw what cannot be told.
+// errUnreadable makes the handler in the program throw an error without a text.
 var errUnreadable = errors.New("unreadable")
 
 // outcomeOf says how a handler ended.

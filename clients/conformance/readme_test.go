@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/test/docblock"
 )
 
-// The lines that README.md shows are of the protocol: the program for Go answers such requests like that, and writes such events.
+// The lines that README.md shows follow the protocol: Go's program answers such requests like that, and writes such events.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(languages, func(l *language) bool { return l.Name == "go" })
@@ -46,7 +46,7 @@ func TestReadme(t *testing.T) {
 		request["tx"] = tx.tx
 		var got json.RawMessage
 		err := p.call(g.ctx, op, request, &got)
-		if want.Error != nil { // each client has its words for it
+		if want.Error != nil { // each client words it differently
 			if e := (*conformance.Error)(nil); !errors.As(err, &e) || e.SQLState != want.Error.SQLState || e.Field != want.Error.Field {
 				t.Errorf("%s is answered with %#v, want %#v", shown[0], err, want.Error)
 			}

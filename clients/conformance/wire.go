@@ -1,5 +1,5 @@
 // Package conformance has the values of the protocol by which one suite drives a client of any language, see README.md. Its
-// tests are the suite; clients/go is the program that speaks the protocol for Go.
+// tests are the suite. The program in clients/go speaks the protocol for Go.
 package conformance
 
 import (
@@ -13,20 +13,20 @@ import (
 // MaxLine is the longest line that either side writes.
 const MaxLine = 16 << 20
 
-// ID is a number that JSON carries as a string, because many languages read numbers as floating point.
+// ID is a number that is a string in JSON, because many languages read numbers as floating point.
 type ID int64
 
-// MarshalText makes the string.
+// MarshalText implements encoding.TextMarshaler.
 func (i ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(i), 10), nil }
 
-// UnmarshalText reads it.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (i *ID) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	*i = ID(n)
 	return err
 }
 
-// IDs makes them of numbers.
+// IDs converts numbers to IDs.
 func IDs(numbers []int64) []ID {
 	ids := make([]ID, len(numbers))
 	for i, n := range numbers {
@@ -44,7 +44,7 @@ func Numbers(ids []ID) []int64 {
 	return numbers
 }
 
-// Message is one that is published.
+// Message is a message to publish.
 type Message struct {
 	Payload []byte            `json:"payload"`
 	ID      string            `json:"id,omitempty"`
@@ -53,7 +53,7 @@ type Message struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// NewJob is one that is enqueued.
+// NewJob is a job to enqueue.
 type NewJob struct {
 	Payload   []byte            `json:"payload"`
 	Key       string            `json:"key,omitempty"`
@@ -64,13 +64,13 @@ type NewJob struct {
 	Headers   map[string]string `json:"headers,omitempty"`
 }
 
-// Enqueued is what became of it.
+// Enqueued is the result of enqueueing a job.
 type Enqueued struct {
 	ID           ID   `json:"id"`
 	Deduplicated bool `json:"deduplicated"`
 }
 
-// Job is one that was claimed.
+// Job is a claimed job.
 type Job struct {
 	ID         ID                `json:"id"`
 	Key        string            `json:"key,omitempty"`
@@ -84,7 +84,7 @@ type Job struct {
 	LeaseUntil time.Time         `json:"lease_until"`
 }
 
-// OfJob makes one of what a queue returns.
+// OfJob converts a job that a queue returns.
 func OfJob(j penstock.Job) Job {
 	return Job{ID: ID(j.ID), Key: j.Key, GroupKey: j.Group, Priority: j.Priority, Attempt: j.Attempt, CreatedAt: j.CreatedAt.UTC(),
 		Headers: j.Headers, Payload: append([]byte{}, j.Payload...), Lease: ID(j.Lease), LeaseUntil: j.LeaseUntil.UTC()}
@@ -99,13 +99,13 @@ func (j Job) Job() penstock.Job {
 		Headers: j.Headers, Payload: j.Payload, Lease: int64(j.Lease), LeaseUntil: j.LeaseUntil}
 }
 
-// Claimed is what a claim returns.
+// Claimed is the result of a claim.
 type Claimed struct {
 	Jobs  []Job `json:"jobs"`
 	Acked []ID  `json:"acked"`
 }
 
-// Error is why a request failed: what the database answered, or the field that no database could carry.
+// Error is why a request failed: the database's error, or the field that no database could carry.
 type Error struct {
 	Message  string `json:"message"`
 	SQLState string `json:"sqlstate,omitempty"`
@@ -114,7 +114,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Event is what a program says of a handler.
+// Event is what a program reports about a handler.
 type Event struct {
 	Event  string `json:"event"` // job or aborted
 	Worker string `json:"worker"`
@@ -124,20 +124,21 @@ type Event struct {
 	Cause  string `json:"cause,omitempty"` // lease_lost or stopping
 }
 
-// Hello is what a program says of itself.
+// Hello is what a program reports about itself.
 type Hello struct {
 	Language string   `json:"language"`
 	Version  string   `json:"version"`
 	Kinds    []string `json:"kinds"`
 }
 
-// arguments are those of the protocol by the names of fields in Go.
+// arguments are the protocol's arguments by the names of fields in Go.
 var arguments = []struct{ field, argument string }{
 	{"payload", "payload"}, {"id", "id"}, {"key", "key"}, {"topic", "topic"}, {"headers", "headers"},
 	{"group", "group_key"}, {"dedup key", "dedup_key"}, {"priority", "priority"}, {"not before", "not_before"},
 }
 
-// ArgumentOf is the argument of what a penstock.FieldError names, and FieldOf the reverse.
+// ArgumentOf is the protocol's argument for the field of a penstock.FieldError. FieldOf is the
+// reverse.
 func ArgumentOf(field string) string {
 	for _, a := range arguments {
 		if strings.HasPrefix(field, a.field) {

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// At SIGTERM a program begins nothing more, gives back what it has not begun, lets its handlers end, and exits with 0.
+// At SIGTERM a program begins nothing more, gives back jobs that have not begun, lets its handlers finish, and exits
+// with 0.
 func TestSIGTERM(t *testing.T) {
 	eachAlone(t, func(g *goal, l *language) {
 		q := g.queue()
@@ -33,7 +34,7 @@ func TestSIGTERM(t *testing.T) {
 		g.eventually("what has not begun is given back", func() bool { s := g.status(); return s.Ready == 4 && s.Running == 1 })
 		close(release)
 		must(g, <-ended)
-		// Until the signal has come, one that ends makes room for the next: what matters is that nothing is left with a lease.
+		// Until the signal arrives, a job that ends makes room for the next. What matters is that no job is left with a lease.
 		var left []penstock.Job
 		g.eventually("what has not begun can be claimed", func() bool {
 			jobs, err := g.native().Claim(g.ctx, driver.Claim{Jobs: 10, Lease: time.Minute})
@@ -47,7 +48,7 @@ func TestSIGTERM(t *testing.T) {
 	})
 }
 
-// A worker that stops aborts what goes on beyond the drain time, and gives it back.
+// A worker that stops aborts handlers that exceed the drain time, and gives their jobs back.
 func TestDrainTime(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		q := g.queue()
@@ -72,7 +73,7 @@ func TestDrainTime(t *testing.T) {
 	})
 }
 
-// What a handler of work_tx writes takes effect with the job's end, or not at all.
+// The writes of a handler of work_tx take effect with the job's end, or not at all.
 func TestWorkTx(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		execute(g, g.url, "create table effect (payload text)")
@@ -112,8 +113,8 @@ func TestWorkTx(t *testing.T) {
 	})
 }
 
-// A worker claims with ack_claim, with nothing to end too, because what is ended many at a time may share a lease; and with claim where handlers
-// end their jobs in transactions of their own, which would wait for each other then.
+// A worker claims with ack_claim, even if it has nothing to ack, because jobs that end many at a time may share a lease. If handlers end their
+// jobs in their own transactions, it claims with claim, because these transactions would wait for each other.
 func TestWhichClaim(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		q := g.queue()
@@ -142,7 +143,7 @@ func TestWhichClaim(t *testing.T) {
 	})
 }
 
-// A worker extends the lease of a job that takes longer: what is in the database lasts longer than what was claimed, and the handler goes on.
+// A worker extends the lease of a job that takes longer: the lease in the database outlasts the claimed one, and the handler continues.
 func TestLeaseIsExtended(t *testing.T) {
 	each(t, func(g *goal, l *language) {
 		q := g.queue()

@@ -1,5 +1,5 @@
-// Command go speaks the protocol of clients/conformance for Go. It shows that a client can do all that the harness asks for, and
-// that Go works together with the other languages.
+// Command go speaks the protocol of clients/conformance for Go. It shows that a client can do everything that the harness asks
+// for, and that Go works together with the other languages.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// tx is the transaction of a caller.
+// tx is a caller's transaction.
 type tx interface {
 	publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
 	enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)

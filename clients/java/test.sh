@@ -16,7 +16,7 @@ if (($#)); then
 fi
 jars() { (cd "$1" && sha256sum */target/*.jar); }
 "${maven[@]}" clean verify
-# The worker in virtual threads, where a JDK that has them is installed next to the usual one.
+# The worker in virtual threads, if a JDK that has them is installed next to the usual one.
 later=
 for java in /usr/lib/jvm/*/bin/java; do
 	version=$("$java" -XshowSettings:properties -version 2>&1 | sed -n 's/.*java.specification.version = //p')

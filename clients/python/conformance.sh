@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the harness runs: --build makes a virtual environment with the client in it; without it, this becomes the program.
+# The harness runs this. --build makes a virtual environment with the client in it; without it, this becomes the program.
 set -euo pipefail
 cd "$(dirname "$0")"
 python=${PENSTOCK_PYTHON:-python3}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the package twice, installs the wheel into a new virtual environment and runs everything on it: ruff, mypy, pytest, the README.
-# `test.sh` takes the python3 that is there; `test.sh python3.10 python3.13` those. It wants bin/penstock and PENSTOCK_TEST_POSTGRES:
+# `test.sh` takes the python3 that is there; `test.sh python3.10 python3.13` those. It needs bin/penstock and PENSTOCK_TEST_POSTGRES:
 #   make build && bin/withservers -only postgres clients/python/test.sh
 set -euo pipefail
 cd "$(dirname "$0")"

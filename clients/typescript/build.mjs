@@ -9,7 +9,7 @@ const compile = project => execFileSync(process.execPath, [tsc, '-p', project], 
 
 rmSync('dist', { recursive: true, force: true })
 compile('tsconfig.json')
-// What tsc makes of a .ts file follows the package.json next to it.
+// Whether tsc writes an ES module or CommonJS depends on the package.json next to a .ts file.
 mkdirSync('dist/cjs')
 const own = 'src/package.json'
 writeFileSync(own, '{ "type": "commonjs" }\n')

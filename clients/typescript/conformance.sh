@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# conformance.sh [--build]: what clients/conformance asks of each language.
+# conformance.sh [--build]: the program that clients/conformance requires of each language.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# What dist is made of, and what was made: nothing is compiled again where nothing has changed.
+# The sources of dist and its output: nothing is compiled again if nothing has changed.
 state() { find src dist package-lock.json build.mjs tsconfig.json tsconfig.cjs.json -type f ! -name built-from -print0 | sort -z | xargs -0 sha256sum; }
 stamp=node_modules/built-from
 

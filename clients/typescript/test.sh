@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh [--fast] [vitest arguments]: tests the TypeScript client on the server that PENSTOCK_TEST_POSTGRES names, or a
-# private one. --fast leaves out what needs more packages than the client's own: Prisma, and the packed tarball.
+# private one. --fast leaves out tests that need more packages than the client: Prisma, and the packed tarball.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)

@@ -91,7 +91,7 @@ class Bench {
 
         public void work(DataSource pool, Consumer<String> handler) throws Exception {
             OneTimeTask<String> task = Tasks.oneTime("bench", String.class).execute((instance, context) -> handler.accept(instance.getData()));
-            Scheduler scheduler = Scheduler.create(pool, task).threads(CONCURRENCY).pollUsingLockAndFetch(4, 20) // what it advises for a high rate
+            Scheduler scheduler = Scheduler.create(pool, task).threads(CONCURRENCY).pollUsingLockAndFetch(4, 20) // as its documentation advises for a high rate
                 .pollingInterval(Duration.ofMillis(10)).registerShutdownHook().build();
             scheduler.start();
             Thread.currentThread().join();
@@ -125,7 +125,8 @@ class Bench {
         return now.getEpochSecond() * 1_000_000 + now.getNano() / 1_000;
     }
 
-    // A worker's process: it tells how long jobs waited, by the clock that all processes share, a line of many every 20 ms.
+    // A worker's process prints how long jobs waited, by the clock that all processes share, in one line for many jobs
+    // every 20 ms.
 
     static void worker(String name, String url) throws Exception {
         List<Long> waits = new ArrayList<>();
@@ -159,7 +160,7 @@ class Bench {
         });
     }
 
-    // What is measured
+    // Measurements
 
     static final List<Long> waits = new ArrayList<>(); // of all workers
 
@@ -230,7 +231,7 @@ class Bench {
                     worker.getOutputStream().flush();
                 }
                 int came = come(jobs, most).size();
-                double draining = (System.nanoTime() - begin) * (double) jobs / came; // of all, if it takes longer than most
+                double draining = (System.nanoTime() - begin) * (double) jobs / came; // of all jobs, if it takes longer than most
 
                 Map<String, Double> told = new LinkedHashMap<>();
                 if (drains) {

@@ -30,7 +30,7 @@ def since(at: str | bytes) -> int:
     return time.time_ns() // 1000 - int(at)
 
 
-# The two, alike
+# The two queues
 
 
 class Penstock:
@@ -91,7 +91,7 @@ class Procrastinate:
 BOTH: dict[str, Any] = {"penstock": Penstock, "procrastinate": Procrastinate}
 
 
-# A worker's process tells how long jobs waited, a line of many every 20 ms
+# A worker's process prints how long jobs waited, in one line for many jobs every 20 ms
 
 
 def worker(of: Any, url: str) -> None:
@@ -143,7 +143,7 @@ class Workers:
             p.wait(60)
 
 
-# What is measured
+# Measurements
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def measure(of: Any, part: str, jobs: int, seconds: int, pinned: int, most: floa
             start = time.monotonic()
             workers.begin()
             came = len(workers.come(jobs, most))
-            draining = (time.monotonic() - start) * jobs / came  # of all, if it takes longer than most
+            draining = (time.monotonic() - start) * jobs / came  # of all jobs, if it takes longer than most
             if part in ("all", "drain"):
                 told.update(enqueue_per_second=round(jobs / enqueueing), drain_per_second=round(jobs / draining), both_per_second=round(jobs / (enqueueing + draining)))
             if part in ("all", "steady"):

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # bench.sh [--quick] [--part all|drain|steady|pinned] [--only QUEUE] [--most SECONDS]: penstock's client for Python and procrastinate, in one run on one PostgreSQL:
-# the one that PENSTOCK_TEST_POSTGRES names, or a private one that waits for the disk at every commit. Prints one JSON line. With --most
-# --part drain has seen enough after that time.
+# the one that PENSTOCK_TEST_POSTGRES names, or a private one that waits for the disk at every commit. Prints one JSON line. --most limits the time of --part drain.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../../.. && pwd)

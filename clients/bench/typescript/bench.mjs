@@ -1,12 +1,13 @@
-// What each queue does with the same jobs: enqueued in batches, drained by four processes, a steady rate, and rounds while
-// a snapshot is pinned. One JSON line.
+// Measures what each queue does with the same jobs: enqueued in batches, drained by four processes, at a steady rate, and
+// in rounds while a snapshot is pinned. Prints one JSON line.
 import { execFileSync, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import pg from 'pg'
 
-// Each queue: library loads its client, prepare makes its tables, producer enqueues payloads, worker runs the handler until its result is called.
+// For each queue, library loads its client, prepare makes its tables, producer enqueues payloads, and worker runs the handler until the function
+// that it returns is called.
 const queues = {
   penstock: {
     library: () => import('@penstock/client'),
@@ -39,7 +40,7 @@ const queues = {
     },
     async worker(url, handler, concurrency) {
       const { Logger, run } = await this.library()
-      // The local queue and the batches of its authors' benchmark, with a pool of the size that they advise.
+      // The local queue and the batches of its authors' benchmark, with the pool size that they advise.
       const worker = { connectionString: url, concurrentJobs: concurrency, maxPoolSize: concurrency + 2, localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0,
         logger: new Logger(() => () => {}) }
       const runner = await run({ preset: { worker }, noHandleSignals: true, taskList: { bench: payload => handler(payload) } })
@@ -65,7 +66,8 @@ const queues = {
     },
     async worker(url, handler, concurrency) {
       const boss = await this.started(url)
-      // As quick as it goes: told by NOTIFY, at once again after a full batch, and more at a time than the others take.
+      // As fast as possible: notified by NOTIFY, polling again at once after a full batch, and with larger batches than
+      // the others take.
       await boss.work('bench', { batchSize: concurrency * 100, burstWhenBatchFull: true }, async jobs => { for (const job of jobs) await handler(job.data) })
       return () => boss.stop({ graceful: true })
     },
@@ -73,7 +75,8 @@ const queues = {
 }
 
 if (process.argv[2] === 'worker') {
-  // A worker's process tells in batches how long each job waited, by the clock that all processes share.
+  // A worker's process reports in batches how long each job waited, by the clock that all processes
+  // share.
   const waits = []
   await queues[process.argv[3]].library()
   process.once('disconnect', () => process.exit())
@@ -132,7 +135,7 @@ async function measure(name, queue, { part, most, jobs, rate, seconds, pinned, r
     const begin = performance.now()
     for (const worker of workers) worker.send('go')
     await Promise.race([come(jobs), ...most < Infinity ? [new Promise(resolve => setTimeout(resolve, most))] : []])
-    const draining = (performance.now() - begin) * jobs / waits.length // of all, if it takes longer than most
+    const draining = (performance.now() - begin) * jobs / waits.length // of all jobs, if it takes longer than most
     const perSecond = ms => Math.round(jobs / ms * 1000)
     if (drains) Object.assign(told, { enqueue_per_second: perSecond(enqueueing), drain_per_second: perSecond(draining), both_per_second: perSecond(enqueueing + draining) })
 
@@ -144,7 +147,7 @@ async function measure(name, queue, { part, most, jobs, rate, seconds, pinned, r
       for (let i = 0; i < n; i++) {
         const due = first + i * 1000 / rate
         if (due > Date.now()) await new Promise(resolve => setTimeout(resolve, due - Date.now()))
-        sent.push(producer.enqueue([{ at: Date.now() }])) // one a call, as services do
+        sent.push(producer.enqueue([{ at: Date.now() }])) // one per call, as services do
       }
       await Promise.all(sent)
       await come(n)
@@ -177,7 +180,7 @@ async function measure(name, queue, { part, most, jobs, rate, seconds, pinned, r
     await producer.end()
     return told
   } finally {
-    // Some close their connections without being waited for.
+    // Some clients close their connections in the background.
     const connected = async () => (await admin.query('select from pg_stat_activity where datname = $1', [database])).rowCount > 0
     for (let n = 0; n < 100 && await connected(); n++) await new Promise(resolve => setTimeout(resolve, 100))
     await admin.query(`drop database ${database} with (force)`)

@@ -14,7 +14,7 @@ import psycopg
 
 from .conftest import ROOT
 
-WAITS = {"penstock_work": "mail to ann", "relay": '"order.placed"'}  # what these commands print before they wait for more
+WAITS = {"penstock_work": "mail to ann", "relay": '"order.placed"'}  # the output after which these commands wait
 
 
 def test_guide(server: str, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ async def coroutine(job):
     while not asked.is_set():
         await asyncio.sleep(0.01)
 
-async def serve():  # as a lifespan of ASGI does
+async def serve():  # as an ASGI lifespan does
     loop = asyncio.get_running_loop()
     if kind == "loop":
         loop.add_signal_handler(signal.SIGTERM, server_stops)

@@ -203,7 +203,7 @@ def test_stop_gives_back_and_drains(start: Run, db: psycopg.Connection, queue: s
     begun, release = threading.Event(), threading.Event()
 
     def handler(job: penstock.Job) -> None:
-        if int(job.payload) >= 3:  # after some quick ones, so that the worker claims ahead
+        if int(job.payload) >= 3:  # after some quick jobs, so the worker claims ahead
             begun.set()
             release.wait()
 
@@ -212,7 +212,7 @@ def test_stop_gives_back_and_drains(start: Run, db: psycopg.Connection, queue: s
     begun.wait()
     until(lambda: len([word for word, _ in running.ended]) == 3 and status(db, queue)[1] > 1)  # type: ignore[operator]
     running.stop()
-    until(lambda: status(db, queue)[1] == 1)  # what has not begun is back
+    until(lambda: status(db, queue)[1] == 1)  # jobs that have not begun are back
     release.set()
     running.thread.join(60)
     assert [word for word, _ in running.ended if word != "released"] == ["done"] * 4

@@ -1,4 +1,5 @@
-// The program by which the suites in Go drive this client: clients/conformance/README.md. No part of the package.
+// The program by which the suites in Go drive this client: clients/conformance/README.md. It is not part of the
+// package.
 import { createInterface } from 'node:readline'
 import { createRequire } from 'node:module'
 import { drizzle as drizzlePg } from 'drizzle-orm/node-postgres'
@@ -13,7 +14,7 @@ import { FieldError, Penstock, cancelled, deadLetter, retry, snooze, sqlState, t
 interface Kind {
   /** Runs fn in a transaction on a separate connection, which is closed afterwards. */
   begin(url: string, fn: (tx: any) => Promise<void>): Promise<void>
-  /** Runs a statement of the caller's, by the library alone. */
+  /** Runs a statement of the caller's with the library alone. */
   rows(tx: any, sql: string): Promise<object[]>
 }
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 
-// The seam to every driver: execute(text, values). All parameters and all columns are text, which each of them
-// sends and returns alike whatever it was told about types; the casts are in the statements.
+// The seam to every driver: execute(text, values). All parameters and all columns are text, which every driver
+// sends and returns alike, however its types are configured. The casts are in the statements.
 
 /** Value is a parameter or a column. */
 export type Value = string | null
@@ -9,22 +9,22 @@ export type Value = string | null
 export type Execute = (text: string, values: readonly Value[]) => Promise<Value[][]>
 
 type Rows = { rows: any[] }
-/** Of pg: a Client, a PoolClient or a Pool. */
+/** pg: a Client, a PoolClient or a Pool. */
 export interface PgLike { query(text: string, values?: any[]): Promise<Rows> }
-/** Of postgres.js: `sql`, or what `sql.begin` and `sql.reserve` give. */
+/** postgres.js: `sql`, or the argument of `sql.begin`, or the result of `sql.reserve`. */
 export interface PostgresJsLike { unsafe(text: string, values?: any[], options?: any): PromiseLike<readonly any[]> }
-/** Of Knex: the instance or a transaction. */
+/** Knex: the instance or a transaction. */
 export interface KnexLike { raw(text: string, values: any): PromiseLike<any> }
-/** Of Kysely: the instance or a Transaction. */
+/** Kysely: the instance or a Transaction. */
 export interface KyselyLike { executeQuery(query: any): Promise<Rows> }
-/** Of Drizzle, over pg or postgres.js: the database or a transaction. */
+/** Drizzle, over pg or postgres.js: the database or a transaction. */
 export interface DrizzleLike { execute(query: any): PromiseLike<any>; transaction(fn: any, ...rest: any[]): Promise<any> }
-/** Of Prisma: the client or the transaction of `$transaction(async tx => …)`. */
+/** Prisma: the client or the transaction of `$transaction(async tx => …)`. */
 export interface PrismaLike { $queryRawUnsafe(text: string, ...values: any[]): PromiseLike<any> }
-/** Another driver joins with one function. */
+/** Another driver needs one function. */
 export interface CustomLike { penstock: Execute }
 
-/** Queryable is a connection, a transaction or a pool of any of the drivers. Of a transaction Penstock ends nothing. */
+/** Queryable is a connection, a transaction or a pool of any of the drivers. Penstock never ends a transaction that it was given. */
 export type Queryable = PgLike | PostgresJsLike | KnexLike | KyselyLike | DrizzleLike | PrismaLike | CustomLike
 
 type Callback<T> = (tx: T) => any
@@ -43,7 +43,8 @@ const kinds: [kind: string, is: (db: any) => boolean, execute: (db: any) => Exec
     (db, fn) => db.begin(fn)],
   ['prisma', db => typeof db.$queryRawUnsafe === 'function',
     db => async (text, values) => columns(await db.$queryRawUnsafe(text, ...values)),
-    // It ends transactions after five seconds unless it is told otherwise; a job has as long as its lease is extended.
+    // Prisma ends transactions after five seconds unless it is told otherwise. A job has as long as its lease is
+    // extended.
     (db, fn) => db.$transaction(fn, { maxWait: 60_000, timeout: 2_147_483_647 })],
   ['postgres.js', db => typeof db.unsafe === 'function',
     db => async (text, values) => columns(await db.unsafe(text, values, { prepare: true })),
@@ -102,7 +103,7 @@ async function beginPg(pool: any, fn: Callback<any>) {
     await fn(client)
     await client.query('commit')
   } catch (err) {
-    // A connection whose transaction cannot be ended is not given back.
+    // A connection whose transaction cannot be ended is not returned to the pool.
     await client.query('rollback').then(() => client.release(), (e: Error) => client.release(e))
     throw err
   }
@@ -112,13 +113,19 @@ async function beginPg(pool: any, fn: Callback<any>) {
 const unprepared = new WeakSet<object>() // pools behind a pooler that does not keep statements
 const names = new Map<string, string>()
 
-/** nameOf is the same for the same text in every process: under a pooler, one that exists is the right one. Not endlessly many, as outboxes may be. */
+/**
+ * nameOf returns the same name for the same text in every process. Under a pooler, a statement that exists by that name is the right one.
+ * The number of names is limited, because there may be many outboxes.
+ */
 function nameOf(text: string): string | undefined {
   if (!names.has(text) && names.size < 200) names.set(text, `penstock_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`)
   return names.get(text)
 }
 
-/** prepared has the connections of a pg.Pool keep the statements that they run. Not in a transaction of the caller's: it would be lost where a pooler keeps none. */
+/**
+ * prepared makes the connections of a pg.Pool keep the statements that they run. It does not do so in the caller's transaction, which
+ * would be lost if a pooler does not keep statements.
+ */
 function prepared(pool: any): Execute {
   return async (text, values) => {
     const name = unprepared.has(pool) ? undefined : nameOf(text)
@@ -127,7 +134,7 @@ function prepared(pool: any): Execute {
       return rowsOf(await pool.query({ name, text, values }))
     } catch (err) {
       if (!['26000', '42P05'].includes(sqlState(err) ?? '')) throw err
-      unprepared.add(pool) // there is no such statement, or already one: nothing has run
+      unprepared.add(pool) // the statement does not exist, or already exists: nothing has run
       return rowsOf(await pool.query(text, values))
     }
   }
@@ -140,7 +147,7 @@ const columns = (rows: readonly object[]): Value[][] => rows.map(row => Object.v
 const compiled = (sql: string, parameters: readonly Value[]) =>
   ({ sql, parameters, query: { kind: 'RawNode', sqlFragments: [sql], parameters: [] }, queryId: { queryId: 'penstock' } })
 
-/** questionMarks puts Knex's placeholders in the place of $1, $2 …; what is quoted stays. */
+/** questionMarks replaces $1, $2 … by Knex's placeholders, except in quotes. */
 export function questionMarks(text: string, values: readonly Value[]): [string, Value[]] {
   const used: Value[] = []
   const sql = text.replace(/"(?:[^"]|"")*"|\$(\d+)/g, (found, n) => {
@@ -151,11 +158,11 @@ export function questionMarks(text: string, values: readonly Value[]): [string, 
   return [sql, used]
 }
 
-/** sqlState finds what the database answered in an error of any of the drivers, undefined if it was none of the database's. */
+/** sqlState returns the SQLSTATE in an error of any of the drivers, or undefined if the error does not come from the database. */
 export function sqlState(err: any): string | undefined {
   for (let depth = 0; err && typeof err === 'object' && depth < 6; depth++) {
     for (const code of [err.originalCode, err.code, err.meta?.code]) {
-      // Codes of Prisma's own look the same: P2010.
+      // Prisma's own codes look the same: P2010.
       if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^P[1-6]\d{3}$/.test(code)) return code
     }
     err = err.cause ?? err.meta?.driverAdapterError

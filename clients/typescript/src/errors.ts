@@ -1,20 +1,20 @@
-// What the database's answers mean.
+// Errors, by what the database returns.
 import { sqlState } from './database.js'
 
 /** The version of the schema that this client is written for. */
 export const schemaVersion = 220
 
-/** VersionError: the database is not migrated, or its version does not fit this client's. */
+/** VersionError: the database is not migrated, or this client does not support its version. */
 export class VersionError extends Error {
   override name = 'VersionError'
 }
 
-/** NotFoundError: there is no such queue, outbox or inbox. */
+/** NotFoundError: no such queue, outbox or inbox. */
 export class NotFoundError extends Error {
   override name = 'NotFoundError'
 }
 
-/** explained says what to do about what is missing. */
+/** explained adds what to do to an error about something that is missing. */
 export async function explained<T>(call: Promise<T>): Promise<T> {
   try {
     return await call
@@ -32,7 +32,7 @@ export async function explained<T>(call: Promise<T>): Promise<T> {
   }
 }
 
-/** told is what the database said, without what its driver says around it. */
+/** told is the database's message, without what its driver adds. */
 function told(err: any): { message: string, hint?: string } {
   for (let e = err, depth = 0; e && typeof e === 'object' && depth < 6; e = e.cause ?? e.meta?.driverAdapterError, depth++) {
     if (typeof e.code === 'string' && e.code === sqlState(err) && typeof e.message === 'string') return e

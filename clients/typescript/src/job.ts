@@ -3,7 +3,7 @@ import { executor, type Execute, type Queryable, type Value } from './database.j
 import { explained } from './errors.js'
 import { array, interval, quoted, FieldError } from './values.js'
 
-/** Job is one that was claimed, for as long as its lease lasts. */
+/** Job is a claimed job. The worker has it until its lease ends. */
 export class Job {
   /** Stays with the job through all its attempts. */
   readonly id: bigint
@@ -28,7 +28,7 @@ export class Job {
     this.priority = Number(priority)
     this.attempt = Number(attempt)
     this.createdAt = new Date(Number(createdAt))
-    // Some are configured to read what looks like JSON.
+    // Some drivers are configured to parse what looks like JSON.
     this.headers = typeof headers === 'string' ? JSON.parse(headers) : headers ?? {}
     this.payload = Buffer.from(payload!, 'hex')
     this.lease = BigInt(lease ?? 0)
@@ -40,18 +40,18 @@ export class Job {
     return this.payload.toString()
   }
 
-  /** What JSON can hold: id and lease as text, and the payload. */
+  /** The job as a value for JSON: id and lease as text, and the payload. */
   toJSON() {
     return { ...this, id: String(this.id), lease: String(this.lease), payload: this.text() }
   }
 
-  /** The payload as what its JSON says; T is not checked. */
+  /** The payload parsed as JSON. T is not checked. */
   json<T = unknown>(): T {
     return JSON.parse(this.text()) as T
   }
 }
 
-/** Outcome of a handler that is not simply done: return it, or throw it from wherever. */
+/** Outcome of a handler that is not simply done. Return it, or throw it. */
 export class Outcome extends Error {
   override name = 'Outcome'
   /** @internal */
@@ -74,14 +74,14 @@ export const retry = (after?: number, reason = '') => new Outcome('retry', pause
 export const snooze = (after: number) => new Outcome('snooze', pause(after), '')
 /** deadLetter gives the job up: it becomes a dead letter at once. */
 export const deadLetter = (reason: string) => new Outcome('deadLetter', undefined, reason)
-/** cancelled says that the job is not needed any more: it ends like one that is done. */
+/** cancelled says that the job is no longer needed: it ends as if it were done. */
 export const cancelled = (reason = '') => new Outcome('cancelled', undefined, reason)
 
 /** LeaseLostError is why a handler was aborted: the job may be running elsewhere. */
 export class LeaseLostError extends Error {
   override name = 'LeaseLostError'
 }
-/** StoppingError is why a handler was aborted: the worker stops, and waited for drainTimeout. */
+/** StoppingError is why a handler was aborted: the worker stops, and drainTimeout is over. */
 export class StoppingError extends Error {
   override name = 'StoppingError'
 }
@@ -89,7 +89,7 @@ export class StoppingError extends Error {
 const jobColumns = `id::text, key, group_key, priority::text, attempt::text, (extract(epoch from created_at) * 1000)::text as created,
   headers::text, encode(payload, 'hex') as payload`
 
-/** Queue is one as its workers use it: each call one statement. work does all of it; this is for loops of your own. */
+/** Queue is a queue for workers. Each call is one statement. work does all of this; Queue is for your own loops. */
 export class Queue {
   readonly #execute: Execute
   readonly #schema: string
@@ -106,7 +106,10 @@ export class Queue {
     return leases.length ? (await this.#rows(`l::text from penstock.${text} l`, array(leases), ...values)).map(([lease]) => BigInt(lease!)) : []
   }
 
-  /** Claims jobs, and ends those of acks in the same call, [] too, if all are to be ended many at a time; acked are those of them that were still held. */
+  /**
+   * Claims jobs, and ends those of acks in the same call. Pass [] as acks if all jobs will end many at a time. acked are those of acks
+   * that were still held.
+   */
   async claim({ n = 1, lease = 30_000, groupKey = '', worker = '', acks }: { n?: number, lease?: number, groupKey?: string, worker?: string, acks?: readonly bigint[] } = {}): Promise<{ jobs: Job[], acked: bigint[] }> {
     const values = [String(n), interval(lease), groupKey, worker]
     const call = acks ? 'ack_claim($1::text, $6::text::bigint[]' : 'claim($1::text'
@@ -115,49 +118,52 @@ export class Queue {
     return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row)), acked: rows.filter(([id]) => id === null).map(row => BigInt(row[8]!)) }
   }
 
-  /** Takes jobs within the caller's transaction: gone with its commit, back with its rollback. They have no lease. */
+  /** Takes jobs within the caller's transaction. They are removed by its commit, and come back after its rollback. They have no lease. */
   async dequeue(n = 1, groupKey = ''): Promise<Job[]> {
     return (await this.#rows(`${jobColumns} from penstock.dequeue($1::text, $2::text::int, $3::text)`, String(n), groupKey)).map(row => new Job(row))
   }
 
-  /** Ends jobs that are done; returns the leases that were still held, as extend and release do. */
+  /** Ends jobs that are done. Returns the leases that were still held, as extend and release do. */
   ack(leases: readonly bigint[]): Promise<bigint[]> {
     return this.#held('ack_many($1::text, $2::text::bigint[])', leases)
   }
 
-  /** Ends a job that is done, within a transaction that fails with PS001 if its lease is lost. */
+  /** Ends a job that is done, within a transaction. Fails with PS001 if its lease is lost. */
   async ackOne(lease: bigint): Promise<void> {
     await this.#rows('penstock.ack($1::text, $2::text::bigint)::text', String(lease))
   }
 
-  /** Makes leases end so many milliseconds from now. */
+  /** Makes leases end this many milliseconds from now. */
   extend(leases: readonly bigint[], by: number): Promise<bigint[]> {
     return this.#held('extend_many($1::text, $2::text::bigint[], $3::text::interval)', leases, interval(by))
   }
 
-  /** Gives jobs back, to run at once or after some milliseconds; no attempt is spent. */
+  /** Gives jobs back, to run at once or after some milliseconds. No attempt is spent. */
   release(leases: readonly bigint[], after = 0): Promise<bigint[]> {
     return after > 0 ? this.#held('release_many($1::text, $2::text::bigint[], $3::text::interval)', leases, interval(after))
       : this.#held('release_many($1::text, $2::text::bigint[])', leases)
   }
 
-  /** Has a job run again, after some milliseconds or the queue's backoff; false if it is a dead letter now. PS001 if the lease is lost. */
+  /**
+   * Runs a job again, after some milliseconds or the queue's backoff. Returns false if it is a dead letter now. Fails with PS001 if the
+   * lease is lost.
+   */
   async retry(lease: bigint, after: number | undefined, error: string): Promise<boolean> {
     const pause = after === undefined ? null : after <= 0 ? '0' : interval(after)
     const rows = await this.#rows('penstock.retry($1::text, $2::text::bigint, $3::text::interval, $4::text)::text', String(lease), pause, storable(error))
     return rows[0]![0] === 'true'
   }
 
-  /** Makes a job a dead letter. PS001 if the lease is lost. */
+  /** Makes a job a dead letter. Fails with PS001 if the lease is lost. */
   async deadLetter(lease: bigint, error: string): Promise<void> {
     await this.#rows('penstock.dead_letter($1::text, $2::text::bigint, $3::text)::text', String(lease), storable(error))
   }
 
-  /** Does what time demands, about twice a second while a worker runs. */
+  /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */
   async maintain(): Promise<void> {
     await this.#rows('penstock.maintain_queue($1::text)::text')
   }
 }
 
-/** storable is a text that every database takes, and not endless. */
+/** storable is a text that every database can store, cut to a limit. */
 const storable = (reason: string) => reason.slice(0, 4096).toWellFormed().replaceAll('\0', '\uFFFD')

@@ -10,8 +10,8 @@ import { run, type Handler, type Verdict, type WorkOptions } from './work.js'
 export type TxHandler<T> = (tx: T, job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>
 
 /**
- * Penstock produces and works. It holds no connection: what it writes goes into the transaction that it is given, which
- * it does not end, and errors of the database are the driver's own.
+ * Penstock produces and works. It holds no connection. It writes in the transaction that it is given, which it does not
+ * end. Errors of the database are the driver's own.
  */
 export class Penstock {
   readonly #name: string
@@ -22,7 +22,7 @@ export class Penstock {
     this.#schema = quoted(this.#name)
   }
 
-  /** Publishes a message with tx: it is delivered if that commits. */
+  /** Publishes a message with tx. It is delivered if tx commits. */
   async publish(tx: Queryable, outbox: string, message: Message): Promise<void> {
     const [id, key, topic, headers, payload] = messageRow(message)
     await explained(executor(tx)(
@@ -30,17 +30,17 @@ export class Penstock {
       [outbox, payload!, key!, topic!, headers!, id!]))
   }
 
-  /** Publishes messages in their order, with one statement. */
+  /** Publishes messages in the given order, with one statement. */
   async publishMany(tx: Queryable, outbox: string, messages: readonly Message[]): Promise<void> {
     if (messages.length) await explained(executor(tx)(insertInto(this.#schema, outbox, 1), arrays(all(messages, messageRow))))
   }
 
-  /** Enqueues a job with tx: it can run once that has committed. */
+  /** Enqueues a job with tx. It can run once tx has committed. */
   async enqueue(tx: Queryable, queue: string, job: NewJob): Promise<Enqueued> {
     return (await this.enqueueMany(tx, queue, [job]))[0]!
   }
 
-  /** Enqueues jobs with one statement, and says what became of each, in their order. */
+  /** Enqueues jobs with one statement, and returns a result for each, in the given order. */
   async enqueueMany(tx: Queryable, queue: string, jobs: readonly NewJob[]): Promise<Enqueued[]> {
     if (!jobs.length) return []
     const columns = jobArrays(all(jobs, jobRow))
@@ -48,11 +48,11 @@ export class Penstock {
     return enqueuedOf(row!)
   }
 
-  /** A memory of what a consumer has received. */
+  /** The inbox of a consumer: it remembers which messages were received. */
   inbox(consumer: string) {
     const schema = this.#schema
     return {
-      /** True if the id is new: do the work in this transaction. False: it was done. */
+      /** True if the id is new: process the message in this transaction. False if it was processed before. */
       async first(tx: Queryable, messageId: string): Promise<boolean> {
         const rows = await explained(executor(tx)(`select ${schema}.inbox($1::text, $2::text)::text`, [consumer, messageId]))
         return rows[0]![0] === 'true'
@@ -60,25 +60,26 @@ export class Penstock {
     }
   }
 
-  /** Collects what is published and enqueued with tx, to write it with one statement. Call flush before the commit. */
+  /** Collects messages and jobs for tx, to write them with one statement. Call flush before the commit. */
   writer(tx: Queryable, options?: WriterOptions): Writer {
     return new Writer(executor(tx), this.#schema, options)
   }
 
-  /** A queue as workers use it, for loops that you write. On a pool each call is a separate transaction. */
+  /** A queue for loops of your own. On a pool each call is a separate transaction. */
   queue(db: Queryable, name: string): Queue {
     return new Queue(db, name, this.#name)
   }
 
-  /** Fails with a VersionError if the database is not migrated, or if its version and this client's do not fit. */
+  /** Fails with a VersionError if the database is not migrated, or if this client does not support its version. */
   async check(db: Queryable): Promise<void> {
     await explained(executor(db)(`select ${this.#schema}.check_client($1::text::bigint)::text`, [String(schemaVersion)]))
   }
 
   /**
-   * Claims jobs and calls the handler for each, until options.signal aborts or, without one, the process is sent SIGTERM or
-   * SIGINT. Then it claims no more, gives back what has not begun and waits for what runs. db is a pool; it goes on
-   * through the database's errors, and rejects for what another attempt cannot cure, as a queue that does not exist.
+   * Claims jobs and calls the handler for each, until options.signal aborts or, without a signal, the process gets SIGTERM
+   * or SIGINT. Then it claims no more, gives back jobs that have not begun and waits for running handlers. db is a pool.
+   * work continues through the database's errors, and rejects if another attempt would not help, for example because the
+   * queue does not exist.
    */
   async work(db: Queryable, queue: string, handler: Handler, options: WorkOptions = {}): Promise<void> {
     const over = listening(db)
@@ -91,9 +92,9 @@ export class Penstock {
   }
 
   /**
-   * Is work with a transaction around each handler, which ends the job, too: what the handler writes with it takes
-   * effect exactly once. Anything but done and cancelled rolls it back. The pool needs a connection for each handler
-   * that runs and two more.
+   * Like work, with a transaction around each handler that also ends the job: the handler's writes with it take
+   * effect exactly once. Any outcome but done and cancelled rolls it back. The pool needs a connection for each
+   * running handler, and two more.
    */
   async workTx<D extends Queryable>(db: D, queue: string, handler: TxHandler<Tx<D>>, options: WorkOptions = {}): Promise<void> {
     await this.work(db, queue, async (job, signal): Promise<'settled'> => {
@@ -107,7 +108,7 @@ export class Penstock {
   }
 }
 
-/** all makes rows of everything before the first is sent, and says which one cannot be. */
+/** all makes rows of all values before the first is sent, and says which one is invalid. */
 function all<T, R>(values: readonly T[], row: (value: T) => R): R[] {
   return values.map((value, i) => {
     try {

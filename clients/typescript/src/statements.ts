@@ -1,16 +1,16 @@
 import type { Value } from './database.js'
 import { quoted } from './values.js'
 
-/** Enqueued is what became of a job. */
+/** Enqueued is the result of enqueueing a job. */
 export class Enqueued {
   /**
-   * @param id the job's for life; of a duplicate, that of the one that came first
-   * @param deduplicated nothing was written, because the queue had a job with its dedupKey
+   * @param id stays the same for the job's life; for a duplicate it is the id of the first job
+   * @param deduplicated true if nothing was written, because the queue had a job with its dedupKey
    * @internal
    */
   constructor(readonly id: bigint, readonly deduplicated: boolean) {}
 
-  /** What JSON can hold: the id as text. */
+  /** A value for JSON: the id as text. */
   toJSON() {
     return { ...this, id: String(this.id) }
   }
@@ -22,14 +22,14 @@ export const insertInto = (schema: string, outbox: string, n: number) => {
   return `insert into ${schema}.${quoted(outbox)} (id, key, topic, headers, payload) select * from unnest(${columns.join()})`
 }
 
-/** callOf is the statement that enqueues arrays of columns: one row, of the ids and of what was a duplicate. */
+/** callOf is the statement that enqueues arrays of columns. It returns one row: the ids, and which jobs were duplicates. */
 export const callOf = (schema: string, n: number, arrays: readonly Value[]) => {
   const columns = ['bytea', 'text', 'text', 'int', 'timestamptz', 'text', 'jsonb'].map((type, i) => `$${n + 1 + i}::text::${type}[]`)
   return `select array_agg(e.id order by e.n)::text as ids, ${arrays[5] === null ? 'null' : `array_agg(coalesce(${schema}.deduplicated(e.n), false) order by e.n)::text`} as deduplicated
     from ${schema}.enqueue_many_bytes($${n}::text, ${columns.join()}) with ordinality e(id, n)`
 }
 
-/** enqueuedOf reads such a row. */
+/** enqueuedOf reads that row. */
 export function enqueuedOf([ids, deduplicated]: readonly (Value | undefined)[]): Enqueued[] {
   const found = deduplicated?.slice(1, -1).split(',')
   return ids!.slice(1, -1).split(',').map((id, i) => new Enqueued(BigInt(id), found?.[i] === 't'))

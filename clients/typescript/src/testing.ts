@@ -4,7 +4,7 @@ import { Queue, isOutcome, type Job } from './job.js'
 import { interval, quoted } from './values.js'
 import { run, type End, type Handler } from './work.js'
 
-/** Published is a message as the outbox has it. */
+/** Published is a message as it is in the outbox. */
 export interface Published {
   id: string | null
   key: string | null
@@ -14,8 +14,9 @@ export interface Published {
 }
 
 /**
- * Fails unless the outbox has a message with that topic and key, each if it is given; returns those there are. With a
- * transaction, before it ends, it sees what that has published. For a role that may read the outbox, as its owner.
+ * Fails unless the outbox has a message with the given topic and key; those that are undefined match any. Returns the
+ * matching messages. With a transaction that has not ended, it also sees messages that the transaction has published.
+ * The role must be able to read the outbox, as its owner can.
  */
 export async function requirePublished(tx: Queryable, outbox: string, want: { topic?: string, key?: string } = {}, schema = 'penstock'): Promise<Published[]> {
   const rows = await executor(tx)(`select id, key, topic, headers::text, encode(payload, 'hex') as payload
@@ -25,8 +26,8 @@ export async function requirePublished(tx: Queryable, outbox: string, want: { to
 }
 
 /**
- * Claims the next job and runs the handler on it, as a worker would; undefined if there is none. An error that is no
- * outcome is written down and then thrown on, so that a failed expectation in the handler fails the test.
+ * Claims the next job and runs the handler on it, as a worker would. Returns undefined if there is none. An error
+ * that is not an outcome is recorded and then thrown, so a failed expectation in the handler fails the test.
  */
 export async function runJob(db: Queryable, name: string, handler: Handler, { schema = 'penstock', groupKey = '' } = {}): Promise<{ job: Job, end: End } | undefined> {
   const queue = new Queue(db, name, schema)
@@ -56,8 +57,8 @@ export async function runJob(db: Queryable, name: string, handler: Handler, { sc
 }
 
 /**
- * Has a queue believe that so many milliseconds have passed: delayed jobs come due, leases end, schedules run. The server's own clock stays, and so do
- * deduplication windows. In a transaction it holds others up until its end. For the owner of the schema.
+ * Lets this many milliseconds pass for a queue: delayed jobs become due, leases end, schedules run. The server's clock and deduplication windows do
+ * not change. In a transaction it blocks others until the transaction ends. The role must own the schema.
  */
 export async function advance(db: Queryable, queue: string, ms: number, schema = 'penstock'): Promise<void> {
   await executor(db)(`select ${quoted(schema)}.advance_queue($1::text, $2::text::interval)::text`, [queue, interval(ms)])

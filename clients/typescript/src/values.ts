@@ -1,7 +1,7 @@
-// What may be published and enqueued, and how it becomes parameters.
+// Messages and jobs, and how they become parameters.
 import type { Value } from './database.js'
 
-/** FieldError is input that the database could not carry: nothing was sent, and the transaction goes on. */
+/** FieldError is input that the database could not store. Nothing was sent, and the transaction can continue. */
 export class FieldError extends Error {
   override name = 'FieldError'
   constructor(readonly field: string, problem: string) {
@@ -12,30 +12,30 @@ export class FieldError extends Error {
 /** Payload: text and bytes as they are, anything else as JSON. */
 export type Payload = string | Uint8Array | object | number | boolean | null
 
-/** Message goes to an outbox. */
+/** Message is a message to publish. */
 export interface Message {
   payload: Payload
   /** Messages of a key stay in order. */
   key?: string | null
-  /** What sinks route by. */
+  /** Sinks route by it. */
   topic?: string | null
   headers?: Readonly<Record<string, string>> | null
-  /** An id of your own; without one the message gets one. */
+  /** Your own id. Without one the message gets one. */
   id?: string | null
 }
 
-/** NewJob is one to enqueue. */
+/** NewJob is a job to enqueue. */
 export interface NewJob {
   payload: Payload
-  /** Of one key at most one job runs at a time, in order. */
+  /** At most one job of a key runs at a time, in order. */
   key?: string | null
-  /** A tenant, say, whose jobs have an order of their own. */
+  /** A tenant, for example. Each group has its own order. */
   groupKey?: string | null
-  /** -16 (first) to 15 (last); 0 unless it is said. */
+  /** -16 (first) to 15 (last). Default 0. */
   priority?: number | null
-  /** When it may run: a Date, or RFC 3339 for more than milliseconds. */
+  /** When it may run: a Date, or RFC 3339 for a finer resolution than milliseconds. */
   notBefore?: Date | string | null
-  /** While the queue's window lasts, a second job with the same one is not enqueued. */
+  /** Within the queue's window, a second job with the same dedupKey is not enqueued. */
   dedupKey?: string | null
   headers?: Readonly<Record<string, string>> | null
 }
@@ -57,7 +57,7 @@ export function bytesOf(payload: Payload): Buffer {
   return bytes
 }
 
-/** jsonOf is JSON.stringify, which tells of a bigint, or of a cycle, in its own words. */
+/** jsonOf is JSON.stringify with our own errors for a bigint or a cycle. */
 function jsonOf(payload: Payload): string | undefined {
   try {
     return JSON.stringify(payload)
@@ -125,7 +125,7 @@ export function array(values: readonly (Value | bigint)[]): string {
   return `{${values.map(v => (typeof v === 'string' ? `"${v.replace(/["\\]/g, '\\$&')}"` : v === null ? 'NULL' : String(v))).join()}}`
 }
 
-/** arrays turns rows into an array per column, null for one that has nothing but null or, of those that may be left out, what nothing says. */
+/** arrays turns rows into an array per column. A column that has only nulls, or only default values, becomes null. */
 export function arrays(rows: readonly Value[][], nothing: readonly Value[] = []): Value[] {
   return rows[0]!.map((_, i) => (rows.every(row => row[i] === null || row[i] === nothing[i]) ? null : array(rows.map(row => row[i]!))))
 }
@@ -133,7 +133,7 @@ export function arrays(rows: readonly Value[][], nothing: readonly Value[] = [])
 /** jobArrays is arrays of jobRows. */
 export const jobArrays = (rows: readonly Value[][]) => arrays(rows, [null, null, '', '0'])
 
-/** interval is a time in milliseconds as PostgreSQL's: something if it is more than nothing, and at most some 95 years. */
+/** interval is a time in milliseconds as a PostgreSQL interval: above 0 if the time is, and about 95 years at most. */
 export const interval = (ms: number) => `${Math.min(ms > 0 ? Math.ceil(ms * 1000) : Math.floor(ms * 1000), 3e15)} microseconds`
 
 /** quoted is a name as an identifier. */

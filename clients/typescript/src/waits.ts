@@ -1,12 +1,12 @@
-// What a worker waits for.
+// Pauses and notifications of a worker.
 
 export interface Logger {
   warn(message: string): void
-  /** What is no trouble: a start, the end of an outage. Left out, the latter is a warning. */
+  /** For events that are not problems: a start, the end of an outage. Without it, the end of an outage is a warning. */
   info?(message: string): void
 }
 
-/** Outage is what the calls of the database have come to: one line when the first fails, one when all work again. */
+/** Outage tracks failing calls of the database: one line when the first fails, one when all work again. */
 export class Outage {
   #calls = new Set<Backoff>() // that fail
   #since = 0
@@ -27,7 +27,7 @@ export class Outage {
   }
 }
 
-/** Backoff is the pause after failures in a row: doubling from 50 ms to 5 s, and up to half of it less. */
+/** Backoff is the pause after failures in a row. It doubles from 50 ms to 5 s and is up to half shorter. */
 export class Backoff {
   failures = 0
   constructor(readonly outage: Outage, readonly over: AbortSignal) {}
@@ -38,14 +38,14 @@ export class Backoff {
     await sleep(pause, signal)
   }
 
-  /** The call has worked. */
+  /** The call has succeeded. */
   worked() {
     this.failures = 0
     this.outage.works(this)
   }
 }
 
-/** Notice wakes the callers that wait for it, now or next time. */
+/** Notice wakes the callers that wait for it, now or when they next wait. */
 export class Notice {
   #given = false
   #wake: (() => void) | undefined
@@ -61,7 +61,7 @@ export class Notice {
   }
 }
 
-/** sleep ends early if signal aborts, or by what it hands to early. */
+/** sleep waits. It ends early if signal aborts, or when the function that it passes to early is called. */
 export function sleep(ms: number, signal: AbortSignal, early?: (wake: () => void) => void): Promise<void> {
   return new Promise(resolve => {
     if (signal.aborted) return resolve()
@@ -70,13 +70,13 @@ export function sleep(ms: number, signal: AbortSignal, early?: (wake: () => void
       signal.removeEventListener('abort', done)
       resolve()
     }
-    const timer = setTimeout(done, Math.min(ms, 2 ** 31 - 1)) // what a timer can count
+    const timer = setTimeout(done, Math.min(ms, 2 ** 31 - 1)) // the longest time that a timer can count
     signal.addEventListener('abort', done, { once: true })
     early?.(done)
   })
 }
 
-/** timely gives a call up that hangs. */
+/** timely gives up a call that hangs. */
 export async function timely<T>(call: Promise<T>, ms: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   try {

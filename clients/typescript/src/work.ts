@@ -6,17 +6,17 @@ import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome } from '.
 import { FieldError, textOf } from './values.js'
 import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
 
-/** Verdict is what a handler returns: nothing if the job is done. 'settled': it has ended the job itself, with the lease. */
+/** Verdict is what a handler returns: undefined if the job is done, or 'settled' if it has ended the job itself, with the lease. */
 export type Verdict = void | undefined | Outcome | 'settled'
 
 /**
- * Handler does one job. What it throws decides, too: an Outcome as if it were returned, anything else has the job tried
- * again after the queue's backoff, until its attempts are used up. signal aborts with a LeaseLostError when the job may be
- * running elsewhere, and with a StoppingError when the worker stops and drainTimeout is over.
+ * Handler does one job. It may also throw an Outcome. After any other error the job is tried again after the queue's
+ * backoff, until its attempts are used up. signal aborts with a LeaseLostError when the job may be running elsewhere, and
+ * with a StoppingError when the worker stops and drainTimeout is over.
  */
 export type Handler = (job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>
 
-/** End is how an attempt ended: failed is to be tried again, lost that the lease was, whatever the handler said. */
+/** End is how an attempt ended. failed: it will be tried again. lost: its lease was lost, whatever the handler returned. */
 export type End = 'done' | 'failed' | 'snoozed' | 'dead' | 'cancelled' | 'lost' | 'settled' | 'released'
 
 /** Options of work. All times are milliseconds. */
@@ -29,18 +29,18 @@ export interface WorkOptions {
   lease?: number
   /** The group to claim from. Default ''. */
   groupKey?: string
-  /** What status shows. Default host/pid. */
+  /** The name that status shows. Default host/pid. */
   worker?: string
-  /** The pause after a claim that brought nothing doubles from one to the other. Default 2 and 50. */
+  /** The pause after a claim without jobs doubles from pollMin to pollMax. Default 2 and 50. */
   pollMin?: number
   pollMax?: number
-  /** The longest that the end of a job waits for a claim to carry it. Default 20. */
+  /** How long the end of a job waits at most for a claim to carry it. Default 20. */
   ackEvery?: number
-  /** How long handlers may go on when the worker stops. Default 10,000. */
+  /** How long handlers may continue when the worker stops. Default 10,000. */
   drainTimeout?: number
-  /** Stops the worker. Without one SIGTERM and SIGINT do. */
+  /** Stops the worker. Without a signal, SIGTERM and SIGINT do. */
   signal?: AbortSignal
-  /** Told of the durable end of every attempt; ms is how long the handler ran. */
+  /** Called after the durable end of every attempt. ms is how long the handler ran. */
   onEnd?: (job: Job, end: End, ms: number) => void
   /** Default console. */
   logger?: Logger
@@ -48,7 +48,7 @@ export interface WorkOptions {
 
 const callTimeout = 30_000 // ends a call that hangs
 const maintainEvery = 500
-const carryAt = 32 // how much of what is done is worth carrying at once
+const carryAt = 32 // how many ended jobs make it worthwhile for a claim to carry them
 
 /** Task is one claimed job, held until its end is written down. */
 interface Task {
@@ -82,18 +82,18 @@ export async function run(queue: Queue, handler: Handler, options: WorkOptions):
 class Worker {
   readonly o
   readonly freed = new Notice() // there may be room to claim
-  readonly acking = new Notice() // jobs are done
-  readonly over = new AbortController() // everything is written down, or has to be given up
+  readonly acking = new Notice() // there are ended jobs
+  readonly over = new AbortController() // everything is written, or must be given up
   readonly held = new Map<bigint, Task>()
   queued: Task[] = [] // claimed, not begun
   acks: Task[] = [] // done, not written, the oldest first
-  writing = 0 // acks that a call has taken along
+  writing = 0 // acks that a running call has taken
   busy = 0 // handlers that run, or whose failure is being written
   running = new Set<Promise<void>>()
   pace = 0 // how long a handler takes, about; 0 is not known
-  settles = false // handlers end their jobs in transactions of their own
+  settles = false // handlers end their jobs in their own transactions
   readonly outage: Outage
-  failure: unknown // what another attempt cannot cure
+  failure: unknown // an error that another attempt cannot cure
 
   constructor(readonly queue: Queue, readonly handler: Handler, options: WorkOptions, readonly stop: AbortController) {
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkOptions
@@ -128,7 +128,7 @@ class Worker {
     if (this.held.size) throw new Error(`how ${this.held.size} jobs ended could not be written in time; they run again when their leases end`)
   }
 
-  /** Claims jobs and has them begun until the worker stops. */
+  /** Claims jobs and starts them until the worker stops. */
   async claimLoop() {
     const backoff = new Backoff(this.outage, this.over.signal)
     let pause = 0 // 0: the last claim brought jobs
@@ -170,11 +170,11 @@ class Worker {
     }
   }
 
-  /** How many jobs to claim now: for what is free, and ahead for about a tenth of a second. */
+  /** How many jobs to claim now: one for each free handler, and some ahead for about a tenth of a second. */
   wanted(): number {
     const window = Math.min(100, this.o.lease / 10)
     const ahead = this.pace ? Math.min(this.o.batch, this.o.concurrency * Math.floor(window / this.pace)) : 0
-    // The acks keep pace, or no more is claimed.
+    // If the acks do not keep up, no more is claimed.
     if (this.queued.length > ahead / 2 || this.acks.length + this.writing >= 4 * this.o.batch) return 0
     return Math.min(this.o.batch, this.o.concurrency - this.busy + ahead - this.queued.length)
   }
@@ -195,7 +195,7 @@ class Worker {
     }
   }
 
-  /** Runs the handler on one job and sees to it that its end is written down. */
+  /** Runs the handler on one job and makes sure that its end is written down. */
   async work(task: Task) {
     const start = now()
     let verdict: 'settled' | Outcome | undefined
@@ -212,7 +212,7 @@ class Worker {
       this.settles = true
       return this.finish(task, 'settled')
     }
-    if (!verdict || verdict.how === 'cancelled') { // and if the lease was lost, the database will say so
+    if (!verdict || verdict.how === 'cancelled') { // and if the lease was lost, the database will report it
       if (verdict) task.end = 'cancelled'
       task.done = now()
       this.acks.push(task)
@@ -225,7 +225,10 @@ class Worker {
     await this.fail(task, verdict)
   }
 
-  /** Writes down how an attempt ended that is not done, and tries until it is written. The slot stays in use, so that no more is claimed than can be ended. */
+  /**
+   * Writes the end of an attempt that is not done, and retries until it is written. The slot stays in use, to keep claims from outrunning
+   * the writing of ends.
+   */
   async fail(task: Task, outcome: Outcome) {
     const backoff = new Backoff(this.outage, this.over.signal)
     do {
@@ -276,7 +279,10 @@ class Worker {
     }
   }
 
-  /** Whether the next claim should carry what is done: not what came just now, unless a job of its key may wait for it, or the last claim brought none. */
+  /**
+   * Whether the next claim should carry ended jobs. Those that ended just now wait, unless a job of their key may wait for them, or the
+   * last claim brought none.
+   */
   carries(none: boolean): boolean {
     const oldest = this.acks[0]
     return !!oldest && (none || this.acks.length >= Math.min(carryAt, this.o.batch) || now() - oldest.done >= this.o.ackEvery / 2 || this.acks.some(t => t.job.key !== ''))
@@ -308,7 +314,7 @@ class Worker {
     if (tasks.length) this.freed.notify()
   }
 
-  /** Writes down what is done and no claim has taken along. */
+  /** Writes ended jobs that no claim has carried. */
   async ackLoop() {
     while (!this.over.signal.aborted) {
       const oldest = this.acks[0]
@@ -332,7 +338,7 @@ class Worker {
     backoff.worked() // or claims have taken them along
   }
 
-  /** Extends the leases of all that is held at every third of a lease, with one call. */
+  /** Extends the leases of all held tasks at every third of a lease, with one call. */
   async beatLoop() {
     const backoff = new Backoff(this.outage, this.over.signal)
     await sleep(this.o.lease / 3, this.over.signal)
@@ -351,7 +357,7 @@ class Worker {
     }
   }
 
-  /** Notes which leases last until then, and gives up those that do not; without an answer, those that have run out by now. */
+  /** Notes which leases last until then, and gives up the others. Without an answer, it gives up those that have expired by now. */
   prolong(tasks: Task[], extended: bigint[] | undefined, until: number) {
     const kept = extended && new Set(extended)
     for (const task of tasks) {
@@ -400,7 +406,7 @@ class Worker {
     }
   }
 
-  /** Whether err ends the worker; it makes it. */
+  /** Returns whether err ends the worker, and notes it. */
   permanent(err: unknown): boolean {
     if (!(err instanceof FieldError) && !['42P01', '42883', '3F000'].includes(sqlState(err) ?? '')) return false
     this.failure ??= err
@@ -413,7 +419,7 @@ class Worker {
   }
 }
 
-/** failureOf is what a handler has thrown, read once: what it is made of is the handler's, and may throw, too. */
+/** failureOf reads what a handler has thrown, once. Reading it runs the handler's code, which may throw. */
 function failureOf(thrown: unknown): Outcome {
   try {
     if (isOutcome(thrown)) return thrown

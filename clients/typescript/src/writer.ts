@@ -4,13 +4,13 @@ import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
 import { arrays, jobArrays, jobRow, messageRow, type Message, type NewJob } from './values.js'
 
 export interface WriterOptions {
-  /** After how many messages and jobs to write by itself. 1,000 unless it is said. */
+  /** The number of messages and jobs after which the writer writes without a flush. Default 1,000. */
   flushAt?: number
 }
 
-/** Pending is a job that a Writer has taken. */
+/** Pending is a job that a Writer has accepted. */
 export interface Pending {
-  /** Has it written, unless it is, and says what became of it. */
+  /** Writes the job if that has not happened yet, and returns the result. */
   enqueued(): Promise<Enqueued>
 }
 
@@ -18,8 +18,8 @@ type Waiting = { resolve: (e: Enqueued) => void, reject: (err: unknown) => void 
 type Part = { name: string, queue: boolean, rows: Value[][], waiting: Waiting[] }
 
 /**
- * Writer collects messages and jobs of one transaction and writes what it has with one statement, whatever number of
- * outboxes and queues it is for. What was not flushed when the transaction commits is not in it.
+ * Writer collects messages and jobs of one transaction. It writes them with one statement, whatever the number of
+ * outboxes and queues. Messages and jobs that are not flushed when the transaction commits are lost.
  */
 export class Writer {
   #parts = new Map<string, Part>()
@@ -31,13 +31,13 @@ export class Writer {
     this.#flushAt = flushAt
   }
 
-  /** Takes a message. It need not be awaited; who does waits only while a full writer is written. */
+  /** Takes a message. You need not await it. Awaiting it waits only while a full writer is written. */
   async publish(outbox: string, message: Message): Promise<void> {
     this.#part(outbox, false).rows.push(messageRow(message))
     await this.#taken()
   }
 
-  /** Takes a job. Ask for its id once all is taken: asking writes. */
+  /** Takes a job. Ask for its id once all jobs are taken, because asking writes them. */
   enqueue(queue: string, job: NewJob): Pending {
     const row = jobRow(job)
     const part = this.#part(queue, true)
@@ -59,13 +59,13 @@ export class Writer {
     if (++this.#count >= this.#flushAt) await this.flush()
   }
 
-  /** Writes what was taken. Errors of earlier writes come here, too: the transaction is lost then. */
+  /** Writes messages and jobs that were taken. It also throws the errors of earlier writes: the transaction is lost then. */
   flush(): Promise<void> {
     const parts = [...this.#parts.values()].filter(part => part.rows.length)
     this.#parts = new Map()
     this.#count = 0
     this.#last = this.#last.then(() => this.#write(parts))
-    this.#last.catch(() => {}) // the next flush, or this one's caller, sees it
+    this.#last.catch(() => {}) // the next flush, or this one's caller, gets it
     return this.#last
   }
 

@@ -1,4 +1,4 @@
-// What the tests share: a pool on the run's database, and names of their own.
+// Shared by the tests: a pool on the run's database, and separate names for each test.
 import pg from 'pg'
 import { randomBytes } from 'node:crypto'
 import { afterAll, inject } from 'vitest'

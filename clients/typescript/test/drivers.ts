@@ -1,4 +1,4 @@
-// Every driver with the transaction that a caller has of it.
+// Every driver, with its kinds of transactions.
 import { drizzle as drizzlePg } from 'drizzle-orm/node-postgres'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
 import knex from 'knex'

@@ -1,4 +1,4 @@
-// Connections that are cut, with pools without a listener, as in the README: an error event without a listener ends the process, which fails the run.
+// Connections are cut while pools have no listener, as in the README. An error event without a listener ends the process, which fails the run.
 import pg from 'pg'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { expect, test } from 'vitest'

@@ -1,4 +1,5 @@
-// Writes the TypeScript of the README, each example in a function, with declarations of what is the reader's: tsc checks it.
+// Writes the TypeScript of the README, each example in a function, with declarations of the names that a reader supplies.
+// tsc checks it.
 import { readFileSync } from 'node:fs'
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')

@@ -1,4 +1,4 @@
-// A database for the run, with the schema of the penstock that was built from this tree.
+// A database for the run, with the schema of the penstock binary of this tree.
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { fileURLToPath } from 'node:url'

@@ -1,4 +1,4 @@
-// Checked by tsc: what the drivers give is what Penstock takes, and handlers get their driver's transaction.
+// Checked by tsc: Penstock accepts the drivers' objects, and handlers get their driver's transaction.
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
 import type { PostgresJsDatabase } from 'drizzle-orm/postgres-js'
 import { expectTypeOf } from 'expect-type'
@@ -40,9 +40,9 @@ test('types', () => {
       expectTypeOf(job).toEqualTypeOf<Job>()
     }),
     penstock.workTx(knex, 'emails', async tx => { await tx('orders').insert({ id: 1 }) }),
-    // @ts-expect-error a number is no queue
+    // @ts-expect-error a number is not a queue
     penstock.enqueue(pool, 1, { payload: '' }),
-    // @ts-expect-error ids are bigint where they are taken
+    // @ts-expect-error ids in arguments are bigint
     penstock.queue(pool, 'emails').ack([1]),
   ]
   expect(uses).toBeTypeOf('function')

@@ -159,7 +159,7 @@ test('one that stops gives back what has not begun, and waits for what runs', as
   let begun = 0
   let go: () => void = () => {}
   const going = new Promise<void>(resolve => { go = resolve })
-  // Quick ones first, so that it claims ahead.
+  // Quick jobs first, so the worker claims ahead.
   const w = started(queue, async () => { if (++begun > 10) await going }, { concurrency: 2, batch: 20 })
   await until('two are held up', () => begun === 12)
   const stopped = w.stop()
@@ -196,7 +196,7 @@ test('it goes on through errors of the database', async () => {
   let failures = 0
   const db = { penstock: async (text: string, values: readonly (string | null)[]) => {
     const { rows } = await pool.query({ text, values: [...values], rowMode: 'array' })
-    // Its answer is lost, after it took effect: every second time.
+    // Every second answer is lost after the call took effect.
     if (/ack_many|retry/.test(text) && failures++ % 2 === 0) throw new Error('the connection is gone')
     return rows
   } }
@@ -221,7 +221,7 @@ test('what another attempt cannot cure ends it', async () => {
   const gone = await newQueue()
   const w = started(gone, () => {})
   await until('it works', async () => (await penstock.enqueue(pool, gone, { payload: '' }), w.ends.length > 0))
-  // The worker's locks and those of drop_queue can cross.
+  // The worker and drop_queue may take locks in opposite order.
   await until('it is dropped', () => sql('select penstock.drop_queue($1)', gone).then(() => true, () => false))
   expect(sqlState(await w.worker.catch(err => err))).toBe('42P01')
   await expect(penstock.work(pool, 'none', () => {}, { logger: quiet })).rejects.toThrow('there is no queue')
@@ -281,7 +281,7 @@ describe('workTx', () => {
   test('a commit that fails, after the statement that ends the job, is another attempt', async () => {
     const [queue, outbox] = [await newQueue(), await newOutbox()]
     await penstock.enqueue(pool, queue, { payload: '' })
-    // Deferred, it is checked by the commit.
+    // A deferred constraint is checked by the commit.
     await sql(`create table ${queue}_once (attempt int primary key deferrable initially deferred)`)
     await sql(`insert into ${queue}_once values (1)`)
     const stop = new AbortController()
@@ -317,7 +317,7 @@ describe('workTx', () => {
   })
 })
 
-// Their pauses, of 50 ms where they find nothing, vary by an eighth to both sides.
+// Their pauses, 50 ms if they find nothing, vary by an eighth in both directions.
 test.each([[0, 43.75], [1, 56.25]])('workers that begin together do not ask together: chance %d', async (chance, pause) => {
   const stop = new AbortController()
   const pauses: number[] = []

@@ -1,4 +1,4 @@
-"""What a caller does in his own transaction."""
+"""Functions that write in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def publish(
     tx: Transaction, outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None,
     id: str | None = None, schema: str = "penstock",
 ) -> None:  # fmt: skip
-    """Publishes a message: it is delivered if the transaction commits, and never if it rolls back."""
+    """Publishes a message. It is delivered if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
     publish_many(tx, outbox, [Message(payload, key, topic, headers, id)], schema=schema)
 
 
 def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, schema: str = "penstock") -> None:
-    """Publishes messages in their order, with one statement. All are checked before the first is written."""
+    """Publishes messages in the given order, with one statement. All are checked before the first is written."""
     run(tx, sql_for(tx, schema).publish(outbox, messages))
 
 
@@ -26,15 +26,15 @@ def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
     not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
 ) -> Enqueued:  # fmt: skip
-    """Enqueues a job: it can run if the transaction commits, and never if it rolls back."""
+    """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
     return enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], schema=schema)[0]
 
 
 def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock") -> list[Enqueued]:
-    """Enqueues jobs with one statement, and says what became of each, in the order given."""
+    """Enqueues jobs with one statement, and returns a result for each, in the given order."""
     return run(tx, sql_for(tx, schema).enqueue(queue, jobs))
 
 
 def check(tx: Transaction, *, schema: str = "penstock") -> int:
-    """The version of the database's schema. SchemaError if this client and it do not fit."""
+    """Returns the version of the database's schema. Raises SchemaError if this client does not support it."""
     return run(tx, sql_for(tx, schema).check())  # type: ignore[no-any-return]

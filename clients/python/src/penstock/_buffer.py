@@ -1,4 +1,4 @@
-"""Publishing one by one at the price of bulk."""
+"""Publishing messages one by one that are written in bulk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._seam import Transaction
 
 
 class Gathered:
-    """What waits to be written, in the order in which it was given for each outbox and queue."""
+    """Messages and jobs that wait to be written, in the given order for each outbox and queue."""
 
     def __init__(self, at: int):
         self.at, self.n = at, 0
@@ -19,7 +19,7 @@ class Gathered:
         self.jobs: dict[str, list[NewJob]] = {}
 
     def message(self, outbox: str, m: Message) -> bool:
-        """Whether it is time to flush. What cannot be carried is refused here."""
+        """Returns whether it is time to flush. Raises FieldError for a message that no database could carry."""
         message_row(m)
         self.messages.setdefault(outbox, []).append(m)
         return self._full()
@@ -40,9 +40,11 @@ class Gathered:
 
 
 class Buffer:
-    """Takes messages and jobs one at a time and writes them with one statement for each outbox and queue: when there are `at` of them, at `flush()`, and
-    when the with block ends well. Put the block inside the transaction. With SQLAlchemy's Session, its commit flushes, too,
-    and its rollback forgets. A savepoint it does not see: flush() before it, and give it a Buffer of its own."""
+    """Takes messages and jobs one at a time, and writes them with one statement per outbox and queue. It writes when it has `at` of them, at `flush()`,
+    and when the with block ends without an exception. Put the block inside the transaction.
+
+    The commit of an SQLAlchemy Session also flushes, and its rollback discards. The buffer does not notice savepoints: call flush() before one, and use a
+    separate Buffer within it."""
 
     def __init__(self, tx: Transaction, *, at: int = 1000, schema: str = "penstock"):
         self.tx, self.schema, self._gathered = tx, schema, Gathered(at)
@@ -70,12 +72,12 @@ class Buffer:
             self.forget()
 
     def _begun(self) -> None:
-        """A Session begins with what it is first asked for: else there is nothing that its rollback ends."""
+        """Begins the Session's transaction. Without one, its rollback would not discard what is buffered."""
         if hasattr(self.tx, "get_bind") and not self.tx.in_transaction():
             self.tx.begin()
 
     def forget(self) -> None:
-        """What has not been written is not: call it where the transaction that it belongs to is rolled back. A Session's rollback does."""
+        """Discards messages and jobs that have not been written. Call it when their transaction is rolled back. A Session's rollback calls it."""
         self._gathered.take()
 
     def __enter__(self) -> Buffer:

@@ -1,4 +1,4 @@
-"""Connections that a worker makes for itself, and closes: never the caller's."""
+"""Connections that a worker opens and closes for itself, never the caller's."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 from ._seam import kind_of
 
 Database: TypeAlias = Any
-"""A URL (then it is psycopg's), SQLAlchemy's Engine (for `aio` AsyncEngine), or a function that returns a new connection."""
+"""A URL for psycopg, an Engine of SQLAlchemy (AsyncEngine for `aio`), or a function that returns a new connection."""
 
 POOLED = "select pg_backend_pid() <> %s"
-"""Whether a pooler is between. Each statement may meet another connection of the database then, where a prepared one is missing, or is somebody else's."""
+"""Whether there is a pooler in between. Each statement may then run on another connection of the database. A statement prepared before may be missing
+there, or be another client's."""
 
 
 def connect(db: Database) -> Any:
@@ -30,7 +31,7 @@ def connect(db: Database) -> Any:
 
 
 def autocommit(conn: Any) -> Any:
-    """The same connection, each statement of which is a transaction of its own."""
+    """The same connection, with each statement in a separate transaction."""
     kind = kind_of(conn)
     if kind == "psycopg":
         conn.autocommit = True
@@ -42,7 +43,7 @@ def autocommit(conn: Any) -> Any:
 
 
 def transaction(conn: Any) -> AbstractContextManager[Any]:
-    """A transaction on a connection of the worker's."""
+    """A transaction on one of the worker's connections."""
     kind = kind_of(conn)
     if kind == "psycopg":
         return conn.transaction()  # type: ignore[no-any-return]
@@ -72,7 +73,7 @@ def close(conn: Any) -> None:
 
 
 def cut(conn: Any) -> None:
-    """Ends a connection on which a call hangs, from whichever thread, as far as its driver tells its socket."""
+    """Ends a connection on which a call hangs, from any thread, if its driver gives access to the socket."""
     with contextlib.suppress(Exception):
         if hasattr(conn, "terminate"):
             conn.terminate()

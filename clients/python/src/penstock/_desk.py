@@ -1,4 +1,4 @@
-"""What a worker knows of its jobs: claimed, begun, done, written. No I/O, no thread: those who call it in threads hold a lock."""
+"""The state of a worker's jobs: claimed, begun, done, written. It does no I/O and starts no threads. Workers with threads hold a lock for each call."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from ._sql import Op, Postgres
 log = logging.getLogger("penstock")
 
 CALL_TIMEOUT = 30.0
-"""Ends a call that hangs."""
+"""Seconds after which a hanging call is ended."""
 ACK_EVERY = 0.02
-"""How long the end of a job waits for a claim to carry it, or for others."""
+"""Seconds for which the end of a job waits for a claim to carry it, or for others."""
 MAINTAIN_EVERY = 0.5
 POLL_MIN, POLL_MAX = 0.002, 0.05
 MAX_CLAIM = 10_000
 
 SETTLED = object()
-"""What a handler returns that has ended its job itself."""
+"""Returned by a handler that has ended its job itself."""
 
 Count = Callable[[str, Job, float], Any]
 
 
 @dataclass
 class Options:
-    """`concurrency`: handlers at a time. `batch`: the most jobs that one claim asks for. `lease`: how many seconds a job stays with a worker that has died.
-    `drain`: how many seconds handlers may go on when the worker stops. `observe(outcome, job, seconds)` is told how each attempt ended."""
+    """`concurrency`: handlers at a time. `batch`: the most jobs that one claim asks for. `lease`: how many seconds a job stays with a worker that has
+    died. `drain`: how many seconds handlers may continue when the worker stops. `observe(outcome, job, seconds)` is called when an attempt has ended."""
 
     concurrency: int = 10
     batch: int = 100
@@ -70,7 +70,7 @@ class Task:
     def __init__(self, job: Job, until: float):
         self.job, self.until = job, until
         self.begun = self.ended = self.lost = self.left = False
-        self.ascii = False  # the database has refused the reason's letters
+        self.ascii = False  # the database has refused characters of the reason
         self.took, self.done = 0.0, 0.0
         self.outcome = "done"
 
@@ -87,12 +87,12 @@ class Desk:
         self.pace = 0.0  # how long a handler takes, about; 0 is not known
         self.pause, self.next_claim = POLL_MIN, 0.0
         self.stopping = self.interrupted = False
-        self.settles = False  # handlers end their jobs in transactions of their own
+        self.settles = False  # handlers end their jobs in their own transactions
 
     def starts(self) -> None:
         log.info("a worker of queue %s has started: %s, concurrency %d", self.queue, self.o.worker, self.o.concurrency)
 
-    # What is done with the database: each the statements of one step, and what becomes of their rows
+    # What is done with the database: the statements of each step, and how their rows are used
 
     def step(self, what: str, n: float) -> Op[None]:
         return self.claim(int(n)) if what == "claim" else self.ack() if what == "ack" else self.fail()
@@ -118,7 +118,7 @@ class Desk:
         self.acked(tasks, acked)
 
     def fail(self) -> Op[None]:
-        """Writes down how an attempt ended that is not done."""
+        """Writes the end of an attempt that is not done."""
         task, how, reason = self.failures[0]
         word, op = self.verdict(task, how, reason)
         try:
@@ -132,7 +132,7 @@ class Desk:
         self.written(task, word, answer, how, reason)
 
     def extend(self) -> Op[list[Task]]:
-        """Returns those whose handlers are to be aborted."""
+        """Returns the tasks whose handlers must be aborted."""
         leases, start = self.leases(), monotonic()
         held = yield from self.sql.extend(self.queue, leases, self.o.lease)
         return self.extended(leases, held, start + self.o.lease)
@@ -140,7 +140,7 @@ class Desk:
     # Claiming
 
     def wanted(self) -> int:
-        """How many jobs to claim now: for the handlers that are free, and ahead for the time until the next claim."""
+        """How many jobs to claim now: one for each free handler, and some ahead for the time until the next claim."""
         if self.stopping:
             return 0
         ahead = 0
@@ -151,7 +151,7 @@ class Desk:
         return max(0, min(self.o.batch, self.o.concurrency - self.busy + ahead - len(self.queued)))
 
     def due(self, now: float) -> tuple[str, float]:
-        """What to do now, or until when to wait: ("fail"|"claim"|"ack"|"wait"|"end", seconds)."""
+        """What to do now, or how long to wait: ("fail"|"claim"|"ack"|"wait"|"end", jobs or seconds)."""
         if self.failures:
             return "fail", 0
         n = self.wanted()
@@ -172,7 +172,8 @@ class Desk:
         return tasks
 
     def acks_of(self, tasks: list[Task]) -> list[int] | None:
-        """What a claim carries. Where none will ever carry any, each job has a lease that is ended alone: acks of jobs that share one wait for each other."""
+        """The leases that a claim acks. None if handlers end their own jobs: then each job gets a lease that can be ended alone, because acks of jobs that
+        share one wait for each other."""
         return [t.job.lease for t in tasks] if tasks or not self.settles else None
 
     def return_acks(self, tasks: list[Task]) -> None:
@@ -192,7 +193,7 @@ class Desk:
             self.queued.append(task)
         if jobs:
             self.pause = POLL_MIN
-        # Up to an eighth longer or shorter: workers that began together do not stay together.
+        # Up to an eighth longer or shorter, to keep workers that started together from polling together.
         self.next_claim = now if len(jobs) == asked else now + self.pause * random.uniform(0.875, 1.125)
         if not jobs:
             self.pause = min(2 * self.pause, POLL_MAX)
@@ -208,7 +209,7 @@ class Desk:
         return task
 
     def ended(self, task: Task, how: object, took: float, now: float) -> None:
-        """The handler has returned how, or raised it."""
+        """The handler has returned `how`, or raised it."""
         if task.left:
             return
         self.busy -= 1
@@ -220,7 +221,7 @@ class Desk:
             self.finish(task, "settled")
         elif isinstance(how, LeaseLostError) and how.sqlstate == "PS001":
             self.finish(task, "lost")
-        elif how is None or isinstance(how, Cancelled):  # if the lease was lost, the database will say so
+        elif how is None or isinstance(how, Cancelled):  # if the lease was lost, the database will report it
             task.outcome = "cancelled" if how else "done"
             self.acks.append(task)
         elif task.lost:
@@ -230,7 +231,7 @@ class Desk:
             self.failures.append((task, how, reason_of(how)))
 
     def verdict(self, task: Task, how: object, reason: str) -> tuple[str, Op[Any]]:
-        """The statement that ends an attempt which is not done, and the word for it."""
+        """The outcome of an attempt that is not done, and the statement that ends it."""
         q, lease = self.queue, task.job.lease
         if task.ascii:
             reason = reason.encode("ascii", errors="replace").decode("ascii")
@@ -245,7 +246,7 @@ class Desk:
         return "failed", self.sql.retry(q, lease, None, reason)
 
     def refused(self, task: Task, e: Exception) -> None:
-        """Writing how an attempt ended has failed: where the database's encoding lacks letters of the reason, the next try does without them."""
+        """The end of an attempt could not be written. If the database's encoding lacks characters of the reason, the next try replaces them."""
         task.ascii = task.ascii or isinstance(e, UnicodeEncodeError) or sqlstate(e) == "22P05"
 
     def written(self, task: Task, word: str, answer: object, how: object, reason: str) -> None:
@@ -275,7 +276,7 @@ class Desk:
         return [lease for lease, t in self.held.items() if not t.lost]
 
     def extended(self, asked: Sequence[int], held: Sequence[int], until: float) -> list[Task]:
-        """Returns those whose handlers are to be aborted: their leases are gone."""
+        """Returns the tasks whose handlers must be aborted, because their leases are lost."""
         kept = set(held)
         for lease in kept:
             if lease in self.held:
@@ -283,13 +284,13 @@ class Desk:
         return self._lose([self.held[lease] for lease in asked if lease not in kept and lease in self.held])
 
     def expired(self, now: float) -> list[Task]:
-        """Those whose time is over without an answer of the database."""
+        """Returns the tasks whose leases have expired without an answer of the database."""
         return self._lose([t for t in self.held.values() if now >= t.until])
 
     def _lose(self, tasks: list[Task]) -> list[Task]:
         aborted = []
         for t in tasks:
-            if t.ended or t.lost:  # whatever writes its end will tell
+            if t.ended or t.lost:  # the call that writes its end will report it
                 continue
             t.lost = True
             if t.begun:
@@ -302,18 +303,18 @@ class Desk:
     # Stopping
 
     def stop(self) -> list[Task]:
-        """Lets nothing begin any more, and returns what has not."""
+        """Keeps jobs from beginning, and returns those that have not begun."""
         self.stopping = True
         tasks, self.queued = list(self.queued), deque()
         return tasks
 
     def interrupt(self) -> list[Task]:
-        """The drain time is over."""
+        """The drain time is over. Returns the tasks whose handlers still run."""
         self.interrupted = True
         return [t for t in self.held.values() if t.begun and not t.ended]
 
     def leave(self) -> int:
-        """Gives up the handlers that still run, and says how many: their jobs are nobody's once their leases end, and what they return is not written."""
+        """Gives up the handlers that still run, and returns how many. Their jobs run again once their leases end, and their results are not written."""
         running = [t for t in self.held.values() if t.begun and not t.ended]
         for t in running:
             t.ended = t.left = True
@@ -323,7 +324,7 @@ class Desk:
 
 
 class Outage:
-    """What the calls of the database have come to: one line when the first fails, one when all work again."""
+    """Tracks failing calls of the database: one log line when the first fails, one when all work again."""
 
     def __init__(self, queue: str):
         self.queue, self.calls, self.since, self.lock = queue, set[str](), 0.0, threading.Lock()
@@ -345,7 +346,7 @@ class Outage:
 
 
 def reason_of(how: object) -> str:
-    """What is kept with the job. The texts of a handler's exceptions are its code, too, and may raise."""
+    """The reason that is kept with the job. Converting a handler's exception to text runs the handler's code, which may raise."""
     name = type(how).__name__
     try:
         if isinstance(how, Outcome):
@@ -361,7 +362,7 @@ LIBRARIES = ("<frozen", *(os.path.join(path, "") for path in {*map(sysconfig.get
 
 
 def place_of(e: BaseException) -> str:
-    """The last line of the program's own code that led to an exception: the whole traceback is for the log."""
+    """The last line of the program's own code in the traceback of an exception. The log gets the whole traceback."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(e.__traceback__)]
     own = [(code, line) for code, line in frames if not code.co_filename.startswith(LIBRARIES)]
     for code, line in (own or frames)[-1:]:
@@ -370,18 +371,18 @@ def place_of(e: BaseException) -> str:
 
 
 def threads_take(handler: object) -> None:
-    """Refuses a coroutine function, of which a thread would get a coroutine and no work done."""
+    """Refuses a coroutine function: a thread would only get a coroutine, and do no work."""
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
         raise TypeError("the handler is an async function, which a worker with threads cannot call: use penstock.aio.work, or work_tx of penstock.aio")
 
 
 def permanent(e: BaseException) -> bool:
-    """What another attempt cannot cure."""
+    """Whether another attempt would not help."""
     return isinstance(e, (NotFoundError, SchemaError, FieldError))
 
 
 def growing(failures: int) -> float:
-    """The pause after failures in a row: doubling from 50 ms to 5 s, and up to half of it less, so that many workers do not come back together."""
+    """The pause after failures in a row. It doubles from 50 ms to 5 s and is up to half shorter, to keep many workers from coming back together."""
     return min(0.05 * (1 << min(failures, 7)), 5.0) * random.uniform(0.5, 1)
 
 

@@ -1,4 +1,4 @@
-"""What is published, enqueued and worked on, and the errors: no I/O."""
+"""The types of messages and jobs, and the errors. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA_VERSION = 220
 
 
 class Error(Exception):
-    """What went wrong. `sqlstate` is what the database answered, if it did; `hint` says what to do."""
+    """An error of Penstock. `sqlstate` is the database's SQLSTATE, or None; `hint` says what to do."""
 
     def __init__(self, message: str, *, sqlstate: str | None = None, hint: str | None = None):
         super().__init__(f"{message} ({hint})" if hint else message)
@@ -27,7 +27,7 @@ class Error(Exception):
 
 
 class FieldError(Error, ValueError):
-    """A message or job that no database could carry. Nothing was written, and the transaction goes on."""
+    """A message or job that no database could carry. Nothing was written, and the transaction can continue."""
 
     def __init__(self, name: str, problem: str, hint: str):
         super().__init__(f"{name} {problem}", hint=hint)
@@ -35,7 +35,7 @@ class FieldError(Error, ValueError):
 
 
 class NotFoundError(Error):
-    """There is no such queue, outbox or inbox."""
+    """No such queue, outbox or inbox."""
 
 
 class LeaseLostError(Error):
@@ -43,7 +43,7 @@ class LeaseLostError(Error):
 
 
 class SchemaError(Error):
-    """The database is not migrated, or its schema and this client do not fit each other."""
+    """The database is not migrated, or this client does not support its schema."""
 
 
 Payload = object
@@ -52,7 +52,7 @@ Payload = object
 
 @dataclass(frozen=True)
 class Message:
-    """What is published. Without an id, it gets one that stays the same in every delivery."""
+    """A message to publish. Without an id, it gets one that stays the same in every delivery."""
 
     payload: Payload = b""
     key: str | None = None
@@ -63,7 +63,7 @@ class Message:
 
 @dataclass(frozen=True)
 class NewJob:
-    """What is enqueued; docs/guides/queues.md says what the fields mean."""
+    """A job to enqueue. docs/guides/queues.md describes the fields."""
 
     payload: Payload = b""
     key: str | None = None
@@ -76,7 +76,8 @@ class NewJob:
 
 @dataclass(frozen=True)
 class Enqueued:
-    """`id` is the job's for life; of a duplicate, that of the job that came first."""
+    """The result of enqueueing a job. `id` stays the same for the job's life. If `deduplicated`, nothing was written, and `id` is that of the first
+    job."""
 
     id: int
     deduplicated: bool
@@ -84,7 +85,7 @@ class Enqueued:
 
 @dataclass
 class Job:
-    """A job that a worker has. Within its handler `aborted` says why to leave off, None while all is well."""
+    """A claimed job. `aborted` is None, or says why its handler should stop: lease_lost or stopping."""
 
     id: int
     key: str | None
@@ -107,12 +108,12 @@ class Job:
         return json.loads(self.payload)
 
     def raise_if_aborted(self) -> None:
-        """For long handlers in threads, now and then: raises `Aborted` once the job is not theirs any more."""
+        """Raises `Aborted` once another worker may have the job, or the worker stops. Call it now and then in long handlers that run in threads."""
         if self.aborted:
             raise Aborted(self.aborted)
 
     def on_abort(self, listener: Callable[[str], None]) -> None:
-        """Calls it with `lease_lost` or `stopping`, from another thread, or at once if that has happened."""
+        """Calls listener with `lease_lost` or `stopping`, from another thread, or at once if the job is already aborted."""
         self._listeners.append(listener)
         if self.aborted:
             listener(self.aborted)
@@ -123,16 +124,16 @@ class Job:
             for listener in list(self._listeners):
                 try:
                     listener(cause)
-                except Exception:  # it is the handler's, and the worker goes on
+                except Exception:  # it is the handler's code, and the worker continues
                     logging.getLogger("penstock").exception("what job %d gave to on_abort has failed", self.id)
 
 
-class Aborted(Exception):  # noqa: N818 - it is no error of the handler's
-    """A handler ends with it because the worker told it to leave off."""
+class Aborted(Exception):  # noqa: N818 - it is not an error of the handler
+    """Ends a handler that the worker told to stop."""
 
 
 class Outcome(Exception):  # noqa: N818 - outcomes are raised, or returned, and need not be errors
-    """How a handler ends a job otherwise than by returning: raise one, or return it."""
+    """How a handler ends a job other than by returning None. Raise one, or return it."""
 
     def __init__(self, after: float | timedelta | None = None, reason: str = ""):
         if isinstance(after, timedelta):
@@ -145,25 +146,25 @@ class Outcome(Exception):  # noqa: N818 - outcomes are raised, or returned, and 
 
 
 class Retry(Outcome):
-    """Another attempt, after some seconds; without them after the queue's own backoff."""
+    """Another attempt, after some seconds or a timedelta; with None, after the queue's own backoff."""
 
 
 class Snooze(Outcome):
-    """Called again after some seconds. No attempt is spent."""
+    """The handler is called again after some seconds or a timedelta. No attempt is spent."""
 
     def __init__(self, after: float | timedelta):
         super().__init__(after)
 
 
 class DeadLetter(Outcome):
-    """Given up for good: the job is a dead letter."""
+    """The job becomes a dead letter at once."""
 
     def __init__(self, reason: str):
         super().__init__(None, reason)
 
 
 class Cancelled(Outcome):
-    """Nobody wants the job any more. It ends like one that is done."""
+    """The job is no longer needed. It ends as if it were done."""
 
     def __init__(self, reason: str = ""):
         super().__init__(None, reason)
@@ -179,7 +180,7 @@ def encode(payload: Payload) -> bytes:
             raise FieldError("payload", "is None", "give bytes, a text, or what JSON can hold; b'' for an empty one")
         else:
             made = json.dumps(payload, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError) as e:  # NaN is no JSON, and nobody else reads it
+    except (TypeError, ValueError) as e:  # NaN is not JSON, and other parsers refuse it
         raise FieldError("payload", f"cannot be encoded: {e}", "give bytes, a text, or what JSON can hold") from e
     if len(made) > MAX_PAYLOAD:
         raise FieldError(
@@ -191,7 +192,7 @@ def encode(payload: Payload) -> bytes:
 
 
 def text(name: str, value: str | None, limit: int | None = None) -> str | None:
-    """The value, if a database can hold it; None for an empty one."""
+    """Returns the value if a database can hold it, or None if it is empty. Raises FieldError."""
     if not value:
         return None
     if not isinstance(value, str):
@@ -226,7 +227,7 @@ Row = tuple[str | None, str | None, str, str | None, bytes]
 
 
 def message_row(m: Message) -> Row:
-    """id, key, topic, headers and payload as the outbox's table takes them."""
+    """id, key, topic, headers and payload as values for the outbox's table."""
     made = text("id", m.id)
     if made and any(c < " " or c == "\x7f" for c in made):
         raise FieldError("id", "has a control character", "use printable characters: the id travels in protocol headers")
@@ -237,7 +238,7 @@ JobRow = tuple[bytes, str | None, str, int, str | None, str | None, str | None]
 
 
 def job_row(j: NewJob) -> JobRow:
-    """payload, key, group_key, priority, not_before, dedup_key and headers as enqueue_many takes them."""
+    """payload, key, group_key, priority, not_before, dedup_key and headers as values for enqueue_many."""
     if not isinstance(j.priority, int) or not -16 <= j.priority <= 15:
         raise FieldError("priority", f"is {j.priority}", "use -16 (first) to 15 (last)")
     due = None

@@ -1,7 +1,7 @@
-"""The seam: execute(text, values) -> rows, for whatever the caller calls his transaction.
+"""The seam: execute(text, values) -> rows, for any object that a caller uses as a transaction.
 
-Nothing here begins, commits, rolls back or closes what it was given. Drivers are recognised by the module of the object's class, so none is imported
-that the program does not use.
+Nothing here begins, commits, rolls back or closes the given object. Drivers are recognised by the module of the object's class, so a driver that the
+program does not use is not imported.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from ._sql import PLACEHOLDER, Op, Postgres, Rows, SQLite, T
 Execute: TypeAlias = Callable[[str, Sequence[Any]], Rows]
 AsyncExecute: TypeAlias = Callable[[str, Sequence[Any]], Awaitable[Rows]]
 Transaction: TypeAlias = Any
-"""A psycopg or sqlite3 Connection, SQLAlchemy's Session or Connection, Django's connection; for `aio` psycopg's AsyncConnection, an asyncpg connection,
-SQLAlchemy's AsyncSession or AsyncConnection. Or a function execute(text, values) -> rows of your own, for PostgreSQL, which takes $1 for a parameter."""
+"""A psycopg or sqlite3 Connection, SQLAlchemy's Session or Connection, or Django's connection. For `aio`: psycopg's AsyncConnection, an asyncpg
+connection, SQLAlchemy's AsyncSession or AsyncConnection. Or your own function execute(text, values) -> rows for PostgreSQL, with $1 for the first
+parameter."""
 
 NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -51,7 +52,7 @@ def library_of(cls: type) -> str | None:
 
 
 def kind_of(tx: Transaction) -> str:
-    """The library whose object this is."""
+    """The library that the object comes from."""
     kind = library_of(tx.__class__) or ("function" if callable(tx) else None)
     if kind is None:
         raise TypeError(f"penstock knows no transactions of {type(tx).__module__}.{type(tx).__qualname__}; give execute(text, values) -> rows in its place")
@@ -124,7 +125,7 @@ async def execute_async(tx: Transaction, statement: str, values: Sequence[Any]) 
 
 
 def run(tx: Transaction, op: Op[T], lock: AbstractContextManager[Any] = NOTHING) -> T:
-    """Sends what op yields, and gives it the rows or the error. Between statements op has the lock."""
+    """Sends the statements that op yields, and gives it the rows or the error. op holds the lock except during a statement."""
     rows: Rows | None = None
     error: BaseException | None = None
     try:
@@ -154,7 +155,7 @@ async def run_async(tx: Transaction, op: Op[T]) -> T:
 
 
 def within(e: BaseException | None) -> Iterator[BaseException]:
-    """The error and those that it has wrapped."""
+    """The error and those that it wraps."""
     for _ in range(4):
         if e is None:
             return
@@ -163,19 +164,19 @@ def within(e: BaseException | None) -> Iterator[BaseException]:
 
 
 def sqlstate(e: BaseException | None) -> str | None:
-    """What the database answered, whatever has wrapped it."""
+    """The SQLSTATE that the database returned, whatever has wrapped it."""
     states = (getattr(x, "sqlstate", None) or getattr(x, "pgcode", None) for x in within(e))
     return next((str(state) for state in states if state), None)
 
 
 def hint(e: BaseException) -> str | None:
-    """The database's hint: psycopg has it in diag, asyncpg by itself."""
+    """The database's hint: psycopg has it in diag, asyncpg as an attribute."""
     hints = (getattr(x, "hint", None) or getattr(getattr(x, "diag", None), "message_hint", None) for x in within(e))
     return next((str(told) for told in hints if told), None)
 
 
 def known(e: BaseException) -> BaseException:
-    """One of ours for what every client should tell apart. Anything else stays the driver's, which the caller knows how to handle."""
+    """Returns one of this package's errors for a problem that callers may handle. Any other error stays the driver's own."""
     state, message = sqlstate(e), str(getattr(e, "orig", None) or e).strip()
     first = re.split(r"\n(?:CONTEXT|HINT|LINE|\[SQL)", message)[0]
     of_django = ", or: manage.py penstock_migrate" if "penstock.django" in sys.modules else ""
@@ -187,7 +188,7 @@ def known(e: BaseException) -> BaseException:
     elif state == "PS001":
         ours = LeaseLostError(first, sqlstate=state, hint="extend leases in time, or claim with longer ones")
     elif state == "42P01" or "no such table" in message:
-        step = hint(e)  # the server knows which of them it is, but not if it was an INSERT
+        step = hint(e)  # the server knows which of them is missing, but not after an INSERT
         if not step:
             step = "create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first"
         if of_django:

@@ -11,8 +11,8 @@ from types import FrameType
 
 @contextlib.contextmanager
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """The first one stops the worker, and is passed on to who had it before: a server, say, that stops, too. A second one does what it did before. Only in
-    the main thread can that be."""
+    """The first signal stops the worker, and is passed on to the previous handler: for example a server's, which also stops. A second signal goes only to
+    the previous handler. Outside of the main thread this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -27,7 +27,7 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
     def handler(number: int, frame: FrameType | None) -> None:
         restore()
-        if over:  # one that began later has put it back
+        if over:  # a handler that was set later has restored this one
             signal.raise_signal(number)
             return
         stop()
@@ -45,5 +45,5 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
 
 def ends_the_program(handler: object) -> bool:
-    """Whether it is one of Python's for Ctrl-C: they raise where work() is, or cancel it, and it is to return."""
+    """Whether it is one of Python's handlers for Ctrl-C. They would raise in work() or cancel it, although it must return."""
     return handler is signal.default_int_handler or getattr(getattr(handler, "func", handler), "__module__", None) == "asyncio.runners"

@@ -1,7 +1,7 @@
 """Every statement, as a generator: it yields (text, values) and is sent the rows.
 
-Values are only str, bytes, int, None and lists of them, each used once and in order ($1, $2, …), so that any driver can carry them; the casts say
-the rest. Times come back as microseconds and headers as text, whatever loaders a connection has.
+Values are only str, bytes, int, None and lists of them, each used once and in order ($1, $2, …). So every driver can send them, and casts give their
+types. Times are returned as microseconds and headers as text, whatever loaders a connection has.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def seconds(n: float | None) -> str | None:
 
 
 class Postgres:
-    """The functions of the schema, each in whatever transaction the connection is in."""
+    """The functions of the schema, called in the connection's current transaction."""
 
     def __init__(self, schema: str = "penstock"):
         self.schema = quoted(schema)
@@ -145,9 +145,9 @@ class Postgres:
 
 
 class SQLite:
-    """Producing, as the file's tables and triggers have it. Working is Go's: penstock work --database-url sqlite:FILE."""
+    """Producing, with the file's tables and triggers. Only Go programs work on such jobs: penstock work --database-url sqlite:FILE."""
 
-    CHUNK = 150  # rows: below the 999 parameters of old libraries
+    CHUNK = 150  # rows: below the limit of 999 parameters in old libraries
 
     def check(self) -> Op[int]:
         rows = yield "select max(version_id) from penstock_schema where is_applied", []
@@ -229,7 +229,7 @@ class SQLite:
 
 
 def storable(reason: str) -> str:
-    """An error as text that the database takes, and not too much of it."""
+    """An error as text that every database can store, cut to 4,096 bytes."""
     return reason.replace("\0", "\ufffd").encode(errors="replace")[:4096].decode(errors="ignore")
 
 
@@ -243,7 +243,7 @@ def job(row: Sequence[Any]) -> Job:
 
 
 def sqlite_table(prefix: str, name: str) -> str:
-    """Names of tables have no case: capitals are told apart by a number behind the name."""
+    """Names of tables ignore case, so a number behind the name marks its capitals."""
     capitals = sum(1 << i for i, c in enumerate(name.encode()) if 65 <= c <= 90)
     return quoted(prefix + name + (f"~{capitals:x}" if capitals or "~" in name else ""))
 

@@ -22,11 +22,11 @@ TxHandler = Callable[[Any, Job], object]
 
 
 class Line:
-    """A connection that is made when it is needed, and made anew after an error. Whoever watches it ends calls that hang."""
+    """A connection that is opened when it is first needed, and again after an error. `watch` ends calls that hang."""
 
     def __init__(self, db: Database, lock: AbstractContextManager[Any] = NOTHING):
         self.db, self.lock, self.made, self.conn = db, lock, None, None
-        self.since: float | None = None  # the call that is under way began
+        self.since: float | None = None  # when the running call began
 
     def call(self, op: Op[T]) -> T:
         try:
@@ -59,10 +59,10 @@ class Worker:
         self.db, self.handler, self.o = db, handler, options
         self.desk = Desk(queue, options)
         lock = threading.Lock()
-        self.jobs, self.changes = threading.Condition(lock), threading.Condition(lock)  # what handlers wait for, and whoever writes
-        self.stops: SimpleQueue[None] = SimpleQueue()  # unlike an Event it may be used in a signal handler
+        self.jobs, self.changes = threading.Condition(lock), threading.Condition(lock)  # handlers wait for it, and so does the thread that writes
+        self.stops: SimpleQueue[None] = SimpleQueue()  # unlike an Event, a signal handler may use it
         self.halt = threading.Event()
-        self.over = threading.Event()  # all is written, or given up
+        self.over = threading.Event()  # everything is written, or given up
         self.failed: BaseException | None = None
         self.lines: list[Line] = []
 
@@ -70,9 +70,10 @@ class Worker:
         self.stops.put(None)
 
     def run(self) -> None:
-        """Returns once everything is drained. Raises what another attempt cannot cure, or says how many ends of jobs could not be written."""
+        """Returns once everything is drained. Raises an error if another attempt would not help, if handlers exceed the drain time, or if the ends of some
+        jobs could not be written."""
         writer_line, *others = self.lines = [Line(self.db, self.changes) for _ in range(3)]
-        writer_line.call(self.desk.sql.check())  # and a database that cannot be reached is told at once
+        writer_line.call(self.desk.sql.check())  # and an unreachable database is reported at once
         self.desk.starts()
         writer = threading.Thread(target=self._write, args=(writer_line,), daemon=True, name="penstock claim")
         loops = [
@@ -118,7 +119,7 @@ class Worker:
         return True
 
     def _wait(self, seconds: float) -> None:
-        """Until no handler runs, or that long."""
+        """Waits until no handler runs, or for that long."""
         end = monotonic() + seconds
         while True:
             with self.changes:
@@ -151,7 +152,7 @@ class Worker:
                 self.desk.finish(t, "released")
             self.changes.notify_all()
 
-    # What the threads do
+    # The threads' loops
 
     def _write(self, line: Line) -> None:
         failures, end = 0, 0.0
@@ -239,7 +240,7 @@ class Worker:
 
 
 def in_transaction(db: Database, queue: str, handler: TxHandler, options: Options) -> tuple[Handler, Callable[[], None]]:
-    """A handler that ends its job itself, and what closes its connections."""
+    """Returns a handler that ends its job itself, and a function that closes its connections."""
     threads_take(handler)
     own, made, sql = threading.local(), [], Desk(queue, options).sql
 
@@ -269,14 +270,14 @@ def in_transaction(db: Database, queue: str, handler: TxHandler, options: Option
 
 
 def work(db: Database, queue: str, handler: Handler, *, signals: bool = True, **options: Any) -> None:
-    """Runs `handler(job)` on the jobs of a queue, in threads, until SIGTERM or SIGINT; `Options` says with what."""
+    """Runs `handler(job)` on the jobs of a queue, in threads, until SIGTERM or SIGINT. The options are those of `Options`."""
     worker = Worker(db, queue, handler, Options(**options))
     with stopped_by_signals(worker.stop) if signals else contextlib.nullcontext():
         worker.run()
 
 
 def work_tx(db: Database, queue: str, handler: TxHandler, *, signals: bool = True, **options: Any) -> None:
-    """The same with a transaction around each `handler(tx, job)` that also ends the job: what it writes takes effect exactly once."""
+    """Like `work`, with a transaction around each `handler(tx, job)` that also ends the job: the handler's writes take effect exactly once."""
     handle, close_all = in_transaction(db, queue, handler, Options(**options))
     try:
         work(db, queue, handle, signals=signals, **options)

@@ -27,12 +27,12 @@ async def publish(
     tx: Transaction, outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None,
     id: str | None = None, schema: str = "penstock",
 ) -> None:  # fmt: skip
-    """Publishes a message: it is delivered if the transaction commits, and never if it rolls back."""
+    """Publishes a message. It is delivered if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
     await publish_many(tx, outbox, [Message(payload, key, topic, headers, id)], schema=schema)
 
 
 async def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, schema: str = "penstock") -> None:
-    """Publishes messages in their order, with one statement. All are checked before the first is written."""
+    """Publishes messages in the given order, with one statement. All are checked before the first is written."""
     await run_async(tx, Postgres(schema).publish(outbox, messages))
 
 
@@ -40,29 +40,29 @@ async def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
     not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
 ) -> Enqueued:  # fmt: skip
-    """Enqueues a job: it can run if the transaction commits, and never if it rolls back."""
+    """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
     return (await enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], schema=schema))[0]
 
 
 async def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock") -> list[Enqueued]:
-    """Enqueues jobs with one statement, and says what became of each, in the order given."""
+    """Enqueues jobs with one statement, and returns a result for each, in the given order."""
     return await run_async(tx, Postgres(schema).enqueue(queue, jobs))
 
 
 async def check(tx: Transaction, *, schema: str = "penstock") -> int:
-    """The version of the database's schema. SchemaError if this client and it do not fit."""
+    """Returns the version of the database's schema. Raises SchemaError if this client does not support it."""
     return await run_async(tx, Postgres(schema).check())
 
 
 class inbox:  # noqa: N801 - it stands for the module penstock.inbox
     @staticmethod
     async def first(tx: Transaction, consumer: str, message_id: str, *, schema: str = "penstock") -> bool:
-        """Whether the message is new. If the transaction rolls back, it is new again."""
+        """Returns whether the message is new to the consumer, and notes its id. If the transaction rolls back, it is new again."""
         return await inbox.first_of(tx, consumer, [message_id], schema=schema) == [message_id]
 
     @staticmethod
     async def first_of(tx: Transaction, consumer: str, message_ids: Sequence[str], *, schema: str = "penstock") -> list[str]:
-        """Those that are new, in the order given, each once."""
+        """Returns the ids that are new to the consumer, each once and in the given order, and notes them."""
         return await run_async(tx, Postgres(schema).first(consumer, message_ids))
 
 
@@ -88,7 +88,7 @@ class Buffer:
             await enqueue_many(self.tx, queue, more, schema=self.schema)
 
     def forget(self) -> None:
-        """What has not been written is not: call it where the transaction that it belongs to is rolled back."""
+        """Discards messages and jobs that have not been written. Call it when their transaction is rolled back."""
         self._gathered.take()
 
     async def __aenter__(self) -> Buffer:
@@ -100,7 +100,7 @@ class Buffer:
 
 
 class Line:
-    """A connection that is made when it is needed, and made anew after an error."""
+    """A connection that is opened when it is first needed, and again after an error."""
 
     def __init__(self, db: Database):
         self.db, self.made, self.conn = db, None, None
@@ -126,7 +126,7 @@ class Line:
 
 
 class NotAsyncError(TypeError):
-    """The handler would hold up the loop, and all leases with it."""
+    """The handler is not async, so it would block the event loop and the extension of all leases."""
 
 
 def awaitable(made: Any) -> Awaitable[object]:
@@ -136,7 +136,7 @@ def awaitable(made: Any) -> Awaitable[object]:
 
 
 class Worker:
-    """Runs a coroutine on the jobs of a queue: `run()` until `stop()`. Handlers that are aborted are cancelled."""
+    """Runs a coroutine on the jobs of a queue: `run()` until `stop()`. Aborted handlers are cancelled."""
 
     def __init__(self, db: Database, queue: str, handler: Handler, options: Options):
         self.db, self.handler, self.o = db, handler, options
@@ -150,8 +150,8 @@ class Worker:
         self.halt.set()
 
     async def run(self) -> None:
-        """Returns once everything is drained, also when it is cancelled. Raises what another attempt cannot cure, or says how many ends of jobs could not
-        be written."""
+        """Returns once everything is drained, also when it is cancelled. Raises an error if another attempt would not help, or if the ends of some jobs
+        could not be written."""
         running = asyncio.ensure_future(self._run())
         try:
             await asyncio.shield(running)
@@ -162,7 +162,7 @@ class Worker:
 
     async def _run(self) -> None:
         line = Line(self.db)
-        await line.call(self.desk.sql.check())  # and a database that cannot be reached is told at once
+        await line.call(self.desk.sql.check())  # and an unreachable database is reported at once
         self.desk.starts()
         writer = asyncio.ensure_future(self._write(line))
         others = [self._start(loop()) for loop in (self._extend, self._maintain, self._expire)]
@@ -220,7 +220,7 @@ class Worker:
         self.change.set()
 
     async def _until(self, event: asyncio.Event, seconds: float) -> bool:
-        """Whether the event came; else that time has passed."""
+        """Returns whether the event came within that time."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(event.wait(), seconds)
         return event.is_set()
@@ -319,7 +319,7 @@ class Worker:
 
 
 def in_transaction(db: Database, queue: str, handler: TxHandler, options: Options) -> tuple[Handler, Callable[[], Awaitable[None]]]:
-    """A handler that ends its job itself, and what closes its connections."""
+    """Returns a handler that ends its job itself, and a function that closes its connections."""
     idle: list[Any] = []
     sql = Postgres(options.schema)
 
@@ -348,7 +348,8 @@ def in_transaction(db: Database, queue: str, handler: TxHandler, options: Option
 
 
 async def work(db: Database, queue: str, handler: Handler, *, signals: bool = True, **options: Any) -> None:
-    """Runs the coroutine `handler(job)` on the jobs of a queue until SIGTERM, SIGINT or its own cancellation; `penstock.Options` says with what."""
+    """Runs the coroutine `handler(job)` on the jobs of a queue until SIGTERM, SIGINT or its own cancellation. The options are those of
+    `penstock.Options`."""
     worker = Worker(db, queue, handler, Options(**options))
     loop = asyncio.get_running_loop()
     with stopped_by_signals(lambda: loop.call_soon_threadsafe(worker.stop)) if signals else contextlib.nullcontext():
@@ -356,7 +357,7 @@ async def work(db: Database, queue: str, handler: Handler, *, signals: bool = Tr
 
 
 async def work_tx(db: Database, queue: str, handler: TxHandler, *, signals: bool = True, **options: Any) -> None:
-    """The same with a transaction around each `handler(tx, job)` that also ends the job: what it writes takes effect exactly once."""
+    """Like `work`, with a transaction around each `handler(tx, job)` that also ends the job: the handler's writes take effect exactly once."""
     handle, close_all = in_transaction(db, queue, handler, Options(**options))
     try:
         await work(db, queue, handle, signals=signals, **options)

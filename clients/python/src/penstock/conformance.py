@@ -1,4 +1,4 @@
-"""What the suites in Go drive, over standard input and output: clients/conformance/README.md has the protocol."""
+"""The program that the suites in Go drive over standard input and output. clients/conformance/README.md describes the protocol."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def enqueued(e: penstock.Enqueued) -> Request:
 
 
 class Loop:
-    """The event loop of everything asynchronous, in a thread of its own."""
+    """The event loop of all asynchronous code, in a separate thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -99,7 +99,7 @@ class Loop:
 
 
 class Tx:
-    """A transaction, and the thread that does its requests one after the other."""
+    """A transaction, and the thread that runs its requests one after another."""
 
     schema = "penstock"
 
@@ -252,7 +252,7 @@ class Database:
         return AsyncTx(self.loop, tx, self.schema, finish)
 
     def source(self, kind: str) -> Any:
-        """What a worker of that kind takes its connections from."""
+        """The source of connections for a worker of that kind."""
         if kind == "asyncpg":
             import asyncpg
 
@@ -271,7 +271,7 @@ class Database:
 
 
 class Call:
-    """A handler that waits for what the harness says."""
+    """A handler that waits for instructions of the harness."""
 
     def __init__(self) -> None:
         self.said: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -285,7 +285,7 @@ class Unreadable(Exception):  # noqa: N818
 
 
 def ends(o: Any) -> None:
-    """What a handler does to end so."""
+    """Ends a handler as the harness asks."""
     if isinstance(o, BaseException):
         raise o
     after = o.get("after_ms")
@@ -429,7 +429,7 @@ class Program:
         return name, call, held
 
     def _abort(self, worker: str, name: str, cause: str) -> None:
-        if call := self.calls.pop(name, None):  # else it has ended already
+        if call := self.calls.pop(name, None):  # otherwise it has ended already
             write({"event": "aborted", "worker": worker, "call": name, "cause": cause})
             call.said.put(penstock.Aborted(cause))
 

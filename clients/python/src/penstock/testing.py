@@ -1,4 +1,4 @@
-"""For tests, on PostgreSQL: what was published and enqueued, one job now, and time that passes at once."""
+"""For tests, on PostgreSQL: find published messages and enqueued jobs, run one job now, and let time pass at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ._sql import Op, Rows, at_epoch, quoted
 def require_published(
     tx: Transaction, outbox: str, *, topic: str | None = None, key: str | None = None, payload: Payload = None, schema: str = "penstock"
 ) -> Message:
-    """The last message of the outbox with that topic, key and payload, as far as they are given; an AssertionError that lists what there is instead."""
+    """Returns the last message of the outbox with the given topic, key and payload; those that are None match any. Raises an AssertionError that lists the
+    outbox's messages if there is none."""
     rows = read(
         tx,
         f"select payload, key, topic, cast(headers as text), id from {quoted(schema)}.{quoted(outbox)} order by seq desc limit 1000",
@@ -30,8 +31,8 @@ def require_published(
 
 
 def require_enqueued(tx: Transaction, queue: str, *, key: str | None = None, payload: Payload = None, schema: str = "penstock") -> NewJob:
-    """The last job of the queue with that key and payload, as far as they are given, whether it waits or is delayed; an AssertionError that lists what there
-    is instead. Jobs that were claimed are not among them."""
+    """Returns the last waiting or delayed job of the queue with the given key and payload; those that are None match any. Claimed jobs are left out.
+    Raises an AssertionError that lists the queue's jobs if there is none."""
     columns = "payload, key, group_key, priority, cast(headers as text)"
     rows = read(
         tx,
@@ -55,7 +56,7 @@ def read(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
 
 
 def has(there: Any, payload: Payload) -> bool:
-    """Whether a payload is the one that is wanted: what is not bytes or text may be written in another way in JSON."""
+    """Whether a stored payload is the expected one. Two JSON texts of the same value are equal."""
     wanted = None if payload is None else encode(payload)
     if wanted is None or there == wanted:
         return True
@@ -80,8 +81,8 @@ class Ran:
 
 
 def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, group_key: str = "", schema: str = "penstock") -> Ran:
-    """Claims the next job in the test's own transaction, where it was enqueued perhaps, calls the handler, and ends the attempt as a worker does: what is to
-    be tried again is, after `advance`. Nothing is committed. An AssertionError if there is no job."""
+    """Claims the next job in the test's own transaction, calls the handler, and ends the attempt as a worker does. The job may have been enqueued in the
+    same transaction. A job to be retried runs after `advance`. Nothing is committed. Raises an AssertionError if there is no job."""
     desk = Desk(queue, Options(schema=schema))
     _, jobs = run(tx, desk.sql.claim(queue, 1, desk.o.lease, group_key, "test"))
     if not jobs:
@@ -98,7 +99,7 @@ def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, gr
     else:
         try:
             run(tx, desk.verdict(Task(jobs[0], 0), how, reason_of(how))[1])
-        except Exception as e:  # the handler's own has ended the transaction, perhaps
+        except Exception as e:  # perhaps the handler's own error has ended the transaction
             raise e from (how if isinstance(how, BaseException) else None)
     if word == "error" and not isinstance(how, Exception):
         how = TypeError(reason_of(how))
@@ -106,6 +107,7 @@ def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, gr
 
 
 def advance(tx: Transaction, queue: str, seconds: float, *, schema: str = "penstock") -> None:
-    """Has that time pass for a queue at once: what is delayed, snoozed or retried until then is due, leases that end until then have ended, schedules run.
-    In a transaction it holds others up until its end; the role has to own the schema. The server's clock stays."""
+    """Lets that many seconds pass for a queue at once. Jobs that are delayed, snoozed or retried until then become due, leases that end until then have
+    ended, and schedules run. The server's clock does not change. In a transaction it blocks others until the transaction ends. The role must own the
+    schema."""
     read(tx, f"select {quoted(schema)}.advance_queue(cast($1 as text), cast(cast($2 as text) as interval))", [queue, f"{seconds:.6f} s"])

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Packs the package twice, and uses the tarball as others do: the commands of the README, as an ES module, as CommonJS, its types.
+# Packs the package twice, and uses the tarball as a user would: with the commands of the README, as an ES module, as CommonJS,
+# and its types.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 dir=$(mktemp -d)
@@ -47,7 +48,7 @@ if (![Penstock, retry, runJob].every(f => typeof f === 'function')) throw new Er
 END
 node load.mjs
 node load.cjs
-# Types of the package alone, in both ways and with nothing left out.
+# Types of the package alone, for both kinds of modules, with nothing left out.
 cat >types.mts <<'END'
 import { Penstock, type Job } from '@penstock/client'
 import { runJob } from '@penstock/client/testing'

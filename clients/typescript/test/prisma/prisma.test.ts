@@ -7,7 +7,7 @@ import { Prisma, PrismaClient } from './generated/client.js'
 const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) })
 afterAll(() => prisma.$disconnect())
 
-// Checked by tsc: the client and its transaction are what Penstock takes.
+// Checked by tsc: Penstock accepts the client and its transaction.
 const taken: (tx: Prisma.TransactionClient | PrismaClient) => Queryable = tx => tx
 
 test("publish, enqueue and inbox in Prisma's transaction", async () => {

@@ -1,15 +1,15 @@
 """Penstock in a Django project: add "penstock.django" to INSTALLED_APPS and run `manage.py migrate`.
 
     PENSTOCK = {
-        "DATABASE": "default",                       # the alias of the database, PostgreSQL
+        "DATABASE": "default",                       # the alias of a PostgreSQL database
         "SCHEMA": "penstock",
-        "OUTBOXES": ["orders"],                      # made by `manage.py migrate`, where they are missing
+        "OUTBOXES": ["orders"],                      # created by `manage.py migrate` if they are missing
         "QUEUES": {"emails": {"max_attempts": 5, "handler": "shop.jobs.send_mail"}},
         "INBOXES": {"billing": {"keep": "30 days"}},
     }
 
-`publish` and the others write in the transaction of `atomic()`. Outside of one they are refused, unless `require_atomic=False` says that each call may be a
-transaction of its own.
+`publish` and the others write in the transaction of `atomic()`. Outside of one they raise TransactionManagementError. With `require_atomic=False`, each
+call may be a separate transaction.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def publish(
     outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None, id: str | None = None,
     using: str | None = None, require_atomic: bool = True,
 ) -> None:  # fmt: skip
-    """Publishes a message: it is delivered if the transaction commits, and never if it rolls back."""
+    """Publishes a message. It is delivered if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
     publish_many(outbox, [Message(payload, key, topic, headers, id)], using=using, require_atomic=require_atomic)
 
 
@@ -55,7 +55,7 @@ def enqueue(
     queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | timedelta | None = None,
     dedup_key: str | None = None, headers: Mapping[str, str] | None = None, using: str | None = None, require_atomic: bool = True,
 ) -> Enqueued:  # fmt: skip
-    """Enqueues a job: it can run if the transaction commits, and never if it rolls back."""
+    """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
     return enqueue_many(queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], using=using, require_atomic=require_atomic)[0]
 
 
@@ -64,5 +64,5 @@ def enqueue_many(queue: str, jobs: Iterable[NewJob], *, using: str | None = None
 
 
 def first(consumer: str, message_id: str, *, using: str | None = None, require_atomic: bool = True) -> bool:
-    """Whether the inbox has not seen the message yet."""
+    """Returns whether the message is new to the consumer, and notes its id."""
     return _inbox.first(_tx(using, require_atomic), consumer, message_id, schema=setting("SCHEMA"))

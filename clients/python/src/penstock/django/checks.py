@@ -1,4 +1,4 @@
-"""What `manage.py check` says about settings.PENSTOCK. Django runs it before migrate and before the commands of this package, too."""
+"""The checks of settings.PENSTOCK for `manage.py check`. Django also runs them before migrate and before the commands of this package."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_settings(**_: Any) -> list[Error]:
         found.append(Error(f"settings.PENSTOCK{where} {problem}", hint=hint, id=f"penstock.E00{number}"))
 
     def entries(where: str, given: Any, known: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
-        """Those that are what they should be."""
+        """Returns the valid entries."""
         if not isinstance(given, Mapping):
             error(2, where, f"is {given!r}", f"give a dict with some of: {', '.join(known)}")
             return {}

@@ -1,4 +1,4 @@
-"""What Penstock's commands share."""
+"""Code that Penstock's commands share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .._model import Error
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """What is a sentence for whoever runs the command is no traceback; --traceback has one all the same."""
+    """Prints an error as a sentence without a traceback; --traceback adds it."""
     try:
         yield
     except (Error, DatabaseError, InterfaceError, ImportError) as e:

@@ -1,1 +1,1 @@
-"""None: the tables are Penstock's own. Django tells only applications with this module that a migration has ended."""
+"""There are no models: the tables are Penstock's own. Django sends post_migrate only to applications with this module."""

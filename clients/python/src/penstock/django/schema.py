@@ -1,4 +1,5 @@
-"""The schema, as `penstock migrate` makes it: schema.sql is what `penstock migrate --sql` of this version prints, hatch_build.py puts it into the package."""
+"""The schema, as `penstock migrate` makes it. schema.sql is the output of `penstock migrate --sql` of this version; hatch_build.py puts it into the
+package."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ FUNCTIONS = re.compile(r"insert into _functions \(hash\) values \('(\w+)'\)")
 
 
 def script(version: int, schema: str = "penstock") -> str:
-    """The statement that leads on from a version, 0 for none."""
+    """The statement that migrates from a version; 0 means that there is no schema."""
     source = files(__package__).joinpath("schema.sql")
     if not source.is_file():
         raise SchemaError("this installation has no schema.sql", hint="install the package from its wheel, or run: penstock migrate")
@@ -26,7 +27,7 @@ def script(version: int, schema: str = "penstock") -> str:
         raise SchemaError(f"schema.sql is for the schema penstock, not {schema}", hint=f"run: penstock migrate --schema {schema}")
     if not version:
         return text
-    parts = SECTION.split(text)  # what comes first, then each version and its change; the functions, which are behind the last one, stay
+    parts = SECTION.split(text)  # the beginning, then each version and its change; the functions behind the last one stay
     versions = [int(v) for v in parts[1::2]]
     if version not in versions:
         raise SchemaError(f"the schema is version {version}, which this package does not lead on from", hint="run: penstock migrate")
@@ -38,7 +39,7 @@ def script(version: int, schema: str = "penstock") -> str:
 
 
 def version(using: str | None = None) -> int:
-    """What the database has, 0 for none."""
+    """The version of the database's schema; 0 if there is none."""
     with connections[using or setting("DATABASE")].cursor() as cursor:
         cursor.execute("select to_regclass(%s) is not null", [f"{quoted(setting('SCHEMA'))}._migration"])
         if not cursor.fetchone()[0]:
@@ -52,7 +53,7 @@ def newest() -> int:
 
 
 def migrate(using: str | None = None) -> tuple[int, int]:
-    """Brings the schema up to date, and says from which version to which. Versions can be the same and their functions not. A newer schema is left alone."""
+    """Brings the schema up to date, and returns the old and the new version. They are equal if only functions changed. A newer schema is left alone."""
     connection: Any = connections[using or setting("DATABASE")]
     if connection.vendor != "postgresql":
         raise SchemaError(f"this makes the schema in PostgreSQL, and {connection.alias} is {connection.vendor}", hint="run: penstock migrate")
@@ -68,7 +69,7 @@ def migrate(using: str | None = None) -> tuple[int, int]:
 
 
 def drop(using: str | None = None) -> None:
-    """Drops the outboxes, queues and inboxes of settings.PENSTOCK with all that is in them, between tests."""
+    """Drops the outboxes, queues and inboxes of settings.PENSTOCK with their contents, between tests."""
     schema = quoted(setting("SCHEMA"))
     with transaction.atomic(using=using or setting("DATABASE")), connections[using or setting("DATABASE")].cursor() as cursor:
         for kind, table, column in (("outbox", "_outbox", "name"), ("queue", "_queue", "name"), ("inbox", "_inbox", "consumer")):
@@ -77,7 +78,7 @@ def drop(using: str | None = None) -> None:
 
 
 def create_missing(using: str | None = None) -> list[str]:
-    """Makes the outboxes, queues and inboxes of settings.PENSTOCK that are not there, and gives queues their settings."""
+    """Creates missing outboxes, queues and inboxes of settings.PENSTOCK, and applies the settings of queues. Returns what it created."""
     schema, made = quoted(setting("SCHEMA")), []
     with transaction.atomic(using=using or setting("DATABASE")), connections[using or setting("DATABASE")].cursor() as cursor:
 

@@ -14,8 +14,8 @@ def forwards(_apps: Any, editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    """Makes the schema. What later versions of this package change in it, `manage.py penstock_migrate` does, or a migration of yours that calls
-    penstock.django.schema.migrate. To undo it keeps everything: `drop schema penstock` is a decision of yours."""
+    """Creates the schema. `manage.py penstock_migrate` applies the changes of later versions of this package, or a migration of yours that calls
+    penstock.django.schema.migrate. Undoing this migration keeps everything: `drop schema penstock` is up to you."""
 
     dependencies: ClassVar[list[tuple[str, str]]] = []
     operations: ClassVar[list[Any]] = [migrations.RunPython(forwards, migrations.RunPython.noop)]

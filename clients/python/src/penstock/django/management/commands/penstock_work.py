@@ -36,7 +36,7 @@ class Command(BaseCommand):
         chosen.update(group_key=options["group"], schema=setting("SCHEMA"))
 
         def own() -> Any:
-            """A connection beside the thread's own, for the worker itself."""
+            """A connection for the worker itself, separate from the thread's own."""
             connection = connections[alias].copy()
             connection.inc_thread_sharing()
             return connection

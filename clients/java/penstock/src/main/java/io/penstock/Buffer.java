@@ -5,7 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Messages and jobs of one transaction that wait to be written together. Not for several threads. */
+/** Messages and jobs of one transaction that wait to be written together. Not safe for several threads. */
 public final class Buffer {
     private final Penstock penstock;
     private final int at;
@@ -18,7 +18,7 @@ public final class Buffer {
         this.at = at;
     }
 
-    /** Takes a message. What cannot be carried is refused here. */
+    /** Takes a message. Throws a FieldException for one that no database could carry. */
     public void publish(String outbox, Message message) {
         Values.row(message);
         messages.computeIfAbsent(outbox, name -> new ArrayList<>()).add(message);
@@ -38,7 +38,7 @@ public final class Buffer {
         }
     }
 
-    /** Writes what was taken. */
+    /** Writes the messages and jobs that were taken. */
     public void flush() {
         messages.forEach(penstock::publishMany);
         jobs.forEach(penstock::enqueueMany);

@@ -15,7 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 
-/** What a worker knows of its jobs: claimed, begun, done, written. No thread and no I/O: its callers hold the worker's lock. */
+/** The state of a worker's jobs: claimed, begun, done, written. It does no I/O and starts no threads. Its callers hold the worker's lock. */
 final class Desk {
     static final long MS = 1_000_000;
     private static final long ACK_EVERY = 20 * MS; // how long the end of a job waits for a claim to carry it, or for others
@@ -33,9 +33,9 @@ final class Desk {
         Thread thread; // while the handler runs
         long done;
         End end = End.DONE; // once it is to be acked
-        Throwable how; // once it is not
+        Throwable how; // once it is not acked
         private String reason;
-        private Throwable thrown; // for the log, if it is no outcome
+        private Throwable thrown; // for the log, if it is not an outcome
 
         Task(Job job, long until) {
             this.job = job;
@@ -51,7 +51,7 @@ final class Desk {
             }
         }
 
-        /** How it failed. The texts of what a handler throws are its code, too, and may throw. */
+        /** The reason of the failure. Converting what a handler throws to text runs the handler's code, which may throw. */
         void failed(Throwable how) {
             this.how = how;
             try {
@@ -66,7 +66,7 @@ final class Desk {
             return reason;
         }
 
-        /** Writes down how an attempt ended that is not done. */
+        /** Writes the end of an attempt that is not done. */
         End tell(Queue q, String reason) {
             How outcome = how instanceof Outcome o ? o.how : null;
             Duration after = how instanceof Outcome o ? o.after : null;
@@ -95,12 +95,12 @@ final class Desk {
     final Deque<Task> failures = new ArrayDeque<>();
     private final Deque<Task> queued = new ArrayDeque<>(); // claimed, not begun
     private List<Task> acks = new ArrayList<>(); // done, not written, the oldest first
-    private int writing; // acks that a call has taken along
+    private int writing; // acks that a running call has taken
     private int busy; // handlers that run
     private double pace; // how long a handler takes, about; 0 is not known
     private long pause = POLL_MIN;
     private long nextClaim = System.nanoTime();
-    private boolean settles; // handlers end their jobs in transactions of their own
+    private boolean settles; // handlers end their jobs in their own transactions
     private boolean stopping;
 
     Desk(String queue, WorkOptions options) {
@@ -128,13 +128,13 @@ final class Desk {
         return new Due(Action.WAIT, 0, acks.isEmpty() ? wait : Math.min(wait, acks.get(0).done + ACK_EVERY - now));
     }
 
-    /** How many jobs to claim now: for the handlers that are free, and ahead for the time until the next claim. */
+    /** How many jobs to claim now: one for each free handler, and some ahead for the time until the next claim. */
     private int wanted() {
         if (stopping) {
             return 0;
         }
         int ahead = pace == 0 ? 0 : (int) Math.min(o.batch, o.concurrency * (Math.min(100 * MS, lease / 10) / pace));
-        if (queued.size() > ahead / 2 || acks.size() + writing >= 4 * o.batch) { // the acks keep pace, or no more is claimed
+        if (queued.size() > ahead / 2 || acks.size() + writing >= 4 * o.batch) { // if the acks do not keep up, no more is claimed
             return 0;
         }
         return Math.max(0, Math.min(o.batch, o.concurrency - busy + ahead - queued.size()));
@@ -150,7 +150,10 @@ final class Desk {
         return tasks;
     }
 
-    /** What a claim carries. Jobs that may share a lease are acked faster together, but acks of them in several transactions wait for each other: null then. */
+    /**
+     * The leases that a claim acks. Jobs that may share a lease are acked faster together, but acks of them in several transactions wait
+     * for each other. In that case it is null.
+     */
     List<Long> carried(List<Task> tasks) {
         return tasks.isEmpty() && settles ? null : leases(tasks);
     }
@@ -178,7 +181,7 @@ final class Desk {
         if (!jobs.isEmpty()) {
             pause = POLL_MIN;
         }
-        // Up to an eighth longer or shorter: workers that began together do not stay together.
+        // Up to an eighth longer or shorter, to keep workers that started together from polling together.
         nextClaim = jobs.size() == asked ? now : now + pause - pause / 8 + ThreadLocalRandom.current().nextLong(pause / 4 + 1);
         if (jobs.isEmpty()) {
             pause = Math.min(2 * pause, POLL_MAX);
@@ -187,7 +190,7 @@ final class Desk {
 
     // Running
 
-    /** The next one for a new thread, null if there is none or no room. */
+    /** The next job for a new thread, or null if there is none or no room. */
     Task begin() {
         if (stopping || busy >= o.concurrency || queued.isEmpty()) {
             return null;
@@ -217,7 +220,7 @@ final class Desk {
             finish(task, End.SETTLED);
         } else if (how instanceof LeaseLostException) {
             finish(task, End.LOST);
-        } else if (outcome == How.DONE || outcome == How.CANCELLED) { // if the lease was lost, the database will say so
+        } else if (outcome == How.DONE || outcome == How.CANCELLED) { // if the lease was lost, the database will report it
             task.end = outcome == How.DONE ? End.DONE : End.CANCELLED;
             acks.add(task);
         } else if (task.lost) {
@@ -234,7 +237,7 @@ final class Desk {
         return null;
     }
 
-    /** Whether the writing thread has something to do since a handler has ended. */
+    /** Whether the writing thread has something to do after a handler has ended. */
     boolean calls() {
         return stopping || acks.size() == 1 || due().pause == 0;
     }
@@ -258,7 +261,7 @@ final class Desk {
 
     // Leases
 
-    /** Those whose leases are worth extending. */
+    /** Tasks whose leases need extending. */
     List<Task> kept() {
         return held.values().stream().filter(t -> !t.lost).toList();
     }
@@ -274,14 +277,14 @@ final class Desk {
         }
     }
 
-    /** Gives up those whose time is over without an answer of the database. */
+    /** Gives up tasks whose leases have expired without an answer of the database. */
     void expire() {
         long now = System.nanoTime();
         List.copyOf(held.values()).stream().filter(t -> now - t.until >= 0).forEach(this::lose);
     }
 
     private void lose(Task task) {
-        if (task.ended || task.lost || held.get(task.job.lease()) != task) { // whatever writes its end will tell
+        if (task.ended || task.lost || held.get(task.job.lease()) != task) { // the call that writes its end will report it
             return;
         }
         task.lost = true;
@@ -295,7 +298,7 @@ final class Desk {
 
     // Stopping
 
-    /** Lets nothing begin any more, and returns what has not. */
+    /** Keeps jobs from beginning, and returns those that have not begun. */
     List<Task> stop() {
         stopping = true;
         List<Task> tasks = List.copyOf(queued);
@@ -315,12 +318,15 @@ final class Desk {
         return stopping;
     }
 
-    /** The time to drain is over. */
+    /** The drain time is over. */
     void interrupt() {
         held.values().stream().filter(t -> t.begun && !t.ended).forEach(t -> t.abort(Job.Aborted.STOPPING));
     }
 
-    /** Gives up the handlers that still run, and says how many: their jobs belong to no worker once their leases end, and their results are not written. */
+    /**
+     * Gives up the handlers that still run, and returns how many. Their jobs run again once their leases end, and their results are not
+     * written.
+     */
     int leave() {
         List<Task> running = held.values().stream().filter(t -> t.begun && !t.ended).toList();
         for (Task t : running) {

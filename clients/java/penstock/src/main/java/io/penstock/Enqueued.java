@@ -1,4 +1,4 @@
 package io.penstock;
 
-/** What became of a job: its id for life; of a duplicate, for which nothing was written, the id of the one that came first. */
+/** The result of enqueueing a job. Its id stays the same for its life. For a duplicate nothing was written, and the id is that of the first job. */
 public record Enqueued(long id, boolean deduplicated) {}

@@ -13,11 +13,11 @@ import java.util.List;
 public interface Execute {
     /**
      * Values are null, String, byte[], Long, Integer, String[], byte[][], Long[] and Integer[], one for each ? of the text. Rows have
-     * their columns in order, as JDBC's getObject returns them, with arrays in the place of SQL's.
+     * their columns in order, as JDBC's getObject returns them, with Java arrays for SQL arrays.
      */
     List<Object[]> execute(String text, Object... values) throws SQLException;
 
-    /** Runs statements on a connection, in whatever transaction it is in, and neither commits nor closes it. */
+    /** Runs statements on a connection, in its current transaction. It neither commits nor closes the connection. */
     static Execute on(Connection connection) {
         return (text, values) -> {
             try (PreparedStatement statement = connection.prepareStatement(text)) {

@@ -1,6 +1,6 @@
 package io.penstock;
 
-/** A message, job or option that no database could carry. Nothing was written, and the transaction goes on. */
+/** A message, job or option that is invalid. Nothing was written, and the transaction can continue. */
 public final class FieldException extends PenstockException {
     private static final long serialVersionUID = 1;
 

@@ -1,8 +1,8 @@
 package io.penstock;
 
-/** Does one job. What it throws decides, too: an Outcome as if it were returned, anything else has the job tried again after the queue's backoff. */
+/** Does one job. It may also throw an Outcome. After any other exception the job is tried again after the queue's backoff. */
 @FunctionalInterface
 public interface Handler {
-    /** Is interrupted when the job is not its own any more; {@link Job#aborted} says why. */
+    /** Handles a job. Its thread is interrupted when another worker may have the job or the worker stops; {@link Job#aborted} says why. */
     Outcome handle(Job job) throws Exception;
 }

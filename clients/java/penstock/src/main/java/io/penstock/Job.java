@@ -7,9 +7,9 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** A job that a worker has. */
+/** A claimed job. */
 public final class Job {
-    /** Why a handler should leave off. */
+    /** Why a handler should stop. */
     public enum Aborted {
         /** The job may be running elsewhere. */
         LEASE_LOST,
@@ -17,14 +17,14 @@ public final class Job {
         STOPPING
     }
 
-    /** Names and values in turn, so that the caller need not read JSON. */
+    /** Names and values in turn, so the caller need not read JSON. */
     static final String HEADERS = "case when headers is not null then array(select unnest(array[h.key, h.value]) from jsonb_each_text(headers) h) end";
     static final String COLUMNS = "id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint), " + HEADERS + ", payload";
 
     private final Object[] row;
     volatile Aborted aborted;
 
-    /** Of the columns, and the lease and its end if it has one. */
+    /** The columns, and the lease and its end if it has one. */
     Job(Object[] row) {
         this.row = row;
     }
@@ -34,12 +34,12 @@ public final class Job {
         return (Long) row[0];
     }
 
-    /** null if it has none. */
+    /** The key, or null if it has none. */
     public String key() {
         return (String) row[1];
     }
 
-    /** Empty if it has none. */
+    /** The group, or "" if it has none. */
     public String groupKey() {
         return (String) row[2];
     }
@@ -48,7 +48,7 @@ public final class Job {
         return ((Number) row[3]).intValue();
     }
 
-    /** 1 the first time. */
+    /** 1 on the first attempt. */
     public int attempt() {
         return ((Number) row[4]).intValue();
     }
@@ -70,7 +70,7 @@ public final class Job {
         return new String(payload(), StandardCharsets.UTF_8);
     }
 
-    /** The token of this claim, 0 of a job that was dequeued. */
+    /** The token of this claim; 0 for a job that was dequeued. */
     public long lease() {
         return row.length > 8 ? (Long) row[8] : 0;
     }
@@ -79,7 +79,7 @@ public final class Job {
         return row.length > 8 ? time(row[9]) : createdAt();
     }
 
-    /** Why the handler should leave off, null while all is well. Its thread is interrupted, too. */
+    /** Why the handler should stop, or null. Its thread is also interrupted. */
     public Aborted aborted() {
         return aborted;
     }

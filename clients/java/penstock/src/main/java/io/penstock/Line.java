@@ -6,7 +6,7 @@ import java.util.function.Function;
 import javax.sql.DataSource;
 import org.postgresql.PGConnection;
 
-/** A connection that is made when it is needed, and made anew after an error. */
+/** A connection that is opened when it is first needed, and again after an error. */
 final class Line {
     private static final int CALL_TIMEOUT_MS = 30_000; // ends a call that hangs
 
@@ -42,7 +42,10 @@ final class Line {
         }
     }
 
-    /** Each statement may meet another connection of the database there, where a prepared one is missing, or belongs to another client. */
+    /**
+     * Behind a pooler, each statement may run on another connection of the database. A statement prepared before may be missing there, or
+     * belong to another client.
+     */
     private void prepareNothingBehindAPooler() throws SQLException {
         if (connection.isWrapperFor(PGConnection.class)) {
             PGConnection of = connection.unwrap(PGConnection.class);
@@ -60,7 +63,7 @@ final class Line {
                 closed.setNetworkTimeout(Runnable::run, 0);
                 closed.setAutoCommit(autoCommit);
             }
-        } catch (SQLException e) { // it is of no use any more
+        } catch (SQLException e) { // it is no longer usable
         }
     }
 }

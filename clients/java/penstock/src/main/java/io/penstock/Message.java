@@ -3,8 +3,8 @@ package io.penstock;
 import java.util.Map;
 
 /**
- * What is published. Messages of a key stay in order; sinks route by the topic. Without an id it gets one that stays the same in every
- * delivery.
+ * A message to publish. Messages of a key stay in order. Sinks route by the topic. Without an id it gets one that stays the same in
+ * every delivery.
  */
 public record Message(byte[] payload, String id, String key, String topic, Map<String, String> headers) {
     public static Message of(byte[] payload) {

@@ -4,8 +4,8 @@ import java.time.Instant;
 import java.util.Map;
 
 /**
- * What is enqueued. Of one key at most one job runs at a time, in order; priorities go from -16 (first) to 15 (last); a second job with
- * the same dedupKey is not enqueued while the queue's window lasts. docs/guides/queues.md says more.
+ * A job to enqueue. At most one job of a key runs at a time, in order. Priorities go from -16 (first) to 15 (last). Within the queue's
+ * window, a second job with the same dedupKey is not enqueued. docs/guides/queues.md says more.
  */
 public record NewJob(byte[] payload, String key, String groupKey, int priority, Instant notBefore, String dedupKey, Map<String, String> headers) {
     public static NewJob of(byte[] payload) {

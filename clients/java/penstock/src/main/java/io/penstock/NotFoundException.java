@@ -1,6 +1,6 @@
 package io.penstock;
 
-/** There is no such queue, outbox or inbox. */
+/** No such queue, outbox or inbox. */
 public final class NotFoundException extends PenstockException {
     private static final long serialVersionUID = 1;
 

@@ -4,7 +4,7 @@ import java.lang.System.Logger.Level;
 import java.util.HashSet;
 import java.util.Set;
 
-/** What a worker's calls of the database have come to: one line when the first one fails, and one when all of them work again. */
+/** Tracks failing calls of the database: one line when the first fails, one when all work again. */
 final class Outage {
     private final String queue;
     private final Set<String> failing = new HashSet<>();
@@ -15,7 +15,7 @@ final class Outage {
         this.queue = queue;
     }
 
-    /** Why calls fail at present, null while they work. */
+    /** Why calls fail at present, or null while they work. */
     RuntimeException trouble() {
         return trouble;
     }

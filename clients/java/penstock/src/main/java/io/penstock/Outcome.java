@@ -2,7 +2,7 @@ package io.penstock;
 
 import java.time.Duration;
 
-/** How a handler ends a job: return it, or throw it from wherever. */
+/** How a handler ends a job. Return it, or throw it. */
 public final class Outcome extends RuntimeException {
     private static final long serialVersionUID = 1;
 
@@ -20,7 +20,7 @@ public final class Outcome extends RuntimeException {
         this.after = after;
     }
 
-    /** Whether it ends the job as one that needs nothing more: done and cancelled do. */
+    /** Whether it ends the job successfully: done and cancelled do. */
     public boolean endsJob() {
         return how == How.DONE || how == How.CANCELLED;
     }
@@ -40,22 +40,22 @@ public final class Outcome extends RuntimeException {
         return retry(after, "retry");
     }
 
-    /** Another attempt after that time, null for the queue's backoff; the reason is kept with the job. */
+    /** Another attempt after that time, or with null after the queue's backoff. The reason is kept with the job. */
     public static Outcome retry(Duration after, String reason) {
         return new Outcome(How.RETRY, after, reason);
     }
 
-    /** Called again after that time. No attempt is spent. */
+    /** The handler is called again after that time. No attempt is spent. */
     public static Outcome snooze(Duration after) {
         return new Outcome(How.SNOOZE, after, null);
     }
 
-    /** Given up for good: the job is a dead letter. */
+    /** The job becomes a dead letter at once. */
     public static Outcome deadLetter(String reason) {
         return new Outcome(How.DEAD_LETTER, null, reason);
     }
 
-    /** The job is not needed any more. It ends like one that is done, and is counted separately. */
+    /** The job is no longer needed. It ends as if it were done, and is counted separately. */
     public static Outcome cancelled() {
         return new Outcome(How.CANCELLED, null, null);
     }

@@ -9,8 +9,8 @@ import java.util.function.Consumer;
 import javax.sql.DataSource;
 
 /**
- * Publishes, enqueues and works. What it writes goes into the transaction that it was made on, which it neither begins nor ends. It is
- * cheap to make; made on a DataSource it may be shared by threads.
+ * Publishes, enqueues and works. It writes in the transaction that it was made on, which it neither begins nor ends. It is cheap to
+ * make. Threads may share one that was made on a DataSource.
  */
 public final class Penstock {
     /** The version of the schema that this client was written for. */
@@ -26,12 +26,12 @@ public final class Penstock {
         this.schema = schema;
     }
 
-    /** In the connection's transaction. */
+    /** Writes in the connection's transaction. */
     public static Penstock on(Connection connection) {
         return on(Execute.on(Objects.requireNonNull(connection)));
     }
 
-    /** In the transaction in which a function of yours runs statements. */
+    /** Writes in the transaction in which your function runs statements. */
     public static Penstock on(Execute execute) {
         return on(execute, null);
     }
@@ -41,7 +41,7 @@ public final class Penstock {
         return new Penstock(Objects.requireNonNull(execute), workers, "\"penstock\"");
     }
 
-    /** Each call is a separate transaction, on a connection that commits by itself. Workers take theirs from here. */
+    /** Each call is a separate transaction, on a connection in auto-commit mode. Workers take their connections from here. */
     public static Penstock on(DataSource dataSource) {
         return on((text, values) -> {
             try (Connection connection = dataSource.getConnection()) {
@@ -54,19 +54,19 @@ public final class Penstock {
         }, dataSource);
     }
 
-    /** The same in another schema than penstock. */
+    /** The same with another schema than penstock. */
     public Penstock schema(String name) {
         return new Penstock(execute, dataSource, Values.quoted(name));
     }
 
-    /** Publishes a message: it is delivered if the transaction commits, and never if it rolls back. */
+    /** Publishes a message. It is delivered if the transaction commits, and never if it rolls back. Throws FieldException and NotFoundException. */
     public void publish(String outbox, Message message) {
         Object[] m = Values.row(message);
         rows("select " + schema + ".publish_bytes(cast(? as text), cast(? as bytea), cast(? as text), cast(? as text), cast(cast(? as text) as jsonb), cast(? as text))",
             outbox, m[4], m[1], m[2], m[3], m[0]);
     }
 
-    /** Publishes messages in their order, with one statement. All are checked before the first is written. */
+    /** Publishes messages in the given order, with one statement. All are checked before the first is written. */
     public void publishMany(String outbox, Collection<Message> messages) {
         List<Object[]> made = messages.stream().map(Values::row).toList();
         if (!made.isEmpty()) {
@@ -76,12 +76,12 @@ public final class Penstock {
         }
     }
 
-    /** Enqueues a job: it can run if the transaction commits, and never if it rolls back. */
+    /** Enqueues a job. It can run if the transaction commits, and never if it rolls back. Throws FieldException and NotFoundException. */
     public Enqueued enqueue(String queue, NewJob job) {
         return enqueueMany(queue, List.of(job)).get(0);
     }
 
-    /** Enqueues jobs with one statement, and says what became of each, in the order given. */
+    /** Enqueues jobs with one statement, and returns a result for each, in the given order. */
     public List<Enqueued> enqueueMany(String queue, Collection<NewJob> jobs) {
         List<Object[]> made = jobs.stream().map(Values::row).toList();
         if (made.isEmpty()) {
@@ -100,35 +100,35 @@ public final class Penstock {
         return Values.column(rows, column, Values.TEXTS, null);
     }
 
-    /** What a consumer remembers of what it received. */
+    /** Remembers which messages a consumer has received. */
     public interface Inbox {
-        /** True if the id is new: do the work in this transaction. False: it was done. */
+        /** True if the id is new: process the message in this transaction. False if it was processed before. */
         boolean first(String messageId);
     }
 
-    /** The memory of a consumer. */
+    /** The inbox of a consumer. */
     public Inbox inbox(String consumer) {
         return id -> (Boolean) rows("select " + schema + ".inbox(cast(? as text), cast(? as text))", consumer, id).get(0)[0];
     }
 
-    /** Takes messages and jobs one by one and writes them with one statement for each outbox and queue, whenever there are 1,000 and at the end. */
+    /** Takes messages and jobs one at a time, and writes them with one statement per outbox and queue: whenever there are 1,000, and at the end. */
     public void buffered(Consumer<Buffer> producer) {
         Buffer buffer = buffer(1_000);
         producer.accept(buffer);
         buffer.flush();
     }
 
-    /** A buffer that writes whenever it has so many. Flush it before the commit. */
+    /** A buffer that writes whenever it has this many messages and jobs. Flush it before the commit. */
     public Buffer buffer(int at) {
         return new Buffer(this, at);
     }
 
-    /** A queue as workers use it. */
+    /** A queue, for loops of your own. */
     public Queue queue(String name) {
         return new Queue(this, name);
     }
 
-    /** The version of the database's schema; a SchemaException if it and this client do not fit each other. */
+    /** The version of the database's schema. Throws a SchemaException if this client does not support it. */
     public long check() {
         return (Long) rows("select " + schema + ".check_client(cast(? as bigint))", SCHEMA_VERSION).get(0)[0];
     }
@@ -151,12 +151,12 @@ public final class Penstock {
         worker(queue, handler, options).runUntilShutdown();
     }
 
-    /** The same with a transaction around each handler that ends the job, too: what it writes takes effect exactly once. */
+    /** Like work, with a transaction around each handler that also ends the job: the handler's writes take effect exactly once. */
     public void workTx(String queue, TxHandler handler, WorkOptions options) {
         work(queue, inTransaction(queue, handler), options);
     }
 
-    /** The handler of workTx. Give worker and work a pool, which it takes a connection of for each job. */
+    /** The handler of workTx. Give worker and work a pool: the handler takes a connection from it for each job. */
     public Handler inTransaction(String queue, TxHandler handler) {
         return job -> {
             try (Connection connection = dataSource.getConnection()) {

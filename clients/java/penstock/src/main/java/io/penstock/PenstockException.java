@@ -2,7 +2,7 @@ package io.penstock;
 
 import java.sql.SQLException;
 
-/** What went wrong. It is unchecked, so that Spring rolls back; what the database answered is its cause. */
+/** An error of Penstock. It is unchecked, so Spring rolls back. Its cause is the database's error, if there is one. */
 public class PenstockException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
@@ -13,12 +13,12 @@ public class PenstockException extends RuntimeException {
         this.sqlState = cause instanceof SQLException e ? e.getSQLState() : null;
     }
 
-    /** What the database answered, null if it did not: 23514 is over a limit, 22023 an argument that makes no sense. */
+    /** The SQLSTATE that the database returned, or null: 23514 is over a limit, 22023 an invalid argument. */
     public String sqlState() {
         return sqlState;
     }
 
-    /** Tells apart what every client should. Exceptions without one of SQL within stay as they are. */
+    /** Returns this package's exception for a problem that callers may handle. Exceptions without an SQLException within are returned unchanged. */
     static RuntimeException of(Exception e) {
         Throwable found = e;
         for (int depth = 0; found != null && !(found instanceof SQLException) && depth < 6; depth++) {
@@ -32,7 +32,7 @@ public class PenstockException extends RuntimeException {
             case "3F000", "42883" -> new SchemaException(message + " (the database is not migrated, or older than this client; run: penstock migrate)", sql);
             case "PS002" -> new SchemaException(message, sql);
             case "PS001" -> new LeaseLostException(message, sql);
-            case "42P01" -> new NotFoundException(message.contains(" it with: ") ? message // with the server's hint, which knows which of them it is
+            case "42P01" -> new NotFoundException(message.contains(" it with: ") ? message // with the server's hint, which knows which of them is missing
                 : message + " (create it with: penstock queue create NAME, penstock outbox create NAME or penstock inbox create CONSUMER; penstock migrate comes first)", sql);
             default -> new PenstockException(message, sql);
         };

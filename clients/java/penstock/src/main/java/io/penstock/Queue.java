@@ -6,7 +6,7 @@ import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
 
-/** The statements of workers, for loops of your own and transactions that end jobs. */
+/** The statements of workers, for your own loops and for transactions that end jobs. */
 public final class Queue {
     private final Penstock penstock;
     private final String name;
@@ -16,10 +16,13 @@ public final class Queue {
         this.name = name;
     }
 
-    /** The jobs of a claim, and those of the leases to acknowledge that were held. */
+    /** The jobs of a claim, and those of the given leases that were still held and are ended now. */
     public record Claimed(List<Job> jobs, List<Long> acked) {}
 
-    /** Claims jobs, and ends those of acks in the same call: none too, if all are to be ended many at a time. null: each is to be ended by itself. */
+    /**
+     * Claims jobs, and ends those of acks in the same call. Pass an empty list as acks if all jobs will end many at a time, or null if
+     * each will end alone.
+     */
     public Claimed claim(int n, Duration lease, String groupKey, String worker, Collection<Long> acks) {
         Values.text("groupKey", groupKey, 256);
         Values.text("worker", worker, 256);
@@ -42,22 +45,22 @@ public final class Queue {
         return new Claimed(jobs, acked);
     }
 
-    /** Takes jobs within the caller's transaction: gone with its commit, back with its rollback. They have no lease. */
+    /** Takes jobs within the caller's transaction. They are removed by its commit, and come back after its rollback. They have no lease. */
     public List<Job> dequeue(int n, String groupKey) {
         return call("select " + Job.COLUMNS, "dequeue", "int, text", n, groupKey).stream().map(Job::new).toList();
     }
 
-    /** Ends jobs that are done; returns the leases that were held, as extend and release do. */
+    /** Ends jobs that are done. Returns the leases that were held, as extend and release do. */
     public List<Long> ackMany(Collection<Long> leases) {
         return held("ack_many", leases, "bigint[]");
     }
 
-    /** Ends a job that is done, in a transaction that fails with a LeaseLostException if its lease is lost. */
+    /** Ends a job that is done, in a transaction. Throws a LeaseLostException if its lease is lost. */
     public void ack(long lease) {
         call("select", "ack", "bigint", lease);
     }
 
-    /** Makes leases end so long from now. */
+    /** Makes leases end this long from now. */
     public List<Long> extend(Collection<Long> leases, Duration by) {
         return held("extend_many", leases, "bigint[], interval", Values.interval(by));
     }
@@ -67,7 +70,7 @@ public final class Queue {
         return held("release_many", leases, "bigint[], interval", Values.interval(after));
     }
 
-    /** Has a job run again after that time, null for the queue's backoff. False if it is a dead letter now. */
+    /** Runs a job again after that time, or with null after the queue's backoff. Returns false if it is a dead letter now. */
     public boolean retry(long lease, Duration after, String error) {
         return (Boolean) call("select", "retry", "bigint, interval, text", lease, after == null ? null : Values.interval(after), Values.storable(error)).get(0)[0];
     }
@@ -77,7 +80,7 @@ public final class Queue {
         call("select", "dead_letter", "bigint, text", lease, Values.storable(error));
     }
 
-    /** Does what time demands, about twice a second while a worker runs. */
+    /** Does the queue's housekeeping. Call it about twice a second while a worker runs. */
     public void maintain() {
         call("select", "maintain_queue", "");
     }

@@ -1,6 +1,6 @@
 package io.penstock;
 
-/** The database is not migrated, or its schema and this client do not fit each other. */
+/** The database is not migrated, or this client does not support its schema. */
 public final class SchemaException extends PenstockException {
     private static final long serialVersionUID = 1;
 

@@ -4,13 +4,13 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
 
-/** For tests: what was published, one job now, and time that passes at once. */
+/** For tests: find published messages, run one job now, and let time pass at once. */
 public final class Testing {
     private Testing() {}
 
     /**
-     * The last message of an outbox with that topic and key, each unless it is null, as the transaction sees it; an AssertionError that lists what
-     * there is instead. For a role that may read the outbox.
+     * Returns the last message of an outbox with the given topic and key, as the transaction sees it; those that are null match any. Throws an
+     * AssertionError that lists the outbox's messages if there is none. The role must be able to read the outbox.
      */
     public static Message requirePublished(Penstock tx, String outbox, String topic, String key) {
         List<Message> found = tx.rows("select payload, id, key, topic, " + Job.HEADERS + " from "
@@ -21,12 +21,12 @@ public final class Testing {
                 + found.stream().limit(10).map(m -> "topic " + m.topic() + ", key " + m.key()).toList()));
     }
 
-    /** A job that was run, and how: an Outcome, or what the handler threw. */
+    /** A job that was run, and how it ended: an Outcome, or what the handler threw. */
     public record Ran(Job job, Throwable outcome) {}
 
     /**
-     * Takes the next job in the test's own transaction, where it was enqueued perhaps, and calls the handler. Nothing is committed, and nothing
-     * written of how it ended. An AssertionError if there is no job.
+     * Claims the next job in the test's own transaction and calls the handler. The job may have been enqueued in the same transaction. Nothing
+     * is committed, and the end of the attempt is not written. Throws an AssertionError if there is no job.
      */
     public static Ran runOne(Penstock tx, String queue, Handler handler) {
         List<Job> jobs = tx.queue(queue).dequeue(1, "");
@@ -41,8 +41,9 @@ public final class Testing {
     }
 
     /**
-     * Has that time pass for a queue at once: what is delayed, snoozed or retried until then is due, leases that end until then have ended, and
-     * schedules run. In a transaction it holds others up until its end; the role has to own the schema. The server's clock stays.
+     * Lets that time pass for a queue at once. Jobs that are delayed, snoozed or retried until then become due, leases that end until then have
+     * ended, and schedules run. The server's clock does not change. In a transaction it blocks others until the transaction ends. The role must
+     * own the schema.
      */
     public static void advance(Penstock penstock, String queue, Duration time) {
         penstock.rows("select " + penstock.quotedSchema() + ".advance_queue(cast(? as text), cast(cast(? as text) as interval))", queue, Values.interval(time));

@@ -9,7 +9,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 
-/** How what is published and enqueued becomes parameters, once it is known that a database can carry it. */
+/** Turns messages and jobs into parameters, and throws a FieldException for one that no database could carry. */
 final class Values {
     private static final int MAX_PAYLOAD = 64 << 20;
     private static final int MAX_HEADERS = 64 << 10;
@@ -51,7 +51,7 @@ final class Values {
         return size;
     }
 
-    /** The text if a database can hold it, null for an empty one. */
+    /** The text if a database can hold it, or null if it is empty. */
     static String text(String field, String s, int most) {
         if (s == null || s.isEmpty()) {
             return null;
@@ -98,7 +98,7 @@ final class Values {
         json.append('"');
     }
 
-    /** id, key, topic, headers and payload, as an outbox's table takes them. */
+    /** id, key, topic, headers and payload as values for an outbox's table. */
     static Object[] row(Message m) {
         String id = text("id", m.id(), 256);
         if (id != null && id.chars().anyMatch(c -> c < ' ' || c == 0x7f)) {
@@ -107,7 +107,7 @@ final class Values {
         return new Object[] {id, text("key", m.key(), 1024), textOrEmpty("topic", m.topic(), 1024), headers(m.headers()), payload(m.payload())};
     }
 
-    /** payload, key, group_key, priority, not_before, dedup_key and headers, as enqueue_many takes them. */
+    /** payload, key, group_key, priority, not_before, dedup_key and headers as values for enqueue_many. */
     static Object[] row(NewJob j) {
         if (j.priority() < -16 || j.priority() > 15) {
             throw new FieldException("priority", "is " + j.priority() + ", expected -16 (first) to 15 (last)");
@@ -129,7 +129,7 @@ final class Values {
         return at.toString();
     }
 
-    /** The array of one column of rows; null if it has nothing but nulls and that value. */
+    /** The array of one column of rows; null if it has only nulls and the given value. */
     static <T> T[] column(List<Object[]> rows, int column, T[] empty, Object nothing) {
         T[] values = Arrays.copyOf(empty, rows.size());
         boolean any = false;
@@ -146,14 +146,14 @@ final class Values {
     static final Integer[] INTS = {};
     static final byte[][] BYTES = {};
 
-    /** The time as PostgreSQL's, rounded up, and at most some 95 years. */
+    /** The time as a PostgreSQL interval, rounded up, and about 95 years at most. */
     static String interval(Duration time) {
         long most = 3_000_000_000_000_000L;
         long us = time.getSeconds() > most / 1_000_000 ? most : Math.max(0, time.getSeconds() * 1_000_000 + (time.getNano() + 999) / 1_000);
         return us + " microseconds";
     }
 
-    /** A reason as text that the database takes, and not too much of it. */
+    /** A reason as text that every database can store, cut to a limit. */
     static String storable(String reason) {
         String some = reason == null ? "" : reason.substring(0, Math.min(reason.length(), 4096));
         return new String(some.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8).replace('\0', '\uFFFD');

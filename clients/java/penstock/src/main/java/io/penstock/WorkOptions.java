@@ -7,7 +7,10 @@ import java.util.function.BiConsumer;
 
 /** Options of a worker. */
 public final class WorkOptions {
-    /** How an attempt ended: FAILED is to be tried again, LOST that the lease was, RELEASED that it was given back, SETTLED that the handler ended it. */
+    /**
+     * How an attempt ended. FAILED: it will be tried again. LOST: its lease was lost. RELEASED: it was given back. SETTLED: the handler
+     * ended it.
+     */
     public enum End { DONE, FAILED, SNOOZED, DEAD, CANCELLED, LOST, SETTLED, RELEASED }
 
     private static final int MAX_CLAIM = 10_000;
@@ -41,21 +44,21 @@ public final class WorkOptions {
         return this;
     }
 
-    /** The group to claim from. Default: that of jobs without one. */
+    /** The group to claim from. By default, jobs without a group. */
     public WorkOptions groupKey(String groupKey) {
         Values.text("groupKey", groupKey, 256);
         this.groupKey = groupKey;
         return this;
     }
 
-    /** What status shows. Default host/pid. */
+    /** The name that status shows. Default host/pid. */
     public WorkOptions worker(String worker) {
         Values.text("worker", worker, 256);
         this.worker = worker;
         return this;
     }
 
-    /** How long handlers may go on when the worker stops, before they are interrupted. Default 10 s. */
+    /** How long handlers may continue when the worker stops, before they are interrupted. Default 10 s. */
     public WorkOptions drain(Duration drain) {
         if (drain.isNegative()) {
             throw new FieldException("drain", "is " + drain);
@@ -64,7 +67,7 @@ public final class WorkOptions {
         return this;
     }
 
-    /** Told of the durable end of each attempt. It must not block. */
+    /** Called after the durable end of each attempt. It must not block. */
     public WorkOptions onEnd(BiConsumer<Job, End> onEnd) {
         this.onEnd = onEnd;
         return this;

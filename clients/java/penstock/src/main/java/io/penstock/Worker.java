@@ -18,8 +18,8 @@ import java.util.concurrent.locks.ReentrantLock;
 import javax.sql.DataSource;
 
 /**
- * Runs a handler on the jobs of a queue: claims them, extends their leases, writes down how they ended, and gives back what has not begun
- * when it stops. Handlers run in virtual threads if Java has them. It holds three connections.
+ * Runs a handler on the jobs of a queue. It claims jobs, extends their leases, and writes how they ended. When it stops, it gives back
+ * jobs that have not begun. Handlers run in virtual threads if Java has them. It holds three connections.
  */
 public final class Worker implements AutoCloseable {
     static final Logger LOG = System.getLogger("io.penstock");
@@ -39,9 +39,9 @@ public final class Worker implements AutoCloseable {
     private final Outage outage;
     private final AtomicBoolean begun = new AtomicBoolean();
     private final CountDownLatch halt = new CountDownLatch(1); // it is to stop
-    private final CountDownLatch over = new CountDownLatch(1); // all is written, or given up
+    private final CountDownLatch over = new CountDownLatch(1); // everything is written, or given up
     private final CountDownLatch ended = new CountDownLatch(1);
-    private volatile RuntimeException failed; // what another attempt cannot cure
+    private volatile RuntimeException failed; // an error that another attempt cannot cure
 
     private final ReentrantLock lock = new ReentrantLock(); // guards the desk
     private final Condition changed = lock.newCondition();
@@ -74,7 +74,7 @@ public final class Worker implements AutoCloseable {
         return this;
     }
 
-    /** Throws what run would before its first claim: that the database cannot be reached, does not fit, or has no such queue. */
+    /** Throws what run would throw before its first claim: the database cannot be reached, its schema does not fit, or the queue does not exist. */
     public void check() {
         Line line = new Line(penstock, dataSource, queue);
         try {
@@ -92,22 +92,22 @@ public final class Worker implements AutoCloseable {
         });
     }
 
-    /** Whether it has found the database fit, and has not ended. */
+    /** Whether it has checked the database successfully, and has not ended. */
     public boolean isWorking() {
         return working && ended.getCount() > 0;
     }
 
-    /** Why its calls of the database fail at present, null while they work. It goes on through that. */
+    /** Why its calls of the database fail at present, or null while they work. The worker continues meanwhile. */
     public RuntimeException trouble() {
         return outage.trouble();
     }
 
-    /** Has it claim no more, and give back what has not begun. */
+    /** Makes it claim no more, and give back jobs that have not begun. */
     public void stop() {
         halt.countDown();
     }
 
-    /** Stops, and returns when all is drained. */
+    /** Stops, and returns when everything is drained. */
     @Override
     public void close() {
         stop();
@@ -124,12 +124,12 @@ public final class Worker implements AutoCloseable {
         } finally {
             try {
                 Runtime.getRuntime().removeShutdownHook(hook);
-            } catch (IllegalStateException e) { // that is what is going on
+            } catch (IllegalStateException e) { // the shutdown is in progress
             }
         }
     }
 
-    /** Runs until stop, and returns once everything is drained. Throws what another attempt cannot cure. */
+    /** Runs until stop, and returns once everything is drained. Throws an error that another attempt cannot cure. */
     public void run() {
         if (!begun.compareAndSet(false, true)) {
             throw new IllegalStateException("a worker runs once");
@@ -145,7 +145,7 @@ public final class Worker implements AutoCloseable {
 
     private void runOnce() {
         Line line = new Line(penstock, dataSource, queue);
-        check(line); // and a database that cannot be reached is told at once
+        check(line); // and an unreachable database is reported at once
         working = true;
         LOG.log(Level.INFO, "a worker of queue {0} has started: {1}, concurrency {2}", queue, o.worker, o.concurrency);
         threads = handlerThreads();
@@ -158,7 +158,7 @@ public final class Worker implements AutoCloseable {
         giveBack(locked(this::unbegun));
         waitForHandlers(failed == null ? nanos(o.drain) : 0);
         lockedRun(desk::interrupt);
-        waitForHandlers(Math.max(nanos(o.drain), 1_000 * MS)); // one that does not heed the interrupt cannot be ended
+        waitForHandlers(Math.max(nanos(o.drain), 1_000 * MS)); // a handler that ignores the interrupt cannot be ended
         int busy = locked(() -> {
             changed.signalAll();
             return desk.leave();
@@ -216,7 +216,7 @@ public final class Worker implements AutoCloseable {
         });
     }
 
-    // Claiming, and writing down how jobs ended: one thread, one call at a time
+    // Claiming, and writing the ends of jobs: one thread, one call at a time
 
     private void write(Line line) {
         int failed = 0;
@@ -337,14 +337,14 @@ public final class Worker implements AutoCloseable {
 
     private Task ended(Task task, Throwable how, long start) {
         Task next = desk.ended(task, how, start);
-        Thread.interrupted(); // it was for that job
+        Thread.interrupted(); // it was meant for that job
         if (desk.calls()) {
             changed.signalAll();
         }
         return next;
     }
 
-    /** Virtual threads where Java has them, from 21 on. */
+    /** Virtual threads if Java has them, from 21 on. */
     private static ExecutorService handlerThreads() {
         try {
             return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
@@ -407,9 +407,9 @@ public final class Worker implements AutoCloseable {
         line.close();
     }
 
-    // Small things
+    // Helpers
 
-    /** Whether another attempt cannot cure it; the worker stops then. */
+    /** Whether another attempt would not help. Then the worker stops. */
     private boolean permanent(RuntimeException e) {
         if (!(e instanceof NotFoundException || e instanceof SchemaException || e instanceof FieldException)) {
             return false;
@@ -419,7 +419,10 @@ public final class Worker implements AutoCloseable {
         return true;
     }
 
-    /** The pause after failures in a row: doubling from 50 ms to 5 s, and up to half of it less, so that many workers do not come back together. */
+    /**
+     * The pause after failures in a row. It doubles from 50 ms to 5 s and is up to half shorter, to keep many workers from coming back
+     * together.
+     */
     private void backOff(int failures, long most, String what, RuntimeException e, CountDownLatch until) {
         long full = Math.min(Math.min((50 * MS) << Math.min(failures, 7), 5_000 * MS), most);
         long pause = ThreadLocalRandom.current().nextLong(full / 2, full + 1);
@@ -455,7 +458,7 @@ public final class Worker implements AutoCloseable {
         }
     }
 
-    /** Whether it came to that within the time. An interrupt of the thread that runs the worker stops it. */
+    /** Whether the condition came true within the time. An interrupt of the thread that runs the worker stops it. */
     private boolean awaitUninterrupted(CountDownLatch latch, long nanos) {
         try {
             return latch.await(nanos, TimeUnit.NANOSECONDS);

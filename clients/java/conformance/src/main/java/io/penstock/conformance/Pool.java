@@ -7,7 +7,7 @@ import java.util.concurrent.ConcurrentLinkedDeque;
 import javax.sql.DataSource;
 import org.postgresql.ds.PGSimpleDataSource;
 
-/** Keeps connections that were closed, for the next who wants one. */
+/** Keeps closed connections for reuse. */
 final class Pool {
     private final PGSimpleDataSource direct;
     private final ConcurrentLinkedDeque<Connection> free = new ConcurrentLinkedDeque<>();

@@ -87,7 +87,7 @@ public final class Program {
         if (tx != null && !ends) {
             tx.execute(answering);
         } else if (op.equals("hello")) {
-            answering.run(); // also where nothing more comes
+            answering.run(); // even if no more output follows
         } else {
             threads.execute(answering);
         }

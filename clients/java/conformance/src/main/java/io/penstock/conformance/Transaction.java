@@ -25,7 +25,7 @@ final class Transaction {
     }
 
     private interface Kind {
-        /** Runs a transaction in this thread, until it is to end: committed if it says so. */
+        /** Runs a transaction in this thread until its end is requested, and commits it if the request says so. */
         void run(DataSource database, Transaction tx) throws Exception;
     }
 
@@ -134,7 +134,7 @@ final class Transaction {
         return rows;
     }
 
-    /** Does what is asked, one after the other, until the transaction is to end. */
+    /** Runs the requests one after another until the end of the transaction is requested. */
     private void begun(Penstock penstock, Execute execute) {
         this.penstock = penstock;
         this.execute = execute;
@@ -163,7 +163,7 @@ final class Transaction {
         return execute.rows(sql);
     }
 
-    /** Has it end once all has been done that was asked before. */
+    /** Ends it once all earlier requests have run. */
     void end(boolean how) {
         tasks.add(() -> commit = how);
     }

@@ -9,8 +9,8 @@ import javax.sql.DataSource;
 import org.springframework.jdbc.datasource.DataSourceUtils;
 
 /**
- * Runs statements in the transaction that Spring has bound to the thread: of JdbcTemplate, of JPA, of whatever manages the DataSource's
- * connections under {@code @Transactional}.
+ * Runs statements in the transaction that Spring has bound to the thread: that of JdbcTemplate, JPA, or anything else that manages the
+ * DataSource's connections under {@code @Transactional}.
  */
 public final class SpringTransaction implements Execute {
     private final DataSource dataSource;
@@ -19,7 +19,7 @@ public final class SpringTransaction implements Execute {
         this.dataSource = dataSource;
     }
 
-    /** A Penstock that is shared by all beans. Outside of a transaction it publishes and enqueues nothing, and says so. */
+    /** A Penstock that all beans share. Outside of a transaction, publishing and enqueueing throw an exception. */
     public static Penstock penstock(DataSource dataSource) {
         return Penstock.on(new SpringTransaction(dataSource), dataSource);
     }

@@ -32,7 +32,7 @@ public class PenstockAutoConfiguration {
         return new PenstockWorkers(penstock, workers.orderedStream().toList(), transactions.getIfUnique(), failFast);
     }
 
-    /** With Actuator on the classpath its health says of which queues no worker works. */
+    /** With Actuator on the classpath, its health lists the queues whose workers do not work. */
     @Configuration(proxyBeanMethods = false)
     @ConditionalOnClass(HealthIndicator.class)
     static class Health {

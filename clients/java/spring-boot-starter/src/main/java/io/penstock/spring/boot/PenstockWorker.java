@@ -9,7 +9,7 @@ public record PenstockWorker(String queue, Handler handler, WorkOptions options,
         this(queue, handler, new WorkOptions(), false);
     }
 
-    /** The handler runs in a transaction that ends the job, too: what it writes in it takes effect exactly once. */
+    /** The handler runs in a transaction that also ends the job: its writes in it take effect exactly once. */
     public static PenstockWorker transactional(String queue, Handler handler) {
         return new PenstockWorker(queue, handler, new WorkOptions(), true);
     }

@@ -16,8 +16,8 @@ import org.springframework.transaction.TransactionStatus;
 import org.springframework.transaction.support.DefaultTransactionDefinition;
 
 /**
- * Starts the workers with the application, and drains them before the beans that they use are gone. One that ends before, because the
- * database cannot be reached, is not migrated or lacks the queue, is started again, with growing pauses.
+ * Starts the workers with the application, and drains them before the beans that they use are destroyed. A worker that ends earlier
+ * is started again, with growing pauses. It ends early if the database cannot be reached, is not migrated or lacks the queue.
  */
 class PenstockWorkers implements SmartLifecycle {
     private static final System.Logger LOG = System.getLogger("io.penstock");
@@ -52,7 +52,7 @@ class PenstockWorkers implements SmartLifecycle {
         running = List.of();
     }
 
-    /** Why a queue's worker does not work at present, for each whose does not. */
+    /** For each queue whose worker does not work at present, the reason. */
     Map<String, RuntimeException> troubles() {
         Map<String, RuntimeException> troubles = new LinkedHashMap<>();
         for (Running r : running) {
@@ -64,7 +64,7 @@ class PenstockWorkers implements SmartLifecycle {
         return troubles;
     }
 
-    /** One of the workers, and those that follow it when it ends. */
+    /** One of the workers, and those that replace it when it ends. */
     private final class Running {
         private final PenstockWorker of;
         private final Handler handler;

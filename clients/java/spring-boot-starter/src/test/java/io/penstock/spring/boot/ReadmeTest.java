@@ -166,7 +166,7 @@ class ReadmeTest {
             .properties(Map.of("spring.datasource.url", database, "spring.main.banner-mode", "off")).run();
         try {
             var sent = (BlockingQueue<?>) mailer.getField("SENT").get(null);
-            while (!"to the mailer".equals(sent.take())) { // the other tests have jobs, too
+            while (!"to the mailer".equals(sent.take())) { // the other tests also have jobs
             }
         } finally {
             SpringApplication.exit(application);
