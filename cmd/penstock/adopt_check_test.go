@@ -12,14 +12,14 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// outboxMessages is the .NET table as its authors made it, with rows that wait.
+// outboxMessages is the .NET table as its authors made it, with waiting rows.
 const outboxMessages = `create table outbox_messages (
 		id uuid primary key default gen_random_uuid(), type text not null, content jsonb not null,
 		occurred_on_utc timestamptz not null default clock_timestamp(), processed_on_utc timestamptz, error text);
 	insert into outbox_messages (type, content) select 'OrderPlaced', jsonb_build_object('n', n) from generate_series(1, 20000) n;
 	analyze outbox_messages`
 
-// execute runs SQL in a database of the test's.
+// execute runs SQL in a test's database.
 func execute(t *testing.T, database, sql string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)

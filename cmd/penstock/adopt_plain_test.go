@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// On plain tables the verbs of adopted tables are the same.
+// On plain tables, the verbs of adopted tables work in the same way.
 func TestAdoptOnPlainTables(t *testing.T) {
 	t.Parallel()
 	database := testserver.Database(t, testserver.PostgresURL(t))

@@ -22,7 +22,7 @@ func settleRows(t *testing.T, database, subscription string, verdict func(pensto
 	settleRowsOf(t, database, adopt.Config{Preset: "dotnet"}, subscription, verdict)
 }
 
-// settleRowsOf does so with the rows of a table.
+// settleRowsOf does the same with the rows of a table.
 func settleRowsOf(t *testing.T, database string, of adopt.Config, subscription string, verdict func(penstock.Message) driver.Verdict) {
 	t.Helper()
 	table, err := adopt.Open(t.Context(), adopt.Options{URL: database, Subscription: subscription, Config: of})
@@ -48,7 +48,7 @@ func settleRowsOf(t *testing.T, database string, of adopt.Config, subscription s
 	}
 }
 
-// What operators see and do of an adopted table, described by a file or by flags.
+// What operators see and can do with an adopted table that a file or flags describe.
 func TestOperatingAdoptedTables(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)
@@ -119,7 +119,7 @@ subscriptions:
 	invoke(t, append(config, "subscription", "drop", "nobody", "--yes")...).wants(t, terminal.ExitUsage, `no subscription "nobody" adopts a table`)
 	clitest.Same(t, "dropped", must(t, append(config, "subscription", "drop", "mails", "--yes")...), "Subscription mails of table outbox_messages is gone; the table is as it was.\n")
 	invoke(t, append(config, "dead", "list", "mails")...).wants(t, terminal.ExitFailure, `subscription "mails" of table outbox_messages: no such subscription`)
-	// By its name alone: no configuration has it, or its mapping does not fit any more.
+	// With only its name: no configuration has it, or its mapping no longer fits.
 	for _, by := range [][]string{{"--database-url", database}, {"--adopt", "debezium", "--table", "outbox_messages", "--database-url", database}} {
 		settleRows(t, database, "mails", func(penstock.Message) driver.Verdict { return driver.Verdict{} })
 		clitest.Same(t, "dropped by name", must(t, append([]string{"subscription", "drop", "mails", "--yes"}, by...)...), "Subscription mails of table public.outbox_messages is gone; the table is as it was.\n")

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// adopted is what a subscription of a configuration adopts.
+// adopted is the table that a subscription of a configuration adopts.
 func adopted(t *testing.T, subscription string) *config.Adopt {
 	t.Helper()
 	file := "database_url: postgres://localhost/shop\nsubscriptions:\n  - name: a\n    sink: discard\n" + subscription
@@ -22,7 +22,7 @@ func adopted(t *testing.T, subscription string) *config.Adopt {
 	return cfg.Subscriptions[0].Adopt
 }
 
-// What is printed for copying is what the preset means.
+// The mapping that is printed for copying means the same as the preset.
 func TestPresetsCanBeCopied(t *testing.T) {
 	for _, name := range presets.PresetNames() {
 		var printed strings.Builder

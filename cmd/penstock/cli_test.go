@@ -18,7 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// outcome is what running the command line left.
+// outcome is the result of running the command line.
 type outcome struct {
 	stdout, stderr string
 	code           int
@@ -41,7 +41,7 @@ func invokeWith(t *testing.T, stdin string, args ...string) outcome {
 	return o
 }
 
-// must runs the command line and wants it to succeed.
+// must runs the command line and requires that it succeeds.
 func must(t *testing.T, args ...string) string {
 	t.Helper()
 	o := invoke(t, args...)
@@ -62,8 +62,8 @@ func (o outcome) wants(t *testing.T, code int, text string) {
 	}
 }
 
-// sqliteDatabase is a migrated database of the test's own, in an empty
-// directory that is the current one.
+// sqliteDatabase is a migrated database of one test, in an empty directory, which becomes the
+// current one.
 func sqliteDatabase(t *testing.T) (url string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -106,7 +106,7 @@ func TestMigrateSaysWhatItDid(t *testing.T) {
 	}
 }
 
-// What migrate would change is said without changing it.
+// migrate --check reports what migrate would change, and changes nothing.
 func TestMigrateCheck(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, url := range map[string]string{
@@ -124,7 +124,8 @@ func TestMigrateCheck(t *testing.T) {
 	}
 }
 
-// A function that somebody has changed is named by --check, and by workers and relays at their start.
+// A function that was changed by hand is reported by --check, and by workers and relays when they
+// start.
 func TestMigrateCheckNamesFunctions(t *testing.T) {
 	t.Chdir(t.TempDir())
 	db := postgrestest.New(t)
@@ -159,7 +160,7 @@ func TestMigrateCheckNamesFunctions(t *testing.T) {
 	clitest.Contains(t, must(t, "migrate", "--check", "--database-url", db.URL), "are those of this program")
 }
 
-// A worker on tables of another version calls the functions that are there, and warns: a relay is refused.
+// A worker on tables of another version calls the existing functions and warns. A relay is refused.
 func TestWorkWarnsOfTablesOfAnotherVersion(t *testing.T) {
 	db := postgrestest.New(t)
 	db.Exec("select penstock.create_queue('mails'), penstock.create_outbox('orders')")
@@ -187,7 +188,7 @@ func (s *stopAt) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SQL for other tools needs no database, and is of the schema that is meant.
+// SQL for other tools needs no database, and is for the given schema.
 func TestMigrateSQL(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
@@ -286,7 +287,7 @@ func TestPublishAndTail(t *testing.T) {
 		t.Errorf("one message is %q", one)
 	}
 
-	// What tail writes, publish takes.
+	// publish accepts the output of tail.
 	lines := must(t, "tail", "orders", "--json", "--database-url", url)
 	must(t, "outbox", "create", "copy", "--database-url", url)
 	if o := invokeWith(t, lines, "publish", "copy", "--json", "--database-url", url); o.code != terminal.ExitOK || !strings.Contains(o.stdout, `"published":3`) {

@@ -15,11 +15,11 @@ import (
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
-// completed are the words that a shell is offered after args.
+// completed are the words that a shell offers after args.
 func completed(t *testing.T, d *desk, args ...string) string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(d.must(append([]string{"__complete"}, args...)...)), "\n")
-	if last := lines[len(lines)-1]; last != ":4" { // no names of files either
+	if last := lines[len(lines)-1]; last != ":4" { // and no names of files
 		t.Errorf("%q: the directive is %q", args, last)
 	}
 	return strings.Join(lines[:len(lines)-1], " ")
@@ -77,7 +77,8 @@ func TestNamesAreCompleted(t *testing.T) {
 	}
 }
 
-// What lists names waits for nobody who works on what they name, and counts nothing of it.
+// Listing names does not wait for transactions that work on the named things, and counts nothing
+// in them.
 func TestListsReadNamesAlone(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Database(t)
@@ -91,7 +92,7 @@ func TestListsReadNamesAlone(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	for _, sql := range []string{
-		"do $$ begin execute format('alter database %I set lock_timeout = 1000', current_database()); end $$", // who does wait fails
+		"do $$ begin execute format('alter database %I set lock_timeout = 1000', current_database()); end $$", // a call that does wait fails
 		"begin", "lock table penstock.orders, penstock.mails",
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
@@ -102,7 +103,7 @@ func TestListsReadNamesAlone(t *testing.T) {
 	clitest.Same(t, "queues", d.must("queue", "list", "--json"), `["mails"]`+"\n")
 }
 
-// Roles of the server, wherever something is granted to one.
+// Roles of the server, for each place where something is granted to a role.
 func TestRolesAreCompleted(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)
@@ -122,7 +123,7 @@ func TestRolesAreCompleted(t *testing.T) {
 	clitest.Same(t, "one role is enough", completed(t, d, "queue", "grant", "mails", role, ""), "")
 }
 
-// A shell that completes gets no error, and waits for nobody.
+// A completing shell gets no error, and waits for no lock.
 func TestCompletionIsSilent(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, flags := range [][]string{nil, {"--database-url", "postgres://postgres@127.0.0.1:1/none"}, {"--database-url", "sqlite:none.db"}, {"--config", "none.yaml"}} {

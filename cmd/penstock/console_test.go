@@ -21,7 +21,7 @@ import (
 
 var consoleURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\w*/?`)
 
-// address is a log that tells where the console is.
+// address is a log that notes the console's address.
 type address struct{ url chan string }
 
 func (a address) Write(p []byte) (int, error) {
@@ -74,7 +74,8 @@ func get(t *testing.T, url, token string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// The console serves whoever has the token, and has PostgreSQL end what takes too long.
+// The console serves clients that have the token, and PostgreSQL ends statements that take too
+// long.
 func TestConsole(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
@@ -104,7 +105,7 @@ func TestConsole(t *testing.T) {
 		}
 		waits := "at least 1,000 messages wait"
 		if strings.HasSuffix(t.Name(), "/sqlite") {
-			waits = "1,001 messages wait" // it counts all
+			waits = "1,001 messages wait" // it counts everything
 		}
 		ask, stop := serve("", "--base-path", "/ops")
 		for path, want := range map[string]string{"": "mails", "api/v1/status": `"queue":"mails"`, "api/v1/findings": waits} {
@@ -132,7 +133,8 @@ func TestConsole(t *testing.T) {
 	})
 }
 
-// A relay, a worker and the demo serve the console beside their work, the relay also where the file says so.
+// A relay, a worker and the demo serve the console while they run. The relay also does so if the file says
+// so.
 func TestConsoleDuringWork(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	d := urlDesk(t, sqliteFile(t))
@@ -152,12 +154,12 @@ func TestConsoleDuringWork(t *testing.T) {
 		a := d.app(strings.NewReader(""), io.Discard, log)
 		a.Getenv = func(string) string { return "" }
 		if c.args[0] == "demo" {
-			a.Open = nil // a database of its own
+			a.Open = nil // a separate database
 		} else if c.args[1] != "--config" {
 			c.args = append(c.args, "--database-url", "sqlite:replaced.db")
 		}
 		url, stop := consoleOf(t, a, log, c.args...)
-		for deadline := time.Now().Add(2 * time.Minute); ; { // the relay is yet to subscribe
+		for deadline := time.Now().Add(2 * time.Minute); ; { // the relay has not subscribed yet
 			code, text := get(t, url+"api/v1/status", "")
 			if code == http.StatusOK && strings.Contains(text, c.want) {
 				break
@@ -191,7 +193,7 @@ func TestConsoleDuringWork(t *testing.T) {
 	}
 }
 
-// A token that does not tell roles apart, or that other machines may find out by trying, is none.
+// A token that does not identify a role, or that other machines could guess, is refused.
 func TestConsoleTokens(t *testing.T) {
 	long := strings.Repeat("k", 32)
 	for _, one := range []struct{ listen, read, operate, want string }{
@@ -214,7 +216,7 @@ func TestConsoleTokens(t *testing.T) {
 	}
 }
 
-// Several databases are on one list, each below its own path with its own API, under the roles and with the audit of one.
+// Several databases are on one list. Each is below its own path with its own API. Roles and audit are common to all.
 func TestConsoleOfSeveralDatabases(t *testing.T) {
 	t.Run("flags", func(t *testing.T) {
 		consoleOfSeveral(t, func(first, second string) []string {

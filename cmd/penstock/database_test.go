@@ -35,8 +35,8 @@ func TestDatabaseFromConfigAndEnvironment(t *testing.T) {
 	invoke(t, "relay", "--config", "named.yaml", "--subscription", "b").wants(t, terminal.ExitUsage, "which has a")
 }
 
-// Whoever set the variable and forgot the file, or the other way round, must not work
-// on the wrong database.
+// A user who set the variable and forgot the file, or the reverse, must not work on the wrong
+// database.
 func TestVariableAndFileDisagree(t *testing.T) {
 	url := sqliteDatabase(t)
 	const rest = "\nsubscriptions:\n  - {name: a, outbox: orders, sink: {rabbitmq: {url: amqp://localhost, password: \"${NOT_SET}\"}}}\n"
@@ -51,7 +51,7 @@ func TestVariableAndFileDisagree(t *testing.T) {
 	}
 	must(t, "outbox", "create", "orders", "--database-url", url)
 
-	// The same file by another name, and one that leaves it to the variable.
+	// The same file by another name, and a file that leaves the URL to the variable.
 	file := strings.TrimPrefix(url, "sqlite:")
 	here, err := filepath.Abs(".")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestVariableAndFileDisagree(t *testing.T) {
 	}
 }
 
-// The schema is the file's wherever the database is the file's.
+// If the database comes from the file, the schema does as well.
 func TestSchemaOfTheFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	url := testserver.Database(t, testserver.PostgresURL(t))

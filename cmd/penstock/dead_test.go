@@ -17,8 +17,8 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// deadDesk has the dead letters a1 to a4 of orders/billing and, of the same
-// messages, of orders/audit.
+// deadDesk has the dead letters a1 to a4 of orders/billing, and of orders/audit for the same
+// messages.
 func deadDesk(t *testing.T, d *desk) {
 	d.outbox("orders",
 		penstock.Message{ID: "a1", Key: "red", Topic: "order.paid", Headers: map[string]string{"reason": "no such queue"}, Payload: []byte(`{"total":1}`)},
@@ -116,7 +116,7 @@ func TestDeadRetry(t *testing.T) {
 			t.Errorf("audit was sent %v again", seen)
 		}
 
-		// An id of which nothing is known: perhaps the subscription is the wrong one.
+		// An unknown id may mean that the subscription is the wrong one.
 		d.cli(append(retry, "--id", "a1", "--id", "a3")...).wants(t, terminal.ExitFailure, `has no such dead letter: id "a1"`)
 		clitest.Same(t, "after a wrong id", d.dead("orders", "billing"), "a3 a4")
 		clitest.Same(t, "by seq and id, as JSON", d.must(append(retry, "--id", "a3", "--json")...), `{"outbox":"orders","retried":1,"subscription":"billing"}`+"\n")
@@ -157,7 +157,7 @@ func TestDeadDiscard(t *testing.T) {
 	})
 }
 
-// What is sent again as new reaches every subscription under a new id; the dead letter stays, or is discarded once it was sent.
+// A message that is resent reaches every subscription under a new id. The dead letter stays, or is discarded after the resend.
 func TestDeadResend(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
@@ -230,12 +230,12 @@ func TestDeadNeedsAChoice(t *testing.T) {
 	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, terminal.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 }
 
-// crowd is a store with so many dead letters that they come in pages.
+// crowd is a store with enough dead letters for several pages.
 type crowd struct {
 	driver.Store
 	alive    map[int64]bool
 	last     int64
-	calls    []int // sizes of what was acted on
+	calls    []int // numbers of letters that were acted on
 	reads    int
 	retried  bool // retried letters die again at once
 	between  func()
@@ -314,7 +314,7 @@ func TestDeadLettersComeInPages(t *testing.T) {
 
 func TestDiscardKeepsToWhatWasAskedAbout(t *testing.T) {
 	c := newCrowd(30)
-	c.between = func() { // somebody else decides about one, and others die
+	c.between = func() { // another operator decides about one, and others die
 		c.last = 40
 		for seq := int64(31); seq <= 40; seq++ {
 			c.alive[seq] = true

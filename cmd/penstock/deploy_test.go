@@ -20,7 +20,7 @@ import (
 	"github.com/penstock/penstock/metrics"
 )
 
-// deployed are the command lines in a file of deploy, by what runs them.
+// deployed are the command lines in a file of deploy, by the program that runs them.
 func deployed(t *testing.T, path string, text []byte) map[string][]string {
 	all := map[string][]string{}
 	if strings.HasSuffix(path, ".service") {
@@ -70,7 +70,7 @@ func deployed(t *testing.T, path string, text []byte) map[string][]string {
 	}
 }
 
-// Every command line in deploy is one of this program's, with flags that it has, and the configuration there is one.
+// Every command line in deploy is a valid command of this program, and the configuration there is valid.
 func TestDeployedCommands(t *testing.T) {
 	files, err := filepath.Glob("../../deploy/[cks]*/*")
 	if err != nil {
@@ -101,7 +101,7 @@ func TestDeployedCommands(t *testing.T) {
 	}
 }
 
-// The manifests ask the program where it answers, and the budget is of the pods that it is for and lets nodes be drained.
+// The manifests probe the program's address. The budget covers the right pods and lets nodes be drained.
 func TestProbesAndDisruptionBudget(t *testing.T) {
 	file, err := os.Open("../../deploy/kubernetes/relay.yaml")
 	if err != nil {

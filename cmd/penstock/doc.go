@@ -1,5 +1,5 @@
-// Command penstock relays outboxes to brokers, works on queues and looks after both.
+// Command penstock relays outboxes to brokers, works on queues and operates both.
 //
-// The verbs are in cmd/penstock/internal/cli, a folder for each subject. Here they are put together
-// (root.go), and their tests run the whole command line.
+// The verbs are in cmd/penstock/internal/cli, one folder per subject. root.go assembles them, and
+// the tests here run the whole command line.
 package main

@@ -18,22 +18,22 @@ import (
 	"github.com/penstock/penstock/internal/test/docblock"
 )
 
-// reader follows the commands of a page in an empty folder, as a person at a terminal does, over a database.
+// reader follows the commands of a page in an empty folder, as a person at a terminal does, with a database.
 type reader struct {
 	*desk
 	page     string
 	database string
-	env      map[string]string // that the page has exported
+	env      map[string]string // variables that the page has exported
 }
 
-// newReader begins a page. Its database is the variable's.
+// newReader begins a page, with the database of the variable.
 func newReader(t *testing.T, page, url string) *reader {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	return &reader{urlDesk(t, url), page, url, map[string]string{"PENSTOCK_DATABASE_URL": url}}
 }
 
-// commands are those of a block of shell, each of which the test has to know.
+// commands are the commands of a shell block, all of which the test must know.
 func (r *reader) commands(block, n int) []docblock.Command {
 	r.t.Helper()
 	all := docblock.Commands(r.t, docblock.Of(r.t, r.page, "sh")[block])
@@ -43,17 +43,17 @@ func (r *reader) commands(block, n int) []docblock.Command {
 	return all
 }
 
-// step is what a command of a page meets and does.
+// step describes the conditions and effects of a page's command.
 type step struct {
-	shows   string   // parts with … between them, on either stream
-	with    []string // what the page says, and what stands there here
-	more    []string // arguments, such as a port that is free
-	answers string   // to its questions
+	shows   string   // parts with … between them, in either stream
+	with    []string // a text of the page, and its replacement here
+	more    []string // arguments, such as a free port
+	answers string   // answers to its questions
 	code    int
-	while   func(*running) // for one that runs until it is told to end: it is, after this
+	while   func(*running) // for a command that runs until it is stopped: called before stopping it
 }
 
-// follow runs the commands of a block, each as its step says.
+// follow runs the commands of a block, each according to its step.
 func (r *reader) follow(block int, steps ...step) {
 	r.t.Helper()
 	for i, c := range r.commands(block, len(steps)) {
@@ -61,7 +61,7 @@ func (r *reader) follow(block int, steps ...step) {
 	}
 }
 
-// running is a command that runs.
+// running is a running command.
 type running struct {
 	t       *testing.T
 	command string
@@ -69,7 +69,7 @@ type running struct {
 	ended   chan struct{}
 }
 
-// transcript is what a command has written.
+// transcript is the output of a command.
 type transcript struct {
 	sync.Mutex
 	text bytes.Buffer
@@ -87,7 +87,7 @@ func (w *transcript) String() string {
 	return w.text.String()
 }
 
-// until waits for what the command is to do.
+// until waits until the command has had its expected effect.
 func (r *running) until(what string, ok func() bool) {
 	r.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -103,7 +103,7 @@ func (r *running) until(what string, ok func() bool) {
 	}
 }
 
-// finds waits until the command has written what the pattern matches.
+// finds waits until the command has written text that the pattern matches.
 func (r *running) finds(pattern string) (found string) {
 	r.t.Helper()
 	r.until(pattern, func() bool {
@@ -113,7 +113,7 @@ func (r *running) finds(pattern string) (found string) {
 	return found
 }
 
-// run does what one command says.
+// run runs one command.
 func (r *reader) run(c docblock.Command, s step) {
 	r.t.Helper()
 	replace := strings.NewReplacer(s.with...)
@@ -132,7 +132,7 @@ func (r *reader) run(c docblock.Command, s step) {
 	case "export":
 		set(c.Args[1:], func(name, value string) {
 			r.env[name] = value
-			r.t.Setenv(name, value) // some is read by libraries
+			r.t.Setenv(name, value) // libraries read some of them
 		})
 		return
 	case "penstock":
@@ -182,8 +182,7 @@ func (r *reader) run(c docblock.Command, s step) {
 	}
 }
 
-// curl makes the request that a command of curl makes, to the server at the URL that stands here for the page's, and wants its answer to be
-// 200 with a text in it.
+// curl makes the request of a curl command, to the server that stands for the page's. It requires that the answer is 200 with a text in it.
 func (r *reader) curl(c docblock.Command, said, here, token, want string) {
 	r.t.Helper()
 	method, body := http.MethodGet, io.Reader(http.NoBody)
@@ -227,7 +226,7 @@ func (r *reader) curl(c docblock.Command, said, here, token, want string) {
 	}
 }
 
-// executable makes a program in the folder.
+// executable creates a program in the folder.
 func (r *reader) executable(name, script string) {
 	r.t.Helper()
 	clitest.Write(r.t, name, "#!/bin/sh\n"+script+"\n")

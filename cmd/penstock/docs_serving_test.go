@@ -145,11 +145,11 @@ func TestMetricsDocs(t *testing.T) {
 	case name := <-spans:
 		clitest.Same(t, "span", name, "send orders/billing")
 	default:
-		t.Error("no span was sent") // it is when the relay ends, at the latest
+		t.Error("no span was sent") // at the latest when the relay ends
 	}
 }
 
-// brokerQueue is a queue of RabbitMQ that a message whose topic is its name comes to.
+// brokerQueue is a queue of RabbitMQ that gets the messages whose topic is its name.
 func brokerQueue(t *testing.T) (name string, messages func() int) {
 	connection, err := amqp.Dial(testserver.RabbitMQURL(t))
 	if err != nil {
@@ -173,7 +173,8 @@ func brokerQueue(t *testing.T) (name string, messages func() int) {
 	return name, declare
 }
 
-// netTable is the table that pages adopt, as .NET's template makes it, with rows of a type, and more statements.
+// netTable is the table that pages adopt, as .NET's template creates it, with rows of one type, and more
+// statements.
 func netTable(kind string, rows int, more string) string {
 	return fmt.Sprintf(`create schema shop; create table shop.outbox_messages (id uuid primary key default gen_random_uuid(), type text not null, content jsonb not null,
 			occurred_on_utc timestamptz not null default clock_timestamp(), processed_on_utc timestamptz, error text);
@@ -207,7 +208,7 @@ func TestAdoptingDocs(t *testing.T) {
 		})
 	}
 	commands := r.commands(1, 5)
-	settle("shop.outbox_messages") // which the relay has left; another one may not mark the same rows
+	settle("shop.outbox_messages") // which the relay has left; another relay may not mark the same rows
 	r.run(commands[2], step{shows: "1 dead letter of shop.outbox_messages/shop.outbox_messages"})
 	r.must("subscription", "drop", "shop.outbox_messages", "--yes", "--database-url", database)
 	settle("mails")
@@ -217,7 +218,7 @@ func TestAdoptingDocs(t *testing.T) {
 	r.run(commands[4], step{answers: "mails\n", shows: "Subscription mails of table shop.outbox_messages is gone; the table is as it was."})
 }
 
-// What the page shows of YugabyteDB runs here on PostgreSQL.
+// The page's statements for YugabyteDB run here on PostgreSQL.
 func TestEnginesDocs(t *testing.T) {
 	plain := testserver.Database(t, testserver.PostgresURL(t))
 	broker := testserver.RabbitMQURL(t)

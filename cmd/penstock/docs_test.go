@@ -16,9 +16,10 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// The commands that pages show run as they stand, and do what the pages say.
+// The commands on pages run unchanged, and do what the pages say.
 
-// refused is a verdict on each message: the topic dead is given up, parked waits, and others are delivered. The payload is the reason.
+// refused gives each message a verdict: the topic dead becomes a dead letter, parked waits, and others are delivered. The payload is
+// the reason.
 func refused(m penstock.Message) driver.Verdict {
 	failures := []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: string(m.Payload)}}
 	switch m.Topic {
@@ -30,7 +31,7 @@ func refused(m penstock.Message) driver.Verdict {
 	return driver.Verdict{Outcome: driver.Dead, Failures: failures}
 }
 
-// alter changes what is in a file of SQLite's.
+// alter changes the contents of an SQLite file.
 func (r *reader) alter(statement string) {
 	r.t.Helper()
 	db, err := sqlite.OpenDB(strings.TrimPrefix(r.database, "sqlite:"))
@@ -78,7 +79,7 @@ func TestRelayingDocs(t *testing.T) {
 		step{answers: "y\n", shows: "1 dead letter of orders/billing discarded"})
 	clitest.Same(t, "dead letters", r.dead("orders", "billing"), "m4")
 	clitest.Same(t, "sent again, and anew", fmt.Sprint(len(r.relay("orders", "billing", deliver))), "2")
-	r.outbox("other") // which no outbox is set up with
+	r.outbox("other") // with which no outbox is created
 	r.follow(1,
 		step{shows: "orders"},
 		step{answers: "y\n", shows: "of orders/billing will be delivered again, with the same ids"})
@@ -91,7 +92,7 @@ func TestWorkersDocs(t *testing.T) {
 		step{shows: "Queue mails is ready."},
 		step{shows: "1"},
 		step{while: func(run *running) {
-			r.jobs("mails", "at once") // the other waits for its time
+			r.jobs("mails", "at once") // the other is delayed
 			run.until("the job is done", func() bool { return nothingToDo(r.queue("mails")) })
 			sent, err := os.ReadFile("sent")
 			if err != nil || string(sent) != "at once" {

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// What others do to a server, and to the tables.
+// What other users do to a server, and to the tables.
 func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t, "fsync = on", "full_page_writes = on", "max_prepared_transactions = 5", "wal_level = logical")
@@ -58,7 +58,7 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 				waited <- err
 			}()
 			f := p.finds(doctor.CheckAdvisory, doctor.Warning, "", "and 1 wait for them")
-			// 42 is not ours
+			// 42 does not belong to Penstock.
 			clitest.Contains(t, f.Found+f.Next, fmt.Sprintf("session %d", db.Conn.PgConn().PID()), "has had 1 of Penstock's advisory locks for ", "pg_terminate_backend")
 			db.Exec("select pg_advisory_unlock(" + lock + ")")
 			if err := <-waited; err != nil {
@@ -194,7 +194,7 @@ func TestDoctorFindsAClockThatIsWrong(t *testing.T) {
 	portable.finds(doctor.CheckClock, doctor.Warning, "", "the margin for late commits is 10s")
 }
 
-// The portable profile's engine is tried for what the profile counts on.
+// Doctor tests what the portable profile requires of its engine.
 func TestDoctorOfThePortableProfile(t *testing.T) {
 	t.Parallel()
 	direct := testserver.Database(t, testserver.PostgresURL(t))

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// patient is a database that doctor looks at.
+// patient is a database that doctor examines.
 type patient struct {
 	*desk
 	url string
@@ -32,7 +32,7 @@ type patient struct {
 
 func newPatient(t *testing.T, url string) *patient { return &patient{urlDesk(t, url), url} }
 
-// examined runs doctor, with what is old and what is measured made short, and checks that its exit code fits.
+// examined runs doctor, with shortened ages and measurements, and checks that its exit code fits.
 func (p *patient) examined(args ...string) []doctor.Finding {
 	p.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -53,7 +53,7 @@ func (p *patient) examined(args ...string) []doctor.Finding {
 	return report.Findings
 }
 
-// finds waits until doctor finds it: what is old has to become so.
+// finds waits until doctor finds it: some findings need time to become old.
 func (p *patient) finds(check string, severity doctor.Severity, about, text string, args ...string) doctor.Finding {
 	p.t.Helper()
 	for end := time.Now().Add(postgrestest.Deadline); ; {
@@ -72,7 +72,8 @@ func (p *patient) finds(check string, severity doctor.Severity, about, text stri
 	}
 }
 
-// healthy wants nothing worse than ok of the checks, or of any. The disk is the machine's.
+// healthy requires that no check, or none of the given ones, is worse than ok. The disk is the
+// machine's.
 func (p *patient) healthy(checks ...string) {
 	p.t.Helper()
 	for _, f := range p.examined() {
@@ -82,7 +83,8 @@ func (p *patient) healthy(checks ...string) {
 	}
 }
 
-// pasted runs the command that a next step of --json ends with, which means the same database, and more.
+// pasted runs the command that ends a next step of --json. The command names the same database, and
+// more.
 func (p *patient) pasted(next string, more ...string) {
 	p.t.Helper()
 	_, command, there := strings.Cut(next, ": penstock ")
@@ -100,7 +102,7 @@ func told(all []doctor.Finding) string {
 	return out.String()
 }
 
-// subscribe takes a lease, which ends with the test, and fetches until something comes.
+// subscribe takes a lease until the test ends, and fetches until a message comes.
 func (p *patient) subscribe(outbox string) (driver.Source, driver.Batch) {
 	p.t.Helper()
 	source, err := p.store.Subscribe(p.t.Context(), driver.Subscribe{Outbox: outbox, Subscription: "billing", Holder: "r1", Lease: time.Hour})
@@ -115,10 +117,10 @@ func (p *patient) subscribe(outbox string) (driver.Source, driver.Batch) {
 	return source, batch
 }
 
-// relayed is a subscription that has settled what there was, and is closed.
+// relayed is a closed subscription that has settled all messages.
 func (p *patient) relayed(outbox string) { p.relay(outbox, "billing", deliver) }
 
-// eachPatient runs a test over the stores that have an examination of their own.
+// eachPatient runs a test over the stores that doctor examines separately.
 func eachPatient(t *testing.T, test func(t *testing.T, p *patient)) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// claim takes every job of a queue that may run.
+// claim takes every job of a queue that can run.
 func (d *desk) claim(queue, group string) []penstock.Job {
 	d.t.Helper()
 	q := d.queues().DriverQueue(queue)

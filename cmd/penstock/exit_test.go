@@ -16,13 +16,12 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// full is a disk without space.
+// full is a disk without free space.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// What cannot be written down was not done, whichever verb it is and whatever it was
-// writing with.
+// Output that cannot be written makes every verb fail, however it writes.
 func TestFullStdoutIsAnError(t *testing.T) {
 	url := sqliteDatabase(t)
 	for _, args := range []string{"outbox create orders", "publish orders --topic t --payload x", "tail orders", "tail orders --json", "status", "status --json", "outbox list", "version",
@@ -60,7 +59,7 @@ func TestRefusingDatabases(t *testing.T) {
 	})
 }
 
-// Which is waited for a while.
+// A held lock is waited for, up to a limit.
 func TestBusyDatabase(t *testing.T) {
 	t.Parallel()
 	url := sqliteFile(t)

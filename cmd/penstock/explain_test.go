@@ -12,7 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// penstock explain tells what it measured as a table and as JSON, and with 3 that something reads too much.
+// penstock explain prints its measurements as a table and as JSON, and exits with 3 if something reads too
+// much.
 func TestExplain(t *testing.T) {
 	db := postgrestest.On(t, postgrestest.Database(t))
 	for name, c := range map[string]struct{ url, text string }{
@@ -45,7 +46,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// What reads too much is an exit code, and a finding of doctor.
+// A statement that reads too much causes an exit code, and a finding of doctor.
 func TestExplainSlow(t *testing.T) {
 	db := postgrestest.On(t, postgrestest.Database(t))
 	d := newPatient(t, db.URL)

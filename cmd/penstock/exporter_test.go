@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// served is a log that tells where metrics are.
+// served is a log that notes the address of the metrics.
 type served struct{ url chan string }
 
 var metricsURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics`)
@@ -25,7 +25,7 @@ func (s served) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The exporter, a relay and a worker serve what they say at the address that their log names, until they end.
+// The exporter, a relay and a worker serve metrics at the address in their log until they end.
 func TestVerbsThatServeMetrics(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders", numbered(3)...)

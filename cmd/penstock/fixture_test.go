@@ -23,12 +23,11 @@ import (
 	"github.com/penstock/penstock/internal/test/storetest"
 )
 
-// desk is a command line over a store that the test looks into.
+// desk is a command line with a store that the test can inspect.
 type desk struct {
 	t     *testing.T
 	store driver.Store
-	// open is what the command line gets instead of the store; nil for another
-	// handle on it.
+	// open returns what the command line gets instead of the store; nil means another handle on it.
 	open func() driver.Store
 }
 
@@ -38,7 +37,7 @@ func eachStore(t *testing.T, test func(t *testing.T, d *desk)) {
 	t.Run("postgres", func(t *testing.T) { test(t, urlDesk(t, postgrestest.Database(t))) })
 }
 
-// sqliteFile is the URL of a database that is not there yet.
+// sqliteFile is the URL of a database that does not exist yet.
 func sqliteFile(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "test.db") }
 
 // yaml is a configuration file.
@@ -59,7 +58,7 @@ func urlDesk(t *testing.T, url string) *desk {
 	return newDesk(t, open(), open)
 }
 
-// bare is a store without anything that only some can do.
+// bare is a store with only the methods that every store has.
 type bare struct{ driver.Store }
 
 func (bare) Close() error { return nil } // each verb does it
@@ -77,10 +76,10 @@ func newDesk(t *testing.T, store driver.Store, open func() driver.Store) *desk {
 	return &desk{t: t, store: store, open: open}
 }
 
-// cli runs the command line where nobody can be asked.
+// cli runs the command line without a user who could answer.
 func (d *desk) cli(args ...string) outcome { return d.run(false, "", args...) }
 
-// asked runs it on a terminal where somebody answers.
+// asked runs it on a terminal with a user who answers.
 func (d *desk) asked(answer string, args ...string) outcome { return d.run(true, answer, args...) }
 
 func (d *desk) run(interactive bool, answer string, args ...string) outcome {
@@ -105,7 +104,7 @@ func (d *desk) app(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	return a
 }
 
-// must runs the command line and wants it to succeed.
+// must runs the command line and requires that it succeeds.
 func (d *desk) must(args ...string) string {
 	d.t.Helper()
 	o := d.cli(args...)
@@ -115,7 +114,7 @@ func (d *desk) must(args ...string) string {
 	return o.stdout
 }
 
-// outbox makes one and publishes to it.
+// outbox creates an outbox and publishes to it.
 func (d *desk) outbox(name string, msgs ...penstock.Message) {
 	d.t.Helper()
 	if err := d.store.CreateOutbox(d.t.Context(), name); err != nil {
@@ -126,8 +125,8 @@ func (d *desk) outbox(name string, msgs ...penstock.Message) {
 	}
 }
 
-// relay settles everything that a subscription has not settled, as verdict
-// says, and leaves the lease.
+// relay settles everything that a subscription has not settled, with the given verdicts, and
+// leaves the lease.
 func (d *desk) relay(outbox, subscription string, verdict func(penstock.Message) driver.Verdict) (seen []penstock.Message) {
 	d.t.Helper()
 	ctx := d.t.Context()
@@ -155,10 +154,10 @@ func (d *desk) relay(outbox, subscription string, verdict func(penstock.Message)
 	}
 }
 
-// deliver is a verdict on every message.
+// deliver is the verdict delivered for every message.
 func deliver(penstock.Message) driver.Verdict { return driver.Verdict{} }
 
-// dies is a verdict that makes a dead letter, for the reason in its headers.
+// dies is the verdict dead, for the reason in the message's headers.
 func dies(m penstock.Message) driver.Verdict {
 	reason := m.Headers["reason"]
 	if reason == "" {

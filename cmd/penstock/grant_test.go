@@ -52,7 +52,7 @@ func TestQueueGrant(t *testing.T) {
 	d.cli("queue", "grant", "mails", "postgres").wants(t, terminal.ExitUsage, "nothing to grant: give --enqueue, --work or --operate")
 }
 
-// makeRole makes a role that goes with the test.
+// makeRole creates a role and drops it after the test.
 func makeRole(t *testing.T, database, role string) {
 	t.Helper()
 	exec := func(ctx context.Context, sql string) error {
@@ -74,7 +74,7 @@ func makeRole(t *testing.T, database, role string) {
 	})
 }
 
-// roleOf is the role of a connection: one that there is.
+// roleOf is the existing role of a connection.
 func roleOf(t *testing.T, conn *pgx.Conn) (role string) {
 	t.Helper()
 	if err := conn.QueryRow(t.Context(), "select current_user").Scan(&role); err != nil {

@@ -63,7 +63,7 @@ func TestFlagsHaveWords(t *testing.T) {
 	visit(rootCommand(&cli.App{}))
 }
 
-// A folder of cmd/penstock/internal/cli is called as a verb, for which it has the code.
+// Each folder of cmd/penstock/internal/cli has the name of a verb, whose code it has.
 func TestEveryFolderIsAVerb(t *testing.T) {
 	folders, err := filepath.Glob("internal/cli/*")
 	if err != nil || len(folders) == 0 {

@@ -55,7 +55,8 @@ func (r refusing) Publish(ctx context.Context, outbox string, msgs ...penstock.M
 
 func (refusing) RefusesContent(err error) bool { return errors.Is(err, errNo) }
 
-// What is bad of a file, and what the database refuses, costs no other line, and can be given again.
+// Bad lines of a file, and lines that the database refuses, do not affect the others and can be
+// imported later.
 func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("outbox", "create", "orders")
@@ -88,7 +89,7 @@ func TestPublishFileGoesOnAfterErrors(t *testing.T) {
 	})
 }
 
-// An import that was broken off goes on where it had got to, whatever the size of its batches, and so does one that is repeated.
+// An interrupted import continues where it stopped, whatever the size of its batches. A repeated import does the same.
 func TestImportsOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		if _, has := d.store.(driver.OncePublisher); !has {
@@ -107,7 +108,7 @@ func TestImportsOnce(t *testing.T) {
 			}
 			return s
 		}
-		clitest.Write(t, file, line(1, 5)+"cut o") // as a producer leaves it that is still writing
+		clitest.Write(t, file, line(1, 5)+"cut o") // a producer that still writes leaves it like this
 		d.cli("publish", "orders", "-f", file, "--once", "imports", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is not a message")
 		d.cli("enqueue", "mails", "-f", file, "--once", "--batch", "2").wants(t, terminal.ExitUsage, "line 6: is not a job")
 		clitest.Write(t, file, line(1, 7)+line(7, 7)) // the same line twice is two messages
@@ -128,7 +129,7 @@ func TestImportsOnce(t *testing.T) {
 	})
 }
 
-// An import that is killed at any moment, and repeated until it comes to its end, has each line once and in its place.
+// An import is killed at random moments and repeated until it finishes. Each line is then imported once, in its place.
 func TestImportsOnceThoughKilled(t *testing.T) {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	const lines, kills, batch = 300, 3, "7"
@@ -163,8 +164,8 @@ func TestImportsOnceThoughKilled(t *testing.T) {
 	}
 }
 
-// importKilled has a process of its own import a file of which it kills the process when these lines were read. The file is a
-// pipe, so that the import never comes to its end first.
+// importKilled lets a separate process import a file, and kills it once it has read these lines. The file is a pipe, to keep
+// the import from finishing first.
 func importKilled(t *testing.T, url, file string, lines, args []string) {
 	t.Helper()
 	if err := syscall.Mkfifo(file, 0o600); err != nil {
@@ -175,9 +176,9 @@ func importKilled(t *testing.T, url, file string, lines, args []string) {
 	if err := importer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pipe, err := os.OpenFile(file, os.O_RDWR, 0) // which waits for nobody
+	pipe, err := os.OpenFile(file, os.O_RDWR, 0) // it does not wait
 	if err == nil {
-		err = pipe.SetWriteDeadline(time.Now().Add(2 * time.Minute)) // rather than for ever
+		err = pipe.SetWriteDeadline(time.Now().Add(2 * time.Minute)) // to avoid waiting forever
 	}
 	if err == nil {
 		_, err = pipe.WriteString(strings.Join(lines, ""))

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// consuming is an application that receives with the inbox billing, whatever its database.
+// consuming is an application that receives with the inbox billing, on any database.
 type consuming struct {
 	t       *testing.T
 	inOrder func(m penstock.Message, wait time.Duration) ([]penstock.Released, error)
@@ -148,7 +148,7 @@ func connect(t *testing.T, database string) *pgx.Conn {
 	return conn
 }
 
-// receives wants what a message lets out.
+// receives requires that a message hands over these messages.
 func (c *consuming) receives(key, id, previous string, want string) {
 	c.t.Helper()
 	m := penstock.Message{ID: id, Key: key, Payload: []byte("of " + id), Headers: map[string]string{"trace": id}}
@@ -159,7 +159,7 @@ func (c *consuming) receives(key, id, previous string, want string) {
 	c.wants(released, err, want)
 }
 
-// isDue wants what is due.
+// isDue requires that these messages are due.
 func (c *consuming) isDue(want string) {
 	c.t.Helper()
 	released, err := c.due()

@@ -115,7 +115,7 @@ func TestInboxHeldAndGaps(t *testing.T) {
 	})
 }
 
-// gapsTable is what inbox gaps prints, without how long ago.
+// gapsTable is the output of inbox gaps, without the ages.
 func gapsTable(d *desk) string {
 	d.t.Helper()
 	var lines []string
@@ -164,7 +164,7 @@ func TestInboxRelease(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 		c.isDue("m3 after m2, m4")
-		c.receives("m", "m2", "m1", "") // reported missing, it waits as any other
+		c.receives("m", "m2", "m1", "") // reported missing, it waits like any other
 		d.must("inbox", "release", "billing", "--all", "--yes")
 		c.isDue("m2 after m1 late")
 	})
@@ -186,11 +186,11 @@ func TestInboxDiscard(t *testing.T) {
 		c.receives("k", "2", "1", "2 late, 3 late")
 		c.receives("k", "6", "5", "6")
 		clitest.Same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded no")
-		c.receives("k", "4", "3", "4 late") // a replay brings it again
+		c.receives("k", "4", "3", "4 late") // a replay delivers it again
 		clitest.Same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded yes")
 		c.receives("k", "8", "7", "")
 		clitest.Same(t, "json", d.must("inbox", "discard", "billing", "8", "--yes", "--json"), `{"consumer":"billing","discarded":1}`+"\n")
-		c.receives("k", "9", "8", "9 after 8") // nobody waits for what was discarded
+		c.receives("k", "9", "8", "9 after 8") // no message waits for a discarded one
 	})
 }
 

@@ -1,4 +1,4 @@
-// Package about says what was being done when an error came. A missing outbox, queue or inbox is
+// Package about adds the context of an operation to its error. A missing outbox, queue or inbox is
 // reported in the same words by every store and verb.
 package about
 
@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Outbox is for an error about an outbox or one of its subscriptions. With an empty doing
-// other errors stay as they are.
+// Outbox is for an error about an outbox or one of its subscriptions. If doing is empty, other
+// errors stay unchanged.
 func Outbox(err error, doing, outbox, subscription string) error {
 	switch {
 	case errors.Is(err, penstock.ErrNoOutbox):
@@ -35,12 +35,12 @@ func Inbox(err error, doing, consumer string) error {
 	case errors.Is(err, penstock.ErrNoInbox):
 		return fmt.Errorf("inbox %q: %w", consumer, penstock.ErrNoInbox)
 	case errors.Is(err, penstock.ErrInboxExists):
-		err = penstock.ErrInboxExists // the consumer is named already
+		err = penstock.ErrInboxExists // the error names the consumer already
 	}
 	return While(err, doing)
 }
 
-// While puts what was being done before an error, if there is one.
+// While puts the operation before an error, if there is an error.
 func While(err error, doing string) error {
 	if err == nil || doing == "" {
 		return err

@@ -1,8 +1,8 @@
-// Package check examines an outbox table that exists already. It says what makes it slow or unsafe,
+// Package check examines an existing outbox table. It reports what makes the table slow or unsafe,
 // with the evidence and the statements that fix it.
 //
-// Run only reads. Fix creates the indexes that a report suggests, after asking.
-// DESIGN.md tells how each finding is read.
+// Run only reads. Fix creates the indexes that a report suggests, after asking. DESIGN.md explains
+// each finding.
 package check
 
 import (
@@ -24,14 +24,14 @@ import (
 // Options bound a check and say what counts as old. The zero value of a field is
 // its default.
 type Options struct {
-	// Timeout of each of the about thirty looks. Default 5 s. The longest of them run
-	// the read, once for one row and once for a batch.
+	// Timeout of each of the about thirty queries. Default 5 s. The slowest of them run the read, once
+	// for one row and once for a batch.
 	Timeout time.Duration
-	// OldSnapshot is from what age on a transaction is reported to hold back
-	// vacuum. Default 5 minutes.
+	// OldSnapshot is the age from which a transaction is reported to hold back vacuum. Default 5
+	// minutes.
 	OldSnapshot time.Duration
-	// OldTransactions is the same in transactions begun since, for what has no
-	// time: replication slots, standbys, sessions of others. Default 1,000,000.
+	// OldTransactions is the same limit as a number of transactions that began since, for holders
+	// without a time: replication slots, standbys, sessions of others. Default 1,000,000.
 	OldTransactions int64
 }
 
@@ -46,10 +46,9 @@ func (o *Options) setDefaults() {
 	o.Timeout, o.OldSnapshot, o.OldTransactions = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.OldSnapshot, DefaultOldSnapshot), cmp.Or(o.OldTransactions, DefaultOldTransactions)
 }
 
-// Run looks at the table of cfg, whose defaults are set. It changes nothing: every look is a
+// Run looks at the table of cfg, whose defaults are set. It changes nothing: every query is a
 // separate read-only transaction with a timeout. Report.Unseen lists what the role or the server
-// does not let it see. It expects conn to be in no transaction, and leaves its settings as they
-// are.
+// hides from it. It expects conn to be in no transaction, and leaves its settings as they are.
 //
 // An error means that there is no report: cfg is not valid (a
 // *penstock.FieldError), there is no such table, the connection is lost, or ctx has
@@ -86,8 +85,8 @@ func Run(ctx context.Context, conn *pgx.Conn, cfg adopted.Config, opts Options) 
 	return r, nil
 }
 
-// Holders finds what holds back vacuum in the database, whatever the table: transactions, prepared ones, replication
-// slots, standbys. As Run does, it changes nothing.
+// Holders finds what holds back vacuum in the database, for any table: transactions, prepared ones, replication
+// slots, standbys. Like Run, it changes nothing.
 func Holders(ctx context.Context, conn *pgx.Conn, opts Options) ([]Finding, []Unseen, error) {
 	opts.setDefaults()
 	l := &looker{conn: conn, timeout: opts.Timeout}
@@ -103,8 +102,7 @@ func Holders(ctx context.Context, conn *pgx.Conn, opts Options) ([]Finding, []Un
 	return findHolders(f), l.unseen, nil
 }
 
-// finders read the findings from the facts, in the order in which a report has
-// them.
+// finders derive the findings from the facts, in the order of a report.
 var finders = []func(*facts) []Finding{
 	findColumns, findPermissions, findStorage, findKey, findReferences,
 	findReadIndex, findContents, findScan, findOrder,
@@ -119,26 +117,25 @@ var sqlFiles embed.FS
 func statement(name string) string {
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		panic(err) // embedded: missing only if the program was built wrong
+		panic(err) // embedded: missing only if the build is wrong
 	}
 	return string(text)
 }
 
-// looker looks at the database, one small transaction at a time, and remembers what
-// it was not shown.
+// looker queries the database, one small transaction at a time, and notes what it could not see.
 type looker struct {
 	conn    *pgx.Conn
 	timeout time.Duration
 	unseen  []Unseen
-	refusal string // SQLSTATE of the last look that the server refused
+	refusal string // SQLSTATE of the last query that the server refused
 }
 
-// errUnseen is what a look returns that the server refused; what and why is in
+// errUnseen is the error of a query that the server refused. The subject and the reason are in
 // looker.unseen.
 var errUnseen = errors.New("not seen")
 
-// look runs see in a read-only transaction. A refusal of the server is noted under what and gives
-// errUnseen. Settings hold for the transaction alone.
+// look runs see in a read-only transaction. A refusal of the server is noted under what and
+// returns errUnseen. Settings hold only for the transaction.
 func (l *looker) look(ctx context.Context, what string, see func(tx pgx.Tx) error, settings ...string) error {
 	err := l.transaction(ctx, see, settings)
 	var refused *pgconn.PgError
@@ -161,7 +158,7 @@ func (l *looker) transaction(ctx context.Context, see func(tx pgx.Tx) error, set
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	// Reading a size waits for sessions that have the table locked, but not for long.
+	// Reading a size waits for sessions that have locked the table, but not for long.
 	limits := fmt.Sprintf("set local statement_timeout = %d; set local lock_timeout = %d", l.timeout.Milliseconds(), min(l.timeout/2, time.Second).Milliseconds())
 	if _, err := tx.Exec(ctx, limits+strings.Join(append([]string{""}, settings...), "; set local "), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
@@ -169,13 +166,13 @@ func (l *looker) transaction(ctx context.Context, see func(tx pgx.Tx) error, set
 	return see(tx)
 }
 
-// catalogue looks with the search path of the system alone: names that the server writes have their
-// schema, and no other functions replace its own.
+// catalogue runs a query with only the system's search path. The server then writes names with
+// their schema, and functions of other schemas do not replace its own.
 func (l *looker) catalogue(ctx context.Context, what string, see func(tx pgx.Tx) error) error {
 	return l.look(ctx, what, see, "search_path = pg_catalog")
 }
 
-// The conditions of PostgreSQL's appendix A that need their own words.
+// The conditions of PostgreSQL's appendix A that need a separate text.
 const (
 	noPrivilege   = "42501"
 	tookTooLong   = "57014"
@@ -194,7 +191,7 @@ func unseen(what string, err *pgconn.PgError, timeout time.Duration) Unseen {
 	return Unseen{What: what, Why: err.Message}
 }
 
-// seen drops errUnseen: the look was not essential.
+// seen drops errUnseen: the query was not essential.
 func seen(err error) error {
 	if errors.Is(err, errUnseen) {
 		return nil

@@ -9,25 +9,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// settings under which a plan uses an index that gives the order, if there is one,
-// whatever the statistics say.
+// Settings under which a plan uses an index that gives the order, if there is one, whatever the
+// statistics are.
 var pinned = []string{
 	"enable_seqscan = off", "enable_bitmapscan = off", "enable_sort = off",
 	"enable_indexscan = on", "enable_indexonlyscan = on",
 	"max_parallel_workers_per_gather = 0", "jit = off",
 }
 
-// pinnedFor are those settings without sorting at all or, where no index gives the
-// whole order, with sorting rows that are alike in its first columns.
+// pinnedFor returns those settings, without sorting at all. If no index gives the whole order,
+// they allow sorting rows that are equal in the first columns.
 func pinnedFor(incremental string) []string {
 	return append(slices.Clone(pinned), "enable_incremental_sort = "+incremental)
 }
 
-// maxBlindPages is from what size on a table is not read without an index that gives
-// the order: 800 MiB with pages of 8 KiB.
+// maxBlindPages is the size above which a table without an index that gives the order is not read:
+// 800 MiB with pages of 8 KiB.
 const maxBlindPages = 100_000
 
-// lookAtReads explains the read, and runs it where that is bounded.
+// lookAtReads explains the read, and runs it if that is bounded.
 func (l *looker) lookAtReads(ctx context.Context, f *facts) error {
 	if !f.readable() {
 		return nil
@@ -62,7 +62,7 @@ func (l *looker) lookAtReads(ctx context.Context, f *facts) error {
 	return l.lookFromFirst(ctx, f, settings)
 }
 
-// lookFromFirst runs the read as it is with a low-water mark at the first row.
+// lookFromFirst runs the unchanged read with a low-water mark at the first row.
 func (l *looker) lookFromFirst(ctx context.Context, f *facts, settings []string) error {
 	if f.reads.first.pages() < dirtyPages || !inOrder(f.reads.pinned) {
 		return nil
@@ -82,15 +82,15 @@ func (l *looker) lookFromFirst(ctx context.Context, f *facts, settings []string)
 	return err
 }
 
-// nullable are the places of the first column and of n others, which are passed over.
+// nullable are places for the first column and for n others, which are skipped.
 func nullable(first **string, n int) []any {
 	places := make([]any, n+1)
 	places[0] = first
 	return places
 }
 
-// read is the statement that reads the next rows, without the locks of claims: they
-// are for a transaction that may write.
+// read is the statement that reads the next rows, without the locks of claims, which require a
+// transaction that may write.
 func (f *facts) read(limit int, also string) string {
 	var where []string
 	for _, condition := range []string{f.waiting(), also} {
@@ -123,8 +123,8 @@ func (l *looker) explain(ctx context.Context, what, sql string, run bool, settin
 	return p, err
 }
 
-// inOrder is true of a plan that reads an index in the order that is wanted, and
-// at most sorts rows that are alike in its first columns.
+// inOrder is true for a plan that reads an index in the required order and at most sorts rows that
+// are equal in its first columns.
 func inOrder(p *plan) bool {
 	return p != nil && len(p.find("Sort", "Seq Scan", "Bitmap Heap Scan", "Gather", "Gather Merge")) == 0 &&
 		len(p.find("Index Scan", "Index Only Scan")) > 0

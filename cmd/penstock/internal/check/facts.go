@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// facts are what was seen of a table; the findings are read from them. What could
-// not be seen has its zero value, or nil where that says something else.
+// facts are what is known about a table; findings are derived from them. A fact that could not be
+// seen is zero, or nil if zero has a meaning.
 type facts struct {
 	cfg  adopted.Config
 	opts Options
@@ -63,7 +63,7 @@ type column struct {
 	category   string // pg_type.typcategory
 	number     int16
 	length     int16  // -1 is any
-	bound      int    // the most bytes of a varchar(n), 0 for any
+	bound      int    // the most bytes of a varchar(n), 0 for no limit
 	expression string // the default's
 	cache      int64  // of the sequence that numbers it, 0 without one
 	sequence   string // quoted
@@ -165,7 +165,7 @@ type standby struct {
 type sample struct {
 	rows    int64
 	largest map[string]int64 // bytes by column
-	ordered *bool            // of a uuid in the order: are its versions those that grow with time
+	ordered *bool            // of a uuid in the order: whether its versions are those that grow with time
 }
 
 // space is what pgstattuple measured.
@@ -175,22 +175,22 @@ type space struct {
 	indexes map[string]float64 // percent of the leaf pages in use
 }
 
-// lateness is what commit timestamps tell of waiting rows.
+// lateness is what commit timestamps show about waiting rows.
 type lateness struct {
 	rows    int64
 	behind  int64    // committed after a row that sorts behind them
 	seconds *float64 // the longest time from the order column's value to the commit
 }
 
-// reads are the plans of the read. A plan is nil where there is none.
+// reads are the plans of the read. A plan is nil if there is none.
 type reads struct {
 	sql     string // of a batch
-	natural *plan  // as the planner likes, not run
+	natural *plan  // as the planner chooses, not run
 	pinned  *plan  // as Penstock asks for it, not run
 	first   *plan  // of one row, run
 	batch   *plan  // run
 	marked  *plan  // of one row from the first one on, run
-	endless bool   // the read of one row took longer than a look may
+	endless bool   // the read of one row exceeded the timeout of a query
 }
 
 func (f *facts) column(name string) *column {
@@ -204,7 +204,7 @@ func (f *facts) column(name string) *column {
 // removes is true if delivered rows leave the table.
 func (f *facts) removes() bool { return f.cfg.Marks() == "" }
 
-// waiting is the condition of the rows to deliver, empty if all are.
+// waiting is the condition for rows to deliver, empty if all are to deliver.
 func (f *facts) waiting() string {
 	return f.cfg.Pending(quote(f.cfg.Marks()), func(v adopted.Value) string { return literal(string(v)) })
 }

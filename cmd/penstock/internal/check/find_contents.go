@@ -11,7 +11,7 @@ type fit uint8
 
 const (
 	never  fit = iota
-	sofar      // every one that was seen, by far; the types promise nothing
+	sofar      // every one seen does, by far, but the types guarantee nothing
 	always     // by their types
 )
 
@@ -20,8 +20,8 @@ const (
 const (
 	indexRowHeader = 16
 	columnPadding  = 7
-	// ampleness is how many times as large as the largest contents seen the limit
-	// must be for a covering index to be mentioned.
+	// ampleness is how many times larger than the largest contents seen the limit must be before a
+	// covering index is suggested.
 	ampleness = 4
 )
 
@@ -39,8 +39,8 @@ func (f *facts) maxIndexRow() int64 {
 	return int64(third&^7 - heapTID)
 }
 
-// contents are the columns to include for an index that answers the read alone,
-// quoted, and whether they fit.
+// contents are the quoted columns to include in an index that alone answers the read, and whether
+// they fit.
 func (f *facts) contents() (include string, fits fit) {
 	rest := f.includable()
 	if len(rest) == 0 {
@@ -74,8 +74,8 @@ func (f *facts) includable() []string {
 	return slices.DeleteFunc(f.readColumns(), func(s string) bool { return slices.Contains(order, s) })
 }
 
-// largestRow is how large the row of a covering index would be if one message had
-// the largest value of each column that was seen.
+// largestRow is the size of a covering index's row if one message had the largest value seen in
+// each column.
 func (f *facts) largestRow() int64 {
 	total := int64(indexRowHeader)
 	if f.sample == nil {
@@ -87,8 +87,7 @@ func (f *facts) largestRow() int64 {
 	return total
 }
 
-// findContents: an index that includes the contents refuses what is too large for
-// it.
+// findContents: an index that includes the contents refuses values that are too large for it.
 func findContents(f *facts) (found []Finding) {
 	if f.sample == nil || f.sample.rows == 0 {
 		return nil
@@ -125,8 +124,8 @@ func (f *facts) replaceIndex(x *index) []Statement {
 	return []Statement{f.readIndex()[0], drop}
 }
 
-// largestIn is how large an index's row would be with the largest values seen, and
-// whether it includes columns that may be of any length.
+// largestIn is the size of an index's row with the largest values seen, and whether it includes
+// columns of unlimited length.
 func (f *facts) largestIn(x *index) (size int64, unbounded bool) {
 	size = indexRowHeader
 	for _, number := range slices.Concat(x.keys, x.included) {

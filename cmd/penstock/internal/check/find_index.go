@@ -7,11 +7,11 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// busyScans is how often a table must have been read before an index that never was
-// counts as unused.
+// busyScans is how often a table must have been read before an index that was never read counts as
+// unused.
 const busyScans = 1000
 
-// findIndexes: what indexes cost, besides the one of the read.
+// findIndexes: the cost of indexes other than that of the read.
 func findIndexes(f *facts) (found []Finding) {
 	for i := range f.indexes {
 		x := &f.indexes[i]
@@ -44,8 +44,8 @@ func findIndexes(f *facts) (found []Finding) {
 	return append(found, f.markedIndexed()...)
 }
 
-// twin is another valid index that does all that indexes[i] does. Of two alike, the
-// one that a constraint needs stays, or else the first.
+// twin is another valid index that does everything that indexes[i] does. Of two equal ones, the
+// one that a constraint needs stays, or otherwise the first.
 func (f *facts) twin(i int) *index {
 	x := &f.indexes[i]
 	for j := range f.indexes {
@@ -62,14 +62,14 @@ func subset(part, whole []int16) bool {
 	return !slices.ContainsFunc(part, func(n int16) bool { return !slices.Contains(whole, n) })
 }
 
-// unused is true of an index that is not needed and was never read, on a table that is read often.
-// The index of the read is new, perhaps.
+// unused is true for an index that is not needed and was never read, on a table that is read
+// often. The index of the read may be new.
 func (f *facts) unused(x *index) bool {
 	return f.stats != nil && f.stats.scans >= busyScans && x.scans == 0 && !x.needed && !slices.Contains(f.reads.pinned.indexes(), x.name())
 }
 
-// markedIndexed: a mark changes a column that an index contains, so PostgreSQL has
-// to write a new entry into every index of the table (the update is not HOT).
+// markedIndexed: marking a row changes a column that an index contains, so PostgreSQL has to write
+// a new entry into every index of the table (the update is not HOT).
 func (f *facts) markedIndexed() (found []Finding) {
 	marks := f.column(f.cfg.Marks())
 	if marks == nil {

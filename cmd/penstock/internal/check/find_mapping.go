@@ -12,7 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// misfits are what a relay would refuse of the mapping, but for rights, which are a finding by themselves. A column that two fields name is told once.
+// misfits are the parts of the mapping that a relay would refuse, except for missing rights, which are a separate finding. A column that two fields
+// name is reported once.
 func (f *facts) misfits() (all []*penstock.FieldError) {
 	of := &adopted.Relation{Source: f.tableName()}
 	for _, c := range f.columns {
@@ -27,7 +28,7 @@ func (f *facts) misfits() (all []*penstock.FieldError) {
 	return all
 }
 
-// readable: the table has the columns without which nothing can be read in order.
+// readable: the table has the columns without which rows cannot be read in order.
 func (f *facts) readable() bool {
 	return !slices.ContainsFunc(append(f.cfg.OrderColumns(), f.cfg.Marks()), func(name string) bool { return name != "" && f.column(name) == nil })
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Types that grow with time when something numbers or dates the rows.
+// Types that grow with time if something numbers or dates the rows.
 var ordering = []string{"timestamp with time zone", "timestamp without time zone", "date", "smallint", "integer", "bigint", "numeric", "xid8"}
 
-// Functions of a default that say when a transaction began, and when it writes.
+// Functions of a default that return when a transaction began, and when it writes.
 var (
 	transactionTime = regexp.MustCompile(`(?i)\b(now|transaction_timestamp)\(\)|\b(CURRENT_TIMESTAMP|LOCALTIMESTAMP|CURRENT_DATE)\b`)
 	writingTime     = regexp.MustCompile(`(?i)\b(clock_timestamp|statement_timestamp|timeofday)\(\)`)
 )
 
-// findOrder: what the order of the rows says about the order of their commits.
+// findOrder: what the order of rows shows about the order of their commits.
 func findOrder(f *facts) (found []Finding) {
 	c := f.column(f.cfg.OrderColumns()[0])
 	if c == nil {
@@ -43,7 +43,7 @@ func findOrder(f *facts) (found []Finding) {
 	return found
 }
 
-// isRandom: a uuid that is not made of the time, or text.
+// isRandom: a uuid that is not derived from the time, or text.
 func (f *facts) isRandom(c *column) bool {
 	if c.Type == "uuid" {
 		switch {
@@ -76,8 +76,8 @@ func (f *facts) randomOrder(c *column) Finding {
 	return find
 }
 
-// commitOrder tells what stands in the way of reading by the column, and what
-// Penstock does about it. It is a warning if rows were seen later than the margin.
+// commitOrder reports problems of reading by the column, and what Penstock does about them. It is
+// a warning if rows were committed later than the margin.
 func (f *facts) commitOrder(c *column) Finding {
 	margin := f.cfg.Margin
 	find := Finding{Severity: Note, Code: CodeCommitOrder, Title: fmt.Sprintf("the order of %s is not the order of commits", quote(c.Name))}

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// dirtyPages is how many pages the read of one row may touch: a B-tree has at
-	// most five levels, and there is a page of the table, and some slack.
+	// dirtyPages is how many pages the read of one row may touch: a B-tree has at most five levels,
+	// plus a page of the table, and some slack.
 	dirtyPages = 32
 	// dirtyPerRow is how many pages a row of a batch may cost: one page of the table if its order
-	// is not that of the index, and a part of an index page.
+	// differs from the index's, and a part of an index page.
 	dirtyPerRow = 2
 )
 
@@ -70,7 +70,7 @@ func (f *facts) partialReason() string {
 	return " The index has waiting rows only: it stays small while delivered rows remain in the table."
 }
 
-// readEvidence is what running the read has shown, or else its plan.
+// readEvidence is the result of running the read, or else its plan.
 func (f *facts) readEvidence() Evidence {
 	p := f.reads.batch
 	if p == nil {
@@ -132,8 +132,8 @@ func (f *facts) readIndex() []Statement {
 	return statements
 }
 
-// partitionedIndex makes the index on each partition, so that the one on the whole
-// finds them and has nothing to build.
+// partitionedIndex creates the index on each partition. The index on the whole table then finds
+// them and has nothing to build.
 func (f *facts) partitionedIndex(key, include, where string) (statements []Statement) {
 	for _, leaf := range f.leaves {
 		name := shorten(leaf[1], 51) + "_waiting_idx"
@@ -167,8 +167,8 @@ func (f *facts) vacuum() Statement {
 	return Statement{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only what no open snapshot can see"}
 }
 
-// findScan: dead rows that the read meets. They are not in a plan's rows, only in the
-// pages that it touched.
+// findScan: dead rows that the read meets. A plan's rows do not include them, only the pages that
+// it touched do.
 func findScan(f *facts) []Finding {
 	first, batch := f.reads.first, f.reads.batch
 	if !inOrder(f.reads.pinned) {

@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// bloatBytes is below what no bloat is reported: it costs nothing.
+	// bloatBytes is the least bloat that is reported: less costs nothing.
 	bloatBytes = 8 << 20
-	// bloatUsed is what share of a table its rows take at least, of an index its
-	// entries: autovacuum keeps ordinary tables above.
+	// bloatUsed is the least share of a table that its rows take, and of an index that its entries
+	// take. Autovacuum keeps ordinary tables above it.
 	bloatUsed = 0.4
 	// rowOverhead is a row's header and its line pointer, with padding.
 	rowOverhead = 24 + 4 + 4
-	// entryOverhead is an index entry's, entryWidth what a key of a time and a uuid
-	// takes; a B-tree's pages are filled to 90 %, and to 50 % after splits.
+	// entryOverhead is that of an index entry, and entryWidth the size of a key with a time and a
+	// uuid. A B-tree's pages are filled to 90 %, and to 50 % after splits.
 	entryOverhead = 8 + 4
 	entryWidth    = 32
 )
 
-// findSpace: files that are much larger than what is in them.
+// findSpace: files that are much larger than their contents.
 func findSpace(f *facts) []Finding {
 	if f.table.partitioned() {
 		return nil
@@ -80,8 +80,8 @@ func (f *facts) indexBloat() (found []Finding) {
 	return found
 }
 
-// indexUse is the share of an index's pages that entries fill; negative if there is
-// nothing to tell it from. Contents make entries wider than is known.
+// indexUse is the share of an index's pages that entries fill, or negative if it cannot be
+// computed. If the index includes contents, its entries are wider than is known.
 func (f *facts) indexUse(x *index) (share float64, how string) {
 	if f.space != nil {
 		if percent, measured := f.space.indexes[x.name()]; measured {

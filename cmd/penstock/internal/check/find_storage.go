@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// findStorage: how the table is kept.
+// findStorage: how the table is stored.
 func findStorage(f *facts) (found []Finding) {
 	if f.table.persistence == "u" {
 		found = append(found, Finding{Severity: Critical, Code: CodeUnlogged,
@@ -28,8 +28,8 @@ func findStorage(f *facts) (found []Finding) {
 	return found
 }
 
-// findKey: settling finds rows by their id, or by their place in the order and the
-// id, as where (ts, id) is the primary key.
+// findKey: settling finds rows by their id. If (ts, id) is the primary key, it finds them by their
+// place in the order and the id.
 func findKey(f *facts) []Finding {
 	id := f.column(f.cfg.Columns.ID)
 	if id == nil {
@@ -60,14 +60,14 @@ func findKey(f *facts) []Finding {
 	return []Finding{find}
 }
 
-// The effect of a delete on rows that point at the deleted one: pg_constraint.confdeltype.
+// The effect of a delete on rows that reference the deleted one: pg_constraint.confdeltype.
 var onDelete = map[string]string{
 	"c": "are deleted, too",
 	"n": "lose their reference",
 	"d": "get their default",
 }
 
-// findReferences: foreign keys onto the table are in the way of deletes.
+// findReferences: foreign keys to the table obstruct deletes.
 func findReferences(f *facts) (found []Finding) {
 	if !f.removes() {
 		return nil

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// findTriggers: a trigger for each row makes a statement with many rows as slow as
-// many statements.
+// findTriggers: a row-level trigger makes a statement with many rows as slow as many statements.
 func findTriggers(f *facts) (found []Finding) {
 	for _, t := range f.triggers {
 		var slow []string
@@ -43,8 +42,8 @@ func findTriggers(f *facts) (found []Finding) {
 	return found
 }
 
-// statementTrigger are the statements that put triggers for each statement in t's
-// place: one per event, since transition tables are not for several.
+// statementTrigger returns the statements that replace t by statement-level triggers: one per
+// event, because a trigger with transition tables cannot have several.
 func (f *facts) statementTrigger(t trigger) []Statement {
 	drop := fmt.Sprintf("drop trigger %s on %s", quote(t.name), f.tableName())
 	call, _, _ := strings.Cut(t.function, "(")

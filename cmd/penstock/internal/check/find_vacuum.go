@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lateRows is from how many dead rows on waiting for autovacuum is reported: the
-// read of a batch may have to step over all of them.
+// lateRows is the number of dead rows from which waiting for autovacuum is reported: the read of a
+// batch may have to scan all of them.
 const lateRows = 50_000
 
 // findAutovacuum: whether dead rows are removed, and after how many.
@@ -46,8 +46,7 @@ func findAutovacuum(f *facts) (found []Finding) {
 	return found
 }
 
-// option is the table's own value of a setting, or else the server's; 0 if there is
-// none.
+// option is the table's own value of a setting, or else the server's, or 0 if there is none.
 func (f *facts) option(name string) float64 {
 	for _, from := range []map[string]string{f.table.options, f.settings} {
 		if v, err := strconv.ParseFloat(from[name], 64); err == nil {
@@ -75,7 +74,7 @@ func (f *facts) autovacuumOff() *Finding {
 	return nil
 }
 
-// isTrue reads a boolean as reloptions have it.
+// isTrue reads a boolean as it is written in reloptions.
 func isTrue(s string) bool {
 	v, err := strconv.ParseBool(s)
 	return s == "on" || s == "yes" || err == nil && v

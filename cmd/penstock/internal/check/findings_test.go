@@ -8,8 +8,8 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// A healthy table is reported to be one: whatever is found besides these notes would
-// be a false alarm. Each of the tests below starts from it.
+// A healthy table has a clean report: any other finding than these notes would be a false alarm.
+// Each of the tests below starts with it.
 func TestHealthy(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.healthy()
@@ -20,7 +20,7 @@ func TestHealthy(t *testing.T) {
 	if r.Table.Rows != 5000 || r.Table.Server == "" || r.Table.Schema != "public" || r.Table.TotalBytes < r.Table.Bytes+r.Table.IndexBytes {
 		t.Errorf("%+v", r.Table)
 	}
-	// And so it is where delivered rows leave the table.
+	// The report is also clean if delivered rows leave the table.
 	f.exec("delete from outbox where done_at is not null", "drop index outbox_waiting_idx", "create index on outbox (at, id)", "vacuum analyze outbox")
 	cfg.Columns.ProcessedAt, cfg.Delivered = "", adopted.Delete
 	if r = f.check(cfg); codes(r) != check.CodeCommitOrder {
@@ -28,8 +28,8 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// Tables made bad on purpose: the finding is there, it says what to run, and where
-// that can be run it is gone afterwards.
+// Deliberately bad tables: the finding is reported, it names the statement to run, and if that can
+// be run, the finding is gone afterwards.
 func TestFindings(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -37,7 +37,7 @@ func TestFindings(t *testing.T) {
 		change   func(*adopted.Config)
 		code     string
 		severity check.Severity
-		says     string // the title has it
+		says     string // the title contains it
 		fix      string // the first statement, if there is one
 		stays    bool   // the fix is not run
 	}{
@@ -162,8 +162,7 @@ func deletes(c *adopted.Config) { c.Columns.ProcessedAt, c.Delivered = "", adopt
 
 const noFunction = "create function no() returns trigger language plpgsql as 'begin return null; end'"
 
-// What is of no concern to the way in which delivered rows are settled is not
-// reported.
+// Findings that do not matter for the way in which delivered rows are settled are not reported.
 func TestNotFound(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.healthy()
@@ -195,8 +194,7 @@ func TestUnusedIndex(t *testing.T) {
 	}
 }
 
-// The planner's own choice is told where it is another than the index that Penstock
-// asks for.
+// The planner's own choice is reported if it differs from the index that Penstock asks for.
 func TestPlanUnstable(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.dotnet(50_000, 40_000)
@@ -214,12 +212,12 @@ func TestPlanUnstable(t *testing.T) {
 	}
 }
 
-// A mark leaves the read's index, so a dead prefix grows there too; and dead rows
-// between the waiting ones are told from it.
+// A mark removes a row from the read's index, so a dead prefix grows there as well. Dead rows
+// between waiting ones are reported separately.
 func TestScatteredDeadRows(t *testing.T) {
 	f := newFixture(t)
 	f.exec("create table outbox (id bigint primary key, at timestamptz not null, message text)",
-		// In the order of the index, rows lie all over the table.
+		// Rows in the order of the index are spread over the whole table.
 		"insert into outbox select i, now() - make_interval(secs => (i * 7919) % 60013), repeat(md5(i::text), 8) from generate_series(1, 60000) i",
 		"create index on outbox (at, id)", "vacuum analyze outbox")
 	cfg := adopted.Config{Preset: "message", Columns: adopted.Columns{Order: []string{"at"}}}
@@ -266,7 +264,7 @@ func TestContents(t *testing.T) {
 		if len(fix) != 1 || fix[0].SQL != `create index concurrently "outbox_waiting_idx" on "public"."outbox" ("ts", "id") include ("message")` {
 			t.Errorf("%+v", fix)
 		}
-		// A row of the largest contents there can be: four bytes a character.
+		// A row of the largest possible contents: four bytes per character.
 		f.exec(fix[0].SQL, "insert into outbox values (1, now(), repeat(U&'\\+01F600', 200))")
 	})
 	t.Run("near the limit", func(t *testing.T) {
@@ -286,7 +284,7 @@ func TestContents(t *testing.T) {
 	})
 }
 
-// The limit that is told is the server's own.
+// The reported limit is the server's own.
 func TestIndexRowLimit(t *testing.T) {
 	f := newFixture(t)
 	f.exec("create table t (a bytea)", "alter table t alter a set storage external", "create index on t (a)")

@@ -13,40 +13,39 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// FixOptions say what Fix may do.
+// FixOptions limit what Fix may do.
 type FixOptions struct {
-	// Ask is called before each statement and says whether to run it; nil runs
-	// none.
+	// Ask is called before each statement and returns whether to run it. If it is nil, no statement is
+	// run.
 	Ask func(Statement) bool
 	// Progress is called a few times a second while an index is created, from
 	// another goroutine; nil is not called.
 	Progress func(Progress)
-	// LockTimeout bounds each wait for other transactions: creating an index
-	// concurrently waits until those have ended that were open when it began. No
-	// reader and no writer waits meanwhile. Default 1 minute.
+	// LockTimeout bounds each wait for other transactions: creating an index concurrently waits until
+	// the transactions have ended that were open when it began. No reader and no writer waits
+	// meanwhile. Default 1 minute.
 	LockTimeout time.Duration
 }
 
 // DefaultLockTimeout is used where FixOptions has none.
 const DefaultLockTimeout = time.Minute
 
-// Progress of an index that is created. Done and Total are tuples, pages of the
-// table, or transactions to wait for, by the phase; Total is 0 where unknown.
+// Progress of creating an index. Done and Total are tuples, pages of the table, or transactions to
+// wait for, depending on the phase. Total is 0 if it is unknown.
 type Progress struct {
 	Index       Index
 	Phase       string // as pg_stat_progress_create_index has it
 	Done, Total int64
-	// WaitsFor is the process whose transaction it waits for, 0 for none.
+	// WaitsFor is the process whose transaction it waits for, or 0.
 	WaitsFor int
 }
 
-// Fixed is what became of one statement.
+// Fixed is the result of one statement.
 type Fixed struct {
 	Statement Statement     `json:"statement"`
 	Outcome   Outcome       `json:"outcome"`
 	Took      time.Duration `json:"took"`
-	// Replaced: an index of that name that was not valid, which a failed attempt
-	// had left, was dropped first.
+	// Replaced: an invalid index of that name, which a failed attempt had left, was dropped first.
 	Replaced bool `json:"replaced,omitempty"`
 }
 
@@ -62,15 +61,14 @@ const (
 	Declined Outcome = "declined"
 )
 
-// Fix creates the indexes that a report suggests, each after asking, and nothing
-// else: other statements are for people. They are created concurrently, which no
-// transaction block allows: conn must be in none, and go to the server itself or
-// through a pooler that keeps sessions together.
+// Fix creates the indexes that a report suggests, after asking for each. It runs no other
+// statements. The indexes are created concurrently, which no transaction block allows. So conn
+// must be in no transaction, and connect to the server directly or through a pooler in session
+// mode.
 //
-// The first statement that fails ends it. An index that was left half made is
-// dropped again, if nothing is in the way; if it is left, the error says so, and the
-// next Fix replaces it. When ctx ends the server is
-// told to stop.
+// Fix ends at the first statement that fails. A half-built index is dropped if that is possible.
+// Otherwise the error reports it, and the next Fix replaces it. When ctx ends, Fix cancels the
+// statement on the server.
 func Fix(ctx context.Context, conn *pgx.Conn, r Report, opts FixOptions) ([]Fixed, error) {
 	if conn.PgConn().TxStatus() != 'I' {
 		return nil, errors.New("creating indexes: the connection is in a transaction, where none can be created concurrently")
@@ -110,8 +108,7 @@ type fixer struct {
 	opts FixOptions
 }
 
-// settings bound waiting for locks and let an index take its time; restore puts
-// back what was set.
+// settings bound waiting for locks and let an index take its time; restore resets them.
 func (f *fixer) settings(ctx context.Context) (restore func(), err error) {
 	var lock, statement string
 	if err := f.conn.QueryRow(ctx, "select current_setting('lock_timeout'), current_setting('statement_timeout')").Scan(&lock, &statement); err != nil {
@@ -128,7 +125,7 @@ func (f *fixer) settings(ctx context.Context) (restore func(), err error) {
 	}, nil
 }
 
-// aWhile is for what has to be done although ctx may have ended.
+// aWhile is a context for steps that are necessary although ctx may have ended.
 func aWhile(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 2*DefaultLockTimeout)
 }
@@ -169,7 +166,7 @@ func (f *fixer) create(ctx context.Context, s Statement) (Fixed, error) {
 	return fixed, nil
 }
 
-// hinted adds what to do about the errors that are likely.
+// hinted adds to likely errors what to do.
 func hinted(err error, waitsFor int) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
@@ -192,7 +189,7 @@ func hinted(err error, waitsFor int) error {
 }
 
 // cleanUpPatience limits the wait for dropping the remains of a failed attempt: a transaction that
-// delayed its creation also delays that.
+// delayed its creation also delays its removal.
 const cleanUpPatience = time.Second
 
 // cleanUp drops what a failed attempt has left and returns the attempt's error.
@@ -212,8 +209,7 @@ func (f *fixer) cleanUp(ctx context.Context, s Statement, err error) error {
 		err, looked, s.Creates.quoted())
 }
 
-// drop drops an index that is not valid. A cancel that was meant for its creation
-// may reach it, once.
+// drop drops an invalid index. A cancel meant for its creation may reach it, once.
 func (f *fixer) drop(ctx context.Context, x Index) error {
 	sql := "drop index concurrently if exists " + x.quoted()
 	_, err := f.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
@@ -225,8 +221,8 @@ func (f *fixer) drop(ctx context.Context, x Index) error {
 
 func (x Index) quoted() string { return pgx.Identifier{x.Schema, x.Name}.Sanitize() }
 
-// run executes the statement, reports its progress, and has the server stop when ctx ends: closing
-// the connection would let it continue. waitsFor is the process it waited for last.
+// run executes the statement, reports its progress, and cancels it on the server when ctx ends:
+// closing the connection would let it continue. waitsFor is the last process that it waited for.
 func (f *fixer) run(ctx context.Context, s Statement) (waitsFor int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -263,7 +259,7 @@ func (f *fixer) run(ctx context.Context, s Statement) (waitsFor int, err error) 
 	return waitsFor, err
 }
 
-// indexState is what there is under a name.
+// indexState is what exists under a name.
 type indexState uint8
 
 const (

@@ -19,7 +19,7 @@ func yes(check.Statement) bool { return true }
 
 const waitingIndex = "outbox_messages_waiting_idx"
 
-// state is what there is of an index: absent, valid or invalid.
+// state is that of an index: absent, valid or invalid.
 func (f *fixture) state(name string) string {
 	f.Helper()
 	var s string
@@ -76,7 +76,7 @@ func TestFixRefuses(t *testing.T) {
 	}
 }
 
-// Only indexes are created, each once, and no alternative.
+// Only indexes are created, each once, and no alternatives.
 func TestFixRunsNothingElse(t *testing.T) {
 	f := newFixture(t)
 	f.exec("create table t (a int)")
@@ -103,8 +103,8 @@ func (f *fixture) insert() (pgx.Tx, *pgx.Conn) {
 	return tx, conn
 }
 
-// An open transaction holds up the index. After the lock timeout the error says whom
-// it waited for, and what is left; the next attempt replaces it.
+// An open transaction delays the index. After the lock timeout, the error names the session that
+// it waited for, and what remains. The next attempt replaces it.
 func TestFixWaits(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.dotnet(1000, 0)
@@ -122,7 +122,7 @@ func TestFixWaits(t *testing.T) {
 	}
 }
 
-// It goes on as soon as the transaction that it waits for has ended.
+// Creation continues as soon as the transaction that it waits for has ended.
 func TestFixGoesOn(t *testing.T) {
 	f := newFixture(t)
 	r := f.check(f.dotnet(1000, 0))
@@ -138,7 +138,7 @@ func TestFixGoesOn(t *testing.T) {
 	}
 }
 
-// Cancelling ends it on the server, too, while it waits.
+// Cancelling also ends it on the server, while it waits.
 func TestFixCancelled(t *testing.T) {
 	f := newFixture(t)
 	r := f.check(f.dotnet(1000, 0))
@@ -160,8 +160,8 @@ func TestFixCancelled(t *testing.T) {
 	f.must(tx.Rollback(f.ctx))
 }
 
-// What a failed attempt has left is dropped and made anew; while another session is
-// still at it, it is left alone.
+// The remains of a failed attempt are dropped and created again. While another session is still
+// building the index, it is left alone.
 func TestFixAfterFailure(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.dotnet(1000, 0)

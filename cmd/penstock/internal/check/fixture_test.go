@@ -17,7 +17,7 @@ import (
 
 const deadline = 2 * time.Minute
 
-// fixture is a database of the test's own.
+// fixture is a database of one test.
 type fixture struct {
 	*testing.T
 	ctx  context.Context
@@ -67,13 +67,13 @@ func (f *fixture) must(err error) {
 	}
 }
 
-// exec runs each statement by itself.
+// exec runs each statement separately.
 func (f *fixture) exec(statements ...string) {
 	f.Helper()
 	for _, sql := range statements {
 		if strings.HasPrefix(sql, "vacuum") {
-			// A session counts its rows up to a second later (PGSTAT_MIN_INTERVAL), which may be after
-			// the vacuum that removed them: they would stay counted as dead. 14 has no such function.
+			// A session counts its rows up to a second later (PGSTAT_MIN_INTERVAL). That may be after the
+			// vacuum that removed them, and they would stay counted as dead. Version 14 has no such function.
 			f.exec("do $$ begin perform pg_stat_force_next_flush(); exception when undefined_function then null; end $$")
 		}
 		if _, err := f.conn.Exec(f.ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -90,7 +90,7 @@ func (f *fixture) number(sql string, args ...any) (n int64) {
 	return n
 }
 
-// eventually waits for what the server does by itself.
+// eventually waits for effects of the server's background work.
 func (f *fixture) eventually(what, sql string) {
 	f.Helper()
 	for end := time.Now().Add(deadline); f.number("select case when ("+sql+") then 1 else 0 end") == 0; time.Sleep(10 * time.Millisecond) {
@@ -100,8 +100,7 @@ func (f *fixture) eventually(what, sql string) {
 	}
 }
 
-// pin opens a transaction in a session of its own whose snapshot keeps every dead
-// row from now on.
+// pin opens a transaction in a separate session whose snapshot keeps every dead row from now on.
 func (f *fixture) pin() pgx.Tx {
 	f.Helper()
 	tx, err := f.connect(f.url).BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -127,7 +126,7 @@ func (f *fixture) checkWith(conn *pgx.Conn, cfg adopted.Config, opts check.Optio
 	return r
 }
 
-// find is the finding of the code, which the report must have.
+// find is the finding of the code, which must be in the report.
 func find(t testing.TB, r check.Report, code string) check.Finding {
 	t.Helper()
 	i := slices.IndexFunc(r.Findings, func(f check.Finding) bool { return f.Code == code })
@@ -137,7 +136,7 @@ func find(t testing.TB, r check.Report, code string) check.Finding {
 	return r.Findings[i]
 }
 
-// has reports whether a finding of the code is there.
+// has reports whether there is a finding of the code.
 func has(r check.Report, code string) bool {
 	return slices.ContainsFunc(r.Findings, func(f check.Finding) bool { return f.Code == code })
 }
@@ -159,7 +158,7 @@ func text(t testing.TB, r check.Report) string {
 	return b.String()
 }
 
-// same fails unless two texts are alike.
+// same fails unless two texts are equal.
 func same(t testing.TB, what, got, want string) {
 	t.Helper()
 	if got != want {
@@ -167,8 +166,7 @@ func same(t testing.TB, what, got, want string) {
 	}
 }
 
-// dotnet is the published table, with so many rows of which the first part is
-// processed.
+// dotnet is the published table, with a number of rows of which the first are processed.
 func (f *fixture) dotnet(rows, processed int) adopted.Config {
 	f.Helper()
 	f.exec(`create table outbox_messages (id uuid primary key, type text not null, content jsonb not null,
@@ -182,7 +180,7 @@ func (f *fixture) dotnet(rows, processed int) adopted.Config {
 	return adopted.Config{Preset: "dotnet"}
 }
 
-// events is the published table, with so many rows.
+// events is the published table, with a number of rows.
 func (f *fixture) events(rows int) adopted.Config {
 	f.Helper()
 	f.exec("create table events (id int primary key, ts timestamp, data text)",
@@ -193,7 +191,7 @@ func (f *fixture) events(rows int) adopted.Config {
 	return adopted.Config{Preset: "events"}
 }
 
-// healthy is a table as it should be: most rows were delivered, some wait.
+// healthy is a table as it should be: most rows were delivered, and some wait.
 func (f *fixture) healthy() adopted.Config {
 	f.Helper()
 	f.exec(`create table outbox (id bigint generated always as identity primary key, at timestamptz not null default now(),

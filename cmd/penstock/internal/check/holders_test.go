@@ -13,14 +13,14 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// On a server of its own, because what holds back vacuum does so for all: prepared
-// transactions, replication slots, a session. And autovacuum is off.
+// On a separate server, because what holds back vacuum does so for all databases: prepared
+// transactions, replication slots, a session. Autovacuum is off.
 func TestHolders(t *testing.T) {
 	server := testserver.StartPostgres(t, "max_prepared_transactions = 5", "wal_level = logical", "autovacuum = off")
 	f := fixtureOn(t, server.URL)
 	cfg := f.healthy()
 	f.exec("vacuum")
-	// Some transactions, for what is measured in them.
+	// Some transactions, for ages that are measured in transactions.
 	f.exec("create table counter (n int)")
 	busy := func() {
 		for range 20 {
@@ -83,7 +83,7 @@ func TestHolders(t *testing.T) {
 	})
 }
 
-// A query on a standby that reports it holds back vacuum on the primary.
+// A query on a standby that reports its snapshot holds back vacuum on the primary.
 func TestStandby(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	if _, err := os.Stat(filepath.Join(server.Bin, "pg_basebackup")); err != nil {
@@ -125,7 +125,7 @@ func TestStandby(t *testing.T) {
 	present()
 }
 
-// Where the server keeps the times of commits the check tells how late rows are.
+// If the server records commit timestamps, the check reports how late rows are.
 func TestLateness(t *testing.T) {
 	server := testserver.StartPostgres(t, "track_commit_timestamp = on")
 	f := fixtureOn(t, server.URL)
@@ -136,7 +136,7 @@ func TestLateness(t *testing.T) {
 	if found.Severity != check.Note || found.Evidence.Figures[0].Value != 2 || found.Evidence.Figures[1].Value != 0 {
 		t.Errorf("in order: %+v", found)
 	}
-	// One that began before the others and commits after them.
+	// A transaction that began before the others and commits after them.
 	f.exec("insert into outbox (topic, at) values ('c', now() - interval '1 minute 5 seconds')")
 	found = find(t, f.check(cfg), check.CodeCommitOrder)
 	if found.Severity != check.Warning || found.Evidence.Figures[1].Value != 1 || found.Evidence.Figures[2].Value < 65 {
@@ -146,7 +146,7 @@ func TestLateness(t *testing.T) {
 	if found = find(t, f.check(cfg), check.CodeCommitOrder); found.Severity != check.Note {
 		t.Errorf("within a longer margin: %+v", found)
 	}
-	// Of numbers it can only be said that they are out of order.
+	// For numbers the check can only report that they are out of order.
 	cfg.Columns.Order = []string{"id"}
 	f.exec("insert into outbox (id, topic) overriding system value values (1, 'd')")
 	if found = find(t, f.check(cfg), check.CodeCommitOrder); found.Evidence.Figures[1].Value != 1 || len(found.Evidence.Figures) != 2 {

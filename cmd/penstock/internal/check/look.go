@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// gather fills in the facts. Without the table and its columns there is no report;
-// everything else may stay unseen.
+// gather collects the facts. Without the table and its columns there is no report; everything else
+// may stay unseen.
 func (l *looker) gather(ctx context.Context, f *facts) error {
 	if err := l.lookAtTable(ctx, f); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (l *looker) lookAtTable(ctx context.Context, f *facts) error {
 		return tx.QueryRow(ctx, statement("resolve"), f.cfg.TableIdentifier().Sanitize()).Scan(&schema, &name)
 	})
 	switch {
-	case err == errUnseen: // a schema without the right to use it, say
+	case err == errUnseen: // for example, a schema without the right to use it
 		return fmt.Errorf("looking for the table: %s", l.unseen[len(l.unseen)-1].Why)
 	case isNoRow(err):
 		return noTable(&f.cfg)
@@ -51,7 +51,7 @@ func (l *looker) lookAtTable(ctx context.Context, f *facts) error {
 			&t.version, &t.server, &t.blockSize, &t.role, &t.schemaUsage)
 	})
 	if err != nil {
-		if isNoRow(err) { // dropped since
+		if isNoRow(err) { // dropped meanwhile
 			return noTable(&f.cfg)
 		}
 		return l.essential(err)
@@ -71,7 +71,7 @@ func (l *looker) lookAtTable(ctx context.Context, f *facts) error {
 	return l.essential(err)
 }
 
-// essential makes what was not seen an error.
+// essential makes an error of a refused query.
 func (l *looker) essential(err error) error {
 	if err == errUnseen {
 		u := l.unseen[len(l.unseen)-1]
@@ -198,8 +198,8 @@ func (l *looker) lookAtArchive(ctx context.Context, f *facts) error {
 	})
 }
 
-// chooseName finds a name for an index to create that nothing else has. An index
-// of that name which is not valid is what a failed attempt left: Fix replaces it.
+// chooseName finds an unused name for an index. An invalid index of that name was left by a failed
+// attempt: Fix replaces it.
 func (l *looker) chooseName(ctx context.Context, f *facts) error {
 	var candidates []string
 	for i := range 20 {
@@ -222,7 +222,7 @@ func (l *looker) chooseName(ctx context.Context, f *facts) error {
 	return err
 }
 
-// shorten cuts a name to so many bytes, between characters.
+// shorten cuts a name to a number of bytes, between characters.
 func shorten(name string, most int) string {
 	for len(name) > most {
 		runes := []rune(name)
@@ -258,8 +258,8 @@ func (l *looker) lookAtStandbys(ctx context.Context, f *facts) error {
 	return err
 }
 
-// readColumns are the columns that a message is made of, the order's first, without
-// those that the table lacks.
+// readColumns are the columns of a message, with that of the order first, without those that the
+// table lacks.
 func (f *facts) readColumns() []string {
 	var names []string
 	for _, name := range append(f.cfg.OrderColumns(), f.cfg.MessageColumns()...) {
@@ -270,7 +270,8 @@ func (f *facts) readColumns() []string {
 	return names
 }
 
-// list looks at the rows of a statement about the catalogue, each read into the places that into names.
+// list calls look for each row of a query on the catalogue, after scanning it into the places that into
+// returns.
 func list[T any](ctx context.Context, l *looker, what, name string, to *[]T, into func(*T) []any, args ...any) error {
 	return l.catalogue(ctx, what, func(tx pgx.Tx) error {
 		found, err := tx.Query(ctx, statement(name), args...)

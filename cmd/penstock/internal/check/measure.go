@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What measurements on a table's rows read at most.
+// The most that measurements of a table's rows read.
 const (
 	samplePages  = 1000
 	sampleRows   = 10_000
 	maxToMeasure = 1 << 30 // bytes of a table or an index that pgstattuple may read
 )
 
-// lookAtSample finds the largest values of each column that a message is made of,
-// as they are stored, among some rows spread over the table.
+// lookAtSample finds the largest stored value of each message column among some rows spread over
+// the table.
 func (l *looker) lookAtSample(ctx context.Context, f *facts) error {
 	names := f.readColumns()
 	if len(names) == 0 {
@@ -25,7 +25,7 @@ func (l *looker) lookAtSample(ctx context.Context, f *facts) error {
 	}
 	about := "how large the contents are"
 	err := l.sampleFrom(ctx, f, about, names, f.part())
-	if err == nil && f.sample.rows == 0 && f.part() != "" { // few pages with rows: none was met
+	if err == nil && f.sample.rows == 0 && f.part() != "" { // few pages have rows, and none was in the sample
 		return l.sampleFrom(ctx, f, about, names, "")
 	}
 	return err
@@ -50,7 +50,7 @@ func (l *looker) sampleFrom(ctx context.Context, f *facts, about string, names [
 		sql += ", max(pg_column_size(" + quote(name) + "))"
 		places = append(places, &sizes[i])
 	}
-	// Versions 6 and 7 of a uuid begin with the time; RFC 9562.
+	// Versions 6 and 7 of a uuid begin with the time (RFC 9562).
 	if c := f.column(f.cfg.OrderColumns()[0]); c != nil && c.Type == "uuid" {
 		sql += ", bool_and((get_byte(uuid_send(" + quote(c.Name) + "), 6) >> 4) in (6, 7))"
 		places = append(places, &s.ordered)
@@ -69,10 +69,9 @@ func (l *looker) sampleFrom(ctx context.Context, f *facts, about string, names [
 	return nil
 }
 
-// lookAtLateness compares the order of some waiting rows with the order of their
-// commits, where the server keeps that (track_commit_timestamp). Rows that were
-// delivered are left out: marking them has made a new version, with another
-// transaction.
+// lookAtLateness compares the order of some waiting rows with the order of their commits, if the
+// server records commit timestamps (track_commit_timestamp). Delivered rows are left out: marking
+// them has created a new version in another transaction.
 func (l *looker) lookAtLateness(ctx context.Context, f *facts) error {
 	order := f.cfg.OrderColumns()
 	first := f.column(order[0])
@@ -87,8 +86,8 @@ func (l *looker) lookAtLateness(ctx context.Context, f *facts) error {
 	if w := f.waiting(); w != "" {
 		where = w + " and " + where
 	}
-	// A row is behind if one that sorts after it committed before it: a reader may
-	// have gone past by then.
+	// A row is late if one that sorts after it committed before it: a reader may already have passed
+	// its place.
 	sql := fmt.Sprintf(`select count(*), count(*) filter (where committed > others), %s
 		from (select %s, committed, min(committed) over (order by %s rows between 1 following and unbounded following) as others
 		        from (select %s, pg_xact_commit_timestamp(xmin) as committed from %s%s where %s limit %d) s) o`,
@@ -103,8 +102,8 @@ func (l *looker) lookAtLateness(ctx context.Context, f *facts) error {
 	return err
 }
 
-// lookAtSpace measures the space in use with pgstattuple where it is installed and
-// what it has to read is small enough.
+// lookAtSpace measures the space in use with pgstattuple if it is installed and has little enough
+// to read.
 func (l *looker) lookAtSpace(ctx context.Context, f *facts) error {
 	if f.table.partitioned() || f.sizes.rows < bloatBytes && f.sizes.indexes < bloatBytes {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// maxPlanBytes bounds the plan that is read: that of a query on one table has a
-// few kilobytes, with a thousand partitions a few megabytes.
+// maxPlanBytes bounds the plan that is read: a query on one table has a few kilobytes, with a
+// thousand partitions a few megabytes.
 const maxPlanBytes = 16 << 20
 
 // plan is the answer to EXPLAIN (FORMAT JSON). With ANALYZE it has been run.
@@ -71,8 +71,8 @@ func (p *plan) rows() float64 {
 	return p.Root.PlanRows
 }
 
-// pages is how many the query touched, whether they were cached or not. A page
-// counts as often as it was looked up.
+// pages is how many pages the query touched, cached or not. A page counts each time it was
+// accessed.
 func (p *plan) pages() float64 { return p.Root.Hit + p.Root.Read }
 
 func (n *node) loops() float64 {
@@ -104,7 +104,7 @@ func (p *plan) find(types ...string) (found []*node) {
 	return found
 }
 
-// filtered is how many rows were read from the table and thrown away.
+// filtered is how many rows were read from the table and discarded.
 func (p *plan) filtered() (rows float64) {
 	p.Root.walk(func(n *node, _ int) { rows += (n.Filtered + n.Rechecked) * n.loops() })
 	return rows

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Plans as servers of several versions wrote them.
+// Plans of servers of several versions.
 func TestReadPlan(t *testing.T) {
 	for _, c := range []struct {
 		file                  string
@@ -124,8 +124,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// A read that does not end in time although its index has the order is said to walk
-// over dead rows; one with a filter may have met others.
+// A read that exceeds the timeout although its index has the order is reported to scan dead rows.
+// A read with a filter may have met others.
 func TestEndlessRead(t *testing.T) {
 	f := &facts{opts: Options{Timeout: DefaultTimeout}, reads: reads{pinned: stored(t, "estimated"), endless: true}}
 	if found := findScan(f); len(found) != 1 || found[0].Code != CodeDeadPrefix || !strings.Contains(found[0].Title, "longer than 5s") {

@@ -7,12 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// watchEvery is the pause between two looks at an index that is created.
+// watchEvery is the pause between two queries about an index that is being created.
 const watchEvery = 200 * time.Millisecond
 
-// watch reports progress from a separate connection until the function that it returns is called.
-// That function says for which process the index waited last. Without a second connection there is
-// no progress to report.
+// watch reports progress from a separate connection until the returned function is called. That
+// function returns the process for which the index waited last. Without a second connection there
+// is no progress.
 func (f *fixer) watch(ctx context.Context, x Index) (stop func() (waitsFor int)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	last := make(chan int, 1)

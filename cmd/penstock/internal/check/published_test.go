@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/check"
 )
 
-// The tables of the published experiments, as their authors made them.
+// The tables of published experiments, as their authors created them.
 
 func TestDotnetWithoutIndex(t *testing.T) {
 	f := newFixture(t)
@@ -19,7 +19,7 @@ func TestDotnetWithoutIndex(t *testing.T) {
 	}
 	const want = `create index concurrently "outbox_messages_waiting_idx" on "public"."outbox_messages" ("occurred_on_utc", "id") where "processed_on_utc" is null`
 	same(t, "the statement", missing.Fix[0].SQL, want)
-	// Small contents of types without a limit: the covering index is for people to choose.
+	// For small contents of unlimited types, the user decides about the covering index.
 	if s := missing.Fix[1]; !s.Alternative || !strings.Contains(s.SQL, `include ("content", "type")`) && !strings.Contains(s.SQL, `include ("type", "content")`) || !strings.Contains(s.Risk, "2,704") {
 		t.Errorf("%+v", s)
 	}
@@ -48,8 +48,8 @@ func TestEventsWithDeadPrefix(t *testing.T) {
 			marked = figure.Value
 		}
 	}
-	// From the mark on it is the index's three levels and two rows. PostgreSQL counts catalogue pages, too, if what it knew of the table
-	// was invalidated just then, by autovacuum say: twelve in all once. The walk over half of the index is what must be gone.
+	// From the mark on, the read touches three levels of the index and two rows. PostgreSQL also counts catalogue pages if its caches
+	// were just invalidated, for example by autovacuum: once that made twelve in all. The scan of half of the index must be gone.
 	if first < 500 || marked < 1 || marked > first/10 {
 		t.Errorf("%v pages, %v with a low-water mark\n%s", first, marked, text(t, r))
 	}

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Report is what one look at a table found. Findings come with the gravest
-// first, and in a fixed order within a severity.
+// Report is the result of one check of a table. The gravest findings come first, and within a
+// severity they have a fixed order.
 type Report struct {
 	Table   Table  `json:"table"`
-	Reading string `json:"reading"` // the statement that was explained; empty if none could be made
+	Reading string `json:"reading"` // the statement that was explained; empty if there is none
 
 	Findings []Finding `json:"findings"`
-	// Unseen is what the role, the server or the time allowed no look at.
+	// Unseen is what could not be checked, because of the role, the server or the time.
 	Unseen []Unseen `json:"unseen"`
 }
 
-// Table is the table in figures. Rows and dead rows are the server's estimates;
-// -1 where it has none.
+// Table has the table's figures. Rows and dead rows are the server's estimates, or -1 if it has
+// none.
 type Table struct {
 	Schema     string `json:"schema"`
 	Name       string `json:"name"`
@@ -32,7 +32,7 @@ type Table struct {
 // Clean is true if nothing is worse than a note.
 func (r *Report) Clean() bool { return r.Worst() < Warning }
 
-// Worst is the gravest severity found; Note if there is nothing at all.
+// Worst is the gravest severity found; Note if there are no findings.
 func (r *Report) Worst() Severity {
 	worst := Note
 	for i := range r.Findings {
@@ -59,12 +59,11 @@ func (r *Report) sort() {
 type Severity uint8
 
 const (
-	// Note: worth knowing; nothing has to be done.
+	// Note: worth knowing; no action is needed.
 	Note Severity = iota
 	// Warning: it costs time or space, and will cost more as the table grows.
 	Warning
-	// Critical: Penstock cannot work with the table, or messages can be lost or
-	// go out in a wrong order.
+	// Critical: Penstock cannot work with the table, or messages can be lost or sent in a wrong order.
 	Critical
 )
 
@@ -80,27 +79,27 @@ func (s Severity) String() string {
 // MarshalText writes the severity's name.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Finding is one thing that was found.
+// Finding is one result of a check.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Code names the kind of finding for programs. It does not change between
 	// versions; see the constants.
 	Code string `json:"code"`
-	// Title is one line; Detail says what it means for the outbox and what
-	// Penstock does about it.
+	// Title is one line. Detail describes the consequences for the outbox, and what Penstock does
+	// about them.
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
 
 	Evidence Evidence `json:"evidence,omitzero"`
-	// Fix are statements in the order to run them. Which of them Fix offers, each
-	// says itself.
+	// Fix has the statements in the order in which to run them. Each statement says whether Fix offers
+	// it.
 	Fix []Statement `json:"fix,omitempty"`
 }
 
-// Evidence is what a finding is read from.
+// Evidence is what the finding is based on.
 type Evidence struct {
 	Figures []Figure `json:"figures,omitempty"`
-	// Plan is an excerpt of the plan, a line each.
+	// Plan is an excerpt of the plan, line by line.
 	Plan []string `json:"plan,omitempty"`
 }
 
@@ -114,23 +113,23 @@ type Figure struct {
 // The units of figures. Plain numbers have none.
 const (
 	Bytes   = "bytes"
-	Pages   = "pages" // of the server's block size, 8 KiB as a rule
+	Pages   = "pages" // of the server's block size, usually 8 KiB
 	Rows    = "rows"
 	Seconds = "s"
 	Percent = "%"
 )
 
-// Statement is SQL to run, as it stands, outside a transaction.
+// Statement is SQL to run unchanged, outside of a transaction.
 type Statement struct {
 	SQL string `json:"sql"`
 	// Concurrently: writers and readers continue meanwhile.
 	Concurrently bool `json:"concurrently,omitempty"`
 	// Risk is what it costs or can break; empty if next to nothing.
 	Risk string `json:"risk,omitempty"`
-	// Creates is the index that it makes; Fix runs only such statements.
+	// Creates is the index that it creates. Fix runs only such statements.
 	Creates *Index `json:"creates,omitempty"`
-	// Alternative statements stand for the ones before them and are not for both
-	// to be run. Fix does not offer them.
+	// Alternative statements replace the ones before them: run one or the other. Fix does not offer
+	// them.
 	Alternative bool `json:"alternative,omitempty"`
 }
 
@@ -140,7 +139,7 @@ type Index struct {
 	Name   string `json:"name"`
 }
 
-// Unseen is something that could not be looked at.
+// Unseen is something that could not be checked.
 type Unseen struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
@@ -166,8 +165,8 @@ const (
 	CodeUnusedIndex     = "unused-index"      // never read
 	CodeMarkedIndexed   = "mark-is-indexed"   // marking a row writes to every index
 	CodeDeadPrefix      = "dead-prefix"       // the read begins with dead rows
-	CodeDeadRows        = "dead-rows"         // the read meets them all along
-	CodeRandomOrder     = "random-order"      // the order column has no order of time
+	CodeDeadRows        = "dead-rows"         // the read meets them everywhere
+	CodeRandomOrder     = "random-order"      // the order column does not follow time
 	CodeCommitOrder     = "commit-order"      // the order column is not the order of commits
 	CodeSequenceCache   = "sequence-cache"    // connections draw numbers in advance
 	CodeLocalTime       = "local-time"        // a timestamp without time zone

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/adopted"
 )
 
-// role makes a role for the test that may log in and has no right at all.
+// role creates a role for the test that can log in and has no other right.
 func (f *fixture) role() string {
 	f.Helper()
 	u := strings.Split(f.url, "/penstock_test_")[1]
@@ -34,8 +34,8 @@ func (f *fixture) role() string {
 	return name
 }
 
-// A role with few rights gets a report all the same, with what it lacks and what it
-// was not shown; with what the report says to grant it gets a whole one.
+// A role with few rights still gets a report, with the rights that it lacks and the things that it
+// could not see. After the grants that the report suggests, the report is complete.
 func TestFewRights(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.healthy()
@@ -66,7 +66,7 @@ func TestFewRights(t *testing.T) {
 		t.Errorf("with the rights:\n%s", text(t, r))
 	}
 
-	// What is needed depends on what becomes of delivered rows.
+	// The necessary rights depend on what happens to delivered rows.
 	cfg.Columns.ProcessedAt, cfg.Columns.Attempts, cfg.Delivered, cfg.Workers = "", "", adopted.Delete, 2
 	f.exec(`revoke update ("done_at", "attempts") on outbox from ` + role)
 	lacks = find(t, f.checkWith(conn, cfg, check.Options{}), check.CodePermission)
@@ -116,7 +116,7 @@ func TestRowSecurity(t *testing.T) {
 	}
 }
 
-// Names are what they are: quotes, spaces, upper case, another schema, other scripts.
+// Names are used exactly: quotes, spaces, upper case, another schema, other scripts.
 func TestNames(t *testing.T) {
 	f := newFixture(t)
 	const table = `select 'x'; Ü 漢字`
@@ -141,7 +141,7 @@ func TestNames(t *testing.T) {
 
 func defaults(cfg adopted.Config) adopted.Config { cfg.SetDefaults(); return cfg }
 
-// What takes too long is left, and said to be.
+// A query that takes too long is skipped, and reported.
 func TestTimeout(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.healthy()
@@ -165,8 +165,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A check leaves nothing behind: no row, no setting, no transaction, and it does not
-// write even where the session's defaults would let it.
+// A check leaves nothing behind: no row, no setting, no transaction. It does not write even if the
+// session's defaults would allow it.
 func TestChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.healthy()

@@ -46,7 +46,7 @@ func TestVacuumBehind(t *testing.T) {
 	if r := f.check(cfg); has(r, check.CodeVacuumBehind) {
 		t.Fatalf("too early:\n%s", text(t, r))
 	}
-	pinned := f.pin() // so that an autovacuum that comes by leaves them
+	pinned := f.pin() // to keep autovacuum from removing them
 	f.exec("delete from outbox where id <= 59000")
 	f.eventually("the dead rows are counted", "select n_dead_tup >= 59000 from pg_stat_all_tables where relid = 'outbox'::regclass")
 	if found := find(t, f.check(cfg), check.CodeVacuumBehind); !strings.Contains(found.Title, "59,000") {
@@ -88,7 +88,7 @@ create index "outbox_waiting_idx" on "public"."outbox" ("id")`)
 	}
 }
 
-// Only what is old counts: how old is the caller's choice.
+// Only old holders count, and the caller chooses the age.
 func TestOldSnapshot(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.healthy()

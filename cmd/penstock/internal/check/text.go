@@ -12,10 +12,10 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// lineWidth is where text is broken. Statements and plans are not: they are copied.
+// lineWidth is where text is broken. Statements and plans are not broken: users copy them.
 const lineWidth = 100
 
-// WriteText writes the report for people. JSON is the report itself, marshalled.
+// WriteText writes the report for people. The JSON form is the report itself.
 func (r *Report) WriteText(w io.Writer) error {
 	t := &text{}
 	r.head(t)
@@ -119,10 +119,10 @@ func bytes(n float64) string {
 	return number(n) + " TiB"
 }
 
-// number writes a count with its thousands set apart.
+// number writes a count with thousands separators.
 func number(v float64) string { return terminal.Count(int64(math.Round(v))) }
 
-// text gathers the output, without control characters that a terminal would obey: names come from
+// text collects the output, without control characters that a terminal would obey: names come from
 // the database.
 type text struct{ strings.Builder }
 

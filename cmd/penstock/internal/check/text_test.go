@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A report with all that a report can have.
+// A report with everything that a report can have.
 func whole() Report {
 	r := Report{
 		Table:   Table{Schema: "public", Name: "outbox\x1b[2J", Server: "18.1", Rows: 2_000_000, DeadRows: 41_000, Bytes: 700 << 20, IndexBytes: 90 << 20, TotalBytes: 800 << 20},
@@ -47,7 +47,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// JSON has everything.
+// The JSON has everything.
 func TestJSON(t *testing.T) {
 	text, err := json.MarshalIndent(whole(), "", "  ")
 	if err != nil {

@@ -32,15 +32,15 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// App is what every verb shares: the streams and the global flags.
+// App is shared by all verbs: the streams and the global flags.
 type App struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr *terminal.Scrubber
 	Getenv func(string) string
 
-	// Parts that tests replace: the store that a URL opens, whether there is a user to ask, and
-	// what SIGINT and SIGTERM do.
+	// Parts that tests replace: the function that opens a store's URL, whether a user can be asked,
+	// and the effect of SIGINT and SIGTERM.
 	Open        func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
 	Interactive bool
 	OnSignals   func(first, second func()) (stop func())
@@ -48,7 +48,7 @@ type App struct {
 	opened      []io.Closer
 
 	DatabaseURL  string
-	DatabaseURLs []string // each that was given; the last counts, but for verbs that take several
+	DatabaseURLs []string // all that were given; the last counts, except for verbs that take several
 	Schema       string
 	Profile      string
 	ConfigFile   string
@@ -56,18 +56,18 @@ type App struct {
 	LogFormat    string
 }
 
-// New is a command line whose writes to stdout that fail are not lost, and which
-// writes no password to stderr.
+// New is a command line that notices failed writes to stdout, and that writes no password to
+// stderr.
 func New(stdin io.Reader, stdout, stderr io.Writer) *App {
 	return &App{Stdin: stdin, Stdout: &terminal.Results{W: stdout}, Stderr: terminal.NewScrubber(stderr), Getenv: os.Getenv, OnSignals: terminal.OnSignals}
 }
 
-// Later has something closed when the verb has ended.
+// Later closes something when the verb has ended.
 func (a *App) Later(c io.Closer) { a.opened = append(a.opened, c) }
 
 // Close closes what the verb opened.
 func (a *App) Close() {
-	for _, c := range slices.Backward(a.opened) { // what uses something was opened later
+	for _, c := range slices.Backward(a.opened) { // users of a thing were opened after it
 		_ = c.Close()
 	}
 }
@@ -82,7 +82,7 @@ func (f DatabaseFlag) Set(url string) error {
 	return nil
 }
 
-// Over is a with another database, and nothing opened. Close it as well.
+// Over is a with another database and nothing opened. Close it as well.
 func (a *App) Over(url, schema string) *App {
 	b := *a
 	b.DatabaseURL, b.Schema, b.ConfigFile, b.opened, b.DatabaseURLs = url, schema, "", nil, nil
@@ -94,8 +94,8 @@ const DefaultConfigFile = "penstock.yaml"
 
 var ErrNoDatabase = errors.New("no database is given: pass --database-url postgres://… or sqlite:FILE, set PENSTOCK_DATABASE_URL, or pass --config penstock.yaml")
 
-// Database says which database to use, from the first of: --database-url, the file of
-// --config, $PENSTOCK_DATABASE_URL and ./penstock.yaml, which must agree.
+// Database returns the database to use, from the first of: --database-url, the file of --config,
+// $PENSTOCK_DATABASE_URL and ./penstock.yaml. The latter two must agree.
 func (a *App) Database() (url, schema string, err error) {
 	profile := config.Profile(a.Profile)
 	if profile != "" {
@@ -125,11 +125,12 @@ func (a *App) Database() (url, schema string, err error) {
 	return cfg.DatabaseURL.Reveal(), cmp.Or(a.Schema, cfg.Schema), nil
 }
 
-// ask is how the profile auto finds out. The verbs that read a file continue with its database.
+// ask is how the profile auto finds out. Verbs that read a file continue with its database.
 func ask(url string) bool { return portable.Wanted(context.Background(), url) }
 
-// agreed checks that ./penstock.yaml, if it is there, means the database of the variable, and returns that in the
-// file's profile, and its schema. A user who set one and forgot the other would work on the wrong database.
+// agreed checks that ./penstock.yaml, if it exists, names the same database as the variable. It returns that
+// database in the file's profile, and its schema. A user who set one and forgot the other would work on the wrong
+// database.
 func (a *App) agreed(variable string) (given, schema string, err error) {
 	profile := config.Profile(a.Profile)
 	if _, err := os.Stat(DefaultConfigFile); err != nil {
@@ -149,8 +150,8 @@ func (a *App) agreed(variable string) (given, schema string, err error) {
 	return again.Reveal(), schema, terminal.Usage(err)
 }
 
-// LoadConfig reads the file of --config, or ./penstock.yaml if it is there. It
-// returns nil if there is none.
+// LoadConfig reads the file of --config, or ./penstock.yaml if it exists. It returns nil if there
+// is none.
 func (a *App) LoadConfig() (*config.Config, error) {
 	file := a.ConfigFile
 	if file == "" {
@@ -180,8 +181,8 @@ func (a *App) Tell(asJSON bool, fields any, sentence string, args ...any) error 
 	return err
 }
 
-// GivenDatabase is that of --database-url or --config, or none: the demo makes its
-// own then. PENSTOCK_DATABASE_URL alone does not count, because the demo writes.
+// GivenDatabase is the database of --database-url or --config, or none: the demo then creates its
+// own. PENSTOCK_DATABASE_URL alone does not count, because the demo writes.
 func (a *App) GivenDatabase() (url, schema string, err error) {
 	if a.DatabaseURL == "" && a.ConfigFile == "" {
 		return "", "", nil

@@ -11,28 +11,28 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// namer is a store that lists names without looking at what they name: outboxes, queues,
-// inboxes, subscriptions, adopted (subscriptions of tables that are), or roles.
+// namer is a store that lists names without reading the contents of the named things: outboxes,
+// queues, inboxes, subscriptions, adopted (subscriptions of adopted tables), or roles.
 type namer interface {
 	Names(ctx context.Context, of string) ([]string, error)
 }
 
-// completionPatience is how long a shell waits for names. It gets none from a database
-// that is slower, down or not to be read, and no error either.
+// completionPatience is how long a shell waits for names. If a database is slower, down or
+// unreadable, it gets no names and no error.
 const completionPatience = time.Second
 
-// named is what an argument is a name of, as the verb's usage calls it.
+// named is what an argument names, as the verb's usage calls it.
 var named = map[string]string{
 	"OUTBOX": "outboxes", "QUEUE": "queues", "CONSUMER": "inboxes", "SUBSCRIPTION": "adopted", "ROLE": "roles",
 	"outbox NAME": "outboxes", "queue NAME": "queues", "subscription NAME": "subscriptions",
 }
 
-// CompleteNames makes the shell complete existing names where a verb takes one.
+// CompleteNames makes the shell complete existing names in arguments of verbs.
 func (a *App) CompleteNames(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		a.CompleteNames(sub)
 	}
-	if cmd.Name() == "create" { // what there is cannot be created
+	if cmd.Name() == "create" { // an existing thing cannot be created
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 		return
 	}
@@ -49,7 +49,7 @@ func (a *App) CompleteNames(cmd *cobra.Command) {
 		}
 		kinds = append(kinds, of)
 	}
-	if cmd.Use == "drop [OUTBOX] NAME" { // the outbox is left out of those that adopt a table
+	if cmd.Use == "drop [OUTBOX] NAME" { // subscriptions that adopt a table have no outbox
 		kinds[0] = append(kinds[0], "adopted")
 	}
 	if slices.ContainsFunc(kinds, func(of []string) bool { return of != nil }) {

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Consent is how a verb that destroys or repeats something gets leave to do it.
+// Consent is how a verb that destroys or repeats something gets permission.
 type Consent struct {
 	Yes bool // --yes
-	// Undone says what did not happen when there is none: "nothing was dropped".
+	// Undone says what did not happen without permission: "nothing was dropped".
 	Undone string
 }
 
@@ -22,7 +22,7 @@ func (a *App) asks() bool {
 	return a.Interactive || terminal.IsTerminal(a.Stdin) && terminal.IsTerminal(a.Stderr)
 }
 
-// Possible fails if no user can be asked and --yes was not given. It comes before any work.
+// Possible fails if no user can be asked and --yes was not given. Call it before any work.
 func (a *App) Possible(c Consent) error {
 	if c.Yes || a.asks() {
 		return nil
@@ -30,7 +30,7 @@ func (a *App) Possible(c Consent) error {
 	return terminal.Usage(fmt.Errorf("%s: there is no terminal to ask on, pass --yes if you mean it", c.Undone))
 }
 
-// Confirm asks a question that y answers.
+// Confirm asks a question and returns an error unless the answer is y.
 func (a *App) Confirm(ctx context.Context, c Consent, question string) error {
 	agreed, err := a.Agrees(ctx, c, question)
 	if err == nil && !agreed {
@@ -39,7 +39,7 @@ func (a *App) Confirm(ctx context.Context, c Consent, question string) error {
 	return err
 }
 
-// Agrees asks a question whose answer may also be no.
+// Agrees asks a question that may be answered with no.
 func (a *App) Agrees(ctx context.Context, c Consent, question string) (bool, error) {
 	if c.Yes {
 		return true, nil

@@ -8,8 +8,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Each question gets the answer that was meant for it, though the first one read
-// ahead.
+// Each question gets its own answer, though the first one read ahead.
 func TestAnswersToSeveralQuestions(t *testing.T) {
 	a := &App{Stdin: strings.NewReader("n\ny\n"), Stderr: terminal.NewScrubber(io.Discard), Interactive: true}
 	for _, want := range []bool{false, true} {

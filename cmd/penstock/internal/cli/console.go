@@ -27,7 +27,7 @@ import (
 	"github.com/penstock/penstock/metrics"
 )
 
-// ConsoleListen is where the console is unless another address is given.
+// ConsoleListen is the console's default address.
 const ConsoleListen = "127.0.0.1:8484"
 
 // ConsoleFlags say where to serve the console, and how.
@@ -68,8 +68,8 @@ func (f *ConsoleFlags) Set(c *config.Console) error {
 	return terminal.Usage(c.Validate())
 }
 
-// FromFile is what the flags and the file say. A file that was not named may have mistakes: most of it is not for the
-// console.
+// FromFile combines the flags and the file. A file that was not named may have mistakes: most of it does not concern
+// the console.
 func (f *ConsoleFlags) FromFile(a *App) (c config.Console, err error) {
 	if a.ConfigFile != "" || a.DatabaseURL == "" {
 		cfg, err := a.LoadConfig()
@@ -83,8 +83,7 @@ func (f *ConsoleFlags) FromFile(a *App) (c config.Console, err error) {
 	return c, f.Set(&c)
 }
 
-// ServeDuring serves the console while a verb does its work, if the flag has an address: the file's address is for the
-// relay.
+// ServeDuring serves the console while a verb runs, if the flag has an address. The file's address is for the relay.
 func (f *ConsoleFlags) ServeDuring(ctx context.Context, a *App, findings Findings, m *metrics.Metrics) error {
 	if f.given.Listen == "" {
 		return nil
@@ -97,14 +96,15 @@ func (f *ConsoleFlags) ServeDuring(ctx context.Context, a *App, findings Finding
 	return err
 }
 
-// The environment has what a list of processes must not show.
+// The environment has the values that a list of processes must not show.
 const readToken, operateToken = "PENSTOCK_CONSOLE_READ_TOKEN", "PENSTOCK_CONSOLE_OPERATE_TOKEN"
 
-// Findings has a database looked at: see doctor.Findings, which imports this package.
+// Findings examines a database: see doctor.Findings, which imports this package.
 type Findings func(*App, driver.Store) func(context.Context) ([]doctor.Finding, error)
 
-// ServeConsole serves a console over the database of the flags until the verb ends, if it has an address, and returns its URL.
-// m has the latencies of this process; nil if it neither relays nor works, and may show several databases.
+// ServeConsole serves a console for the database of the flags until the verb ends, if it has an address, and returns its URL.
+// m has the latencies of this process. It is nil if the process neither relays nor works; then the console may show several
+// databases.
 func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findings, m *metrics.Metrics) (at string, err error) {
 	if c.Listen == "" {
 		return "", nil
@@ -178,10 +178,10 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 	return at, nil
 }
 
-// minTokenBytes is the least that a token has where other machines can try them.
+// minTokenBytes is the least length of a token if other machines can try to guess it.
 const minTokenBytes = 32
 
-// checkTokens refuses tokens that do not tell who may act, or that can be found out by trying.
+// checkTokens refuses tokens that do not identify a role, or that can be guessed.
 func (a *App) checkTokens(listen string) error {
 	const hint = "make one with: openssl rand -hex 32"
 	read, operate := a.Getenv(readToken), a.Getenv(operateToken)
@@ -197,7 +197,7 @@ func (a *App) checkTokens(listen string) error {
 	return nil
 }
 
-// eachDatabase is a, or one for each database that the flags name.
+// eachDatabase is a, or one for each database of the flags.
 func (a *App) eachDatabase(several bool) (all []*App) {
 	if !several {
 		return []*App{a}
@@ -217,7 +217,7 @@ func (f closing) Close() error {
 	return nil
 }
 
-// nameOf is what a database is called in a path: its name, or that of its file.
+// nameOf is a database's name in a path: its own name, or that of its file.
 func nameOf(at string) string {
 	name, isFile := strings.CutPrefix(at, "sqlite:")
 	if isFile {
@@ -225,7 +225,7 @@ func nameOf(at string) string {
 	} else if u, err := url.Parse(at); err == nil && u.Scheme != "" {
 		name = cmp.Or(strings.Trim(u.Path, "/"), u.Hostname())
 	} else {
-		name = "" // what cannot be read may have a password anywhere
+		name = "" // an unparsable URL may have a password anywhere
 	}
 	name = strings.Trim(regexp.MustCompile(`[^\p{L}\p{N}._-]+`).ReplaceAllString(name, "-"), "-.")
 	return cmp.Or(name, "database")

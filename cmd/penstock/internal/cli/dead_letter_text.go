@@ -69,8 +69,8 @@ func (t *DeadLetterText) Payload(payload []byte, full bool) {
 	}
 }
 
-// PayloadJSON is a payload for programs, the way penstock publish and enqueue
-// read it: one of the two.
+// PayloadJSON is a payload for programs, as penstock publish and enqueue read it: exactly one of
+// the two fields.
 type PayloadJSON struct {
 	Payload       *string `json:"payload,omitempty"`
 	PayloadBase64 []byte  `json:"payload_base64,omitempty"`
@@ -84,7 +84,7 @@ func PayloadFor(payload []byte) PayloadJSON {
 	return PayloadJSON{Payload: &text}
 }
 
-// NotNull is failures that JSON shows as [] rather than null.
+// NotNull makes JSON show failures as [] rather than null.
 func NotNull(failures []penstock.Failure) []penstock.Failure {
 	if failures == nil {
 		return []penstock.Failure{}

@@ -8,15 +8,16 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Drop is what a verb that drops something would do.
+// Drop is what a verb would drop.
 type Drop struct {
-	Warning string // what goes with it, before the question
+	Warning string // what is lost with it, before the question
 	Do      func() error
 	Fields  map[string]any // what was dropped, for programs
 	Gone    string         // and for people
 }
 
-// DropCommand is the verb that drops a thing with all in it, once its name was typed or --yes is given.
+// DropCommand is the verb that drops a thing with its contents, once its name was typed or --yes is
+// given.
 func DropCommand(a *App, find func(ctx context.Context, name string) (Drop, error)) *cobra.Command {
 	var (
 		asJSON bool

@@ -26,8 +26,8 @@ const ExitCodesHelp = `Exit codes:
   5    the broker cannot be reached or refuses us
   130  interrupted before it was done`
 
-// NotEmpty refuses flags that were given and are empty: how an unset variable of a
-// script looks, which must not widen a choice.
+// NotEmpty refuses flags that were given and are empty: they come from an unset variable of a
+// script, which must not widen a choice.
 func NotEmpty(flags *pflag.FlagSet, names ...string) error {
 	for _, name := range names {
 		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
@@ -40,7 +40,7 @@ func NotEmpty(flags *pflag.FlagSet, names ...string) error {
 // Report prints err as "penstock: what: next step" and returns the exit code.
 func (a *App) Report(failed *cobra.Command, err error) int {
 	if out, ok := a.Stdout.(*terminal.Results); ok && out.Err() != nil {
-		// The result is lost: the reader has not got it.
+		// The result is lost: the reader has not received it.
 		err = &terminal.ExitError{Code: terminal.ExitFailure, Err: fmt.Errorf("writing to standard output: %w", out.Err())}
 	}
 	code := terminal.ExitCode(err)
@@ -54,7 +54,7 @@ func (a *App) Report(failed *cobra.Command, err error) int {
 	what, next := err.Error(), ""
 	exit, marked := errors.AsType[*terminal.ExitError](err)
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
-		// The hint goes to the end, whatever was wrapped around it.
+		// The hint goes to the end, wherever it was wrapped.
 		what, next = strings.Replace(what, hint.Error(), hint.Err.Error(), 1), a.Suggest(hint.Hint)
 	} else if marked && exit.Help && failed != nil {
 		next = fmt.Sprintf("see %s --help", failed.CommandPath())
@@ -71,7 +71,7 @@ func (a *App) Report(failed *cobra.Command, err error) int {
 	return code
 }
 
-// nextStep is the hint for an error that came without one.
+// nextStep is the hint for an error without one.
 func nextStep(err error) string {
 	switch {
 	case errors.Is(err, penstock.ErrNotMigrated):
@@ -94,7 +94,7 @@ func nextStep(err error) string {
 	return terminal.DatabaseHint(err)
 }
 
-// IsForbidden reports whether the role may not do what was asked.
+// IsForbidden reports whether the role lacks the right for the operation.
 func IsForbidden(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "42501"

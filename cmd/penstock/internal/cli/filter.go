@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// FilterFlags choose among messages as the filter of a subscription does.
+// FilterFlags choose messages as the filter of a subscription does.
 type FilterFlags struct{ topics, headers []string }
 
 func (f *FilterFlags) Add(flags *pflag.FlagSet, verb string) {

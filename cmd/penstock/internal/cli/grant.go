@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Granter is a store whose database knows roles.
+// Granter is a store whose database has roles.
 type Granter interface {
 	GrantProducer(ctx context.Context, outbox, role string) error
 	GrantRelay(ctx context.Context, role string) error
@@ -23,13 +23,13 @@ type Granter interface {
 	GrantInboxOperator(ctx context.Context, consumer, role string) error
 }
 
-// Privilege is one of the things that a role may be let do.
+// Privilege is something that a role may be allowed to do.
 type Privilege struct {
 	Flag, Help string
 	Grant      func(store Granter, ctx context.Context, name, role string) error
 }
 
-// Grantable is what there are rights to.
+// Grantable is a kind of thing with rights.
 type Grantable struct {
 	Kind, Argument string // queue, QUEUE
 	Rights         []Privilege
@@ -72,7 +72,7 @@ func (a *App) GrantCommand(to Grantable) *cobra.Command {
 	return cmd
 }
 
-// OpenGranter opens a database that knows roles.
+// OpenGranter opens a database that has roles.
 func (a *App) OpenGranter(ctx context.Context) (Granter, error) {
 	store, err := a.OpenStore(ctx)
 	if err != nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// LineFlags say where JSON lines come from, how many are a transaction, and what becomes of bad ones.
+// LineFlags say where JSON lines come from, how many make a transaction, and what happens to bad
+// ones.
 type LineFlags struct {
 	File     string
 	Batch    int
@@ -42,7 +43,7 @@ func (f *LineFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.rejects, "rejects", "", "`file` for lines that --continue-on-error refuses (default that of --file with .rejects at its end)")
 }
 
-// Check finds flags that do not go together.
+// Check reports flags that exclude each other.
 func (f *LineFlags) Check() error {
 	switch {
 	case f.Batch < 0:
@@ -57,7 +58,7 @@ func (f *LineFlags) Check() error {
 	return nil
 }
 
-// Writer gathers what is carried: a whole batch is one call.
+// Writer collects items and writes a batch in one call.
 func (f *LineFlags) Writer(store writer.Store) *writer.Writer {
 	o := writer.Options{Rows: f.Batch}
 	if f.goOn {
@@ -77,8 +78,8 @@ func (f *LineFlags) open(a *App) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// Numbered returns a parser that tells each item the id of its line, from which an import that was broken off is known
-// when it is repeated. It is made of where the line is from, and of all up to it.
+// Numbered returns a parser that gives each item an id made of its source and of all lines up to it. By these ids a
+// repeated import recognizes the lines that it has written.
 func (f *LineFlags) Numbered(to string) func(line []byte) string {
 	all := sha256.New()
 	fmt.Fprintf(all, "%s\x00%s\x00", to, f.File)
@@ -88,7 +89,7 @@ func (f *LineFlags) Numbered(to string) func(line []byte) string {
 	}
 }
 
-// rejects are lines that were refused, in a file as they came.
+// rejects is a file of refused lines, unchanged.
 type rejects struct {
 	a    *App
 	name string
@@ -96,7 +97,7 @@ type rejects struct {
 	n    int64
 }
 
-// maxReasons is how many are told; the rest is counted.
+// maxReasons is how many reasons are printed; others are counted.
 const maxReasons = 100
 
 func (r *rejects) add(bad []lines.Bad) (err error) {
@@ -127,10 +128,10 @@ func (r *rejects) close(item string) error {
 	return terminal.Usage(fmt.Errorf("%s refused: see %s", terminal.Plural(r.n, item), r.name))
 }
 
-// Send gives items of one transaction to a writer; wait says what became of them.
+// Send gives items of one transaction to a writer; wait returns the result.
 type Send[T any] func(ctx context.Context, items []T) (wait func(context.Context) error, err error)
 
-// Refuses says whether an error of writing to store is about the content of a line.
+// Refuses reports whether an error of writing to store is about the content of a line.
 func Refuses(store any) func(error) bool {
 	judge, ok := store.(driver.ContentJudge)
 	return func(err error) bool {
@@ -139,11 +140,11 @@ func Refuses(store any) func(error) bool {
 	}
 }
 
-// Carried is how much of the input was.
+// Carried is how much of the input was written.
 type Carried struct{ Sent, Rejected int64 }
 
-// CarryLines hands the items of the input to send, each batch as one transaction, or each line by itself if bad ones are
-// passed over. It reads ahead by a batch.
+// CarryLines passes the items of the input to send, each batch as one transaction. If bad ones are skipped, each line is
+// a separate transaction. It reads one batch ahead.
 func CarryLines[T any](ctx context.Context, a *App, f *LineFlags, kind *lines.Kind[T], send Send[T], refuses func(error) bool) (done Carried, err error) {
 	in, err := f.open(a)
 	if err != nil {
@@ -179,7 +180,8 @@ func CarryLines[T any](ctx context.Context, a *App, f *LineFlags, kind *lines.Ki
 	return done, nil
 }
 
-// readAhead reads the next batch while one is used. The last has an error; io.EOF is one.
+// readAhead reads the next batch while one is used. The last batch has an error, which may be
+// io.EOF.
 func readAhead[T any](r *lines.Reader[T], size int) func(yield func(lines.Batch[T], error) bool) {
 	type read struct {
 		batch lines.Batch[T]
@@ -207,8 +209,8 @@ func readAhead[T any](r *lines.Reader[T], size int) func(yield func(lines.Batch[
 	}
 }
 
-// carry sends a batch, whole or line by line, and says of how many items it is known that they are written. Those that
-// are refused by themselves join its bad lines.
+// carry sends a batch, whole or line by line, and returns how many items are known to be written. Refused items are
+// added to its bad lines.
 func carry[T any](ctx context.Context, single bool, b *lines.Batch[T], send Send[T], refuses func(error) bool) (sent int64, err error) {
 	if len(b.Items) == 0 {
 		return 0, nil
@@ -237,7 +239,7 @@ func carry[T any](ctx context.Context, single bool, b *lines.Batch[T], send Send
 	return sent, err
 }
 
-// progressMade tells what a repeated run must not repeat.
+// progressMade says which lines a repeated run must not repeat.
 func progressMade(w *lines.Words, sent int64, from int) string {
 	if sent == 0 {
 		return "nothing was " + w.Past
@@ -245,7 +247,7 @@ func progressMade(w *lines.Words, sent int64, from int) string {
 	return fmt.Sprintf("%s %s, nothing from line %d on: repeat with tail -n +%d", terminal.Plural(sent, w.Item), w.Past, from, from)
 }
 
-// ReadHeaders reads name=value from each flag; nil without any.
+// ReadHeaders reads name=value from each flag; it returns nil without flags.
 func ReadHeaders(flags []string) (map[string]string, error) {
 	if len(flags) == 0 {
 		return nil, nil

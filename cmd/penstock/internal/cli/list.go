@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// NameStore is a store as lists of names see it: what things hold is not looked at.
+// NameStore is a store for lists of names, which do not read the contents of the named things.
 type NameStore interface {
 	namer
 	Close() error
@@ -55,7 +55,7 @@ func ListCommand[S io.Closer](a *App, things string, names func(context.Context,
 	return cmd
 }
 
-// JSONLines writes each of them as as says.
+// JSONLines writes each of them as a line that as makes.
 func JSONLines[T any](w io.Writer, all []T, as func(*T) any) error {
 	lines := json.NewEncoder(w)
 	for i := range all {

@@ -11,14 +11,14 @@ import (
 	"github.com/penstock/penstock/metrics"
 )
 
-// MetricsFlags say where to serve metrics, and of how many groups.
+// MetricsFlags say where to serve metrics, and for how many groups.
 type MetricsFlags struct {
 	listen string
 	groups int
 	flags  *pflag.FlagSet
 }
 
-// Add adds the flags. Listen is where metrics are served unless another address is given.
+// Add adds the flags. listen is the default address of the metrics.
 func (f *MetricsFlags) Add(flags *pflag.FlagSet, listen string) {
 	f.flags = flags
 	flags.StringVar(&f.listen, "metrics-listen", listen, "serve metrics at this `address`, as in 127.0.0.1:9464, with /healthz and /readyz")
@@ -40,7 +40,7 @@ func (f *MetricsFlags) Set(m *config.Metrics) error {
 	return nil
 }
 
-// New makes metrics as the flags say; o has the rest.
+// New makes metrics according to the flags; o has the rest.
 func (f *MetricsFlags) New(o metrics.Options) (*metrics.Metrics, error) {
 	given := config.Metrics{Listen: f.listen}
 	err := f.Set(&given)

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// OpenStore opens the database that the flags, the environment or the
-// configuration name, until the verb ends.
+// OpenStore opens the database of the flags, the environment or the configuration, until the verb
+// ends.
 func (a *App) OpenStore(ctx context.Context) (driver.Store, error) {
 	url, _, err := a.Database()
 	if err != nil {
@@ -43,7 +43,8 @@ func (a *App) OpenStoreAt(ctx context.Context, url string) (driver.Store, error)
 	return store, err
 }
 
-// OpenWith opens the database for verbs that need a store with what things are.
+// OpenWith opens the database for a verb that needs a store with certain methods. what names the
+// things that it lacks otherwise.
 func OpenWith[S any](ctx context.Context, a *App, things string) (with S, err error) {
 	store, err := a.OpenStore(ctx)
 	if err != nil {
@@ -62,7 +63,8 @@ func (a *App) Logger() (*slog.Logger, error) {
 }
 
 // WarnOfDifferences compares the functions of a queue, or without a name those of a relay, with this program's, while a verb runs. For a
-// worker it also compares the tables; a relay learns of them by its first call. Call the returned function before the store is closed.
+// worker it also compares the tables; a relay learns of differences by its first call. Call the returned function before the store is
+// closed.
 func WarnOfDifferences(ctx context.Context, store any, queue string, worker bool, log *slog.Logger) (end func()) {
 	checker, ok := store.(driver.SchemaChecker)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// ChooseSubscription returns the one that was named, or the outbox's only one.
+// ChooseSubscription returns the named subscription, or the outbox's only one.
 func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named string) (string, error) {
 	if named != "" {
 		return named, nil
@@ -41,7 +41,7 @@ func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named s
 	return "", terminal.Usage(fmt.Errorf("outbox %q has %d subscriptions, and which one is meant is not given: pass --subscription with one of %s", outbox, len(names), strings.Join(names, ", ")))
 }
 
-// OpenSubscription opens the database and finds the subscription that a verb is about.
+// OpenSubscription opens the database and finds the subscription for a verb.
 func (a *App) OpenSubscription(ctx context.Context, outbox, named string) (driver.Store, string, error) {
 	store, err := a.OpenStore(ctx)
 	if err != nil {
@@ -51,12 +51,12 @@ func (a *App) OpenSubscription(ctx context.Context, outbox, named string) (drive
 	return store, subscription, err
 }
 
-// OfSubscription names one, as in orders/billing.
+// OfSubscription is a subscription's full name, as in orders/billing.
 func OfSubscription(outbox, subscription string) string {
 	return shell.Visible(outbox) + "/" + shell.Visible(subscription)
 }
 
-// StatusReader is what status needs of a store.
+// StatusReader has the methods of a store that status needs.
 type StatusReader interface {
 	Status(ctx context.Context) ([]admin.OutboxStatus, error)
 }
@@ -64,7 +64,7 @@ type StatusReader interface {
 // CountedUpTo is how many of each kind are counted unless the user asks for more.
 const CountedUpTo = 1000
 
-// StatusUpTo counts no more than most, unless it is 0, if the store can.
+// StatusUpTo counts at most this many if the store can limit the count; 0 means no limit.
 func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]admin.OutboxStatus, error) {
 	if counter, ok := store.(driver.StatusCounter); ok {
 		return counter.StatusUpTo(ctx, most)
@@ -72,7 +72,7 @@ func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]admin.Outb
 	return store.Status(ctx)
 }
 
-// QueueStatusUpTo is StatusUpTo of queues, of those named or all. With a most below 0 it counts nothing.
+// QueueStatusUpTo is StatusUpTo for the named queues, or all. With a most below 0 it counts nothing.
 func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int, names ...string) ([]admin.QueueStatus, error) {
 	if counter, ok := store.(driver.QueueStatusCounter); ok {
 		return counter.QueueStatusUpTo(ctx, most, names...)
@@ -80,7 +80,7 @@ func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int, nam
 	return store.QueueStatus(ctx, names...)
 }
 
-// CountOf is a figure of a status; with a plus if it was not counted to its end.
+// CountOf is a figure of a status, with a plus if it was not counted to its end.
 func CountOf(n int64, name string, atLeast []string) string {
 	if slices.Contains(atLeast, name) {
 		return terminal.Count(n) + "+"
@@ -109,7 +109,7 @@ func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]admin
 	return nil, about.Outbox(penstock.ErrNoOutbox, "", only[0], "")
 }
 
-// InboxReader is what looking at inboxes needs of a store.
+// InboxReader has the methods of a store that show inboxes.
 type InboxReader interface {
 	Inboxes(ctx context.Context) ([]admin.InboxStatus, error)
 }
@@ -119,8 +119,8 @@ func IsHeld(s *admin.SubscriptionStatus, now time.Time) bool {
 	return s.Holder != "" && s.LeaseUntil.After(now)
 }
 
-// NameTaken says what has the name of the outbox or queue that was to be created, in the
-// same words whichever the store.
+// NameTaken reports what already has the name of a new outbox or queue, in the same words for
+// every store.
 func NameTaken(err error, what string) error {
 	for has, exists := range map[string]error{"an outbox": penstock.ErrOutboxExists, "a queue": penstock.ErrQueueExists} {
 		switch {

@@ -1,4 +1,4 @@
-// Package adopt has penstock adopt, and what other verbs need of adopted tables.
+// Package adopt has penstock adopt, and the code for adopted tables that other verbs share.
 package adopt
 
 import (

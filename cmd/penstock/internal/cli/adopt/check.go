@@ -94,7 +94,7 @@ a deployment can require a clean table.`,
 	return cmd
 }
 
-// tablesToCheck are those that the flags mean.
+// tablesToCheck are the tables that the flags choose.
 func tablesToCheck(a *cli.App, f *checkFlags) ([]adopted.Config, error) {
 	if f.preset != "" || f.table != "" {
 		switch {
@@ -160,11 +160,11 @@ func Connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// checkedJSON is what was found in a table, and done about it.
+// checkedJSON is what was found in a table, and what was done about it.
 type checkedJSON struct {
 	check.Report
 	Fixed []check.Fixed `json:"fixed,omitempty"`
-	// After is how many findings are left of each severity, with --fix.
+	// After is how many findings of each severity remain, with --fix.
 	After map[string]int `json:"after,omitempty"`
 }
 
@@ -214,10 +214,10 @@ func counts(r *check.Report) map[string]int {
 	}
 }
 
-// fixTable creates what is missing, and looks again if it has created anything.
+// fixTable creates missing indexes, and checks again if it has created any.
 func fixTable(ctx context.Context, a *cli.App, conn *pgx.Conn, table adopted.Config, checked *checkedJSON, f *checkFlags) error {
 	p := &sharedProgress{progress: terminal.NewProgress(a.Stderr, f.progress)}
-	var refused error // to answer
+	var refused error // a question to answer
 	fixed, err := check.Fix(ctx, conn, checked.Report, check.FixOptions{
 		LockTimeout: time.Duration(f.lockTimeout),
 		Progress:    func(at check.Progress) { p.show(progressText(at)) },
@@ -289,7 +289,7 @@ func progressText(p check.Progress) string {
 	return text
 }
 
-// sharedProgress is a progress that several goroutines use.
+// sharedProgress is a progress display for several goroutines.
 type sharedProgress struct {
 	mu       sync.Mutex
 	progress *terminal.Progress

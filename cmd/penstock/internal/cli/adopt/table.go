@@ -21,8 +21,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Flags name a table that is adopted without a configuration file, as the flags
-// of relay do.
+// Flags describe an adopted table without a configuration file. They are those of relay.
 type Flags struct{ Preset, Table string }
 
 func (f *Flags) Add(flags *pflag.FlagSet) {
@@ -34,11 +33,10 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 type Subscription struct {
 	Name   string
 	Config adopted.Config
-	flags  string // that say so on a command line; empty if a file does
+	flags  string // flags of a command line that describe it; empty if a file does
 }
 
-// Named is the subscription of that name as the flags describe it, nil without
-// --adopt.
+// Named is the subscription of that name as the flags describe it, or nil without --adopt.
 func (f *Flags) Named(name string) (*Subscription, error) {
 	if f.Preset == "" {
 		if f.Table != "" {
@@ -67,8 +65,8 @@ func Described(preset, table string, workers int) (adopted.Config, error) {
 	return c, nil
 }
 
-// Configured are those of the configuration file: that of --config, or ./penstock.yaml
-// unless --database-url names another database than it does.
+// Configured are the subscriptions of the configuration file: that of --config, or ./penstock.yaml
+// unless --database-url names another database.
 func Configured(a *cli.App) (all []Subscription, err error) {
 	if a.ConfigFile == "" && a.DatabaseURL != "" {
 		return nil, nil
@@ -90,8 +88,8 @@ func Configured(a *cli.App) (all []Subscription, err error) {
 	return all, nil
 }
 
-// Find finds the subscription of an adopted table that a verb is about: that of the
-// flags, or the one of the name in the configuration file. It is nil if there is none.
+// Find finds the subscription of an adopted table for a verb: that of the flags, or the one with
+// the name in the configuration file. It returns nil if there is none.
 func Find(ctx context.Context, a *cli.App, f *Flags, name string) (*Table, error) {
 	found, err := f.Named(name)
 	if err == nil && found == nil {
@@ -134,8 +132,8 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 	return &Table{Adopted: table, Subscription: *of}, nil
 }
 
-// Table is an adopted table as the verbs see a store: with one outbox, the table,
-// and its one subscription.
+// Table shows an adopted table as a store: with one outbox, which is the table, and its one
+// subscription.
 type Table struct {
 	descriptor.Adopted
 	Subscription
@@ -154,10 +152,10 @@ func (s *Table) RetryParked(ctx context.Context, _, _ string, keys ...string) (i
 	return s.Adopted.RetryParked(ctx, keys...)
 }
 
-// Argument is what names the subscription on a command line.
+// Argument names the subscription on a command line.
 func (s *Table) Argument() string { return shell.Word(s.Name) + s.flags }
 
-// About is the function of that name for this subscription.
+// About is the package's function for this subscription.
 func (s *Table) About(err error, doing string) error {
 	switch {
 	case err == nil:
@@ -170,8 +168,8 @@ func (s *Table) About(err error, doing string) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// WithOutboxOrTable calls of for the store if it has an outbox of that name, and
-// otherwise, or if the flags say so, ofTable for the subscription that has the name.
+// WithOutboxOrTable calls of for the store if it has an outbox of that name. Otherwise, or if the
+// flags describe a table, it calls ofTable for the subscription with the name.
 func WithOutboxOrTable(ctx context.Context, a *cli.App, f *Flags, name string, of func(driver.Store) error, ofTable func(*Table) error) error {
 	var missing error
 	if f.Preset == "" {
@@ -207,7 +205,7 @@ func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Co
 	}
 	s, err := table.Adopted.Status(ctx)
 	var misfit *penstock.FieldError
-	if errors.As(err, &misfit) { // the mapping, or the table, is not what it was
+	if errors.As(err, &misfit) { // the mapping, or the table, has changed
 		return dropRemembered(ctx, a, table.Name, leave, asJSON)
 	}
 	if err != nil {
@@ -216,8 +214,8 @@ func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Co
 	return dropAdoption(ctx, a, table.Config.Table, s, leave, asJSON, func() error { return table.About(table.Drop(ctx), "dropping the subscription") })
 }
 
-// dropRemembered drops a subscription of an adopted table that no configuration names any
-// more, or names in another way.
+// dropRemembered drops a subscription of an adopted table that no configuration names any more, or
+// that it names differently.
 func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Consent, asJSON bool) error {
 	url, schema, err := a.Database()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package clitest has what tests of verbs share.
+// Package clitest has helpers for tests of verbs.
 package clitest
 
 import (
@@ -25,7 +25,7 @@ func Contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// Write makes a file.
+// Write creates a file.
 func Write(t *testing.T, file, content string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {

@@ -47,7 +47,7 @@ type deadFlags struct {
 	errorText            string
 	olderThan, newerThan cli.Span
 	noGroup              bool // --group '': the jobs without one
-	listing              bool // which changes nothing
+	listing              bool // it changes nothing
 	limit                int
 	all                  bool
 	narrowed, byName     bool // whether anything was chosen, and by ids or seqs
@@ -70,9 +70,9 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 const deadSelectorsHelp = `Select with --id, --key, --error, --older-than and --newer-than. For an outbox there
 are also --seq and --topic, for a queue --group. If several are given, all must match.`
 
-// check reads which flags were given. An empty text is an error rather than no selector at all: it
-// is how an unset variable of a script looks. For listing, the empty group is also one: that of the
-// jobs without a group.
+// check reads which flags were given. An empty text is an error rather than no selector: it comes
+// from an unset variable of a script. For listing, the empty group also selects: jobs without a
+// group.
 func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	for name, empty := range map[string]bool{"key": f.key == "", "topic": f.topic == "", "error": f.errorText == "", "subscription": f.subscription == ""} {
 		if flags.Changed(name) && empty {
@@ -107,7 +107,8 @@ func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// died bounds when dead letters died; zero does not bound. Times are this machine's.
+// died bounds the time at which dead letters died; a zero bound does not limit it. Times are this
+// machine's.
 func (f *deadFlags) died(flags *pflag.FlagSet) (before, after time.Time) {
 	now := time.Now()
 	if flags.Changed("older-than") {

@@ -17,11 +17,10 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// deadLetters is where the verbs find dead letters that were chosen by flags: the
-// messages of a subscription or the jobs of a queue.
+// deadLetters is the source of dead letters that flags choose: the messages of a subscription or
+// the jobs of a queue.
 type deadLetters interface {
-	// name for people, arguments for the command line that is suggested, identity
-	// for programs.
+	// name is for people, arguments for a suggested command line, identity for programs.
 	name() string
 	arguments() string
 	identity() map[string]any
@@ -30,14 +29,13 @@ type deadLetters interface {
 	columns() []terminal.Column
 	// page returns up to limit dead letters whose numbers are above after, in order.
 	page(ctx context.Context, after int64, limit int) ([]deadLetter, error)
-	// named are those that the choice names one by one, as deadLetter.names does.
+	// named are the dead letters that the choice names one by one, by deadLetter.names.
 	named() []string
 
-	// retry and discard act on dead letters by their numbers and return how many there
-	// still were.
+	// retry and discard act on dead letters by their numbers and return how many still existed.
 	retry(ctx context.Context, numbers []int64) (int, error)
 	discard(ctx context.Context, numbers []int64) (int, error)
-	// resend sends their contents again, as new, if all of them are there.
+	// resend sends their contents again, as new messages or jobs, if all of them still exist.
 	resend(ctx context.Context, numbers []int64) (int, error)
 }
 
@@ -47,16 +45,16 @@ type deadLetter interface {
 	// id.
 	number() int64
 	names() []string
-	arguments() string // that choose it on a command line
-	size() int         // bytes in memory, about
+	arguments() string // flags that choose it on a command line
+	size() int         // bytes in memory, approximately
 
 	row(now time.Time) []string
 	text(full bool, now time.Time) string
 	json(withPayload bool) any
 }
 
-// openDeadLetters opens the database and finds whose dead letters the flags choose
-// from: a queue's, if there is one of that name, or a subscription's.
+// openDeadLetters opens the database and finds the source of the dead letters: a queue, if there
+// is one of that name, or a subscription.
 func openDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
 	if f.Preset != "" || f.Table != "" {
 		return adoptedDeadLetters(ctx, a, name, f, flags)
@@ -75,8 +73,8 @@ func openDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags,
 	return nil, missing
 }
 
-// adoptedDeadLetters is openDeadLetters for the subscription of an adopted table. Without
-// one of that name the box is nil.
+// adoptedDeadLetters is openDeadLetters for the subscription of an adopted table. If there is none
+// of that name, the box is nil.
 func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
 	table, err := adopt.Find(ctx, a, &f.Flags, name)
 	if err != nil || table == nil {
@@ -114,7 +112,7 @@ func findDeadLetters(ctx context.Context, store driver.Store, name string, f *de
 	return f.ofSubscription(store, name, subscription, flags), nil
 }
 
-// Pages of dead letters begin small and grow as far as their payloads let them.
+// Pages of dead letters begin small and grow as far as the payloads permit.
 const (
 	firstPage, largestPage = 16, 500
 	pageBytes              = 16 << 20
@@ -160,13 +158,13 @@ func nextPage(size int, page []deadLetter) int {
 	return size
 }
 
-// noDeadLetter is the error for names that none has.
+// noDeadLetter is the error for names that no dead letter has.
 func noDeadLetter(box deadLetters, names []string) error {
 	return penstock.WithHint(fmt.Errorf("%s has no such dead letter: %s", box.name(), strings.Join(names, ", ")),
 		"penstock dead list %s shows those there are; one that was sent back is not among them until it dies again", box.arguments())
 }
 
-// attemptsOf a dead letter, which counted on while it was parked.
+// attemptsOf a dead letter include those while it was parked.
 func attemptsOf(attempt int, failures []penstock.Failure) int {
 	if len(failures) > 0 {
 		return max(attempt, failures[len(failures)-1].Attempt)

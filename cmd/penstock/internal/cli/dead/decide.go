@@ -15,11 +15,11 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// deadAction is one of the decisions.
+// deadAction is one of the decisions about dead letters.
 type deadAction struct {
 	verb, past string // retry, retried
 	atOnce     int
-	// asks whether this choice is broad enough to ask first.
+	// asks whether this choice is broad enough to require a question.
 	asks func(*deadFlags) bool
 	do   func(deadLetters, context.Context, []int64) (int, error)
 }
@@ -41,7 +41,7 @@ var (
 
 var errNoResend = penstock.WithHint(errors.New("this cannot be sent again as new"), "penstock dead retry NAME sends it again under its own id")
 
-// thenDiscarding deletes dead letters that were sent again.
+// thenDiscarding deletes dead letters that were resent.
 func thenDiscarding(action deadAction) deadAction {
 	resend := action.do
 	action.do = func(box deadLetters, ctx context.Context, numbers []int64) (int, error) {
@@ -164,12 +164,12 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	return cmd
 }
 
-// decisions is how far deciding came.
+// decisions counts the dead letters that were decided.
 type decisions struct{ chosen, done int }
 
-// decide chooses first and acts afterwards, only on those that it has chosen. It does not act on
-// letters that die in between, because it has not asked about them, and those that are retried and
-// die at once are not retried for ever.
+// decide chooses first, and then acts only on the chosen letters. Letters that die in between are
+// left alone, because it has not asked about them. So letters that are retried and die at once are
+// not retried forever.
 func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action deadAction, leave cli.Consent, p *terminal.Progress) (n decisions, err error) {
 	numbers, err := chooseDead(ctx, box, limit, p)
 	if err != nil || len(numbers) == 0 {
@@ -192,9 +192,8 @@ func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action 
 	return n, nil
 }
 
-// chooseDead returns the numbers of the dead letters of a box. One that was named and
-// is not among them is an error, so that nothing is done for the others: the
-// wrong subscription, perhaps.
+// chooseDead returns the numbers of the dead letters of a box. If a named one does not exist, it
+// returns an error and no action follows: perhaps the subscription is the wrong one.
 func chooseDead(ctx context.Context, box deadLetters, limit int, p *terminal.Progress) ([]int64, error) {
 	var numbers []int64
 	missing := box.named()
@@ -215,7 +214,7 @@ func chooseDead(ctx context.Context, box deadLetters, limit int, p *terminal.Pro
 	return numbers, err
 }
 
-// decided prints the result, also if an error ended it.
+// decided prints the result, also after an error.
 func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err error, asJSON bool) error {
 	switch {
 	case err != nil && n.chosen == 0:

@@ -21,12 +21,11 @@ import (
 type deadJobs struct {
 	store cli.DeadJobStore
 	query admin.DeadJobQuery
-	// noGroup leaves out the jobs of groups, which the query cannot: there an empty
-	// Group is any.
+	// noGroup filters out jobs of groups, which the query cannot do: its empty Group means any.
 	noGroup bool
 }
 
-// ofQueue is what the flags choose of one. Times are this machine's.
+// ofQueue is the flags' choice from a queue. Times are this machine's.
 func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.FlagSet) (*deadJobs, error) {
 	for _, name := range []string{"seq", "topic"} {
 		if flags.Changed(name) {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// deadStore is what dead letters of a subscription need of a store.
+// deadStore has the methods of a store that dead letters of a subscription need.
 type deadStore interface {
 	DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error)
 	RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error)
@@ -28,10 +28,10 @@ type deadStore interface {
 type deadMessages struct {
 	store   deadStore
 	query   admin.DeadLetterQuery
-	adopted *adopt.Table // the table whose they are, nil of an outbox
+	adopted *adopt.Table // the adopted table, or nil for an outbox
 }
 
-// ofSubscription is what the flags choose of one. Times are this machine's.
+// ofSubscription is the flags' choice from a subscription. Times are this machine's.
 func (f *deadFlags) ofSubscription(store deadStore, outbox, subscription string, flags *pflag.FlagSet) *deadMessages {
 	before, after := f.died(flags)
 	return &deadMessages{store: store, query: admin.DeadLetterQuery{

@@ -35,7 +35,7 @@ type demoFlags struct {
 	progress         bool
 }
 
-// shownRate is slow enough to look at.
+// shownRate is slow enough to watch.
 const shownRate = 200
 
 func Command(a *cli.App) *cobra.Command {
@@ -166,7 +166,7 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	return nil
 }
 
-// showing has a run served by a console, and end only when ctx does.
+// showing serves a console for a run, and makes the run end only with ctx.
 func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end func()) {
 	var over *cli.App
 	cfg.Metrics = metrics.New(metrics.Options{Logger: cfg.Log})
@@ -210,7 +210,7 @@ func (f *demoFlags) validate() error {
 	return nil
 }
 
-// demoLogger says less than the relay's: what is normal is in the summary.
+// demoLogger logs less than the relay does: the summary has normal events.
 func demoLogger(a *cli.App, cmd *cobra.Command) (*slog.Logger, error) {
 	if !cmd.Flags().Changed("log-level") {
 		a.LogLevel = "warn"
@@ -269,7 +269,7 @@ type demoJSON struct {
 	OutOfOrder        int     `json:"out_of_order"`
 	Seconds           float64 `json:"seconds"`
 	MessagesPerSecond float64 `json:"messages_per_second"`
-	// Of the transactions, of those that do nothing but commit, and what the rate was bounded by.
+	// The rate of the transactions, that of empty commits, and what limited the rate.
 	WrittenPerSecond float64    `json:"written_per_second"`
 	CommitsPerSecond float64    `json:"commits_per_second"`
 	BoundedBy        demo.Bound `json:"bounded_by"`
@@ -310,7 +310,7 @@ func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
 	fmt.Fprintf(w, "\nTry next:\n%s", demoNext(f))
 }
 
-// demoBound says what limited the rate, next to the rate of the disk.
+// demoBound says what limited the rate, compared with the disk's rate.
 func demoBound(r *demo.Result) string {
 	what := map[demo.Bound]string{
 		demo.BoundByDelivery:   "the relay and the broker: the last transaction had committed long before",

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// fromCheck adds what adopt check says.
+// fromCheck adds the findings of adopt check.
 func (e *examination) fromCheck(name, about string, findings []check.Finding, unseen []check.Unseen) {
 	for _, f := range findings {
 		one := doctor.Finding{Check: name, Severity: doctor.Severity(f.Severity.String()), About: cmp.Or(about, f.Code), Found: f.Title, Why: f.Detail}
@@ -44,7 +44,7 @@ func (e *examination) fromCheck(name, about string, findings []check.Finding, un
 	}
 }
 
-// adopted looks at the tables that the configuration, or a flag, adopts.
+// adopted examines the tables that the configuration, or a flag, adopts.
 func (e *examination) adopted(ctx context.Context, seen doctor.Examined) error {
 	of, err := e.flags.adopting.Named("")
 	if err != nil {
@@ -60,7 +60,7 @@ func (e *examination) adopted(ctx context.Context, seen doctor.Examined) error {
 	if err != nil {
 		return err
 	}
-	if drivers.NotPostgres(url) != "" { // its relay refuses what does not fit, and the rest is PostgreSQL's
+	if drivers.NotPostgres(url) != "" { // its relay refuses misfits, and PostgreSQL the rest
 		for i := range all {
 			if err := e.adoptedStatus(ctx, &all[i], seen.Ahead); err != nil {
 				return err
@@ -85,7 +85,7 @@ func (e *examination) adopted(ctx context.Context, seen doctor.Examined) error {
 		}
 		of := r.Findings[:0]
 		for _, f := range r.Findings {
-			switch f.Code { // those of the database are told once
+			switch f.Code { // findings about the database are reported once
 			case check.CodeOldSnapshot, check.CodePrepared, check.CodeReplicationSlot, check.CodeStandby:
 			default:
 				of = append(of, f)
@@ -102,7 +102,7 @@ func (e *examination) adopted(ctx context.Context, seen doctor.Examined) error {
 	return nil
 }
 
-// adoptedStatus looks at the subscription over an adopted table, unless none has been run.
+// adoptedStatus examines the subscription over an adopted table, unless no relay has run for one.
 func (e *examination) adoptedStatus(ctx context.Context, of *adopt.Subscription, ahead time.Duration) error {
 	table, err := adopt.Open(ctx, e.app, of)
 	if err != nil {
@@ -111,7 +111,7 @@ func (e *examination) adoptedStatus(ctx context.Context, of *adopt.Subscription,
 	defer table.Close()
 	status, err := table.Adopted.Status(ctx)
 	if err != nil {
-		return nil // the check has said why, or there is none yet
+		return nil // the check has reported why, or there is none yet
 	}
 	r := &rules{now: look{at: time.Now().Add(ahead)}, o: e.o}
 	r.subscription(table.Config.Table, table.Argument(), &status, nil)

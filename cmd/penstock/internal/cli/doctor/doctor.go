@@ -1,5 +1,5 @@
-// Package doctor has penstock doctor: the verb, what it looks at and prints. Findings from two
-// readings of the status are in rules.go.
+// Package doctor has penstock doctor: the verb, its examinations and its output. rules.go has the
+// findings from two readings of the status.
 package doctor
 
 import (
@@ -89,7 +89,7 @@ measured. The names of checks do not change between versions.`,
 	return cmd
 }
 
-// report is what is printed.
+// report is the output.
 type report struct {
 	Findings []doctor.Finding `json:"findings"`
 }
@@ -138,7 +138,7 @@ func run(ctx context.Context, a *cli.App, f *flags) error {
 	return nil
 }
 
-// configured is the configuration file, nil without one, or if --database-url stands in its place.
+// configured is the configuration file, or nil without one, or if --database-url is given instead.
 func configured(a *cli.App) (*config.Config, error) {
 	if a.ConfigFile == "" && a.DatabaseURL != "" {
 		return nil, nil
@@ -146,7 +146,7 @@ func configured(a *cli.App) (*config.Config, error) {
 	return a.LoadConfig()
 }
 
-// sink is one to reach.
+// sink is a sink to reach.
 type sink struct {
 	of string // the subscription's, or "" for that of a flag
 	config.Sink
@@ -168,7 +168,7 @@ func sinksOf(cfg *config.Config, given []string) (all []sink, err error) {
 	return all, nil
 }
 
-// reachPatience is how long a sink has to let us in.
+// reachPatience is how long a sink may take to accept a connection.
 const reachPatience = 15 * time.Second
 
 func reach(ctx context.Context, s sink) doctor.Finding {
@@ -196,7 +196,8 @@ func reach(ctx context.Context, s sink) doctor.Finding {
 	return f
 }
 
-// Findings looks at a database as the verb does, but at no sink, and counts up to a thousand of each kind.
+// Findings examines a database as the verb does, without its sinks, and counts up to a thousand of each
+// kind.
 func Findings(a *cli.App, store driver.Store) func(ctx context.Context) ([]doctor.Finding, error) {
 	return func(ctx context.Context) ([]doctor.Finding, error) {
 		e := &examination{app: a, store: store, flags: &flags{measure: cli.Span(time.Second)}, o: doctor.Options{Old: 5 * time.Minute}, upTo: cli.CountedUpTo}

@@ -35,7 +35,7 @@ type examination struct {
 
 func (e *examination) add(found ...doctor.Finding) { e.found = append(e.found, found...) }
 
-// notSeen says what was not looked at, and which right is missing.
+// notSeen reports what was not examined, and which right is missing.
 func (e *examination) notSeen(what string, err error) {
 	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Unknown, About: what, Found: terminal.OneLine(err.Error())}
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
@@ -48,7 +48,7 @@ func (e *examination) has(check string) bool {
 	return find(e.found, func(f *doctor.Finding) bool { return f.Check == check && f.Severity == doctor.Critical }) != nil
 }
 
-// database looks at all but the sinks. An error means that it cannot be used.
+// database examines everything but the sinks. An error means that the database cannot be used.
 func (e *examination) database(ctx context.Context) error {
 	seen := doctor.Examined{Free: -1}
 	if e.cfg != nil {
@@ -93,7 +93,7 @@ func (e *examination) database(ctx context.Context) error {
 	return e.adopted(ctx, seen)
 }
 
-// plans tells of fetches that read far more than they return.
+// plans reports fetches that read far more than they return.
 func (e *examination) plans(ctx context.Context, now *look) {
 	explainer, ok := e.store.(doctor.Explainer)
 	if !ok {
@@ -116,7 +116,7 @@ func (e *examination) plans(ctx context.Context, now *look) {
 	}
 }
 
-// look reads the status. It reports what the role may not see, if asked to.
+// look reads the status. If asked to, it reports what the role may not see.
 func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) (l look, err error) {
 	l.at = time.Now().Add(ahead)
 	unseen := func(what string, err error) error {
@@ -158,7 +158,7 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 	return l, err
 }
 
-// parkedKeys names some of the keys that are parked, and why.
+// parkedKeys names some of the parked keys, with the reasons.
 func (e *examination) parkedKeys(ctx context.Context, now *look) {
 	const most = 3
 	for _, o := range now.outboxes {
@@ -171,7 +171,7 @@ func (e *examination) parkedKeys(ctx context.Context, now *look) {
 			}
 			keys, err := e.store.ParkedKeys(ctx, o.Outbox, s.Subscription, most)
 			if err != nil {
-				continue // the figure stands
+				continue // the count is enough
 			}
 			for _, k := range keys {
 				f.Found += fmt.Sprintf("; %s, attempt %d: %s", cmp.Or(k.Key, "a message without a key"), k.Attempt, k.Err)
@@ -180,7 +180,7 @@ func (e *examination) parkedKeys(ctx context.Context, now *look) {
 	}
 }
 
-// missing tells of subscriptions of the configuration that the database does not know.
+// missing reports subscriptions of the configuration that the database does not have.
 func (e *examination) missing(now *look) {
 	if e.cfg == nil || now.outboxes == nil {
 		return
@@ -204,7 +204,7 @@ func (e *examination) missing(now *look) {
 	}
 }
 
-// unnamed adds to findings about a subscription that the configuration does not have, though it has others of the outbox. A renamed
+// unnamed extends findings about a subscription that is not in the configuration, although others of its outbox are. A renamed
 // subscription has left parked messages and dead letters behind.
 func (e *examination) unnamed(now *look) {
 	if e.cfg == nil {
@@ -228,7 +228,7 @@ func (e *examination) unnamed(now *look) {
 	}
 }
 
-// unchosen says of dead letters how many of the first hundred the subscription's filter does not choose: it has become narrower since.
+// unchosen reports how many of the first hundred dead letters the subscription's filter does not choose: it has become narrower since.
 func (e *examination) unchosen(ctx context.Context) {
 	if e.cfg == nil {
 		return
@@ -243,7 +243,7 @@ func (e *examination) unchosen(ctx context.Context) {
 		}
 		dead, err := e.store.DeadLetters(ctx, admin.DeadLetterQuery{Outbox: s.Outbox, Subscription: s.Name, Limit: most, Bytes: 1 << 20})
 		if err != nil {
-			continue // the figure stands
+			continue // the count is enough
 		}
 		passed := int64(0)
 		for j := range dead {
@@ -257,7 +257,7 @@ func (e *examination) unchosen(ctx context.Context) {
 	}
 }
 
-// horizon looks for what holds back vacuum.
+// horizon reports what holds back vacuum.
 func (e *examination) horizon(ctx context.Context) error {
 	if url, _, err := e.app.Database(); err != nil || drivers.NotPostgres(url) != "" {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// look is what the status says at one moment, by the clock of the database. What a role may not see is nil:
+// look is the status at one moment, by the database's clock. A part that a role may not see is nil:
 // outboxes, queues, running jobs.
 type look struct {
 	at       time.Time
@@ -23,16 +23,16 @@ type look struct {
 }
 
 const (
-	young     = 10 * time.Second // what waits for less than this may be about to be taken
+	young     = 10 * time.Second // a younger one may be about to be taken
 	burst     = 30 * time.Second // a backlog whose oldest is younger may be gone in a moment
-	overtaken = 1000             // of a job that runs for long: so many leases have begun since its own
+	overtaken = 1000             // of a job that runs for long: this many leases have begun since its own
 )
 
 // rules compare two looks at the same database.
 type rules struct {
 	before, now look
 	over        time.Duration // between the two
-	free        int64         // bytes that the disk has left, -1: not known
+	free        int64         // free bytes of the disk, -1 if unknown
 	o           doctor.Options
 	found       []doctor.Finding
 }
@@ -75,7 +75,7 @@ func compare(before, now look, free int64, o doctor.Options) []doctor.Finding {
 
 func (r *rules) add(f doctor.Finding) { r.found = append(r.found, f) }
 
-// inOrder adds a line for a check that has found nothing.
+// inOrder adds a line for a check without findings.
 func (r *rules) inOrder(check, text string) {
 	if !slices.ContainsFunc(r.found, func(f doctor.Finding) bool { return f.Check == check }) {
 		r.add(doctor.Finding{Check: check, Severity: doctor.OK, Found: text})
@@ -97,7 +97,7 @@ func (r *rules) outbox(o *admin.OutboxStatus) {
 	}
 }
 
-// subscription looks at one of an outbox or of an adopted table. argument is what names it on a command line.
+// subscription examines one of an outbox or of an adopted table. argument names it on a command line.
 func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionStatus) {
 	f := doctor.Finding{About: of + "/" + s.Subscription, Severity: doctor.Critical,
 		Measured: []doctor.Figure{{Name: "waiting", Value: float64(s.Backlog + s.Parked)}, {Name: "oldest", Value: s.OldestAge.Seconds(), Unit: "s"}}}
@@ -143,7 +143,7 @@ func (r *rules) subscription(of, argument string, s, before *admin.SubscriptionS
 	r.dead(f.About, s.DeadLetters, s.AtLeast, argument)
 }
 
-// atLeast goes before a figure, if not all was counted.
+// atLeast precedes a figure that was not counted to its end.
 func atLeast(figures []string) string {
 	if len(figures) > 0 {
 		return "at least "
@@ -192,7 +192,7 @@ func (r *rules) was(q *admin.QueueStatus) *admin.QueueStatus {
 	return find(r.before.queues, func(b *admin.QueueStatus) bool { return b.Queue == q.Queue })
 }
 
-// growth estimates the time to trouble at present rates.
+// growth estimates the time until trouble at present rates.
 func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, bytes int64) {
 	if grown <= 0 || oldest < min(burst, r.o.Old) {
 		return
@@ -207,14 +207,14 @@ func (r *rules) growth(about string, grown, waits int64, oldest time.Duration, b
 		left := time.Duration(min(float64(r.free)/float64(bytes)*r.over.Seconds(), 1e9)) * time.Second
 		f.Found += "; at that rate the disk of the database is full in " + cli.Coarse(left)
 		f.Measured = append(f.Measured, doctor.Figure{Name: "until the disk is full", Value: left.Seconds(), Unit: "s"})
-		if left < time.Hour && r.over >= min(young, r.o.Old) { // no burst
+		if left < time.Hour && r.over >= min(young, r.o.Old) { // not a burst
 			f.Severity = doctor.Critical
 		}
 	}
 	r.add(f)
 }
 
-// workers looks for jobs whose worker is gone, or hangs.
+// workers reports jobs whose worker is gone, or hangs.
 func (r *rules) workers(q *admin.QueueStatus) {
 	var held, expired, long []doctor.Running
 	var lengths []int64
@@ -270,7 +270,7 @@ func (r *rules) workers(q *admin.QueueStatus) {
 	}
 }
 
-// length is how long a job runs, in whatever unit is known.
+// length is how long a job has run, in the unit that is known.
 func length(job doctor.Running) int64 {
 	if job.Held > 0 {
 		return int64(job.Held)

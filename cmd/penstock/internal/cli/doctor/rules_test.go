@@ -9,7 +9,8 @@ import (
 	"github.com/penstock/penstock/internal/doctor"
 )
 
-// What was seen for two seconds is critical only if more than that says so: a sink may be slow, jobs may take long, and a burst ends.
+// Observations of two seconds are critical only if something else confirms them: a sink may be slow, jobs may take long, and a burst
+// ends.
 func TestTwoSecondsAreNotEnough(t *testing.T) {
 	o := doctor.Options{Old: 5 * time.Minute}
 	at := time.Now()

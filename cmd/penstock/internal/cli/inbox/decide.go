@@ -158,8 +158,8 @@ it needs --yes.`,
 	return cmd
 }
 
-// areHeld fails unless all of them are: an id with a typing error, or another
-// consumer's, must not be passed over.
+// areHeld fails unless all of them are held: a mistyped id, or one of another consumer, must not
+// be ignored.
 func areHeld(ctx context.Context, store driver.InboxStore, consumer string, ids []string) error {
 	var missing []string
 	for _, id := range ids {

@@ -116,7 +116,7 @@ func heldForPrograms(consumer string, m *admin.HeldMessage, withPayload bool) *h
 	return line
 }
 
-// listHeld asks for one more than it shows, to tell whether there are more.
+// listHeld asks for one more than it shows, to find out whether there are more.
 func listHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.HeldQuery, asJSON bool) error {
 	limit := q.Limit
 	q.Limit++
@@ -145,7 +145,7 @@ func listHeld(ctx context.Context, a *cli.App, store driver.InboxStore, q admin.
 	return t.Flush()
 }
 
-// chosenHeld says what a query narrows the choice to.
+// chosenHeld describes how a query narrows the choice.
 func chosenHeld(q admin.HeldQuery) string {
 	text := ""
 	for _, part := range []struct{ what, value string }{{"with the key", q.Key}, {"that waits for", q.Previous}, {"with the id", q.ID}} {

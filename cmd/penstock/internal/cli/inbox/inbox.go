@@ -42,7 +42,7 @@ In the application's transaction, on PostgreSQL:
 		releaseCommand(a), discardCommand(a), grantCommand(a), dropCommand(a))
 }
 
-// inboxStore is a store as verbs about inboxes see it.
+// inboxStore is a store for verbs about inboxes.
 type inboxStore interface {
 	driver.InboxStore
 	Close() error
@@ -53,7 +53,7 @@ func openInboxes(ctx context.Context, a *cli.App) (inboxStore, error) {
 	return cli.OpenWith[inboxStore](ctx, a, "inboxes")
 }
 
-// findInbox returns the status of one.
+// findInbox returns the status of an inbox.
 func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*admin.InboxStatus, error) {
 	inboxes, err := store.Inboxes(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// validKeep reports a --keep that no inbox takes.
+// validKeep reports a --keep that no inbox accepts.
 func validKeep(keep cli.Span, given bool) error {
 	if !given {
 		return nil

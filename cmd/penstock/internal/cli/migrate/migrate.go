@@ -76,7 +76,7 @@ version of --from, 0 for a new schema, to that of this program.`,
 			if check {
 				return checkSchema(ctx, a, store, asJSON)
 			}
-			// Where the version cannot be read, Migrate says best why.
+			// If the version cannot be read, Migrate reports the reason best.
 			from, unread := store.SchemaVersion(ctx)
 			if err := store.Migrate(ctx); err != nil {
 				return fmt.Errorf("migrating: %w", err)
@@ -95,7 +95,7 @@ version of --from, 0 for a new schema, to that of this program.`,
 	return cmd
 }
 
-// checkSchema says what migrating would change.
+// checkSchema reports what migrating would change.
 func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) error {
 	differences, err := store.CheckSchema(ctx)
 	found := err
@@ -109,7 +109,7 @@ func checkSchema(ctx context.Context, a *cli.App, store migrator, asJSON bool) e
 		found = penstock.WithHint(errors.New(terminal.PluralVerb(int64(len(differences)), "difference", "was found", "were found")), "run: penstock migrate")
 	}
 	version, err := store.SchemaVersion(ctx)
-	if err != nil && !is { // then it says the same
+	if err != nil && !is { // then it reports the same
 		return fmt.Errorf("checking: %w", err)
 	}
 	text := fmt.Sprintf("Penstock's tables and functions are those of this program (version %d).\n", version)

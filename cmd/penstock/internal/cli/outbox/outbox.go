@@ -74,7 +74,7 @@ limits and changes them.`,
 	return cmd
 }
 
-// outboxCreator is what creating an outbox needs of a store.
+// outboxCreator has the methods of a store that create an outbox.
 type outboxCreator interface {
 	CreateOutbox(ctx context.Context, name string) error
 }
@@ -125,7 +125,7 @@ terminal it refuses unless --yes is given.`
 	return cmd
 }
 
-// outboxLoss is what goes with an outbox, for people and for programs.
+// outboxLoss is what is lost with an outbox, for people and for programs.
 func outboxLoss(o *admin.OutboxStatus) (text string, fields map[string]any) {
 	var backlog, parked, dead int64
 	var of []string

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// parkedReader is what parked needs of a store.
+// parkedReader has the methods of a store that parked needs.
 type parkedReader interface {
 	cli.StatusReader
 	ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]admin.ParkedKey, error)
@@ -96,7 +96,7 @@ says how many there were. Earlier attempts still count.`,
 	return cmd
 }
 
-// parkedJSON is a line with whose it is.
+// parkedJSON is a line with the subscription's name.
 type parkedJSON struct {
 	Outbox       string `json:"outbox"`
 	Subscription string `json:"subscription"`
@@ -146,7 +146,7 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 	return lines.Flush()
 }
 
-// subscriptionsOf an outbox are all, or the only one that is meant.
+// subscriptionsOf returns all subscriptions of an outbox, or the named one.
 func subscriptionsOf(ctx context.Context, store cli.StatusReader, outbox, only string) (all []string, err error) {
 	if only != "" {
 		return []string{only}, nil
@@ -179,7 +179,7 @@ func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, on
 	return nil
 }
 
-// retryText says in how long the first of a key is sent again.
+// retryText says how soon the first message of a key is sent again.
 func retryText(k *admin.ParkedKey, now time.Time) string {
 	if k.Held {
 		return ""

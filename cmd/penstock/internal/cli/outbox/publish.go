@@ -151,7 +151,7 @@ func publishOne(ctx context.Context, a *cli.App, store writer.Store, outbox stri
 	return 1, nil
 }
 
-// readPayload reads no more than a message may hold, and a byte to notice.
+// readPayload reads at most one byte more than a message may hold, to notice a larger payload.
 func readPayload(a *cli.App, file string) ([]byte, error) {
 	in := a.Stdin
 	if file != "-" {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// recorder is a publisher that keeps transactions and may refuse one.
+// recorder is a publisher that records transactions and may refuse one.
 type recorder struct {
 	transactions [][]penstock.Message
 	refuse       int // counted from 1

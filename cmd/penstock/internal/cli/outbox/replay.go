@@ -21,7 +21,7 @@ type replayFlags struct {
 	leave                  cli.Consent
 }
 
-// replayer is what replay needs of a store.
+// replayer has the methods of a store that replay needs.
 type replayer interface {
 	cli.StatusReader
 	Replay(ctx context.Context, r admin.Replay) (int64, error)
@@ -137,7 +137,7 @@ func startReplay(ctx context.Context, a *cli.App, store replayer, r admin.Replay
 	return nil
 }
 
-// rangeText says which messages, at both ends.
+// rangeText describes the range of messages, at both ends.
 func rangeText(r admin.Replay) string {
 	from, to := "from the oldest there is", "to the newest"
 	switch {

@@ -16,14 +16,13 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// retentionSetter is what changing the retention needs of a store.
+// retentionSetter has the methods of a store that change the retention.
 type retentionSetter interface {
 	cli.StatusReader
 	SetRetention(ctx context.Context, outbox string, r admin.Retention) error
 }
 
-// retentionFlags say how long settled messages are kept. A nil one leaves what
-// is set.
+// retentionFlags say how long settled messages are kept. A nil flag leaves the setting unchanged.
 type retentionFlags struct {
 	ageText, bytesText string
 	age                *time.Duration
@@ -62,7 +61,7 @@ func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
 
 func isOff(s string) bool { return s == "off" || s == "0" }
 
-// apply changes the given limits and leaves the rest.
+// apply changes the given limits and leaves the others.
 func (f *retentionFlags) apply(ctx context.Context, store retentionSetter, outbox string) (admin.Retention, error) {
 	found, err := cli.ReadStatus(ctx, store, []string{outbox})
 	if err != nil {

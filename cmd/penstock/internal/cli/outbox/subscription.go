@@ -28,7 +28,7 @@ so drop it.`,
 	return terminal.Group(cmd, subscriptionDropCommand(a))
 }
 
-// subscriptionDropper is what dropping a subscription needs of a store.
+// subscriptionDropper has the methods of a store that drop a subscription.
 type subscriptionDropper interface {
 	cli.StatusReader
 	DropSubscription(ctx context.Context, outbox, subscription string) error

@@ -80,7 +80,7 @@ each is one line of time, topic, key and payload, shortened to fit.`,
 			defer source.Close(context.WithoutCancel(ctx))
 			err = tail(ctx, source, messagePrinter(a, f.asJSON), f)
 			if f.follow && errors.Is(err, context.Canceled) {
-				return nil // interrupting is how following ends
+				return nil // interrupting is the way to end it
 			}
 			return err
 		},
@@ -95,7 +95,7 @@ each is one line of time, topic, key and payload, shortened to fit.`,
 	return cmd
 }
 
-// fetcher is what tail needs of a source.
+// fetcher has the methods of a source that tail needs.
 type fetcher interface {
 	Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error)
 }
@@ -184,8 +184,7 @@ func writeText(w *strings.Builder, m *penstock.Message) {
 	}
 }
 
-// printable keeps control characters away from the terminal and text within n
-// characters.
+// printable removes control characters and limits text to n characters.
 func printable(s string, n int) string {
 	var out strings.Builder
 	for _, r := range s {
