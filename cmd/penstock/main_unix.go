@@ -7,6 +7,5 @@ import (
 	"syscall"
 )
 
-// A limit on the size of files is an error of the write, not the end of the
-// process.
+// A limit on file sizes is an error of the write, and does not end the process.
 func init() { signal.Ignore(syscall.SIGXFSZ) }

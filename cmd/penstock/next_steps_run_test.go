@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Each next step is run as it is printed, of things whose names a shell would split.
+// Each next step runs as it is printed, with names that a shell would split.
 func TestNextStepsRunAsPrinted(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const url = "sqlite:a file.db"
@@ -76,7 +76,7 @@ func TestNextStepsRunAsPrinted(t *testing.T) {
 			if slices.ContainsFunc(command, func(word string) bool {
 				return word != "" && strings.ToUpper(word) == word && strings.Trim(word, "0123456789") != ""
 			}) {
-				if err := misused(command); err != nil { // it would go on, or stands for others
+				if err := misused(command); err != nil { // it would not end, or needs a placeholder
 					t.Errorf("%q: %v", command, err)
 				}
 				continue
@@ -90,7 +90,7 @@ func TestNextStepsRunAsPrinted(t *testing.T) {
 
 var shellWord = regexp.MustCompile(`'[^']*'|[^\s']+`)
 
-// printedSteps are the commands of a text: the verb, its flags, and as many words as it needs.
+// printedSteps are the commands in a text: the verb, its flags, and as many words as it needs.
 func printedSteps(t *testing.T, text string) (all [][]string) {
 	for line := range strings.Lines(strings.ReplaceAll(text, "\n          ", " ")) { // doctor wraps them
 		for line != "" {

@@ -24,7 +24,7 @@ import (
 const repository = "../.."
 
 // Each text of the program, its libraries and its clients that names a verb can be copied: the verb, its flags and the number of its arguments are right.
-// What stands for something, NAME or %s, is an argument.
+// A placeholder, NAME or %s, counts as an argument.
 func TestNextStepsAreCommands(t *testing.T) {
 	found := 0
 	walk := func(folder string, of func(path string) []said, suffixes ...string) {
@@ -66,10 +66,10 @@ func TestNextStepsAreCommands(t *testing.T) {
 	}
 }
 
-// said is a text, and where it stands.
+// said is a text and its place.
 type said struct{ at, text string }
 
-// goTexts are the texts that a Go file puts together, with X for what is not known, but for help, which other tests look at.
+// goTexts are the texts that a Go file composes, with X for unknown parts, except for help, which other tests check.
 func goTexts(t *testing.T, path string) (all []said) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, nil, 0)
@@ -94,14 +94,14 @@ func goTexts(t *testing.T, path string) (all []said) {
 	return all
 }
 
-// isHelp: of several lines, and not a next step below what is shown.
+// isHelp: it has several lines, and is not a next step below output.
 func isHelp(text string) bool {
 	return strings.Contains(strings.TrimSpace(text), "\n") && !strings.HasPrefix(text, "\nNext: ")
 }
 
 var verbOfFormat = regexp.MustCompile(`%(\[\d\])?[sdqvw]`)
 
-// textOf is a string, or several that are joined; false if there is none in it.
+// textOf is a string, or the concatenation of several; false if there is none in it.
 func textOf(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -117,7 +117,7 @@ func textOf(e ast.Expr) (string, bool) {
 
 var template = regexp.MustCompile(`\$?\{[^}]*\}|' *(\|\||,) *(?:[a-z_.]+)`) // {name} of Python, ${name} of TypeScript, ' || name of SQL
 
-// lines are those of another language, whose texts have no line breaks.
+// lines are the lines of another language, whose texts have no line breaks.
 func lines(path string) (all []said) {
 	text, _ := os.ReadFile(path)
 	for i, line := range strings.Split(string(text), "\n") {
@@ -135,11 +135,11 @@ var (
 	optional = regexp.MustCompile(`\[[^\]]*\]`)
 	standsIn = regexp.MustCompile(`^'?[A-Z][A-Z…|]*'?$|X|^\d+$|^-$`)
 
-	// notSteps are texts that look like a command: a title, and a statement of SQL that ends in a number.
+	// notSteps are texts that resemble a command: a title, and an SQL statement that ends in a number.
 	notSteps = []string{"penstock explain", "--from 1X"}
 )
 
-// commandsOf counts the commands that a text names, and says what is wrong with each.
+// commandsOf counts the commands in a text, and reports what is wrong with each.
 func commandsOf(text string) (n int, wrong []string) {
 	for line := range strings.Lines(text) {
 		for line != "" {
@@ -165,7 +165,7 @@ func tree() *cobra.Command {
 	return rootCommand(cli.New(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}))
 }
 
-// commandAt is what a person would copy of a text that begins with a verb: up to the end of the clause, or to where it goes on in words.
+// commandAt is the part of a text that a user would copy, from a verb to the end of the clause or to the next words.
 func commandAt(text string) (command []string, is bool) {
 	cmd, value := tree(), false
 	verbs := true
@@ -194,7 +194,7 @@ func commandAt(text string) (command []string, is bool) {
 	return command, len(command) > 0
 }
 
-// misused says why a command would end with 2.
+// misused says why a command would exit with 2.
 func misused(command []string) error {
 	cmd, args, err := tree().Find(command)
 	if err != nil {

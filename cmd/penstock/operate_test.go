@@ -81,7 +81,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// parkOrHold parks what is asked for in the topic and holds the rest.
+// parkOrHold parks messages with that topic and holds the others.
 func parkOrHold(m penstock.Message) driver.Verdict {
 	refused := []penstock.Failure{{Attempt: m.Attempt, At: time.Now().Add(-3 * time.Minute), Err: "no\nroute"}}
 	switch m.Topic {
@@ -144,7 +144,7 @@ func TestParked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for head := ""; head != "p1"; { // in an hour, unless it was asked for
+		for head := ""; head != "p1"; { // in an hour, unless it was requested
 			b, err := source.Fetch(t.Context(), driver.Limit{Messages: 100, Bytes: 1 << 20})
 			if err != nil {
 				t.Fatal(err)
@@ -163,7 +163,7 @@ func TestParked(t *testing.T) {
 	})
 }
 
-// What has no key is told apart by its seq.
+// Messages without a key are distinguished by their seq.
 func TestParkedWithoutAKey(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// The portable profile has tables of its own in the same database; the flag, or the file, says which are meant.
+// The portable profile has separate tables in the same database; the flag, or the file, chooses.
 func TestPortableProfile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	url := testserver.Database(t, testserver.PostgresURL(t))
@@ -40,8 +40,8 @@ func TestPortableProfile(t *testing.T) {
 	invoke(t, "outbox", "list", "--profile", "postgres").wants(t, terminal.ExitDatabase, "penstock migrate")
 }
 
-// On a server that says that it is YugabyteDB, the postgres profile says which one to use instead, auto uses it, and portable's own statements
-// are what such a server is given.
+// On a server that claims to be YugabyteDB, the postgres profile names the one to use instead, auto uses it, and the server gets portable's
+// own statements.
 func TestProfileOfTheServer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	url := testserver.Database(t, testserver.PostgresURL(t))

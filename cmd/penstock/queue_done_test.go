@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// queue set has jobs kept that are done, queue done lists them; a database that cannot says which can.
+// queue set keeps jobs, and queue done lists them. A database that cannot do this says which can.
 func TestQueueDone(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {

@@ -19,10 +19,10 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// queues is the desk's store as the verbs about queues see it.
+// queues is the desk's store for verbs about queues.
 func (d *desk) queues() cli.QueueStore { return d.store.(cli.QueueStore) }
 
-// jobs enqueues a job per payload and returns their ids.
+// jobs enqueues one job per payload and returns their ids.
 func (d *desk) jobs(queue string, payloads ...string) []int64 {
 	d.t.Helper()
 	jobs := make([]penstock.NewJob, len(payloads))
@@ -40,7 +40,7 @@ func (d *desk) jobs(queue string, payloads ...string) []int64 {
 	return ids
 }
 
-// queue is the status of one.
+// queue is the status of one queue.
 func (d *desk) queue(name string) *admin.QueueStatus {
 	d.t.Helper()
 	q := d.find(d.t.Context(), name)
@@ -102,7 +102,7 @@ func TestQueueLifecycle(t *testing.T) {
 	})
 }
 
-// wants2 is wants for what asks first and is therefore more than a line.
+// wants2 is wants for a verb that asks first and therefore prints more than a line.
 func (o outcome) wants2(t *testing.T, code int, parts ...string) {
 	t.Helper()
 	if o.code != code {
@@ -137,10 +137,10 @@ func TestQueueSetAndPause(t *testing.T) {
 	})
 }
 
-// uncounted is a store whose jobs nobody may count: with as many as there are that would take longer than a verb waits.
+// uncounted is a store whose jobs must not be counted: with many jobs that would take longer than a verb waits.
 type uncounted struct {
 	*sqlite.Store
-	settings bool // may be read
+	settings bool // reading is allowed
 }
 
 func (uncounted) Close() error { return nil } // each verb does it
@@ -156,7 +156,8 @@ func (u uncounted) QueueStatusUpTo(ctx context.Context, most int, names ...strin
 	return u.Store.QueueStatus(ctx, names...)
 }
 
-// What is done to a queue's settings counts no jobs, and has succeeded if they cannot be read afterwards.
+// Verbs that change a queue's settings count no jobs, and succeed even if the settings cannot be read
+// afterwards.
 func TestSettingUpAQueueCountsNothing(t *testing.T) {
 	t.Parallel()
 	for _, readable := range []bool{true, false} {

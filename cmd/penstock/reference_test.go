@@ -18,8 +18,8 @@ import (
 
 const commandPages = "../../docs/reference/commands"
 
-// docs/reference/commands has a page for each verb, with what its --help says, and no other.
-// PENSTOCK_CLI_REFERENCE=1 writes them anew.
+// docs/reference/commands has a page for each verb with its --help, and no other pages.
+// PENSTOCK_CLI_REFERENCE=1 writes them.
 func TestCommandLineReference(t *testing.T) {
 	want := commandReference(rootCommand(&cli.App{}))
 	if os.Getenv("PENSTOCK_CLI_REFERENCE") != "" {
@@ -61,7 +61,7 @@ func TestCommandLineReference(t *testing.T) {
 	}
 }
 
-// commandReference are the pages by the names of their files.
+// commandReference has the pages by the names of their files.
 func commandReference(root *cobra.Command) map[string]string {
 	pages := map[string]string{}
 	var index strings.Builder
@@ -114,7 +114,7 @@ func writeVerb(out *strings.Builder, cmd *cobra.Command, heading string) {
 	}
 }
 
-// indented are the lists and examples in a text of help, which are aligned by spaces.
+// indented are the lists and examples in a help text, which are aligned by spaces.
 var indented = regexp.MustCompile(`(?m)^ `)
 
 func flagTable(flags *pflag.FlagSet) string {

@@ -86,7 +86,7 @@ func TestRelayFlagsThatAreRefused(t *testing.T) {
 	}
 }
 
-// The log says once that a process begins, and once that it has the lease.
+// The log reports once that a process starts, and once that it has the lease.
 func TestRelayLogsItsStartOnce(t *testing.T) {
 	t.Parallel()
 	d := urlDesk(t, sqliteFile(t))

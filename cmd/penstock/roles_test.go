@@ -20,8 +20,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// TestRelayRoleNeedsNothingOfQueues has a role that existed before there were
-// queues do what docs/reference/cli.md says it can.
+// TestRelayRoleNeedsNothingOfQueues lets a role that existed before queues did do everything that
+// docs/reference/cli.md says it can.
 func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)
@@ -70,8 +70,8 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	clitest.Same(t, "of what it asked for all is shown", o.stderr, "")
 }
 
-// TestEachRoleSeesItsPart has roles of one part each look at everything, and do what is
-// another's part.
+// TestEachRoleSeesItsPart lets roles with one part each look at everything, and try the operations
+// of other parts.
 func TestEachRoleSeesItsPart(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)
@@ -160,7 +160,8 @@ func TestEachRoleSeesItsPart(t *testing.T) {
 	}
 }
 
-// Each right of the table in docs/reference/cli.md is enough for the commands in its rows, and doctor says what it did not look at.
+// Each right of the table in docs/reference/cli.md is enough for the commands in its rows, and doctor reports what it did not
+// examine.
 func TestPrivilegesAreEnough(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)
@@ -177,8 +178,8 @@ func TestPrivilegesAreEnough(t *testing.T) {
 		grant  string
 		enough []string
 		ready  bool     // the exporter is
-		lacks  []string // next steps of what doctor did not look at
-		says   []string // what doctor finds of the rest
+		lacks  []string // next steps of what doctor did not examine
+		says   []string // findings of doctor about the rest
 		never  []string
 	}{
 		{"outbox grant ROLE --relay", []string{"status orders", "dead list orders", "parked orders", "explain orders", "migrate --check"}, true,

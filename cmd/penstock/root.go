@@ -103,8 +103,7 @@ func rootCommand(a *cli.App) *cobra.Command {
 	return root
 }
 
-// run is main with everything it touches given to it, and returns the exit
-// code.
+// run is main with all its dependencies as arguments. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return runWith(ctx, cli.New(stdin, stdout, stderr), args)
 }
@@ -117,7 +116,7 @@ func runWith(ctx context.Context, a *cli.App, args []string) int {
 	root.SetErr(a.Stderr)
 	root.InitDefaultCompletionCmd() // writes to what is set above
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		// Cobra's own shows its help for a shell that it does not know.
+		// Cobra's own command shows its help for an unknown shell.
 		completion.Args = terminal.KnownVerb
 		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// What cannot be served is told before anything is opened.
+// An invalid configuration is reported before anything is opened.
 func TestServeUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const database = "--database-url=sqlite:x.db"

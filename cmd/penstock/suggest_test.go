@@ -39,7 +39,7 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 	clitest.Contains(t, must(t, "status", "--database-url", url, "--schema", "nope2", "--help"), "penstock status orders --watch")
 }
 
-// What show prints as the next step runs when it is pasted, wherever the thing was found.
+// The next step that show prints runs when it is pasted, wherever the thing was found.
 func TestNextCommandsRunWhenPasted(t *testing.T) {
 	url := postgrestest.Database(t)
 	t.Chdir(t.TempDir())

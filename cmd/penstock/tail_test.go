@@ -35,7 +35,7 @@ func TestTailChooses(t *testing.T) {
 	})
 }
 
-// What is passed over counts for nothing, however much it is.
+// Messages that are passed over do not count, however many there are.
 func TestTailFindsWhatIsRare(t *testing.T) {
 	d := urlDesk(t, sqliteFile(t))
 	var msgs []penstock.Message

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Each job is a signed request, and the answer decides what becomes of it.
+// Each job is a signed request, and the answer decides how the job ends.
 func TestAnswerIsTheVerdict(t *testing.T) {
 	const key = "a secret of at least 24 bytes"
 	secret := base64.StdEncoding.EncodeToString([]byte(key))

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(postgrestest.Run(m))
 }
 
-// worker is a penstock work in a process of its own.
+// worker is a penstock work in a separate process.
 type worker struct {
 	*exec.Cmd
 	log  *bufio.Reader
@@ -105,7 +105,7 @@ func TestSecondSignalKillsTheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.says(t, "draining")
-	time.Sleep(time.Second) // a signal that comes sooner counts as the first one
+	time.Sleep(time.Second) // an earlier signal counts as the first one
 	if err := w.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
-// work runs the worker until the queue is as it is to become.
+// work runs the worker until the queue has the expected state.
 func (d *desk) work(queue string, until func(*admin.QueueStatus) bool, args ...string) outcome {
 	d.t.Helper()
 	ctx, drain := context.WithCancel(d.t.Context())
@@ -113,7 +113,8 @@ func TestCommandGetsPayloadAndVariables(t *testing.T) {
 	clitest.Same(t, "what the commands saw", o.stdout, want)
 }
 
-// What a command writes to the file that it is given is kept with its job, and seen while it runs. What is none is told and does no harm.
+// A report that a command writes to its file is kept with its job, and visible while it runs. An invalid report is logged and does no
+// harm.
 func TestCommandReports(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	d := urlDesk(t, postgrestest.Database(t))
@@ -197,7 +198,7 @@ func newLifeline(t *testing.T) *lifeline {
 	return &lifeline{t: t, path: path}
 }
 
-// command is one that holds the line, and so does a child of it, for ever.
+// command is a command that holds the line forever, and so does its child.
 func (l *lifeline) command() string {
 	return fmt.Sprintf("exec 3>%s; echo $$ >&3; sleep 1000 & wait", l.path)
 }
@@ -219,7 +220,7 @@ func (l *lifeline) up() {
 	}
 }
 
-// down waits until nobody holds the line.
+// down waits until no process holds the line.
 func (l *lifeline) down() {
 	if rest, err := io.ReadAll(l.in); err != nil || len(rest) > 0 {
 		l.t.Errorf("%q, %v", rest, err)
@@ -289,7 +290,7 @@ func TestDrainLetsCommandsEnd(t *testing.T) {
 	clitest.Same(t, "left", fmt.Sprint(d.queue("mails").Ready), "1")
 }
 
-// TestHurryKillsAndGivesBack has a job run that never ends.
+// TestHurryKillsAndGivesBack runs a job that never ends.
 func TestHurryKillsAndGivesBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
@@ -329,7 +330,7 @@ func TestWorkEndsWhereItCannotWork(t *testing.T) {
 	})
 }
 
-// A configuration has workers beside subscriptions: one process forwards messages into a queue and runs its jobs.
+// A configuration has workers and subscriptions: one process forwards messages into a queue and runs its jobs.
 func TestWorkersOfAConfiguration(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("outbox", "create", "orders")

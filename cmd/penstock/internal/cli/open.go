@@ -43,8 +43,8 @@ func (a *App) OpenStoreAt(ctx context.Context, url string) (driver.Store, error)
 	return store, err
 }
 
-// OpenWith opens the database for a verb that needs a store with certain methods. what names the
-// things that it lacks otherwise.
+// OpenWith opens the database for a verb that needs a store with certain methods. things names
+// what other stores lack, for the error.
 func OpenWith[S any](ctx context.Context, a *App, things string) (with S, err error) {
 	store, err := a.OpenStore(ctx)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// QueueStore is a store as verbs about queues see it.
+// QueueStore is a store for verbs about queues.
 type QueueStore interface {
 	driver.QueueStore
 	Close() error
@@ -28,20 +28,20 @@ func (a *App) OpenQueues(ctx context.Context) (QueueStore, error) {
 	return OpenWith[QueueStore](ctx, a, "queues")
 }
 
-// QueueStatusReader is what looking at queues needs of a store.
+// QueueStatusReader has the methods of a store that show queues.
 type QueueStatusReader interface {
 	QueueStatus(ctx context.Context, names ...string) ([]admin.QueueStatus, error)
 }
 
-// DeadJobStore is what dead letters of a queue need of a store.
+// DeadJobStore has the methods of a store for dead letters of a queue.
 type DeadJobStore interface {
 	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
 	RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
 	DiscardDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, error)
 }
 
-// IsQueue reports whether there is a queue of that name. It asks for dead
-// letters that cannot be, because that reads nothing.
+// IsQueue reports whether there is a queue of that name. It asks for impossible dead letters,
+// because that reads nothing.
 func IsQueue(ctx context.Context, store DeadJobStore, name string) (bool, error) {
 	_, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: name, AfterID: math.MaxInt64, Limit: 1})
 	if errors.Is(err, penstock.ErrNoQueue) {
@@ -64,12 +64,12 @@ func JobIDs(texts []string) ([]int64, error) {
 	return slices.Compact(ids), nil
 }
 
-// GroupReader is what looking at groups needs of a store.
+// GroupReader has the methods of a store that show groups.
 type GroupReader interface {
 	QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
 }
 
-// GroupsAtOnce is how many groups are read with one call.
+// GroupsAtOnce is how many groups one call reads.
 const GroupsAtOnce = 1000
 
 func IsPaused(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused }
@@ -81,10 +81,11 @@ func RunningLimit(s penstock.QueueSettings) string {
 	return terminal.Count(int64(*s.MaxRunning))
 }
 
-// AnyJobs is what no worker does where no group of a queue is known to be left alone.
+// AnyJobs says what no worker does, if no single group of a queue is known to be left alone.
 const AnyJobs = "run"
 
-// ReadUntaken reads the groups of queues that have had ready jobs for that long, the first by name, if their groups were not read.
+// ReadUntaken reads the groups of queues whose jobs have been ready for that long, the first by name, if their groups were not
+// read.
 func ReadUntaken(ctx context.Context, store any, queues []admin.QueueStatus, age time.Duration) error {
 	reader, ok := store.(GroupReader)
 	for i := range queues {
@@ -101,8 +102,8 @@ func ReadUntaken(ctx context.Context, store any, queues []admin.QueueStatus, age
 	return nil
 }
 
-// Untaken says which jobs of a queue no worker takes, and the command that does: those of groups that have had ready jobs for
-// that long, while none of the group runs.
+// Untaken names the jobs of a queue that no worker takes, and the command that takes them. They are in groups whose jobs have
+// been ready for that long, while none of the group runs.
 func Untaken(q *admin.QueueStatus, age time.Duration) (of, command string) {
 	var names []string
 	for _, g := range q.Groups {

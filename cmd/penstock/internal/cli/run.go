@@ -9,14 +9,15 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// errHurried is why what runs ends at the second signal.
+// errHurried is the cause of the end at the second signal.
 var errHurried = errors.New("hurried")
 
-// Run runs what cfg describes until the first signal, or an end of ctx, drains it, or the second signal ends it.
+// Run runs what cfg describes. The first signal, or the end of ctx, drains it; the second signal ends it at
+// once.
 func (a *App) Run(ctx context.Context, cfg *config.Config, o run.Options) error {
 	o.Stdout, o.Stderr = a.Stdout, a.Stderr
 	if results, ok := o.Stdout.(*terminal.Results); ok {
-		o.Stdout = results.W // commands get a file itself
+		o.Stdout = results.W // the commands themselves get a file
 	}
 	relays, err := run.New(ctx, cfg, o)
 	if err != nil {

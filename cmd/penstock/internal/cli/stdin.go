@@ -6,7 +6,8 @@ import (
 )
 
 // UntilDone reads r, which may be a terminal or a pipe without a writer, until ctx ends. The
-// goroutine that reads ahead ends with r or the process: no read of a terminal can be called back.
+// goroutine that reads ahead ends with r or with the process, because a read of a terminal cannot
+// be cancelled.
 func UntilDone(ctx context.Context, r io.Reader) io.Reader {
 	type chunk struct {
 		data []byte

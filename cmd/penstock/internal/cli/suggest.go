@@ -8,17 +8,17 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// suggestion is where a text names a verb to run.
+// suggestion is a place where a text names a verb to run.
 var suggestion = regexp.MustCompile(`\bpenstock (?:(?:outbox|queue|inbox|dead|job|schedule|subscription|adopt) [a-z]+|demo|migrate|relay|publish|tail|enqueue|work|status|parked|replay|doctor|explain)\b`)
 
-// Suggest has the commands that a text suggests mean the database of this one: they carry the
-// global flags that say so. A password in a URL is not repeated. A command for another role, such
-// as a grant, has its own URL.
+// Suggest makes the commands in a text refer to this database: it adds the necessary global flags.
+// It does not repeat a password in a URL. A command for another role, such as a grant, has its own
+// URL.
 func (a *App) Suggest(text string) string {
 	return suggestion.ReplaceAllStringFunc(text, func(command string) string {
 		given := ""
 		add := func(flag, value string) {
-			if value != "" && !strings.Contains(text, flag+" "+value) { // the store's hint may say it already
+			if value != "" && !strings.Contains(text, flag+" "+value) { // the store's hint may have the flags already
 				given += " " + flag + " " + shell.Word(value)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/trace/otlp"
 )
 
-// Trace has spans recorded until the verb ends, if OpenTelemetry's variables say where to send them.
+// Trace records spans until the verb ends, if OpenTelemetry's variables say where to send them.
 func (a *App) Trace(ctx context.Context) error {
 	log, err := a.Logger()
 	if err != nil {

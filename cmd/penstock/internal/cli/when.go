@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Span is a flag for a length of time: what Go takes, and days.
+// Span is a flag for a length of time: Go's durations, and days.
 type Span time.Duration
 
 func (s *Span) String() string {
@@ -31,7 +31,7 @@ func (s *Span) Set(v string) error {
 
 var errSpan = errors.New("use a number with ms, s, m, h or d, such as 90s, 24h or 7d")
 
-// ParseSpan takes 90s, 15m, 24h, 7d, 1d12h.
+// ParseSpan parses 90s, 15m, 24h, 7d, 1d12h.
 func ParseSpan(v string) (time.Duration, error) {
 	whole, rest := time.Duration(0), v
 	if days, after, ok := strings.Cut(v, "d"); ok {
@@ -77,7 +77,7 @@ type Place struct {
 // timeLayouts without an offset are read in the local time zone.
 var timeLayouts = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"}
 
-// ParsePlace takes a seq, a time, or -2h for two hours ago.
+// ParsePlace parses a seq, a time, or -2h for two hours ago.
 func ParsePlace(v string, now time.Time) (Place, error) {
 	if seq, err := strconv.ParseInt(v, 10, 64); err == nil {
 		if seq < 0 || v[0] == '+' || v[0] == '-' {
@@ -98,7 +98,7 @@ func ParsePlace(v string, now time.Time) (Place, error) {
 	return Place{}, errors.New(`use a seq such as 1200, a time such as 2026-11-21T15:04:05Z or "2026-11-21 15:04" (local), or -2h for two hours ago`)
 }
 
-// ParseTime takes a time as people and programs write it.
+// ParseTime parses a time as people and programs write it.
 func ParseTime(v string) (time.Time, bool) {
 	if t, err := time.Parse(time.RFC3339, v); err == nil {
 		return t, true
@@ -114,7 +114,7 @@ func ParseTime(v string) (time.Time, bool) {
 // Clock writes a moment for people, in local time.
 func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// Since is how long ago something was; the clocks of two machines may disagree.
+// Since is how long ago something was, at least 0: the clocks of two machines may disagree.
 func Since(t, now time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -135,7 +135,7 @@ func Coarse(d time.Duration) string {
 	return SpanText(d)
 }
 
-// Until says in how long something is: "" if t is zero.
+// Until says how long it takes until t, or "" if t is zero.
 func Until(t, now time.Time) string {
 	switch {
 	case t.IsZero():
@@ -146,7 +146,7 @@ func Until(t, now time.Time) string {
 	return "in " + Coarse(t.Sub(now)+time.Second-1)
 }
 
-// Age writes a duration with the precision that people look for.
+// Age writes a duration with a precision that suits people.
 func Age(d time.Duration) string {
 	switch {
 	case d == 0:

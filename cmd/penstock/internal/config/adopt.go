@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 )
 
-// Adopt describes an existing table that a subscription reads in the place of an
-// outbox: a mapping, or the name of a preset alone.
+// Adopt describes an existing table that a subscription reads instead of an outbox: a mapping, or
+// only the name of a preset.
 type Adopt struct {
 	adopted.Config `yaml:",inline"`
 }
@@ -28,7 +28,7 @@ func (a *Adopt) decodeNode(d *decoder, n ast.Node, path string) {
 	}
 }
 
-// adopted checks a subscription that reads a table of the user's.
+// adopted checks a subscription that reads a user's table.
 func (d *decoder) adopted(path string, s *Subscription) {
 	at := path + ".adopt"
 	if d.broken[at] {
@@ -36,7 +36,7 @@ func (d *decoder) adopted(path string, s *Subscription) {
 	}
 	if err := s.Adopt.Validate(); err != nil {
 		if _, shorthand := d.values[at]; shorthand {
-			// The preset is all that the file says.
+			// The file has only the preset.
 			d.fail(d.near(at), at, problem{"is not a known table", "write one of " + drivers.OneOf(adopted.PresetNames()) + ", or map the columns below it"})
 			return
 		}
@@ -49,8 +49,8 @@ func (d *decoder) keyed(path string) bool {
 	return given
 }
 
-// sharedTables finds subscriptions that would take rows away from each other: each
-// row has one place for having been delivered.
+// sharedTables finds subscriptions that would take rows from each other: a row can be marked as
+// delivered in one place.
 func (d *decoder) sharedTables(c *Config) {
 	for i := range c.Subscriptions {
 		for j := range i {

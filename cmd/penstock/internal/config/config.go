@@ -22,16 +22,16 @@ type Config struct {
 	Schema string `yaml:"schema"`
 	// Profile is how a database that speaks PostgreSQL's protocol is used.
 	Profile Profile `yaml:"profile"`
-	// Relay holds for subscriptions that do not say otherwise.
+	// Relay has the limits of subscriptions that do not set their own.
 	Relay Relay `yaml:"relay"`
 	Log   Log   `yaml:"log"`
-	// Metrics are served while the relay runs, if it says where.
+	// Metrics are served while the relay runs, if it has an address.
 	Metrics Metrics `yaml:"metrics"`
-	// Console is served by penstock console, and by the relay if it says where.
+	// Console is served by penstock console, and by the relay if it has an address.
 	Console Console `yaml:"console"`
-	// Serve says where messages are taken over HTTP; nil: nowhere.
+	// Serve says where messages are accepted over HTTP; nil means nowhere.
 	Serve *Serve `yaml:"serve"`
-	// Subscriptions to relay, at least one unless messages are taken or jobs run.
+	// Subscriptions to relay, at least one unless messages are accepted or jobs run.
 	Subscriptions []Subscription `yaml:"subscriptions"`
 	// Workers run the jobs of queues.
 	Workers []Worker `yaml:"workers"`
@@ -43,8 +43,8 @@ type Log struct {
 	Format Format     `yaml:"format"`
 }
 
-// Subscription carries one outbox or adopted table, or what a filter chooses of it, to
-// one sink.
+// Subscription relays one outbox or adopted table, or the messages that a filter chooses, to one
+// sink.
 type Subscription struct {
 	Name string `yaml:"name"`
 	// Outbox or Adopt is set, not both.
@@ -53,15 +53,15 @@ type Subscription struct {
 	Start  Start           `yaml:"start"`
 	Filter penstock.Filter `yaml:"filter"`
 	Sink   Sink            `yaml:"sink"`
-	// Format is what messages look like to consumers; nil: as they are.
+	// Format is the format of messages for consumers; nil leaves them unchanged.
 	Format *WireFormat `yaml:"format"`
 	// Previous adds to each message the id of the one before it of its key; see
 	// previous.Wrap.
 	Previous bool `yaml:"previous"`
-	// Shared: its relays divide the keys among themselves, instead of standing by for one.
+	// Shared: its relays divide the keys among themselves, instead of being on standby for one.
 	Shared bool `yaml:"shared"`
-	// Relay is complete once defaults are set: what the file does not give here
-	// is taken from Config.Relay.
+	// Relay is complete once defaults are set: limits that the file does not set here come from
+	// Config.Relay.
 	Relay Relay `yaml:"relay"`
 }
 
@@ -74,7 +74,7 @@ const (
 	JSON Format = "json"
 )
 
-// UnmarshalText takes text and json.
+// UnmarshalText parses text and json.
 func (f *Format) UnmarshalText(b []byte) error {
 	switch *f = Format(b); *f {
 	case Text, JSON:
@@ -95,7 +95,7 @@ func (l Log) NewLogger(w io.Writer) *slog.Logger {
 // Start is driver.Start by name.
 type Start driver.Start
 
-// UnmarshalText takes beginning and now.
+// UnmarshalText parses beginning and now.
 func (s *Start) UnmarshalText(b []byte) error {
 	switch string(b) {
 	case "beginning":
@@ -124,11 +124,12 @@ func Load(path string) (*Config, error) { return Loader{}.Load(path) }
 
 // Loader is Load with its surroundings replaced.
 type Loader struct {
-	// DatabaseURL, from the command line, takes the place of the file's.
+	// DatabaseURL, from the command line, replaces the file's.
 	DatabaseURL string
-	// Profile, from the command line, takes the place of the file's.
+	// Profile, from the command line, replaces the file's.
 	Profile Profile
-	// Ask is that of Profile.Of. Nil: no connection is opened, and auto is as postgres.
+	// Ask is the argument of Profile.Of. If it is nil, no connection is opened, and auto means
+	// postgres.
 	Ask func(url string) (portable bool)
 	// LookupEnv defaults to os.LookupEnv.
 	LookupEnv func(name string) (string, bool)
@@ -146,8 +147,8 @@ func (l Loader) Load(path string) (*Config, error) {
 	return l.LoadBytes(path, data)
 }
 
-// Database reads only where the database is, so that it can be told where the rest
-// cannot be read, for want of a secret, say. The URL is empty where the file has none.
+// Database reads only where the database is. So that is known even if the rest cannot be read, for
+// example without a secret. The URL is empty if the file has none.
 func (l Loader) Database(path string) (url URL, schema string, err error) {
 	l = l.withDefaults()
 	data, err := l.ReadFile(path)
@@ -181,7 +182,7 @@ func (l Loader) Database(path string) (url URL, schema string, err error) {
 	return URL(profile.or(l.Profile).Of(url.Reveal(), l.Ask)), schema, nil
 }
 
-// Origin is what the subscription reads: its outbox or the table it adopts.
+// Origin is what the subscription reads: its outbox or its adopted table.
 func (s *Subscription) Origin() string {
 	if s.Adopt != nil {
 		return s.Adopt.Table
@@ -189,8 +190,8 @@ func (s *Subscription) Origin() string {
 	return s.Outbox
 }
 
-// LoadBytes checks a file's content. The name is for errors, and relative paths
-// in file: values start at its folder.
+// LoadBytes checks a file's content. The name is for errors, and relative paths in file: values
+// start in its folder.
 func (l Loader) LoadBytes(name string, data []byte) (*Config, error) {
 	l = l.withDefaults()
 	src, root, fail := parse(name, data)
@@ -223,8 +224,8 @@ func (l Loader) withDefaults() Loader {
 	return l
 }
 
-// readLimited reads one byte more than a configuration may have, so that a file
-// that is too large is noticed and not read to its end.
+// readLimited reads at most one byte more than a configuration may have, to notice a file that is
+// too large.
 func readLimited(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

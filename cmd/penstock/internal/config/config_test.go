@@ -31,7 +31,7 @@ func lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// readTestdata reads what testdata has, and one file that is too large for it.
+// readTestdata reads the files of testdata, and one file that is too large.
 func readTestdata(path string) ([]byte, error) {
 	if filepath.Base(path) == "large" {
 		return make([]byte, maxSecretFile+1), nil
@@ -41,13 +41,13 @@ func readTestdata(path string) ([]byte, error) {
 
 var loader = Loader{LookupEnv: lookup, ReadFile: readTestdata}
 
-// testFile is one of an archive in testdata. They are as txtar has them: the name in a line
-// of its own, then the content.
+// testFile is a file of an archive in testdata. The format is txtar: the name in a separate line,
+// then the content.
 type testFile struct{ archive, name, text string }
 
 var testFileHeader = regexp.MustCompile(`(?m)^-- (\S+) --\n`)
 
-// testFiles are those whose names end so.
+// testFiles are the files whose names have that ending.
 func testFiles(t testing.TB, suffix string) (found []testFile) {
 	t.Helper()
 	archives, err := filepath.Glob("testdata/*.txtar")
@@ -77,7 +77,7 @@ func testFiles(t testing.TB, suffix string) (found []testFile) {
 	return found
 }
 
-// readTestFile reads the one of that name.
+// readTestFile reads the file of that name.
 func readTestFile(t testing.TB, name string) string {
 	t.Helper()
 	for _, f := range testFiles(t, name) {
@@ -93,8 +93,8 @@ func (f *testFile) load() (*Config, error) {
 	return loader.LoadBytes("testdata/"+f.name, []byte(f.text))
 }
 
-// Each bad file has one mistake (but for many.bad.yaml), and beside it the
-// message that the user sees.
+// Each bad file has one mistake (except many.bad.yaml), and next to it is the message that the
+// user sees.
 func TestBadFiles(t *testing.T) {
 	for _, file := range testFiles(t, ".bad.yaml") {
 		t.Run(file.name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// Each good file has beside it what it is printed as.
+// Next to each good file is its printed form.
 func TestGoodFiles(t *testing.T) {
 	for _, file := range testFiles(t, ".good.yaml") {
 		t.Run(file.name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestGoodFiles(t *testing.T) {
 	}
 }
 
-// golden compares with what stands beside a file: NAME.txt behind NAME.yaml.
+// golden compares with the expected output next to a file: NAME.txt for NAME.yaml.
 func golden(t *testing.T, file testFile, got string) {
 	t.Helper()
 	if *update {

@@ -11,26 +11,26 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 )
 
-// Console says where the console is served, and how; see docs/operations/console.md. Its tokens are in the environment.
+// Console says where and how to serve the console; see docs/operations/console.md. Its tokens are in the environment.
 type Console struct {
-	// Listen is an address such as 127.0.0.1:8484; none: only penstock console serves it.
+	// Listen is an address such as 127.0.0.1:8484. Without one, only penstock console serves it.
 	Listen string `yaml:"listen"`
-	// BasePath is where it is behind a proxy, as in /penstock.
+	// BasePath is its path behind a proxy, as in /penstock.
 	BasePath string   `yaml:"base_path"`
 	Title    string   `yaml:"title"`
 	Redact   []string `yaml:"redact"`
-	// StatementTimeout is after which PostgreSQL ends a statement of the console.
+	// StatementTimeout is the time after which PostgreSQL ends a statement of the console.
 	StatementTimeout Age `yaml:"statement_timeout"`
-	// Databases are what penstock console shows, in place of database_url.
+	// Databases are shown by penstock console instead of database_url.
 	Databases []URL `yaml:"databases"`
 }
 
-// SetDefaults fills in what is zero.
+// SetDefaults sets the fields that are zero.
 func (c *Console) SetDefaults() {
 	c.StatementTimeout = cmp.Or(c.StatementTimeout, Age(5*time.Second))
 }
 
-// Validate finds what cannot be served.
+// Validate returns the first setting that cannot be served.
 func (c *Console) Validate() error {
 	if c.BasePath != "" && !strings.HasPrefix(c.BasePath, "/") {
 		return &penstock.FieldError{Field: "base_path", Problem: "has no slash first", Hint: "write it as in /penstock"}

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock/penstock/internal/redact"
 )
 
-// decoder fills structs from YAML nodes by their yaml tags. It continues after a mistake, so that a
-// file's mistakes are found together. It remembers where each value is, so that later errors of
+// decoder fills structs from YAML nodes by their yaml tags. It continues after a mistake, to find
+// all mistakes of a file together. It remembers the place of each value, so later errors of
 // Validate also have a place.
 type decoder struct {
 	src     *source
@@ -27,9 +27,9 @@ type decoder struct {
 	values  map[string]position // path → its value, for single values
 	broken  map[string]bool     // paths with a mistake at or below them
 	opaque  map[string]bool     // paths whose keys could not be looked at
-	given   map[string]bool     // paths set already; what the file says there is not even resolved
-	// filledIn maps what ${ENV} and file: were replaced by to what the file
-	// says, and secrets to the mask, so that neither shows in an error.
+	given   map[string]bool     // paths set already, whose values in the file are not resolved
+	// filledIn maps the replacements of ${ENV} and file: to the file's text, and secrets to the mask.
+	// So neither shows in an error.
 	filledIn map[string]string
 }
 
@@ -37,7 +37,7 @@ func newDecoder(src *source, r *resolver) *decoder {
 	d := &decoder{src: src, resolve: r, keys: map[string]position{}, values: map[string]position{}, broken: map[string]bool{},
 		opaque: map[string]bool{}, given: map[string]bool{}, filledIn: map[string]string{}}
 	r.filledIn = func(value, raw string) {
-		if len(value) >= 4 { // to replace less would only garble the words around it
+		if len(value) >= 4 { // replacing shorter ones would only garble the words around them
 			d.filledIn[value] = redact.Text(raw)
 		}
 	}
@@ -49,7 +49,7 @@ func (d *decoder) fail(at position, path string, p problem) {
 	d.markBroken(path)
 }
 
-// hideSecrets masks the secrets that were found in the lines that errors show.
+// hideSecrets masks secrets in the lines that errors show.
 func (d *decoder) hideSecrets() {
 	for _, e := range d.errs {
 		for value, shown := range d.filledIn {
@@ -115,8 +115,8 @@ func isScalar(v reflect.Value) bool {
 	return v.Addr().Type().Implements(textUnmarshaler)
 }
 
-// structure decodes a mapping. A key without a value ("relay:" above lines that
-// are all commented out) is an empty one.
+// structure decodes a mapping. A key without a value ("relay:" above lines that are all commented
+// out) is an empty mapping.
 func (d *decoder) structure(n ast.Node, v reflect.Value, path string) {
 	fields := fieldsOf(v)
 	d.mapping(n, path, func(key string, at position, child ast.Node) {
@@ -140,7 +140,7 @@ func (d *decoder) unknown(at position, path, key string, known []string) {
 	d.fail(at, join(path, printable(key)), problem{"is not a known key", hint})
 }
 
-// table decodes a mapping with keys of the user's choice.
+// table decodes a mapping whose keys the user chooses.
 func (d *decoder) table(n ast.Node, v reflect.Value, path string) {
 	v.Set(reflect.MakeMap(v.Type()))
 	d.mapping(n, path, func(key string, _ position, child ast.Node) {
@@ -150,7 +150,7 @@ func (d *decoder) table(n ast.Node, v reflect.Value, path string) {
 	})
 }
 
-// mapping calls each for every key of n, and reports those given twice.
+// mapping calls each for every key of n, and reports duplicate keys.
 func (d *decoder) mapping(n ast.Node, path string, each func(key string, at position, child ast.Node)) {
 	var pairs []*ast.MappingValueNode
 	switch m := n.(type) {
@@ -213,8 +213,8 @@ func (d *decoder) near(path string) position {
 	}
 }
 
-// scrub takes out of a text what the file does not show itself: the values of
-// environment variables and secret files, and passwords.
+// scrub removes from a text what the file itself does not show: the values of environment
+// variables and secret files, and passwords.
 func (d *decoder) scrub(text string) string {
 	// Longest first: one value may be part of another.
 	values := slices.SortedFunc(maps.Keys(d.filledIn), func(a, b string) int { return len(b) - len(a) })
@@ -273,7 +273,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// printable is a key of the user's as it can stand in an error.
+// printable is a user's key as an error can show it.
 func printable(key string) string {
 	if len(key) > 100 {
 		key = strings.ToValidUTF8(key[:20], "") + "…"
@@ -304,7 +304,7 @@ func nodePlace(n ast.Node) position {
 	return place(n.GetToken())
 }
 
-// describe names what a node is, for "is a list, not …".
+// describe names the type of a node, for "is a list, not …".
 func describe(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:

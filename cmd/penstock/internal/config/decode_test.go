@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 )
 
-// Every field that a file can set has a key and a type that can be decoded.
+// Every field that a file can set has a key, and a type that can be decoded.
 func TestEveryFieldCanBeDecoded(t *testing.T) {
 	var walk func(path string, typ reflect.Type)
 	walk = func(path string, typ reflect.Type) {

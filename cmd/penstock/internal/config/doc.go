@@ -3,8 +3,8 @@
 //
 //	bytes → parse (YAML, limits) → decode (types, ${ENV}, file:) → defaults → validate
 //
-// With the defaults each subscription gets the limits that it does not set from the top level. Only
-// then are limits checked against each other.
+// With the defaults each subscription gets the limits that it does not set from the top level.
+// After that, limits are checked against each other.
 //
 // The file is read strictly. An unknown key or value is an error that names file, line and column,
 // shows the line and says what to write instead. All errors of a file are reported at once.

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock/penstock/sink/webhook"
 )
 
-// The example must work as it is.
+// The example must work unchanged.
 func TestExample(t *testing.T) {
 	c, err := loader.Load("../../../../examples/penstock.yaml")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// So must the others, with the variables that they take.
+// So must the other examples, with their variables.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../../../../examples/*.yaml")
 	if err != nil || len(files) < 5 {
@@ -70,7 +70,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// So do those of other pages; one is a part of a subscription.
+// So must those of other pages; one is a part of a subscription.
 func TestExamplesOfPages(t *testing.T) {
 	const token = "0123456789abcdef0123456789abcdef"
 	set := Loader{
@@ -102,8 +102,8 @@ func TestExamplesOfPages(t *testing.T) {
 	}
 }
 
-// docs/reference/configuration.md has a row for every key, with its type and default, and
-// none for keys that are not there.
+// docs/reference/configuration.md has a row for every key, with its type and default, and no other
+// rows.
 func TestReference(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/reference/configuration.md")
 	if err != nil {
@@ -146,7 +146,7 @@ func TestReference(t *testing.T) {
 
 type referenceRow struct{ path, typ, preset string }
 
-// required keys; that they are is tested with the *-missing.bad.yaml of testdata.
+// required keys; the *-missing.bad.yaml files of testdata test that they are required.
 var required = []string{"database_url", "subscriptions", "subscriptions[].name", "subscriptions[].sink", "serve.outboxes[].name", "workers[].queue"}
 
 // referenceRows lists every key with its type and default.
@@ -157,7 +157,7 @@ func referenceRows() []referenceRow {
 	whole.Adopt.SetDefaults()
 	whole.Format = &WireFormat{format.Config{Kind: format.CloudEvents}}
 	whole.Format.SetDefaults()
-	// What is explained in words: raw has none of the others, and these depend on names.
+	// Defaults that are explained in words: raw has none of the others, and these depend on names.
 	whole.Format.Kind, whole.Format.Source, whole.Format.Extensions = format.Raw, "", nil
 	c.Subscriptions = []Subscription{whole}
 	c.Serve = &Serve{Outboxes: []ServeOutbox{{}}}
@@ -166,7 +166,7 @@ func referenceRows() []referenceRow {
 	return rowsOf("", reflect.ValueOf(&c).Elem())
 }
 
-// sinkFields are the sinks, each with what is only there if asked for.
+// sinkFields are the sinks, each with fields that exist only on request.
 func sinkFields() (all []field) {
 	for _, name := range drivers.SinkNames() {
 		s, _ := drivers.SinkNamed(name)

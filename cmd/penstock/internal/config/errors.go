@@ -13,7 +13,7 @@ import (
 // Error is one mistake in a configuration file.
 type Error struct {
 	File         string
-	Line, Column int    // from 1; 0 where the mistake has no place
+	Line, Column int    // from 1; 0 if the mistake has no place
 	Path         string // such as subscriptions[0].sink.rabbitmq.url; empty for the file itself
 	Problem      string
 	Hint         string // what to write instead
@@ -21,8 +21,7 @@ type Error struct {
 	caret        int    // column in Source, 0 for none
 }
 
-// Error is one line that editors and terminals can jump from, and the offending
-// line below it.
+// Error is a line from which editors and terminals can jump, and the offending line below it.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
@@ -66,8 +65,7 @@ func indentLike(s string, n int) string {
 // Errors are all mistakes found in one file, in the order of their lines.
 type Errors []*Error
 
-// maxShown bounds the printout; a file that is not a configuration at all would
-// fill the screen.
+// maxShown bounds the output; a file that is not a configuration would fill the screen.
 const maxShown = 20
 
 func (es Errors) Error() string {
@@ -112,8 +110,8 @@ func (s *source) errorAt(p position, path, problem, hint string) *Error {
 		}
 		return e
 	}
-	// A line that is cut before it is searched for passwords could show half of
-	// one, and to search a very long one takes long.
+	// A line that is cut before the search for passwords could show half of one, and searching a very
+	// long line takes long.
 	const widest, longest = 160, 4096
 	if len(s.lines[p.line-1]) > longest {
 		return e
@@ -126,7 +124,7 @@ func (s *source) errorAt(p position, path, problem, hint string) *Error {
 		shown = string([]rune(shown)[:widest]) + " …"
 	}
 	e.Source = shown
-	// A caret only where redaction has not shifted what it points at.
+	// A caret is shown only if redaction has not shifted its position.
 	if p.column <= widest && sameStart(shown, s.lines[p.line-1], p.column-1) {
 		e.caret = p.column
 	}
@@ -157,7 +155,7 @@ func sameStart(a, b string, n int) bool {
 	return n >= 0 && n <= len(ra) && n <= len(rb) && string(ra[:n]) == string(rb[:n])
 }
 
-// nearest returns the word of known that was probably meant by s, or "".
+// nearest returns the word of known that s probably means, or "".
 func nearest(s string, known []string) string {
 	s = normal(s)
 	if len(s) > 64 {
@@ -172,13 +170,13 @@ func nearest(s string, known []string) string {
 	return best
 }
 
-// normal folds maxInFlight, max-in-flight and max_in_flight together.
+// normal maps maxInFlight, max-in-flight and max_in_flight to one form.
 func normal(s string) string {
 	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// distance is how many letters must be changed, added, removed or swapped with
-// their neighbour to make b of a.
+// distance is how many letters must be changed, added, removed or swapped with a neighbour to turn
+// a into b.
 func distance(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	for j := range rows[1] {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/sink/format"
 )
 
-// WireFormat is what messages look like to consumers: a mapping, or a kind alone.
+// WireFormat is the format of messages for consumers: a mapping, or only a kind.
 type WireFormat struct {
 	format.Config `yaml:",inline"`
 }
@@ -29,8 +29,7 @@ func (f *WireFormat) decodeNode(d *decoder, n ast.Node, path string) {
 	}
 }
 
-// setDefaults fills in what is not set. Events of one outbox, or adopted table, are
-// of one source.
+// setDefaults sets what is not set. All events of an outbox, or adopted table, have one source.
 func (f *WireFormat) setDefaults(origin string) {
 	if f.Kind == format.CloudEvents && f.Source == "" && origin != "" {
 		f.Source = format.DefaultSource(origin)
@@ -38,10 +37,9 @@ func (f *WireFormat) setDefaults(origin string) {
 	f.SetDefaults()
 }
 
-// ParseFormat turns the value of --format into a format with its defaults set, for
-// messages of the outbox or table that is named: raw, cloudevents or debezium. The
-// fields of its configuration are query parameters, as in
-// cloudevents?mode=structured&extensions.tenant={header.tenant}.
+// ParseFormat turns the value of --format into a format with its defaults set, for messages of the
+// named outbox or table: raw, cloudevents or debezium. The fields of its configuration are query
+// parameters, as in cloudevents?mode=structured&extensions.tenant={header.tenant}.
 func ParseFormat(text, origin string) (*WireFormat, error) {
 	kind, query, _ := strings.Cut(text, "?")
 	values, err := url.ParseQuery(query)
@@ -89,7 +87,7 @@ func (f *WireFormat) set(name string, values []string) error {
 	return errors.New("there is none of that name")
 }
 
-// format checks what messages of a subscription are to look like.
+// format checks the message format of a subscription.
 func (d *decoder) format(path string, s *Subscription) {
 	at := path + ".format"
 	if s.Format == nil || d.broken[at] || d.broken[path+".sink"] || s.Sink.Name() == "" {

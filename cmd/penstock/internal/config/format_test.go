@@ -48,7 +48,7 @@ func TestParseFormat(t *testing.T) {
 	}
 }
 
-// Words that only look like those of secrets are shown.
+// Words that only resemble those of secrets are shown.
 func TestPartitionKeyIsNoSecret(t *testing.T) {
 	if redact.Secret("partitionkey") || !redact.Secret("nkey") || !redact.Secret("my_nkey") {
 		t.Error("partitionkey passes for a secret, or an nkey does not")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Whatever is in the file: no panic, no hang, no secret in the error, and what
-// is accepted prints as a file that is accepted and means the same.
+// Whatever is in the file, there is no panic, no hang and no secret in the error. An accepted file
+// prints as an accepted file of the same meaning.
 func FuzzLoad(f *testing.F) {
 	for _, suffix := range []string{".good.yaml", ".bad.yaml"} {
 		for _, seed := range testFiles(f, suffix) {
@@ -40,7 +40,7 @@ func FuzzLoad(f *testing.F) {
 		printed := c.String()
 		again, err := fuzzed.LoadBytes("printed", []byte(printed))
 		if strings.Contains(printed, ": file:") || strings.Contains(printed, `"file:`) || strings.Contains(printed, "secrets:") {
-			return // a literal file: cannot be written in a file, and a masked secret signs nothing
+			return // a file cannot contain a literal file:, and a masked secret signs nothing
 		}
 		if err != nil {
 			t.Fatalf("accepted, but not as printed:\n%s\n%v", printed, err)

@@ -8,7 +8,7 @@ import (
 
 const small = "database_url: sqlite:app.db\nsubscriptions:\n- {name: a, outbox: b, sink: stdout}\n"
 
-// What no editor shows, and what is made to hurt a parser.
+// Characters that no editor shows, and input that is made to hurt a parser.
 func TestInput(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
@@ -75,7 +75,7 @@ func wideMapping(n int) string {
 	return b.String()
 }
 
-// A file with a thousand mistakes is not printed a thousand times.
+// A file with a thousand mistakes does not print a thousand mistakes.
 func TestManyErrorsAreCut(t *testing.T) {
 	_, err := loader.LoadBytes("f", []byte(small+wideMapping(1000)))
 	if err == nil || !strings.HasSuffix(err.Error(), "and 980 more") {
@@ -99,7 +99,7 @@ func TestInterpolation(t *testing.T) {
 		{"file:secrets/password", "hunter2"},
 		{"file:secrets/${NOT_SET:-password}", "hunter2"},
 		{"see file:x", "see file:x"},
-		// What comes from outside is not read as anything but a value.
+		// Values from outside are only read as values.
 		{"${NOT_SET:-file:secrets/password}", "file:secrets/password"},
 	} {
 		got, p := r.resolve(tc.in)
@@ -123,7 +123,7 @@ func TestWhatIsFilledInIsNotInterpolatedAgain(t *testing.T) {
 	}
 }
 
-// A value with YAML in it stays one value.
+// A value that contains YAML stays one value.
 func TestNoYAMLInjection(t *testing.T) {
 	c, err := loader.LoadBytes("f", []byte(strings.Replace(small, "outbox: b", `outbox: "${INJECTION}"`, 1)))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// problem is a mistake before it is known where it stands.
+// problem is a mistake whose place is not known yet.
 type problem struct{ what, hint string }
 
 // resolver fills ${ENV} and file: into single values. It works on values that YAML has parsed
@@ -19,8 +19,7 @@ type resolver struct {
 	lookupEnv func(string) (string, bool)
 	readFile  func(string) ([]byte, error)
 	dir       string // of the configuration file; relative paths start here
-	// filledIn is told every value that came from outside, and what stands for
-	// it in the file.
+	// filledIn is called with every value that came from outside, and with the file's text for it.
 	filledIn func(value, raw string)
 }
 
@@ -30,7 +29,7 @@ const maxSecretFile = 64 << 10
 // resolve returns what raw stands for:
 //
 //	${NAME}            the environment variable, which must be set
-//	${NAME:-default}   the same, or default where it is unset or empty
+//	${NAME:-default}   the same, or default if it is unset or empty
 //	$$                 a literal $
 //	file:PATH          the whole value is the file's content without its last newline
 func (r *resolver) resolve(raw string) (string, *problem) {
@@ -104,8 +103,8 @@ func (r *resolver) file(path string) (string, *problem) {
 	}
 	data, err := r.readFile(path)
 	if err != nil {
-		// The path may come from an environment variable, so only the reason is
-		// taken from the error; the line that names the file is shown anyway.
+		// The path may come from an environment variable, so only the reason is taken from the error. The
+		// line that names the file is shown anyway.
 		reason := "cannot be read"
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

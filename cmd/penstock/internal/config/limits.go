@@ -16,8 +16,8 @@ import (
 	"github.com/penstock/penstock/relay"
 )
 
-// Relay holds the limits that a subscription's relay works under, as relay.Options
-// explains them. A zero field is one that the file does not give.
+// Relay holds the limits of a subscription's relay, as relay.Options explains them. A field that
+// the file does not set is zero.
 type Relay struct {
 	relay.Limits `yaml:",inline"`
 	MaxAttempts  Attempts `yaml:"max_attempts"`
@@ -25,17 +25,17 @@ type Relay struct {
 	OnDead       OnDead   `yaml:"on_dead"`
 }
 
-// unlimited is what MaxAttempts and MaxAge are where there is no limit. It is
-// not 0, so that a subscription can lift a limit of the top level.
+// unlimited is the value of MaxAttempts and MaxAge without a limit. It is not 0, so a subscription
+// can lift a limit of the top level.
 const (
 	unlimited     = -1
 	unlimitedText = "unlimited"
 )
 
-// Attempts is how often a message is sent, less than 0 for without end.
+// Attempts is how often a message is sent; less than 0 means without limit.
 type Attempts int
 
-// UnmarshalText takes a number from 1 and unlimited.
+// UnmarshalText parses a number from 1, and unlimited.
 func (a *Attempts) UnmarshalText(b []byte) error {
 	text := string(b)
 	if text == unlimitedText {
@@ -50,7 +50,7 @@ func (a *Attempts) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText writes the text that UnmarshalText parses.
 func (a Attempts) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 func (a Attempts) String() string {
@@ -60,10 +60,10 @@ func (a Attempts) String() string {
 	return strconv.Itoa(int(a))
 }
 
-// Age is how long a message is tried, less than 0 for without end.
+// Age is how long a message is tried; less than 0 means without limit.
 type Age time.Duration
 
-// UnmarshalText takes a positive duration and unlimited.
+// UnmarshalText parses a positive duration, and unlimited.
 func (a *Age) UnmarshalText(b []byte) error {
 	text := string(b)
 	if text == unlimitedText {
@@ -81,7 +81,7 @@ func (a *Age) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText writes the text that UnmarshalText parses.
 func (a Age) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 func (a Age) String() string {
@@ -94,7 +94,7 @@ func (a Age) String() string {
 // OnDead is relay.OnDead by name.
 type OnDead relay.OnDead
 
-// UnmarshalText takes continue and hold.
+// UnmarshalText parses continue and hold.
 func (o *OnDead) UnmarshalText(b []byte) error {
 	switch relay.OnDead(b) {
 	case relay.OnDeadContinue, relay.OnDeadHold:
@@ -109,14 +109,14 @@ func (r *Relay) Options() relay.Options {
 	return relay.Options{Limits: r.Limits, MaxAttempts: int(r.MaxAttempts), MaxAge: time.Duration(max(r.MaxAge, 0)), OnDead: relay.OnDead(r.OnDead)}
 }
 
-// SetDefaults fills in the relay's own defaults.
+// SetDefaults sets the relay's own defaults.
 func (r *Relay) SetDefaults() {
 	rc := r.Options()
 	rc.SetDefaults()
 	*r = Relay{rc.Limits, Attempts(rc.MaxAttempts), cmp.Or(r.MaxAge, unlimited), OnDead(rc.OnDead)}
 }
 
-// over returns base with what r gives in its place.
+// over returns base, replaced by the limits that r sets.
 func (r Relay) over(base Relay) Relay {
 	to := fieldsOf(reflect.ValueOf(&base).Elem())
 	for i, f := range fieldsOf(reflect.ValueOf(r)) {
@@ -127,7 +127,7 @@ func (r Relay) over(base Relay) Relay {
 	return base
 }
 
-// except returns r without what is the same in base.
+// except returns r without the limits that are the same in base.
 func (r Relay) except(base Relay) Relay {
 	same := fieldsOf(reflect.ValueOf(base))
 	for i, f := range fieldsOf(reflect.ValueOf(&r).Elem()) {
@@ -138,9 +138,8 @@ func (r Relay) except(base Relay) Relay {
 	return r
 }
 
-// For returns r with what suits the sink, whose defaults are set, in place of what
-// r leaves out. With one of the two limits given, the relay's own default is the
-// better match for the other.
+// For returns r with limits that suit the sink, whose defaults are set, for those that r leaves
+// out. If one of the two limits is set, the relay's own default suits the other better.
 func (r Relay) For(s *Sink) Relay {
 	if c, ok := s.Config().(interface {
 		RelayLimits() (maxBatch, senders int)
@@ -150,7 +149,7 @@ func (r Relay) For(s *Sink) Relay {
 	return r
 }
 
-// decodeNode refuses a limit of 0, which would pass for one that is not given.
+// decodeNode refuses a limit of 0, which would look like an unset one.
 func (r *Relay) decodeNode(d *decoder, n ast.Node, path string) {
 	v := reflect.ValueOf(r).Elem()
 	d.structure(n, v, path)
@@ -168,9 +167,9 @@ func (r *Relay) decodeNode(d *decoder, n ast.Node, path string) {
 	}
 }
 
-// limits asks relay.Options, whose errors name its fields as the file does. Limits of a
-// subscription may conflict with those that it has from the top level; the error
-// then stands where the subscription gives one, and tells the other.
+// limits asks relay.Options, whose errors use the file's names of fields. Limits of a subscription
+// may conflict with those of the top level. The error is then at the subscription's own limit, and
+// names the other.
 func (d *decoder) limits(parent string, r *Relay) {
 	rc := r.Options()
 	var f *penstock.FieldError

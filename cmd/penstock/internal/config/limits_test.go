@@ -17,7 +17,7 @@ func TestRelayHasEveryLimit(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[relay.Options]()) {
 		switch f.Type.Kind() {
 		case reflect.Int, reflect.Int64, reflect.Bool, reflect.Float64, reflect.String:
-			if _, ok := mine.FieldByName(f.Name); !ok && f.Name != "Holder" && f.Name != "Start" { // who it is and where it begins, no limits
+			if _, ok := mine.FieldByName(f.Name); !ok && f.Name != "Holder" && f.Name != "Start" { // identity and start of the relay, no limits
 				t.Errorf("relay.Options.%s cannot be set in the file", f.Name)
 			}
 		}
@@ -30,7 +30,7 @@ func TestRelayHasEveryLimit(t *testing.T) {
 	}
 }
 
-// What is set in a file is what the relay gets.
+// The relay gets the values of the file.
 func TestNoLimitIsNoLimit(t *testing.T) {
 	c := load(t, "relay: {max_age: unlimited, max_attempts: unlimited}\n"+small)
 	if rc := c.Relay.Options(); rc.MaxAge != 0 || rc.MaxAttempts >= 0 {
@@ -41,8 +41,8 @@ func TestNoLimitIsNoLimit(t *testing.T) {
 	}
 }
 
-// Each limit of a subscription comes from itself, else from the top level, else
-// it is the default; wherever the top level stands in the file.
+// Each limit of a subscription comes from the subscription, else from the top level, else it is
+// the default, wherever the top level is in the file.
 func TestLimitsOfASubscription(t *testing.T) {
 	c := load(t, strings.Replace(small, "sink: stdout", "sink: stdout, relay: {senders: 2, max_age: unlimited, poll_min: 1s}", 1)+
 		"- {name: c, outbox: b, sink: stdout}\nrelay: {senders: 5, max_batch: 6, max_age: 1h}\n")
@@ -104,8 +104,8 @@ func TestEveryLimitOfASubscription(t *testing.T) {
 	}
 }
 
-// What a filter in the file says is what the relay's filter does; the matching
-// itself is tested with penstock.Filter.
+// A filter in the file means the same as the relay's filter. Tests of penstock.Filter cover the
+// matching itself.
 func TestFilter(t *testing.T) {
 	c := load(t, readTestFile(t, "limits.good.yaml"))
 	f := c.Subscriptions[2].Filter
@@ -131,8 +131,8 @@ func load(t *testing.T, text string) *Config {
 	return c
 }
 
-// A webhook is fast without tuning: each message is a Send of its own. Whoever
-// gives one of the two limits, anywhere, chooses for himself.
+// A webhook is fast without tuning: each message is a separate Send. A user who sets one of the
+// two limits, at any level, gets no tuned default for the other.
 func TestLimitsOfAWebhook(t *testing.T) {
 	const hook = "https://example.com/"
 	for _, c := range []struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Limits far above any real file. They are checked before the YAML parser runs,
-// which is recursive, and quadratic in the keys of one mapping.
+// Limits far above any real file. They are checked before the YAML parser runs, because it is
+// recursive, and quadratic in the keys of one mapping.
 const (
 	MaxBytes   = 1 << 20
 	maxDepth   = 32
@@ -38,7 +38,7 @@ func parse(name string, data []byte) (*source, ast.Node, *Error) {
 	return src, root, fail
 }
 
-// decodeText refuses what is not plain UTF-8 text.
+// decodeText refuses anything but plain UTF-8 text.
 func decodeText(src *source, data []byte) (string, *Error) {
 	if len(data) > MaxBytes {
 		return "", src.errorAt(position{}, "", fmt.Sprintf("is larger than %d bytes", MaxBytes), "is this the right file?")
@@ -75,8 +75,8 @@ type level struct {
 	entries int
 }
 
-// checkTokens refuses what a configuration does not need and what would make
-// the parser slow or deep.
+// checkTokens refuses what a configuration does not need and what would make the parser slow or
+// recurse deeply.
 func checkTokens(src *source, tokens token.Tokens) *Error {
 	var open []level
 	flows := 0
@@ -125,7 +125,7 @@ func checkTokens(src *source, tokens token.Tokens) *Error {
 			open[len(open)-1].entries++
 		}
 		if tk.Type == token.InvalidType {
-			return nil // the parser tells what is wrong with it
+			return nil // the parser reports the mistake
 		}
 		if len(open) > maxDepth {
 			return fail(fmt.Sprintf("is nested more than %d levels deep", maxDepth), "see docs/reference/configuration.md for the keys there are")
@@ -147,7 +147,7 @@ func parseTokens(src *source, tokens token.Tokens) (root ast.Node, fail *Error) 
 			root, fail = nil, src.errorAt(position{}, "", "is not YAML that can be read", "compare it with examples/penstock.yaml")
 		}
 	}()
-	// Duplicate keys are found in decode, all of them and not only the first.
+	// decode finds duplicate keys, all of them and not only the first.
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, src.syntaxError(err)
@@ -164,8 +164,7 @@ func parseTokens(src *source, tokens token.Tokens) (root ast.Node, fail *Error) 
 	return root, nil
 }
 
-// syntaxHints says in the words of someone who writes a file what the parser
-// says in its own.
+// syntaxHints translates the parser's errors for a user who writes a file.
 var syntaxHints = []struct{ says, what, hint string }{
 	{`character '	'`, "has a tab where YAML needs spaces", "indent with spaces"},
 	{"end character of double-quoted", "has a double quote that is never closed", `close it with "`},
@@ -194,7 +193,7 @@ func (s *source) syntaxError(err error) *Error {
 			return s.errorAt(at, "", h.what, h.hint)
 		}
 	}
-	// The parser's own words are not repeated: they may quote a value.
+	// The parser's own text is not repeated: it may quote a value.
 	return s.errorAt(at, "", "is not valid YAML here", "check the indentation, colons, quotes and brackets of this line and the one above")
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock/internal/redact"
 )
 
-// String is the configuration as YAML, with what is set, by the file or by default,
-// and no passwords.
+// String is the configuration as YAML, with all values that the file or a default sets, and
+// without passwords.
 func (c Config) String() string { return c.tree().String() }
 
 // Format makes every fmt verb print String.
@@ -31,7 +31,7 @@ func (c Config) MarshalJSON() ([]byte, error) { return json.Marshal(c.tree().pla
 // MarshalYAML keeps passwords out of YAML.
 func (c Config) MarshalYAML() (any, error) { return c.tree().nested(), nil }
 
-// tree shows of a subscription's limits those that are its own.
+// tree shows only a subscription's own limits.
 func (c Config) tree() shown {
 	c.Subscriptions = slices.Clone(c.Subscriptions)
 	for i := range c.Subscriptions {
@@ -56,10 +56,10 @@ func (s Sink) MarshalJSON() ([]byte, error) { return json.Marshal(tree(s).plain(
 // MarshalYAML keeps passwords out of YAML.
 func (s Sink) MarshalYAML() (any, error) { return tree(s).nested(), nil }
 
-// shown is a configuration as keys and values that may be seen by anyone.
+// shown is a configuration as keys and values that anyone may see.
 type shown yaml.MapSlice
 
-// tree builds what may be shown of a struct with yaml tags.
+// tree builds the part of a struct with yaml tags that may be shown.
 func tree(config any) shown {
 	v := reflect.New(reflect.TypeOf(config)).Elem()
 	v.Set(reflect.ValueOf(config))
@@ -136,8 +136,8 @@ func (s shown) String() string {
 	return string(out)
 }
 
-// nested is s with every level as the type that the YAML encoder knows, and
-// with a $ written as a file has to write it.
+// nested is s with every level as a type that the YAML encoder knows, and with each $ escaped as
+// in a file.
 func (s shown) nested() yaml.MapSlice {
 	out := make(yaml.MapSlice, len(s))
 	for i, item := range s {
@@ -150,7 +150,7 @@ func escapeDollar(s string) string { return strings.ReplaceAll(s, "$", "$$") }
 
 func unchanged(s string) string { return s }
 
-// plain is s as encoding/json takes it.
+// plain is s in a form that encoding/json accepts.
 func (s shown) plain() map[string]any {
 	out := make(map[string]any, len(s))
 	for _, item := range s {

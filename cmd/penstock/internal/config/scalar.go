@@ -49,7 +49,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 		d.filledIn[text] = redact.Masked
 	}
 	if p := d.assign(n, v, path, text, quoted && !outside); p != nil {
-		// A value that came from outside is called by what the file says.
+		// A value from outside is named by the file's text.
 		what := d.scrub(p.what)
 		if outside {
 			what = strings.ReplaceAll(p.what, strconv.Quote(text), redact.Text(raw))
@@ -58,7 +58,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// resolved fills in what raw refers to.
+// resolved replaces the references in raw.
 func (d *decoder) resolved(raw string, at position, path string) (string, bool) {
 	text, p := d.resolve.resolve(raw)
 	switch {
@@ -170,7 +170,7 @@ func assignNumber(v reflect.Value, path, text string) *problem {
 	return nil
 }
 
-// isSize: numbers whose key ends in bytes take a unit.
+// isSize: a number whose key ends in bytes may have a unit.
 func isSize(path string) bool { return strings.HasSuffix(path, "bytes") }
 
 // wanted names the type of v for "is …, not …".

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock/penstock/internal/redact"
 )
 
-// URL is a URL that may hold a password. However it is printed, logged or
-// marshalled, the password is masked; Reveal gives the URL itself.
+// URL is a URL that may hold a password. When it is printed, logged or marshalled, the password is
+// masked; Reveal gives the URL itself.
 type URL string
 
 // Reveal returns the URL with its password, for opening a connection.
@@ -46,16 +46,15 @@ func formatted(f fmt.State, verb rune, s string) {
 // A key and its value in one line of YAML.
 var yamlPair = regexp.MustCompile(`(?i)((?:^|[\s{,"'-])["']?[a-z0-9_.-]*` + redact.Words + `[a-z0-9_.-]*["']?\s*:\s*)(\S.*)$`)
 
-// isSecretType tells the types that hide what they hold, whatever their key is
-// called. A URL hides its password alone, and knows how.
+// isSecretType reports types that hide their value, whatever the key. A URL hides only its
+// password by itself.
 func isSecretType(v reflect.Value) bool {
 	_, hides := v.Addr().Interface().(interface{ Reveal() string })
 	return hides && v.Type() != reflect.TypeFor[URL]()
 }
 
-// redactLine masks what may be secret in a line of YAML. A line that is neither
-// a key nor a list entry may be the rest of a secret that began above it, and
-// is not shown at all.
+// redactLine masks possible secrets in a line of YAML. A line that is neither a key nor a list
+// entry may be the rest of a secret that began above it, and is not shown.
 func redactLine(line string) string {
 	trimmed := strings.TrimSpace(line)
 	if !strings.Contains(trimmed, ":") && !strings.HasPrefix(trimmed, "-") {

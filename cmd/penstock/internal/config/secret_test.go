@@ -13,8 +13,7 @@ import (
 	"github.com/penstock/penstock/sink/nats"
 )
 
-// However a configuration gets into a log or onto a screen, its passwords do
-// not.
+// However a configuration is logged or printed, its passwords do not show.
 func TestSecretsNeverShow(t *testing.T) {
 	c, err := loader.LoadBytes("testdata/full.good.yaml", []byte(readTestFile(t, "full.good.yaml")))
 	if err != nil {
@@ -60,7 +59,7 @@ func TestSecretsNeverShow(t *testing.T) {
 	}
 }
 
-// An error quotes what an environment variable held, and has escaped it.
+// An error quotes the escaped value of an environment variable.
 func TestEscapedSecretsNeverShowInErrors(t *testing.T) {
 	l := Loader{LookupEnv: func(string) (string, bool) { return "a\"b*\\c", true }}
 	_, err := l.LoadBytes("f", []byte("database_url: sqlite:a\nsubscriptions: [{name: a, outbox: b, sink: stdout, filter: {topics: ['${X}']}}]"))
@@ -99,8 +98,8 @@ func TestRedactLine(t *testing.T) {
 	}
 }
 
-// Secrets that reach an error by every way there is: from the file's line, from
-// a variable or file in the wrong field, and through a sink's own words.
+// Secrets could reach an error in several ways: from the file's line, from a variable or file in
+// the wrong field, and through a sink's own error.
 func TestSecretsNeverShowInErrors(t *testing.T) {
 	for _, sink := range []string{
 		"nats://app:${NATS_PASSWORD}@h/?nope=1",

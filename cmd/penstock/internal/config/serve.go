@@ -13,11 +13,11 @@ import (
 // Serve says where messages are accepted over HTTP, and from which clients; see
 // docs/guides/ingest.md.
 type Serve struct {
-	// Listen is an address such as 127.0.0.1:8080; none: nothing is taken.
+	// Listen is an address such as 127.0.0.1:8080. Without one, no messages are accepted.
 	Listen       string        `yaml:"listen"`
 	MaxBodyBytes int           `yaml:"max_body_bytes"`
 	MaxWait      time.Duration `yaml:"max_wait"`
-	// Outboxes that messages are taken for; none: every one, and no token is asked for.
+	// Outboxes that accept messages; none means every outbox, without tokens.
 	Outboxes []ServeOutbox `yaml:"outboxes"`
 }
 
@@ -28,7 +28,7 @@ type ServeOutbox struct {
 	Inbox string         `yaml:"inbox"`
 }
 
-// credentials are those that the listener asks for.
+// credentials are those that the listener requires.
 func (s *Serve) credentials() (all []web.Credential) {
 	for _, o := range s.Outboxes {
 		if o.Token != "" {
@@ -41,7 +41,7 @@ func (s *Serve) credentials() (all []web.Credential) {
 // minToken is the shortest token: 128 bits in hexadecimal.
 const minToken = 32
 
-// Validate finds what cannot be served.
+// Validate returns the first setting that cannot be served.
 func (s *Serve) Validate() error {
 	if s.Listen == "" {
 		return nil
@@ -74,7 +74,7 @@ func (s *Serve) Validate() error {
 	return errors.Join(append(wrong, o.Check())...)
 }
 
-// SetDefaults fills in what is zero.
+// SetDefaults sets the fields that are zero.
 func (s *Serve) SetDefaults() {
 	if s.MaxBodyBytes == 0 {
 		s.MaxBodyBytes = 16 << 20

@@ -9,19 +9,18 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 )
 
-// Sink is the configuration of one sink. Its zero value is none.
+// Sink is the configuration of one sink. Its zero value is no sink.
 type Sink struct {
 	drivers.Sink `yaml:"-"` // fieldsOf has its one field
 }
 
-// ParseSink is drivers.ParseSink, of a sink that shows no password.
+// ParseSink is drivers.ParseSink, for a sink that shows no password.
 func ParseSink(url string) (Sink, error) {
 	s, err := drivers.ParseSink(url)
 	return Sink{s}, err
 }
 
-// decodeNode takes a mapping with the sink's name as its only key, or what
-// --sink takes.
+// decodeNode decodes a mapping with the sink's name as its only key, or a value of --sink.
 func (s *Sink) decodeNode(d *decoder, n ast.Node, path string) {
 	if raw, _, ok := scalarText(n); ok {
 		s.decodeURL(d, n, raw, path)

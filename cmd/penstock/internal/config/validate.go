@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// SetDefaults fills in what is not set.
+// SetDefaults sets what is not set.
 func (c *Config) SetDefaults() {
 	for i := range c.Subscriptions {
 		s := &c.Subscriptions[i]
@@ -46,8 +46,8 @@ func (c *Config) SetDefaults() {
 	}
 }
 
-// validate checks what no single value shows. Values below a mistake that was already reported are
-// not checked: a misspelt key would be reported once more.
+// validate checks combinations of values. It does not check values below a reported mistake: a
+// misspelt key would be reported twice.
 func (d *decoder) validate(c *Config) {
 	onlyConsole := len(c.Console.Databases) > 0 && len(c.Subscriptions) == 0 && c.Serve == nil && len(c.Workers) == 0
 	if !onlyConsole {
@@ -106,8 +106,8 @@ func (d *decoder) validate(c *Config) {
 	d.sharedTables(c)
 }
 
-// Misfits are what does not go together in a subscription and with its database, each
-// called as the key that has to change.
+// Misfits are conflicts within a subscription or with its database, each by the key that has to
+// change.
 func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	misfit := func(key, problem, hint string) {
 		all = append(all, &penstock.FieldError{Field: key, Problem: problem, Hint: hint})
@@ -122,7 +122,7 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	case adopted && queue:
 		misfit("sink", "is a queue, which only an outbox is forwarded to", "name a broker, or write to the queue in the business transaction: penstock.enqueue")
 	}
-	// The messages of a queue never leave the database, and all of them go.
+	// The messages of a queue never leave the database, and all of them become jobs.
 	if queue && !s.Filter.Empty() {
 		misfit("filter", "is set for a queue, which gets every message", "remove it, or use a separate outbox for the messages of the queue")
 	}
@@ -176,7 +176,7 @@ func (d *decoder) name(parent, key, value string, most int, hint string) {
 	}
 }
 
-// filter looks at one pattern after the other, for the line that each stands in.
+// filter checks one pattern after another, to report the line of each.
 func (d *decoder) filter(path string, f *penstock.Filter) {
 	if d.broken[path] {
 		return
@@ -208,13 +208,13 @@ func (d *decoder) sink(path string, s *Sink) {
 		return
 	}
 	if _, asURL := d.values[path]; asURL {
-		return // ParseSink has looked at it
+		return // ParseSink has checked it
 	}
 	d.invalid(path+"."+s.Name(), s.Validate())
 }
 
-// invalid places what a Validate found: a *penstock.FieldError names the field
-// by its yaml name, dotted where fields are nested.
+// invalid finds the place of a Validate error: a *penstock.FieldError names the field by its yaml
+// name, dotted for nested fields.
 func (d *decoder) invalid(parent string, err error) {
 	switch e := err.(type) { //nolint:errorlint // walks the tree itself
 	case nil:
@@ -234,8 +234,8 @@ func (d *decoder) invalid(parent string, err error) {
 	}
 }
 
-// dotted is the path of a field of a mapping with keys of the user's choice, which
-// Validate calls headers["tenant"].
+// dotted is the path of a field in a mapping with user-chosen keys, which Validate calls
+// headers["tenant"].
 func dotted(field string) string {
 	group, key, ok := strings.Cut(strings.TrimSuffix(field, "]"), "[")
 	if name, err := strconv.Unquote(key); ok && err == nil {

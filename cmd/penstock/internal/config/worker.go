@@ -12,33 +12,33 @@ import (
 // Worker runs a command, or sends a request, for each job of a queue; see penstock work.
 type Worker struct {
 	Queue string `yaml:"queue"`
-	// Exec is a command for the shell, and HTTP the URL that jobs are sent to: one of them is set.
+	// Exec is a command for the shell, and HTTP the URL to which jobs are sent: one of them is set.
 	Exec string `yaml:"exec"`
 	HTTP URL    `yaml:"http"`
 	// HTTPSecrets sign the requests.
 	HTTPSecrets []webhook.Secret `yaml:"http_secrets"`
-	// Groups whose jobs it takes; none: the jobs without one.
+	// Groups whose jobs it takes; none means jobs without a group.
 	Groups    []string `yaml:"groups"`
 	AllGroups bool     `yaml:"all_groups"`
-	// Concurrency is how many jobs run at a time; 0: as many as there are CPUs.
+	// Concurrency is how many jobs run at a time; 0 means the number of CPUs.
 	Concurrency int           `yaml:"concurrency"`
 	Lease       time.Duration `yaml:"lease"`
-	// Timeout bounds a job, and DrainTimeout what runs once the worker drains.
+	// Timeout bounds a job, and DrainTimeout the running jobs once the worker drains.
 	Timeout      Age    `yaml:"timeout"`
 	DrainTimeout Age    `yaml:"drain_timeout"`
 	Output       Output `yaml:"output"`
 }
 
-// Output says where a command's stdout and stderr go.
+// Output says where a command's stdout and stderr are written.
 type Output string
 
-// What there is: to those of the worker, or nowhere.
+// The outputs: the worker's own, or none.
 const (
 	Inherit Output = "inherit"
 	Discard Output = "discard"
 )
 
-// UnmarshalText takes inherit and discard.
+// UnmarshalText parses inherit and discard.
 func (o *Output) UnmarshalText(b []byte) error {
 	switch *o = Output(b); *o {
 	case Inherit, Discard:
@@ -47,7 +47,7 @@ func (o *Output) UnmarshalText(b []byte) error {
 	return &hintError{*notOneOf(string(b), []string{string(Inherit), string(Discard)})}
 }
 
-// SetDefaults fills in what is zero.
+// SetDefaults sets the fields that are zero.
 func (w *Worker) SetDefaults() {
 	if w.Lease == 0 {
 		w.Lease = 30 * time.Second
@@ -63,7 +63,7 @@ func (w *Worker) SetDefaults() {
 	}
 }
 
-// Validate finds what no worker can do.
+// Validate returns the first setting that no worker can use.
 func (w *Worker) Validate() error {
 	var wrong []error
 	bad := func(field, problem, hint string) {
@@ -98,7 +98,7 @@ func (w *Worker) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// Webhook is what sends the jobs: requests are signed and answers judged as those of the sink.
+// Webhook sends the jobs: requests are signed and answers judged as by the sink.
 func (w *Worker) Webhook() (webhook.Config, error) {
 	c, err := webhook.ParseURL(w.HTTP.Reveal())
 	if err != nil {

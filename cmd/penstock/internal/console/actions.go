@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// act does what a form asks for by the API's own route, and goes back to a page that says so.
+// act performs a form's action by the API's own route, and returns to a page that reports it.
 func (c *Console) act(w http.ResponseWriter, r *http.Request, path string, body any, say func(answer any) (back, said string)) {
 	i := slices.IndexFunc(routes, func(one route) bool { return one.method == "POST" && one.path == path })
 	text, err := json.Marshal(body)

@@ -21,13 +21,13 @@ import (
 	"github.com/penstock/penstock/internal/doctor"
 )
 
-// route is one operation of the API. TestDocument compares openapi.json with all of them.
+// route is one operation of the API. TestDocument compares openapi.json with all routes.
 type route struct {
 	method, path, summary string
 	params                []string     // of the query
-	body, answer          reflect.Type // body is nil where there is none
+	body, answer          reflect.Type // body is nil if there is none
 	serve                 func(c *Console, ctx context.Context, call *call) (any, error)
-	itself                bool // what it reads is shared already, or in memory
+	itself                bool // its data is shared already, or in memory
 }
 
 // call is a request to a route.
@@ -64,14 +64,15 @@ func acts[B, A any](path, summary string, serve func(c *Console, ctx context.Con
 
 // Bodies of actions.
 type (
-	// Bulk is an action on all dead letters that match; dry_run only counts them.
+	// Bulk is an action on all matching dead letters; dry_run only counts them.
 	Bulk struct {
 		Filter
-		// After is where the answer before has left off.
+		// After is where the previous answer stopped.
 		After  int64 `json:"after,omitempty"`
 		DryRun bool  `json:"dry_run,omitempty"`
 	}
-	// Resend are dead letters whose contents are sent again, as new; they stay, or are discarded.
+	// Resend are dead letters whose contents are sent again, as new messages or jobs. They stay, or
+	// are discarded.
 	Resend struct {
 		Numbers []int64 `json:"numbers"`
 		Discard bool    `json:"discard,omitempty"`
@@ -87,25 +88,25 @@ type (
 		ID  string `json:"id,omitempty"`
 	}
 	Settings = penstock.QueueSettings
-	// Range is what to deliver again; an empty field is not a limit.
+	// Range is the range to deliver again; an empty field is not a limit.
 	Range struct {
 		FromSeq int64 `json:"from_seq,omitempty"`
 		ToSeq   int64 `json:"to_seq,omitempty"`
 	}
 )
 
-// Resent has the ids of the new ones, in the order of the numbers.
+// Resent has the ids of the new ones, in the order of the given numbers.
 type Resent struct {
 	IDs       []string `json:"ids"`
 	Discarded int64    `json:"discarded"`
 }
 
-// Count is how many were concerned.
+// Count is how many were affected.
 type Count struct {
 	Done int64 `json:"done"`
 }
 
-// List is a page, which may be short; after is what to ask for the next one, and missing on the last.
+// List is a page, which may be short. after is the cursor of the next page, and missing on the last.
 type List[T any] struct {
 	Items []T    `json:"items"`
 	After string `json:"after,omitempty"`
@@ -175,7 +176,7 @@ var routes = slices.Concat([]route{
 	}),
 }, deadRoutes(ofQueue), deadRoutes(ofSubscription))
 
-// deadRoutes are the same for jobs and for messages.
+// deadRoutes are the same routes for jobs and for messages.
 func deadRoutes(of string) []route {
 	bulk := func(verb string, discard bool) route {
 		return acts(of+"/dead/"+verb, verb+" all dead letters that match, or with dry_run count them", func(c *Console, ctx context.Context, call *call, b Bulk) (Done, error) {
@@ -245,7 +246,7 @@ func (c *Console) api(r route) http.Handler {
 	})
 }
 
-// serve looks, or acts if that may be, and notes it. decode fills in the body.
+// serve reads, or acts if the client may, and logs it. decode fills in the body.
 func (c *Console) serve(r route, request *http.Request, decode func(body any) error) (any, error) {
 	if r.itself {
 		return r.serve(c, request.Context(), &call{Request: request})
@@ -272,7 +273,7 @@ func (c *Console) serve(r route, request *http.Request, decode func(body any) er
 	return found, err
 }
 
-// noted is what the log has of a request or an answer: not all of a list of 100,000 numbers.
+// noted is the logged part of a request or an answer: not all of a list of 100,000 numbers.
 func noted(what any) string {
 	text, _ := json.Marshal(what)
 	if n := len(text); n > mostNoted {

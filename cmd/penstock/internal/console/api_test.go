@@ -26,7 +26,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// store is what tests fill and what a console shows.
+// store is filled by tests and shown by a console.
 type store interface {
 	driver.Store
 	driver.QueueStore
@@ -60,13 +60,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// desk is a console that is served, with a role of each kind.
+// desk is a served console, with a role of each kind.
 type desk struct {
 	*testing.T
 	store
 	url   string
 	log   *bytes.Buffer
-	asked chan struct{} // something for each request that has arrived, as far as there is room
+	asked chan struct{} // a value for each request that has arrived, if there is room
 }
 
 func serve(t *testing.T, s store) *desk { return serveWith(t, s, func(*console.Options) {}) }
@@ -114,7 +114,8 @@ func (d *desk) ask(token, method, path, body string) (int, []byte) {
 	return answer.StatusCode, text
 }
 
-// fill makes an outbox with a dead letter and a parked key, and a queue with dead letters, jobs and a schedule.
+// fill creates an outbox with a dead letter and a parked key, and a queue with dead letters, jobs and a
+// schedule.
 func fill(t *testing.T, s store) {
 	ctx := t.Context()
 	must(t, s.CreateOutbox(ctx, "orders"))
@@ -141,7 +142,7 @@ func fill(t *testing.T, s store) {
 	must(t, err)
 }
 
-// The document says what is served, and what is served is as the document says.
+// The document describes every served route, and every answer matches the document.
 func TestDocument(t *testing.T) {
 	document := console.Document()
 	if os.Getenv("PENSTOCK_OPENAPI") != "" {
@@ -223,7 +224,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	})
 }
 
-// schema is as much of JSON Schema as the document uses.
+// schema is the part of JSON Schema that the document uses.
 type schema struct {
 	Ref                  string `json:"$ref"`
 	Type                 string

@@ -22,9 +22,9 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// What is shown costs no more than docs/operations/console.md promises, however many jobs, dead letters and messages there are.
-// PENSTOCK_CONSOLE_LOAD=1 has ten million jobs, a million dead letters and five million messages, 0.1 a tenth of
-// that; then it also says how long calls take while workers run, and what those lose by it.
+// A page costs no more than docs/operations/console.md promises, however many jobs, dead letters and messages there are.
+// PENSTOCK_CONSOLE_LOAD=1 has ten million jobs, a million dead letters and five million messages; 0.1 has a tenth of that. It
+// also logs how long calls take while workers run, and how much they slow the workers.
 func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	url := postgrestest.Database(t)
 	s, err := postgres.Open(t.Context(), url, postgres.Options{})
@@ -41,7 +41,7 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	t.Cleanup(func() { db.Close(t.Context()) })
 	filled := [3]int{}
 	fillUp := func(jobs, dead, messages int) {
-		filling, err := pgx.Connect(t.Context(), url) // a session of its own: what it touched is known when it has ended
+		filling, err := pgx.Connect(t.Context(), url) // a separate session: its page accesses are known when it has ended
 		must(t, err)
 		for i, sql := range []string{
 			"insert into penstock.mails (group_key, priority, payload) select (i % 10)::text, (i % 3)::smallint, '\\x78' from generate_series($1::int + 1, $2::int) i",
@@ -78,10 +78,10 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	const (
 		rowPages = 3 + 1 // an index of three levels, and the row
 		counted  = 1_000 // of each kind
-		groups   = 10    // of which each has as many jobs: they lie apart, each in a page
-		window   = 5_000 // dead letters that a filter goes through at a time
+		groups   = 10    // with as many jobs each, which are apart, each in its own page
+		window   = 5_000 // dead letters that a filter scans at a time
 	)
-	dead := func(letters int64) int64 { return deadPages*letters/int64(filled[1]) + 1 } // which lie together
+	dead := func(letters int64) int64 { return deadPages*letters/int64(filled[1]) + 1 } // which are next to each other
 	most := map[string]int64{
 		"/status":              groups*(counted+1) + dead(counted) + counted, // messages
 		"/queues/mails/groups": groups*(counted+1) + dead(10_000),
@@ -112,7 +112,7 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	}
 }
 
-// touched is how many pages the sessions of the database that have ended have looked at.
+// touched is how many pages the ended sessions of the database have accessed.
 func touched(t *testing.T, db *pgx.Conn) (pages int64) {
 	t.Helper()
 	for others := 1; others > 0; {
@@ -125,7 +125,7 @@ func touched(t *testing.T, db *pgx.Conn) (pages int64) {
 	return all.Hit + all.Read
 }
 
-// whileWorking logs how long each call takes beside four workers, and how many jobs a second these do with and without ten who look.
+// whileWorking logs how long each call takes while four workers run, and the jobs per second of these with and without ten readers.
 func whileWorking(t *testing.T, url string, paths []string) {
 	s, err := postgres.Open(t.Context(), url, postgres.Options{})
 	must(t, err)
@@ -135,7 +135,7 @@ func whileWorking(t *testing.T, url string, paths []string) {
 	t.Cleanup(func() { seen.Close() })
 	d := serve(t, seen)
 	const lookedFor = time.Minute
-	var took sync.Map // of each who looks: []time.Duration
+	var took sync.Map // of each reader: []time.Duration
 	run := func(looking bool) (perSecond float64) {
 		ctx, stop := context.WithTimeout(t.Context(), lookedFor)
 		defer stop()

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/resend"
 )
 
-// mostRead are the bytes of payloads with which a page ends: what is shown of them is less, but it has to be looked through.
+// mostRead is the number of payload bytes with which a page ends. Less of them is shown, but all must be searched.
 const mostRead = 8 << 20
 
-// ends reports whether a page has as much as one may have: there may be more.
+// ends reports whether a page is full: there may be more.
 func ends(page []DeadLetter, limit int) bool {
 	bytes := int64(0)
 	for _, d := range page {
@@ -20,14 +20,14 @@ func ends(page []DeadLetter, limit int) bool {
 	return len(page) == limit || bytes >= mostRead
 }
 
-// box is where dead letters are.
+// box is a source of dead letters.
 type box interface {
 	page(ctx context.Context, f Filter, after int64, limit int) ([]DeadLetter, error)
 	causes(ctx context.Context, f Filter, limit int) ([]admin.DeadCause, error)
 	retry(ctx context.Context, f Filter, limit int) (int, error)
 	discard(ctx context.Context, f Filter, limit int) (int, error)
 	numbers(ctx context.Context, after int64) ([]int64, error)
-	// resend makes new ones with the contents of the dead letters of these numbers.
+	// resend sends new ones with the contents of the dead letters of these numbers.
 	resend(ctx context.Context, numbers []int64) (ids []string, err error)
 	name() (kind, name string)
 }

@@ -34,7 +34,7 @@ func axe(t *testing.T) string {
 	return string(text)
 }
 
-// What a person does, in a browser: looks while work goes on, filters, retries and discards.
+// The actions of a person in a browser: watching a workload, filtering, retrying and discarding.
 func TestInABrowser(t *testing.T) {
 	b := startBrowser(t)
 	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
@@ -96,7 +96,7 @@ func TestInABrowser(t *testing.T) {
 	if got := text("#dead-mails"); got != "30" {
 		t.Errorf("the overview says that %s jobs are dead", got)
 	}
-	// The page follows a workload by itself.
+	// The page follows a workload without reloads.
 	for done := 0; done < 200; done += 10 {
 		jobs := make([]penstock.NewJob, 10)
 		for i := range jobs {
@@ -114,7 +114,7 @@ func TestInABrowser(t *testing.T) {
 	}
 	b.Await("document.querySelector('#ready-mails').innerText.trim() === '152'")
 
-	// From a cause to all that died of it, and a count before they are gone.
+	// From a cause to all letters with it, and a count before they are discarded.
 	b.Open(d.url + "/queues/mails/dead")
 	click(".cause:nth-child(2) a", "location.search.includes('mailbox')")
 	click(".button.danger", "location.pathname.endsWith('/discard')")
@@ -178,7 +178,7 @@ func TestInABrowser(t *testing.T) {
 	click("header a", "location.pathname === '/ops/' && document.querySelector('h1').innerText === 'Databases'")
 	d.url = one
 
-	// Who may only read sees no button.
+	// A user with read access sees no button.
 	b.Headers(map[string]string{"Authorization": "Bearer r"})
 	b.Open(d.url + "/queues/mails/dead")
 	var buttons int

@@ -10,21 +10,22 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// Cause is why some dead letters died: their errors differ in numbers and ids only.
+// Cause is a common reason of dead letters: their errors differ only in numbers and ids.
 type Cause struct {
 	Cause   string `json:"cause"`
 	Example string `json:"example"`
-	// Contains is part of all their errors: as error in a filter it chooses them. Empty if there is no such part.
+	// Contains is a part of all their errors. As error in a filter it chooses them. Empty if there is no such
+	// part.
 	Contains string    `json:"contains,omitempty"`
 	Letters  int64     `json:"letters"`
 	First    time.Time `json:"first_died_at"`
 	Last     time.Time `json:"last_died_at"`
 }
 
-// Causes are those of the first so many dead letters that match.
+// Causes are those of the first matching dead letters, up to a limit.
 type Causes struct {
 	Causes []Cause `json:"causes"`
-	// Letters match; more says that not all were looked at.
+	// Letters match; more says that not all were read.
 	Letters int64 `json:"letters"`
 	More    bool  `json:"more"`
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// browser is a headless Chromium with one page, to which a test talks through a pipe.
+// browser is a headless Chromium with one page. A test drives it through a pipe.
 type browser struct {
 	t       *testing.T
 	to      *os.File
@@ -36,7 +36,7 @@ type message struct {
 	Session string `json:"sessionId,omitempty"`
 }
 
-const patience = time.Minute // of a machine that is slow, and busy
+const patience = time.Minute // for a slow or busy machine
 
 // startBrowser starts Debian's chromium, which script/install-servers.sh installs. The test is skipped without it, and fails in CI.
 func startBrowser(t *testing.T) *browser {
@@ -112,7 +112,7 @@ func (b *browser) call(method string, params, result any) {
 	}
 }
 
-// try returns what the browser says of a call that it does not do.
+// try returns the browser's answer to a call that may fail.
 func (b *browser) try(method string, params, result any) (refused string) {
 	b.t.Helper()
 	text, err := json.Marshal(params)
@@ -143,31 +143,31 @@ func (b *browser) try(method string, params, result any) (refused string) {
 	return ""
 }
 
-// Click clicks, and does not wait for what comes of it.
+// Click clicks, and does not wait for the effect.
 func (b *browser) Click(selector string) {
 	b.t.Helper()
 	b.Eval(fmt.Sprintf("(e => setTimeout(() => e.click()))(document.querySelector(%q))", selector), nil)
 }
 
-// Headers go with every request from now on.
+// Headers are sent with every request from now on.
 func (b *browser) Headers(headers map[string]string) {
 	b.call("Network.setExtraHTTPHeaders", map[string]any{"headers": headers}, nil)
 }
 
-// Screen sets the size, and light or dark.
+// Screen sets the size, and light or dark mode.
 func (b *browser) Screen(width, height int, scheme string) {
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// Open goes to a page and waits until it is there.
+// Open opens a page and waits until it is loaded.
 func (b *browser) Open(url string) {
 	b.t.Helper()
 	b.call("Page.navigate", map[string]any{"url": url}, nil)
 	b.Await(fmt.Sprintf("location.href === %q && document.readyState === 'complete'", url))
 }
 
-// Eval is what an expression comes to. A promise is awaited.
+// Eval returns the value of an expression. It awaits a promise.
 func (b *browser) Eval(expression string, to any) {
 	b.t.Helper()
 	var found struct {
@@ -183,7 +183,7 @@ func (b *browser) Eval(expression string, to any) {
 	}
 }
 
-// Await waits until an expression is true, also while pages change.
+// Await waits until an expression is true, even if pages change.
 func (b *browser) Await(expression string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -200,7 +200,7 @@ func (b *browser) Await(expression string) {
 	}
 }
 
-// Complaints are the errors and the output of pages so far: there should be none.
+// Complaints are the errors and the output of pages so far; there should be none.
 func (b *browser) Complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package console shows a database of Penstock in a browser and to programs, and lets operators act on it: pages below /,
-// JSON below /api/v1. internal/web decides who gets here.
+// Package console shows a Penstock database in a browser and to programs, and lets operators act on it: pages below /,
+// JSON below /api/v1. internal/web decides who has access.
 package console
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/penstock/penstock/internal/web"
 )
 
-// Parts of a store that are used; one that lacks a part has no such pages.
+// Optional parts of a store. Without a part, the console lacks its pages.
 type (
 	outboxes interface {
 		StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error)
@@ -70,7 +70,7 @@ type (
 	}
 )
 
-// Store is what there has to be; its other parts are looked for in it.
+// Store has the required methods; other parts are optional.
 type Store interface {
 	outboxes
 	queues
@@ -88,18 +88,19 @@ const (
 // Options of New.
 type Options struct {
 	Store Store
-	// Findings are what penstock doctor says. While a page is open they are half a minute old at most, unless they take longer.
+	// Findings are those of penstock doctor. While a page is open they are at most half a minute old, unless they take longer.
 	Findings func(ctx context.Context) ([]doctor.Finding, error)
-	// BasePath is where this is behind a proxy, as in /penstock; empty for the root.
+	// BasePath is the path behind a proxy, as in /penstock; empty for the root.
 	BasePath string
-	// Up is where the list of several databases is; empty if there is one database.
+	// Up is the path of the list of several databases, or empty if there is one database.
 	Up string
-	// Redact are names of headers, and of members of JSON payloads at any depth, whose values are not shown.
+	// Redact are names of headers, and of members of JSON payloads at any depth, whose values are hidden.
 	Redact []string
-	// Title tells one console from another.
+	// Title distinguishes one console from another.
 	Title string
-	// Waits are histograms of how long messages and jobs wait, with labels outbox and subscription, or queue, of what this process
-	// relays and runs; nil if it does neither. WaitsEvery is how often Watch looks at them, by default every 10 s.
+	// Waits are histograms of how long messages and jobs wait, with labels outbox and subscription, or queue, for the messages and
+	// jobs that this process relays and runs; nil if it does neither. WaitsEvery is how often Watch samples them, by default every
+	// 10 s.
 	Waits      prometheus.Collector
 	WaitsEvery time.Duration
 	Logger     *slog.Logger // default: slog.Default()
@@ -107,17 +108,17 @@ type Options struct {
 
 const (
 	countedUpTo = 1000
-	patience    = 5 * time.Second  // for what is read
+	patience    = 5 * time.Second  // for reads
 	actPatience = 45 * time.Second // for actions: several statements, each within the server's limit
 	seldomEvery = 30 * time.Second
 	atOnce      = 500
 	mostAtOnce  = 20_000
-	window      = 5_000                  // dead letters that one statement looks at, where a filter narrows
-	lookFor     = 150 * time.Millisecond // to look at windows, of a page
+	window      = 5_000                  // dead letters that one statement scans if a filter narrows the choice
+	lookFor     = 150 * time.Millisecond // to scan windows, for a page
 	actFor      = 20 * time.Second       // to act on them
 )
 
-// Console is an http.Handler. All clients share what it read.
+// Console is an http.Handler. All clients share its readings.
 type Console struct {
 	o         Options
 	mux       *http.ServeMux
@@ -126,12 +127,12 @@ type Console struct {
 	findings  shared[[]doctor.Finding]
 	inboxes   shared[[]admin.InboxStatus]
 	answers   answers
-	reading   chan struct{} // so many looks at a time
+	reading   chan struct{} // this many examinations at a time
 	history   history
 	latencies latencies
 }
 
-// New makes a console over a store.
+// New makes a console for a store.
 func New(o Options) *Console {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.WaitsEvery = cmp.Or(o.WaitsEvery, latencyEvery)
@@ -148,7 +149,7 @@ func New(o Options) *Console {
 		answerJSON(w, http.StatusNotFound, problem{"there is nothing at " + r.URL.Path, "GET /api/v1/openapi.json lists what there is"})
 	})
 	c.pages()
-	if c.at = c.mux; c.o.BasePath != "" { // a mux around it: it sends who asks for /ops//x to /ops/x, and not to /x
+	if c.at = c.mux; c.o.BasePath != "" { // a mux around it: it redirects /ops//x to /ops/x, and not to /x
 		below := http.NewServeMux()
 		below.Handle(c.o.BasePath+"/", http.StripPrefix(c.o.BasePath, c.mux))
 		c.at = below
@@ -156,7 +157,7 @@ func New(o Options) *Console {
 	return c
 }
 
-// policy lets a page use what comes from here, and nothing else.
+// policy lets a page load resources only from here.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 func protect(w http.ResponseWriter) {
@@ -173,7 +174,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // mayOperate reports whether the client may change anything.
 func mayOperate(r *http.Request) bool { return web.From(r) != RoleRead }
 
-// Status is what there is, counted up to a thousand of each kind.
+// Status is the database's status, counted up to a thousand of each kind.
 type Status struct {
 	At       time.Time            `json:"at"`
 	Outboxes []admin.OutboxStatus `json:"outboxes"`
@@ -184,7 +185,7 @@ type Status struct {
 	Unseen []string `json:"unseen,omitempty"`
 }
 
-// without is why one of a kind is not in it.
+// without is the reason why a kind is not in it.
 func (s *Status) without(kind string, err error) error {
 	if slices.Contains(s.Unseen, kind) {
 		return penstock.WithHint(fmt.Errorf("%w %s", errUnseen, kind), "use a role that may: penstock outbox grant ROLE --relay, penstock queue grant QUEUE ROLE --operate, penstock inbox grant CONSUMER ROLE --operate")
@@ -214,9 +215,9 @@ func (c *Console) lookAtStatus() (*Status, error) {
 	if s.Queues, err = orEmpty(c.o.Store.QueueStatusUpTo(ctx, countedUpTo)); refused("queues", err) != nil {
 		return nil, err
 	}
-	if store, ok := c.o.Store.(inboxes); ok { // it counts by reading what is held
+	if store, ok := c.o.Store.(inboxes); ok { // it counts by reading the held messages
 		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]admin.InboxStatus, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), patience) // it may continue when this look has ended
+			ctx, cancel := context.WithTimeout(context.Background(), patience) // it may continue when this examination has ended
 			defer cancel()
 			return store.Inboxes(ctx)
 		}, seldom)); refused("inboxes", err) != nil {
@@ -251,17 +252,17 @@ func (c *Console) lookForFindings() ([]doctor.Finding, error) {
 	return orEmpty(c.o.Findings(ctx))
 }
 
-// oftenEnough has findings be no older than half a minute when the next are there, for a page that asks every two seconds.
+// oftenEnough keeps findings at most half a minute old when the next ones arrive, for a page that asks every two seconds.
 func oftenEnough(took time.Duration) time.Duration {
-	return min(max(readEvery, seldomEvery-took-3*time.Second), seldomEvery/2) // the next look may take longer
+	return min(max(readEvery, seldomEvery-took-3*time.Second), seldomEvery/2) // the next examination may take longer
 }
 
-// awaitFindings waits for those that are not there yet, or old, but not as long as a page may take.
+// awaitFindings waits for missing or old findings, but not as long as a page may take.
 func (c *Console) awaitFindings(ctx context.Context) {
 	c.findings.await(ctx, seldomEvery, patience/2, c.lookForFindings, oftenEnough)
 }
 
-// readFindings waits for what the doctor says, lastFindings does not: a page would take too long.
+// readFindings waits for the doctor; lastFindings does not, because a page would take too long.
 func (c *Console) readFindings(ctx context.Context) ([]doctor.Finding, error) {
 	return c.findings.get(ctx, c.lookForFindings, oftenEnough)
 }
@@ -270,7 +271,7 @@ func (c *Console) lastFindings() ([]doctor.Finding, time.Time, error) {
 	return c.findings.last(c.lookForFindings, oftenEnough)
 }
 
-// did notes who did what: the audit.
+// did logs who did what: the audit.
 func (c *Console) did(r *http.Request, what string, args ...any) {
 	user, _, _ := r.BasicAuth()
 	c.o.Logger.Info("console: "+what, append([]any{"role", cmp.Or(web.From(r), "local"), "user", user, "from", r.RemoteAddr}, args...)...)
@@ -279,13 +280,13 @@ func (c *Console) did(r *http.Request, what string, args ...any) {
 	c.answers.forget()
 }
 
-// problem is the answer to what could not be done.
+// problem is the answer to a request that failed.
 type problem struct {
 	Error string `json:"error"`
 	Hint  string `json:"hint,omitempty"`
 }
 
-// wrong is what an error means for who asked.
+// wrong turns an error into the answer for the client.
 func wrong(err error) (int, problem) {
 	p := problem{Error: err.Error()}
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {

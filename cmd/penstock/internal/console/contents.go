@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Contents are what producers gave, as far as they are shown.
+// Contents are a producer's data, as far as they may be shown.
 type Contents struct {
 	Headers       map[string]string `json:"headers,omitempty"`
 	PayloadBytes  int64             `json:"payload_bytes"`
@@ -22,12 +22,13 @@ type Contents struct {
 // Text is for pages.
 func (d Contents) Text() string { return *d.Payload }
 
-// mostShown of a payload are in an answer: a page of large ones would be too much for a reader.
+// mostShown is how much of a payload an answer has: a page of large ones would be too much for a
+// reader.
 const mostShown = 64 << 10
 
 const redacted = "[redacted]"
 
-// contents are headers and payload as they may be shown.
+// contents are headers and payload in the form in which they may be shown.
 func (c *Console) contents(headers map[string]string, payload []byte) (d Contents) {
 	d.Headers, d.PayloadBytes = headers, int64(len(payload))
 	for name := range d.Headers {
@@ -48,8 +49,8 @@ func (c *Console) contents(headers map[string]string, payload []byte) (d Content
 	return d
 }
 
-// shownOf is text without the members that may not be shown. A payload that is not one JSON value has no members to find: it is not shown
-// if such a name is in it.
+// shownOf is text without the hidden members. If a payload is not one JSON value, members cannot be found: it is hidden if it contains
+// such a name.
 func (c *Console) shownOf(text []byte) []byte {
 	if len(c.o.Redact) == 0 || len(text) == 0 {
 		return text
@@ -76,7 +77,7 @@ func (c *Console) hides(name string) bool {
 	return slices.ContainsFunc(c.o.Redact, func(hidden string) bool { return strings.EqualFold(hidden, name) })
 }
 
-// redact hides what a value has in it, also in texts, which may be JSON themselves, and reports whether there was anything.
+// redact hides values, also in texts that may be JSON themselves, and reports whether there were any.
 func (c *Console) redact(member any) (shown any, hid bool) {
 	switch v := member.(type) {
 	case map[string]any:
@@ -102,7 +103,8 @@ func (c *Console) redact(member any) (shown any, hid bool) {
 
 var escaped = regexp.MustCompile(`\\+u[0-9a-fA-F]{4}`)
 
-// unescaped has the characters that JSON may write as \u0077, to find a name in what is not JSON as a whole.
+// unescaped decodes characters that JSON may write as \u0077, to find a name in text that is not JSON as a
+// whole.
 func unescaped(text []byte) []byte {
 	return escaped.ReplaceAllFunc(text, func(code []byte) []byte {
 		n, _ := strconv.ParseUint(string(code[len(code)-4:]), 16, 32)

@@ -11,13 +11,13 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Filter chooses dead letters; what is empty does not narrow.
+// Filter chooses dead letters; empty fields do not narrow the choice.
 type Filter struct {
 	Numbers    []int64   `json:"numbers,omitempty"` // ids of jobs, seqs of messages
 	Key        string    `json:"key,omitempty"`
 	Group      string    `json:"group,omitempty"` // of jobs
 	Topic      string    `json:"topic,omitempty"` // of messages
-	Error      string    `json:"error,omitempty"` // is contained in the last one
+	Error      string    `json:"error,omitempty"` // part of the last error
 	DiedBefore time.Time `json:"died_before,omitzero"`
 	DiedAfter  time.Time `json:"died_after,omitzero"`
 }
@@ -63,7 +63,7 @@ func (f Filter) values() url.Values {
 	return v
 }
 
-// DeadLetter is one of a queue or a subscription.
+// DeadLetter is a dead letter of a queue or a subscription.
 type DeadLetter struct {
 	Number    int64              `json:"number"`
 	ID        string             `json:"id,omitempty"` // of a message
@@ -79,9 +79,9 @@ type DeadLetter struct {
 	Contents
 }
 
-// inWindows calls visit with a filter for a few dead letters after the other, because only numbers have an index. A search for
-// rare or missing ones would keep the database reading. It ends with the last one, when visit has enough, or after a while:
-// then after is where to continue, and not 0.
+// inWindows calls visit with a filter for a few dead letters at a time, because only numbers have an index. A search for rare
+// or missing ones would keep the database reading. It ends with the last one, when visit has enough, or after a while. In the
+// latter case it returns after, which is not 0, where to continue.
 func inWindows(ctx context.Context, b box, f Filter, after int64, patience time.Duration, visit func(f Filter) (enough bool, err error)) (looked, goOn int64, err error) {
 	end := time.Now().Add(patience)
 	for {
@@ -104,23 +104,23 @@ func inWindows(ctx context.Context, b box, f Filter, after int64, patience time.
 	}
 }
 
-// narrows reports whether the filter looks for some among all.
+// narrows reports whether the filter leaves out any dead letters.
 func (f Filter) narrows() bool { return len(f.Numbers) == 0 && len(f.values()) > 0 }
 
-// Done is what became of an action on all that match, or would.
+// Done is the result, or the expected result, of an action on all matching ones.
 type Done struct {
 	Matched int64 `json:"matched"`
 	Done    int64 `json:"done"`
-	// Looked at were so many, if a filter narrows.
+	// Looked is how many were read, if a filter narrows the choice.
 	Looked int64 `json:"looked_at"`
-	// More: there are others, or may be; call again, with after if there is one.
+	// More: there are others, or may be. Call again, with after if it is set.
 	More   bool  `json:"more"`
 	After  int64 `json:"after,omitempty"`
 	DryRun bool  `json:"dry_run"`
 }
 
-// onAll does something with all that match behind a number, in statements of a few each. What dies again meanwhile is not taken
-// twice: no more are taken than matched at first.
+// onAll acts on all matching ones behind a number, in statements of a few each. Letters that die again meanwhile are not taken
+// twice: it takes no more than matched at first.
 func (c *Console) onAll(ctx context.Context, b box, f Filter, after int64, discard, dryRun bool) (d Done, err error) {
 	act, patience := b.retry, lookFor
 	if discard {
@@ -158,7 +158,8 @@ func (c *Console) onAll(ctx context.Context, b box, f Filter, after int64, disca
 	return d, err
 }
 
-// resend sends dead letters again as new. They are sent before they are discarded: if it breaks off between, both are there.
+// resend sends dead letters again as new. They are sent before they are discarded: if it is interrupted in between, both
+// exist.
 func (c *Console) resend(ctx context.Context, b box, r Resend) (d Resent, err error) {
 	if n := len(r.Numbers); n < 1 || n > mostResent {
 		return d, &penstock.FieldError{Field: "numbers", Problem: fmt.Sprintf("are %d", n), Hint: fmt.Sprintf("give 1 to %d numbers of dead letters", mostResent)}

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// deadJobs makes n dead letters: of every three two could not reach a host, each another one.
+// deadJobs creates n dead letters. Two of every three could not reach a host, a different one
+// each.
 func deadJobs(t *testing.T, s store, n int) {
 	ctx, q := t.Context(), s.DriverQueue("mails")
 	jobs := make([]penstock.NewJob, n)
@@ -100,7 +101,7 @@ func firstDead(t *testing.T, s store) int64 {
 	return letters[0].Message.Seq
 }
 
-// What is sent again as new has the contents of the dead letter, also those that are not shown, and an id of its own.
+// A resent message has the contents of the dead letter, including hidden ones, and a new id.
 func TestDeadLettersAreSentAgainAsNew(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		fill(t, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// doneJob makes a job that is done and kept, and one that runs and has said so, and returns their ids.
+// doneJob creates a job that is done and kept, and a running one with a report, and returns their ids.
 func doneJob(t *testing.T, s store) (done, running int64) {
 	ctx, day, q := t.Context(), 24*time.Hour, s.DriverQueue("mails")
 	must(t, s.SetQueue(ctx, "mails", penstock.QueueSettings{KeepDone: &day}))
@@ -28,7 +28,7 @@ func doneJob(t *testing.T, s store) (done, running int64) {
 	return jobs[0].ID, jobs[1].ID
 }
 
-// What is kept of jobs that are done can be read, and what running ones have said; where nothing is kept the answer is empty.
+// The history of done jobs and the reports of running ones can be read. Without a history the answer is empty.
 func TestDoneJobs(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		d := serve(t, s)

@@ -14,11 +14,11 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// history is what waited at the last looks, by what it is of.
+// history is how much waited at the last samples, by queue or subscription.
 type history struct {
 	mu        sync.Mutex
 	of        map[string][]float64
-	at        time.Time // of the last look
+	at        time.Time // of the last sample
 	published map[string]int64
 }
 
@@ -56,7 +56,7 @@ func (h *history) all() map[string][]float64 {
 	return h.of // add makes another
 }
 
-// latest is the last of what was noted, or an en dash.
+// latest is the last sample, or an en dash.
 func latest(values []float64) string {
 	if len(values) == 0 {
 		return "–"
@@ -64,7 +64,7 @@ func latest(values []float64) string {
 	return strconv.FormatFloat(values[len(values)-1], 'f', 0, 64) + "/s"
 }
 
-// spark is a line through the last looks, as the points of an SVG polyline 120 wide and 24 high.
+// spark is a line through the last samples, as the points of an SVG polyline 120 wide and 24 high.
 func spark(values []float64) string {
 	if len(values) < 2 {
 		return ""
@@ -77,7 +77,7 @@ func spark(values []float64) string {
 	return points.String()
 }
 
-// segment is one of a ring as a picture: 100 high is the largest.
+// segment is a segment of a ring as a picture: 100 is the largest height.
 type segment struct {
 	admin.SegmentStatus
 	X, Y, Height int
@@ -103,7 +103,7 @@ func ring(segments []admin.SegmentStatus) (all []segment) {
 	return all
 }
 
-// count is a figure; with a plus if it was not counted to its end.
+// count is a figure, with a plus if it was not counted to its end.
 func count(n int64, name string, atLeast []string) string {
 	if slices.Contains(atLeast, name) {
 		return grouped(n) + "+"
@@ -151,7 +151,7 @@ func pretty(text string) string {
 	return text
 }
 
-// hexDump shows bytes that are not text, as many as a person reads.
+// hexDump shows bytes that are not text, a readable amount of them.
 func hexDump(b []byte) string {
 	var out strings.Builder
 	for line := range slices.Chunk(b[:min(len(b), 1024)], 16) {

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// Life is a message or a job with what has become of it.
+// Life is a message or a job with its history.
 type Life struct {
 	Number    int64     `json:"number"`
 	ID        string    `json:"id"`
@@ -23,7 +23,7 @@ type Life struct {
 
 var findParams = []string{"id", "key", "limit", "group"}
 
-// asked is what a request looks for in an outbox or a queue.
+// asked is what a request searches for in an outbox or a queue.
 func (r *call) asked(in string) (f admin.Find, err error) {
 	f = admin.Find{In: in, ID: r.FormValue("id"), Key: r.FormValue("key"), Group: r.FormValue("group")}
 	if (f.ID == "") == (f.Key == "") {
@@ -61,7 +61,7 @@ type findData struct {
 	Found                         List[Life]
 }
 
-// findPage has a form, and what was found.
+// findPage has a form, and the result.
 func (c *Console) findPage(ctx context.Context, r *call) (string, any, error) {
 	d := findData{Kind: "message", Of: r.PathValue("outbox"), ID: r.FormValue("id"), Key: r.FormValue("key"), Group: r.FormValue("group")}
 	look := c.messages

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// A message is found by its id or key wherever it is, and so is a job, with what it has been through.
+// A message is found by its id or key in every state, and so is a job, with its history.
 func TestFind(t *testing.T) {
 	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
 	must(t, err)

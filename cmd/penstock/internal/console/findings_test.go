@@ -19,7 +19,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// plain is a database as a console wants it, where nothing else is asked for.
+// plain is a minimal database that a console accepts.
 type plain struct {
 	console.Store
 	all *sqlite.Store
@@ -33,8 +33,8 @@ func (p plain) QueueStatusUpTo(ctx context.Context, _ int, names ...string) ([]a
 	return p.all.QueueStatus(ctx, names...)
 }
 
-// Findings are there at the first visit and half a minute old at most while somebody looks, though the doctor takes a while; who does not
-// want to wait for that checks now. They lead to what they are about.
+// Findings exist at the first visit and are at most half a minute old while a page is open, though the doctor takes a while. A client
+// that does not want to wait for that checks at once. They link to what they concern.
 func TestFindingsAreYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sqlitetest.New(t)

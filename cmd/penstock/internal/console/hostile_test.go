@@ -19,7 +19,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// Whoever names none does not mean all, and whoever goes on behind a number does not mean those before it.
+// A client that names none does not mean all, and a client that continues behind a number does not mean
+// those before it.
 func TestNoneIsNotAll(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		fill(t, s)
@@ -50,7 +51,7 @@ func TestNoneIsNotAll(t *testing.T) {
 	})
 }
 
-// What no text can be is the asker's mistake.
+// A value that cannot be a text is the client's mistake.
 func TestWhatIsNoText(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		fill(t, s)
@@ -77,7 +78,7 @@ func TestWhatIsNoText(t *testing.T) {
 	})
 }
 
-// A sub-path is never left: what leads elsewhere belongs to another program of the same proxy.
+// A sub-path is never left: paths outside belong to other programs behind the same proxy.
 func TestTheSubPathIsNotLeft(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		d := serve(t, s)
@@ -96,7 +97,7 @@ func TestTheSubPathIsNotLeft(t *testing.T) {
 	})
 }
 
-// Of what may not be shown nothing is, whatever form it has: an answer and a page may be wrong, but not tell.
+// Hidden values are not shown in any form. An answer or a page may be wrong, but must not reveal them.
 func TestRedactedInAnyForm(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		ctx, q := t.Context(), s.DriverQueue("mails")
@@ -142,7 +143,7 @@ func TestRedactedInAnyForm(t *testing.T) {
 	})
 }
 
-// A large request is noted in part: the audit is to be read.
+// Only a part of a large request is logged, to keep the audit readable.
 func TestTheAuditIsBounded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		fill(t, s)
@@ -157,7 +158,7 @@ func TestTheAuditIsBounded(t *testing.T) {
 	})
 }
 
-// A role that may not read is told so, and not that there is nothing.
+// A role that may not read something is told so, rather than shown that nothing exists.
 func TestARoleThatMayNotRead(t *testing.T) {
 	url := postgrestest.Database(t)
 	owner, err := postgres.Open(t.Context(), url, postgres.Options{})
@@ -188,7 +189,7 @@ func TestARoleThatMayNotRead(t *testing.T) {
 	}
 }
 
-// Large payloads are read a few at a time, and each page goes on where the one before has ended.
+// Large payloads are read a few at a time, and each page continues where the one before ended.
 func TestLargeDeadLettersInPages(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		ctx, q := t.Context(), s.DriverQueue("mails")
@@ -229,7 +230,7 @@ func TestLargeDeadLettersInPages(t *testing.T) {
 	})
 }
 
-// A database that is away is no failure of ours: 503, until it is back.
+// If the database is away, the answer is 503 until it is back.
 func TestADatabaseThatIsAway(t *testing.T) {
 	url := postgrestest.Database(t)
 	at, err := neturl.Parse(url)

@@ -26,14 +26,14 @@ const (
 	latenciesKept = 360 // an hour of each
 )
 
-// latencies are what this process's histograms said over time, by queue, or outbox/subscription.
+// latencies are samples of this process's histograms over time, by queue, or outbox/subscription.
 type latencies struct {
 	mu   sync.Mutex
 	last map[string][]uint64
 	of   map[string][]Latency
 }
 
-// Watch notes latencies until ctx ends. Without Options.Waits there are none.
+// Watch samples latencies until ctx ends. Without Options.Waits there are none.
 func (c *Console) Watch(ctx context.Context) {
 	if c.o.Waits == nil {
 		return
@@ -91,7 +91,8 @@ func (l *latencies) add(now time.Time, families []*dto.MetricFamily) {
 	l.last, l.of = last, of
 }
 
-// quantile estimates as Prometheus does: even within a bucket, and the highest bound above all of them. 0 of nothing.
+// quantile estimates as Prometheus does: linearly within a bucket, and the highest bound above all of them. It is 0
+// without samples.
 func quantile(q float64, bounds []float64, cumulative []uint64) float64 {
 	rank := q * float64(cumulative[len(cumulative)-1])
 	below, from := 0.0, 0.0
@@ -123,7 +124,7 @@ type Waits struct {
 	Points []Latency `json:"points"`
 }
 
-// Last is the latest sample in which there was something.
+// Last is the latest sample with values.
 func (w Waits) Last() *Latency {
 	for i := len(w.Points) - 1; i >= 0; i-- {
 		if w.Points[i].Count > 0 {
@@ -163,7 +164,7 @@ func (w Waits) Curve(p99 bool) string {
 	return out.String()
 }
 
-// millis is for people.
+// millis is a time for people.
 func millis(seconds float64) string {
 	switch ms := seconds * 1000; {
 	case ms < 10:

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// Percentiles are of what ended since the sample before, so that an hour of quick ones does not hide slow ones; and where nothing is
-// relayed or run, the pages say where to look.
+// Percentiles cover jobs that ended since the previous sample, so an hour of quick ones does not hide slow ones. If a process
+// neither relays nor works, the pages say where to look.
 func TestLatenciesOverTime(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
 	must(t, err)

@@ -28,7 +28,7 @@ func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err er
 	if f.narrows() {
 		l.Items = []DeadLetter{}
 		_, goOn, err := inWindows(ctx, b, f, after, lookFor, func(f Filter) (bool, error) {
-			if any, err := b.causes(ctx, f, 1); err != nil || len(any) == 0 { // which reads no contents
+			if any, err := b.causes(ctx, f, 1); err != nil || len(any) == 0 { // it reads no contents
 				return false, err
 			}
 			some, err := b.page(ctx, f, 0, limit-len(l.Items))
@@ -75,7 +75,7 @@ type Running struct {
 	Attempt int     `json:"attempt"`
 	Age     float64 `json:"age_seconds"`
 	Expired bool    `json:"lease_expired"`
-	// Report is what the worker has said of it last.
+	// Report is the worker's last report of it.
 	Report json.RawMessage `json:"report,omitempty"`
 }
 
@@ -91,7 +91,7 @@ func (c *Console) running(ctx context.Context, r *call) (l List[Running], err er
 	return listOf(l.Items, len(l.Items)+1, nil), err
 }
 
-// done lists what a queue keeps of jobs that are done; what keeps none has none.
+// done lists a queue's history of done jobs; without a history it is empty.
 func (c *Console) done(ctx context.Context, r *call) (l List[admin.DoneJob], err error) {
 	store, ok := c.o.Store.(driver.HistoryStore)
 	if !ok {

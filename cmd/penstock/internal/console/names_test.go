@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/test/storetest"
 )
 
-// Every link leads somewhere, whatever outboxes, subscriptions, queues, inboxes, keys, groups, topics and ids are called.
+// Every link works, whatever the names of outboxes, subscriptions, queues, inboxes, keys, groups, topics and ids are.
 func TestLinksOfAwkwardNames(t *testing.T) {
 	const name = "a,;\"\\%{}é𝒳 /?#&+'<b>%2F.."
 	eachStore(t, func(t *testing.T, s store) {

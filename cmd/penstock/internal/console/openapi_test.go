@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Document describes the API as it is served, by the routes and the types of what they take and answer: OpenAPI 3.1.
+// Document describes the served API by its routes and the types of their requests and answers: OpenAPI 3.1.
 func Document() []byte {
 	d := &describer{schemas: map[string]any{}}
 	type object = map[string]any
@@ -61,7 +61,7 @@ func operationID(text string) string {
 
 type describer struct{ schemas map[string]any }
 
-// schema is of a type as encoding/json writes it.
+// schema is the schema of a type as encoding/json writes it.
 func (d *describer) schema(t reflect.Type) map[string]any {
 	type object = map[string]any
 	switch {
@@ -90,7 +90,7 @@ func (d *describer) schema(t reflect.Type) map[string]any {
 	case reflect.Struct:
 		name := typeName.ReplaceAllString(t.Name(), "")
 		if _, known := d.schemas[name]; !known {
-			d.schemas[name] = nil // it may have itself
+			d.schemas[name] = nil // it may contain itself
 			of := object{"type": "object", "additionalProperties": false}
 			properties, required := object{}, []string{}
 			d.fields(t, properties, &required)

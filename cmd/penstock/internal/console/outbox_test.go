@@ -16,7 +16,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// An outbox's page says who keeps each sealed segment, and how much is published.
+// An outbox's page says which subscriptions keep each sealed segment, and how much is published.
 func TestWhoKeepsASegment(t *testing.T) {
 	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{Segments: 3, SegmentBytes: 64 << 10})
 	must(t, err)
@@ -30,7 +30,7 @@ func TestWhoKeepsASegment(t *testing.T) {
 	shows := func(path, what string) {
 		t.Helper()
 		wanted := regexp.MustCompile(what)
-		for until := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) { // read anew once a second at most
+		for until := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) { // read again at most once a second
 			must(t, s.Publish(t.Context(), "orders", penstock.Message{Topic: "t", Payload: bytes.Repeat([]byte("x"), 50_000)}))
 			must(t, s.Maintain(t.Context(), "orders"))
 			if _, page := d.ask("r", "GET", path, ""); wanted.Match(page) {
@@ -44,14 +44,14 @@ func TestWhoKeepsASegment(t *testing.T) {
 	shows("/", `data-label="In">[1-9]\d*/s<`)
 }
 
-// blind may not read who keeps segments.
+// blind may not read which subscriptions keep segments.
 type blind struct{ *postgres.Store }
 
 func (blind) HeldSegments(context.Context) ([]doctor.HeldSegment, error) {
 	return nil, errors.New("permission denied for function _segments")
 }
 
-// What a role may not read is said, and the rest of the page is there.
+// The page says what a role may not read, and shows the rest.
 func TestWhoKeepsASegmentIsNotForAll(t *testing.T) {
 	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
 	must(t, err)
@@ -63,7 +63,8 @@ func TestWhoKeepsASegmentIsNotForAll(t *testing.T) {
 	}
 }
 
-// Of the sink is said what is known: nothing if no relay runs, and not that all is well while a key is parked. A limit that is not there is left out.
+// The page shows only what is known about the sink: nothing if no relay runs, and not that all is well while a key is parked. A limit that does not
+// exist is left out.
 func TestWhatIsSaidOfTheSink(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		fill(t, s)

@@ -51,12 +51,12 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"ring": ring, "width": func(s []admin.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "outbox": outboxURL, "letters": lettersURL,
 }).ParseFS(files, "pages/*.html"))
 
-// page is what every template gets.
+// page is the data of every template.
 type page struct {
 	Base, Title, Name string
 	Up                string // the list of databases, if there are several
 	Operate           bool
-	Live              bool // brings itself up to date
+	Live              bool // updates itself
 	At                time.Time
 	Did               string
 	Data              any
@@ -91,7 +91,7 @@ func (c *Console) pages() {
 	c.page("/", "missing", false, func(context.Context, *call) (string, any, error) { return "", nil, errNotFound })
 }
 
-// page serves a template with what read returns, and a title.
+// page serves a template with the data that read returns, and a title.
 func (c *Console) page(pattern, name string, live bool, read func(ctx context.Context, r *call) (title string, data any, err error)) {
 	c.mux.HandleFunc(pattern, c.shows(name, live, read))
 }
@@ -142,7 +142,7 @@ type overviewData struct {
 	Findings []doctor.Finding
 	Looked   time.Time         // when they were found
 	Looking  bool              // there are no findings yet
-	Links    map[string]string // of what findings are about
+	Links    map[string]string // to the subjects of findings
 	Unknown  string            // why there are none
 	History  map[string][]float64
 }
@@ -165,7 +165,7 @@ func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
 	return "Overview", d, nil
 }
 
-// links lead to what findings are about.
+// links lead to the subjects of findings.
 func (s *Status) links() map[string]string {
 	links := map[string]string{}
 	for _, b := range s.Inboxes {
@@ -187,7 +187,7 @@ type outboxData struct {
 	admin.OutboxStatus
 	Finds       bool
 	Held        []doctor.HeldSegment
-	HeldUnknown string // why it cannot be said
+	HeldUnknown string // why it is unknown
 	Parked      map[string][]admin.ParkedKey
 	Waits       map[string]Waits
 	History     map[string][]float64
@@ -304,7 +304,7 @@ type deadData struct {
 	After, SoFar  int64 // where an action continues, and how many it has done
 }
 
-// Values are the filter for people.
+// Values describe the filter for people.
 func (d deadData) Values() url.Values { return d.Filter.values() }
 
 func (c *Console) deadData(r *call) (d deadData, b box, err error) {

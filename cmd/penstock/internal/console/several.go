@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/doctor"
 )
 
-// Several is a console of several databases: a page that lists them, and each below its own path.
+// Several is a console for several databases: a page that lists them, and each below its own path.
 type Several struct {
 	base, title string
 	names       []string
@@ -19,7 +19,7 @@ type Several struct {
 	mux         *http.ServeMux
 }
 
-// NewSeveral makes a console for each of the options, whose titles are different and are their paths below basePath.
+// NewSeveral makes a console for each of the options. Their titles differ, and are their paths below basePath.
 func NewSeveral(basePath, title string, all []Options) *Several {
 	s := &Several{base: strings.TrimRight(basePath, "/"), title: title, mux: http.NewServeMux()}
 	for _, o := range all {
@@ -34,7 +34,7 @@ func NewSeveral(basePath, title string, all []Options) *Several {
 	return s
 }
 
-// Watch is that of each console.
+// Watch calls Watch of each console.
 func (s *Several) Watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, c := range s.of {
@@ -52,13 +52,13 @@ func (s *Several) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type database struct {
 	Name, Base, Unknown  string
 	Backlog, Ready, Dead int64
-	More                 []string // backlog, ready, dead: counted no further
+	More                 []string // backlog, ready, dead: counted up to this
 	Oldest               time.Duration
 	Critical, Warnings   int
 	Outboxes, Queues     int
 }
 
-// list asks all of them at once, so that one that is down delays only its own answer.
+// list asks all of them at the same time, so one that is down delays only its own answer.
 func (s *Several) list(w http.ResponseWriter, r *http.Request) {
 	found := make([]database, len(s.of))
 	var all sync.WaitGroup

@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// A figure is read once for all clients that ask for it: no more often than once a second, and so rarely that all
-// readings together take a sixtieth of the time at most.
+// A figure is read once for all clients that ask for it. It is read at most once a second, and so rarely that all
+// readings together take at most a sixtieth of the time.
 const (
 	readEvery    = time.Second
 	shareOfTime  = 60
-	seldomAtMost = 15 * time.Second // between two looks, unless one takes half a second
-	staleFor     = 5 * time.Second  // who asks no later gets what there is, while it is read anew
-	askedLately  = 20 * time.Second // so long a request counts as one of those that share the time
+	seldomAtMost = 15 * time.Second // between two readings, unless one takes half a second
+	staleFor     = 5 * time.Second  // a client that asks within this time gets the existing value, while it is read again
+	askedLately  = 20 * time.Second // a request of this length counts as one of those that share the time
 	mostRequests = 64               // whose answers are kept
 )
 
-// pause is how long what took so long is not read again, if so many things are read.
+// pause is how long a figure is not read again, from the time that the reading took and the number
+// of figures.
 func pause(took time.Duration, many int) time.Duration {
 	return max(readEvery, min(shareOfTime*took*time.Duration(max(many, 1)), max(seldomAtMost, shareOfTime/2*took)))
 }
 
-// shared is something that is read once for all who want it.
+// shared is a value that is read once for all clients.
 type shared[T any] struct {
 	mu         sync.Mutex
 	have       T
@@ -31,11 +32,10 @@ type shared[T any] struct {
 	at         time.Time // when it was read last
 	next       time.Time // when it may be read again
 	reading    chan struct{}
-	generation int // how often it was forgotten
+	generation int // how often it was invalidated
 }
 
-// get returns what was read not long ago, or waits until it is read. read does not get the context of one client, because the others also
-// need it.
+// get returns a recent value, or waits until it is read. read does not get the context of one client, because the others also need it.
 func (s *shared[T]) get(ctx context.Context, read func() (T, error), pause func(took time.Duration) time.Duration) (T, error) {
 	for {
 		s.mu.Lock()
@@ -60,7 +60,7 @@ func (s *shared[T]) get(ctx context.Context, read func() (T, error), pause func(
 	}
 }
 
-// begin has it read, unless it is being read. The caller holds mu.
+// begin reads it in the background, unless it is being read. The caller holds mu.
 func (s *shared[T]) begin(read func() (T, error), pause func(took time.Duration) time.Duration) {
 	if s.reading != nil {
 		return
@@ -86,7 +86,7 @@ func (s *shared[T]) begin(read func() (T, error), pause func(took time.Duration)
 	}()
 }
 
-// await waits until it is not older than age, for as long as wait at most.
+// await waits until it is not older than age, but no longer than wait.
 func (s *shared[T]) await(ctx context.Context, age, wait time.Duration, read func() (T, error), pause func(took time.Duration) time.Duration) {
 	s.mu.Lock()
 	now := time.Now()
@@ -106,7 +106,7 @@ func (s *shared[T]) await(ctx context.Context, age, wait time.Duration, read fun
 	}
 }
 
-// again has it read anew by who asks next, unless it is being read or has just been.
+// again makes the next request read it again, unless it is being read or was just read.
 func (s *shared[T]) again() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,8 @@ func (s *shared[T]) again() {
 	}
 }
 
-// last is what was read last, and when, zero if it never was. It has it read anew when it is time, and waits for nothing.
+// last returns the last value and its time, which is zero if there is none. It starts a new reading when it is time, and
+// waits for nothing.
 func (s *shared[T]) last(read func() (T, error), pause func(took time.Duration) time.Duration) (have T, at time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,7 @@ func (s *shared[T]) last(read func() (T, error), pause func(took time.Duration) 
 	return s.have, s.at, s.err
 }
 
-// forget has the next one read anew: something was done.
+// forget makes the next request read it again, because something was done.
 func (s *shared[T]) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +134,7 @@ func (s *shared[T]) forget() {
 	s.generation++
 }
 
-// answer is what a request shows.
+// answer is the data of a request.
 type answer struct {
 	title string // of a page
 	data  any
@@ -150,7 +151,7 @@ type asked struct {
 	lately time.Time
 }
 
-// to is where the answer to a request is.
+// to is the place of the answer to a request.
 func (a *answers) to(r *http.Request) *asked {
 	v := r.URL.Query()
 	v.Del("did")
@@ -188,7 +189,7 @@ func (a *answers) many() int {
 	return len(a.of) + 1
 }
 
-// forget has all be read anew.
+// forget makes everything be read again.
 func (a *answers) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,7 +198,8 @@ func (a *answers) forget() {
 	}
 }
 
-// shown is what a request shows: read for it and for the others who ask the same, in bounded time, and not too many at once.
+// shown is the data of a request: read for it and for others with the same request, in bounded time, and not too many at
+// once.
 func (c *Console) shown(r *http.Request, read func(ctx context.Context, r *call) (answer, error)) (answer, error) {
 	request := r.Clone(context.Background()) // it may be read after this request has its answer
 	return c.answers.to(r).get(r.Context(), func() (answer, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// counting is a store that counts how often groups are read, and lets a test keep a reader waiting.
+// counting is a store that counts how often groups are read, and lets a test make a reader wait.
 type counting struct {
 	store
 	groups atomic.Int32
@@ -27,7 +27,7 @@ func (c *counting) QueueGroups(ctx context.Context, queue, after string, most in
 	return c.store.QueueGroups(ctx, queue, after, most)
 }
 
-// However many look at the same, it is read once, until something is done.
+// However many clients look at the same page, it is read once, until something is done.
 func TestManyLookAtOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		fill(t, s)
@@ -50,7 +50,7 @@ func TestManyLookAtOnce(t *testing.T) {
 		if n, most := int(c.groups.Load()), 1+int(time.Since(began)/time.Second); n > most {
 			t.Errorf("20 who ask for groups have them read %d times in %v", n, time.Since(began))
 		}
-		// What was done is seen at once.
+		// The effects of an action are visible at once.
 		before := c.groups.Load()
 		if code, text := d.ask("o", "POST", "/api/v1/queues/mails/dead/discard", `{"group": "red"}`); code != 200 {
 			t.Fatalf("%d %s", code, text)
@@ -62,7 +62,7 @@ func TestManyLookAtOnce(t *testing.T) {
 	})
 }
 
-// A queue shows its own running jobs, however many of another's have been running for longer.
+// A queue shows its own running jobs, however many jobs of another have been running for longer.
 func TestRunningOfABusyNeighbour(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		for queue, jobs := range map[string]int{"busy": 1100, "idle": 1} {

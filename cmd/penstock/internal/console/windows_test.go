@@ -17,7 +17,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// narrow is a store that refuses to look for an error among more than a few dead letters at a time.
+// narrow is a store that refuses to search for an error among more than a few dead letters at a
+// time.
 type narrow struct {
 	store
 	most  int
@@ -53,7 +54,7 @@ func (n narrow) RetryDeadJobs(ctx context.Context, q admin.DeadJobQuery) (int, e
 	return n.store.RetryDeadJobs(ctx, q)
 }
 
-// A filter by error goes through the dead letters a few at a time, and an answer says where to go on.
+// A filter by error scans the dead letters a few at a time, and an answer says where to continue.
 func TestAFilterLooksAtFewAtATime(t *testing.T) {
 	url := postgrestest.Database(t)
 	s, err := postgres.Open(t.Context(), url, postgres.Options{})

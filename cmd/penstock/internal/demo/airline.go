@@ -15,13 +15,12 @@ const Topic = "flight.departed"
 
 // Airline is the business: two tables and the outbox in one database.
 type Airline interface {
-	// Depart is one business transaction: it takes the aircraft's next turn
-	// under the aircraft's row lock, inserts the flight and publishes the
-	// message. With rollback it then rolls all of it back.
+	// Depart is one business transaction: it takes the aircraft's next turn under the aircraft's row
+	// lock, inserts the flight and publishes the message. With rollback it then rolls everything back.
 	Depart(ctx context.Context, f *Flight, rollback bool) error
-	// Commit is a transaction with next to nothing in it: what every other pays at least.
+	// Commit is a nearly empty transaction: the minimal cost of any transaction.
 	Commit(ctx context.Context) error
-	// Committed returns what the flights table holds.
+	// Committed returns the flights in the table.
 	Committed(ctx context.Context) ([]Departure, error)
 	// Remove drops the airline's tables and nothing else.
 	Remove(ctx context.Context) error
@@ -60,14 +59,14 @@ func ParseArrival(key string, body []byte) Arrival {
 	return Arrival{Departure: Departure{Flight: p.ID, Tailnum: p.Tailnum, Turn: p.Turn}, Key: key}
 }
 
-// rollsBack decides, the same way in every run of one seed, whether the
-// flight's transaction rolls back.
+// rollsBack decides whether the flight's transaction rolls back. The decision is the same in every
+// run with one seed.
 func rollsBack(seed uint64, flight int64, share float64) bool {
 	return rand.New(rand.NewPCG(seed, uint64(flight))).Float64() < share
 }
 
-// statement is one embedded SQL file, without its comments, because it goes to
-// the server each time.
+// statement is one embedded SQL file. Its comments are removed, because it is sent to the server
+// each time.
 func statement(sql string) string {
 	var lines []string
 	for line := range strings.Lines(sql) {

@@ -36,7 +36,7 @@ type postgresAirline struct {
 	turn, depart string
 }
 
-// Publisher is a store's outbox, for a transaction of pgx's.
+// Publisher is a store's outbox, for a transaction of pgx.
 type Publisher interface {
 	PublishTx(ctx context.Context, tx pgx.Tx, msgs ...penstock.Message) error
 }
@@ -56,7 +56,7 @@ func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connect
 	if a.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("the airline's database: %w", err)
 	}
-	// Not to be interrupted between making the schema and knowing that it is ours.
+	// Must not be interrupted between creating the schema and noting that the run created it.
 	if _, err = a.pool.Exec(context.WithoutCancel(ctx), "create schema "+a.schema); err == nil {
 		if _, err = a.pool.Exec(ctx, pgCreate); err != nil {
 			err = errors.Join(err, a.Remove(context.WithoutCancel(ctx)))
@@ -71,14 +71,14 @@ func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connect
 
 func (a *postgresAirline) Depart(ctx context.Context, f *Flight, rollback bool) (err error) {
 	begin := a.pool.Begin
-	if _, ok := a.outbox.(*postgres.Outbox); ok && !rollback { // messages that are rolled back are written before
-		begin = postgres.NewBuffered(a.pool, penstock.BufferOptions{}).Begin // the message goes with COMMIT
+	if _, ok := a.outbox.(*postgres.Outbox); ok && !rollback { // messages of transactions that roll back are written before
+		begin = postgres.NewBuffered(a.pool, penstock.BufferOptions{}).Begin // the message is sent with COMMIT
 	}
 	tx, err := begin(ctx)
 	if err != nil {
 		return fmt.Errorf("flight %d: begin: %w", f.ID, err)
 	}
-	// After a commit this does nothing.
+	// After a commit this has no effect.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 
 	var turn int64
@@ -108,7 +108,7 @@ func (a *postgresAirline) Depart(ctx context.Context, f *Flight, rollback bool) 
 }
 
 func (a *postgresAirline) Commit(ctx context.Context) error {
-	_, err := a.pool.Exec(ctx, a.turn, strconv.Itoa(rand.IntN(1000))) // no flight is of these aircraft
+	_, err := a.pool.Exec(ctx, a.turn, strconv.Itoa(rand.IntN(1000))) // of these aircraft there is no flight
 	return err
 }
 

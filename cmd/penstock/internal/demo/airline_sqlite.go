@@ -33,8 +33,8 @@ type sqliteAirline struct {
 	turn, depart *sql.Stmt
 }
 
-// NewSQLiteAirline creates the airline's tables in a SQLite file, with their own prefix. Its
-// transactions are BEGIN IMMEDIATE. The commits of a throwaway file are not flushed to disk one by
+// NewSQLiteAirline creates the airline's tables in an SQLite file, with their own prefix. Its
+// transactions are BEGIN IMMEDIATE. Commits to a throwaway file are not flushed to disk one by
 // one: it is not read after a crash.
 func NewSQLiteAirline(ctx context.Context, databaseURL, prefix string, outbox *sqlite.Outbox, throwaway bool) (_ Airline, err error) {
 	a := &sqliteAirline{outbox: outbox, prefix: prefix + "_"}
@@ -63,7 +63,7 @@ func NewSQLiteAirline(ctx context.Context, databaseURL, prefix string, outbox *s
 	return a, nil
 }
 
-// named is a statement on this run's tables.
+// named is a statement with the names of this run's tables.
 func (a *sqliteAirline) named(sql string) string {
 	return strings.ReplaceAll(statement(sql), "demo_", a.prefix)
 }
@@ -73,7 +73,7 @@ func (a *sqliteAirline) Depart(ctx context.Context, f *Flight, rollback bool) er
 	if err != nil {
 		return fmt.Errorf("flight %d: begin: %w", f.ID, err)
 	}
-	// After a commit this does nothing.
+	// After a commit this has no effect.
 	defer func() { _ = tx.Rollback() }()
 
 	var turn int64
@@ -104,7 +104,7 @@ func (a *sqliteAirline) Depart(ctx context.Context, f *Flight, rollback bool) er
 
 func (a *sqliteAirline) Commit(ctx context.Context) error {
 	var turn int64
-	return a.turn.QueryRowContext(ctx, "").Scan(&turn) // no flight is of this aircraft
+	return a.turn.QueryRowContext(ctx, "").Scan(&turn) // of this aircraft there is no flight
 }
 
 func (a *sqliteAirline) Committed(ctx context.Context) (departures []Departure, err error) {

@@ -6,8 +6,8 @@ import "fmt"
 type Departure struct {
 	Flight  int64
 	Tailnum string
-	// Turn is the aircraft's how-manieth flight it is, counted under the
-	// aircraft's row lock; 0 without a tail number.
+	// Turn counts the aircraft's flights up to this one, under the aircraft's row lock; 0 without a
+	// tail number.
 	Turn int64
 }
 
@@ -18,7 +18,7 @@ type Arrival struct {
 	Key string
 }
 
-// Checked is what a comparison of the arrivals with the truth found.
+// Checked is the result of comparing the arrivals with the committed flights.
 type Checked struct {
 	// Published counts committed departures, Delivered those of them that
 	// arrived at least once, Lost the others.

@@ -16,7 +16,7 @@ import (
 
 // openDatabase makes the store, its outbox and the airline's tables.
 func (r *run) openDatabase(ctx context.Context) (err error) {
-	private := false // whether Penstock's tables are the run's own too
+	private := false // whether this run created Penstock's tables
 	onSQLite := strings.HasPrefix(r.DatabaseURL, "sqlite:")
 	switch other := drivers.NotPostgres(r.DatabaseURL); {
 	case other != "" && !onSQLite && r.DatabaseURL != "":
@@ -35,7 +35,7 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 	r.later("", func(context.Context) error { return r.store.Close() })
 
 	err = r.store.Migrate(ctx)
-	if private && !onSQLite && (err == nil || ctx.Err() != nil) { // interrupted, it may be half done
+	if private && !onSQLite && (err == nil || ctx.Err() != nil) { // if it was interrupted, it may be half done
 		r.later("schema "+r.Schema+" with the outbox", r.dropSchema)
 	}
 	if err != nil {
@@ -54,8 +54,8 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 		kept = "tables " + airline + "_flights and _aircraft"
 		r.airline, err = NewSQLiteAirline(ctx, r.DatabaseURL, airline, r.store.(*sqlite.Store).Outbox(r.outbox), private && !r.Keep)
 	} else {
-		// The check and the clean-up need no further connection: by then the producers have
-		// released theirs.
+		// The check and the clean-up need no further connection: the producers have released theirs by
+		// then.
 		var outbox Publisher
 		switch store := r.store.(type) {
 		case *postgres.Store:
@@ -73,7 +73,7 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 	return nil
 }
 
-// dropSchema removes Penstock's tables, which were made for this run.
+// dropSchema removes Penstock's tables, which this run created.
 func (r *run) dropSchema(ctx context.Context) error {
 	s, ok := r.store.(driver.SchemaDropper)
 	if !ok {

@@ -22,7 +22,7 @@ type Flight struct {
 	Scheduled string `json:"scheduled_departure"`
 	Carrier   string `json:"carrier"`
 	Number    int    `json:"flight"`
-	// Tailnum identifies the aircraft; empty where the data has none.
+	// Tailnum identifies the aircraft. It is empty if the data has none.
 	Tailnum string `json:"tailnum,omitempty"`
 	Origin  string `json:"origin"`
 	Dest    string `json:"dest"`
@@ -47,9 +47,8 @@ var columns = []string{
 	"dep_time", "dep_delay_min", "arr_delay_min", "distance_mi",
 }
 
-// ReadFlights reads CSV, gzipped or plain, with a header line that names the
-// columns in any order; further columns are passed over. A limit of 0 reads
-// all. Errors name the line.
+// ReadFlights reads CSV, gzipped or plain, with a header line that names the columns in any order;
+// other columns are ignored. A limit of 0 reads all. Errors name the line.
 func ReadFlights(r io.Reader, limit int) ([]Flight, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {

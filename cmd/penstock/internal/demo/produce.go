@@ -16,11 +16,11 @@ type Produce struct {
 	// Producers commit concurrently; the flights of one aircraft stay with one
 	// of them, in the order of the data.
 	Producers int
-	// Rollback is the share of transactions that publish and then roll back.
-	// Seed decides which.
+	// Rollback is the share of transactions that publish and then roll back. Seed decides which.
 	Rollback float64
 	Seed     uint64
-	// Rate is how many transactions begin each second, of all producers; 0: as many as can.
+	// Rate is how many transactions all producers together begin each second; 0 means as many as
+	// possible.
 	Rate float64
 
 	committed, rolledBack atomic.Int64
@@ -31,7 +31,7 @@ func (p *Produce) Counts() (committed, rolledBack int64) {
 	return p.committed.Load(), p.rolledBack.Load()
 }
 
-// Commits is how many transactions with next to nothing in them as many producers commit per second: measured for a while.
+// Commits measures for a while how many nearly empty transactions the same number of producers commit per second.
 func (p *Produce) Commits(ctx context.Context, airline Airline) (float64, error) {
 	const while = 300 * time.Millisecond
 	var done atomic.Int64
@@ -52,7 +52,7 @@ func (p *Produce) Commits(ctx context.Context, airline Airline) (float64, error)
 	return float64(done.Load()) / time.Since(start).Seconds(), err
 }
 
-// Run runs every flight's transaction, or stops at the first error.
+// Run runs the transaction of every flight. It stops at the first error.
 func (p *Produce) Run(ctx context.Context, airline Airline) error {
 	shares := make([][]*Flight, max(p.Producers, 1))
 	for i := range p.Flights {

@@ -18,18 +18,19 @@ type Result struct {
 	// Unread is true for a sink that cannot be read back: Delivered counts what
 	// the sink confirmed, and order and losses are unknown.
 	Unread bool
-	// GaveUp is true if deliveries stopped and patience ended.
+	// GaveUp is true if deliveries stopped for longer than Patience.
 	GaveUp bool
-	// Elapsed from the first transaction to the last message read, Writing to
-	// the last commit.
+	// Elapsed is the time from the first transaction to the last message read, Writing the time to the
+	// last commit.
 	Elapsed, Writing time.Duration
-	// Rate is the Config's, CommitsPerSecond what the database takes from as many producers of transactions that do nothing else, before the first.
+	// Rate is the Config's. CommitsPerSecond is how many empty transactions of as many producers the database commits; it is measured before the
+	// first flight.
 	Rate, CommitsPerSecond float64
-	// Kept names what Keep left behind.
+	// Kept names what Keep has left.
 	Kept []string
 }
 
-// PerSecond is how many messages went all the way, per second.
+// PerSecond is how many messages per second were delivered and read.
 func (r *Result) PerSecond() float64 {
 	if r.Elapsed <= 0 {
 		return 0
@@ -45,7 +46,7 @@ func (r *Result) WrittenPerSecond() float64 {
 	return float64(r.Published) / r.Writing.Seconds()
 }
 
-// BoundedBy is what the rate waited for.
+// BoundedBy is what limited the rate.
 func (r *Result) BoundedBy() Bound {
 	switch {
 	case r.Elapsed > r.Writing*5/4:
@@ -58,12 +59,12 @@ func (r *Result) BoundedBy() Bound {
 	return BoundByStatements
 }
 
-// Bound is what a rate waited for.
+// Bound is a limit of a rate.
 type Bound string
 
 const (
 	BoundByDelivery   Bound = "delivery"   // the relay and the broker were behind when the last transaction had committed
-	BoundByRate       Bound = "rate"       // that was asked for
+	BoundByRate       Bound = "rate"       // that was requested
 	BoundByCommits    Bound = "commits"    // a transaction takes less than two commits
 	BoundByStatements Bound = "statements" // of the transactions
 )

@@ -21,9 +21,9 @@ import (
 // Config of a run.
 type Config struct {
 	Flights []Flight
-	// DatabaseURL is postgres://… or sqlite:FILE. Empty: a private SQLite file.
+	// DatabaseURL is postgres://… or sqlite:FILE. Empty means a private SQLite file.
 	DatabaseURL string
-	// Schema of Penstock's tables. Empty: on PostgreSQL one of the run's own.
+	// Schema of Penstock's tables. If it is empty, PostgreSQL gets a schema for the run.
 	Schema string
 	// Sink is the URL of the sink. Default embedded.
 	Sink string
@@ -33,22 +33,22 @@ type Config struct {
 	Seed      uint64
 	// Keep leaves tables, queues and files where they are.
 	Keep bool
-	// Patience is how long to wait for deliveries while there are none.
+	// Patience is how long to wait if nothing is delivered.
 	Patience time.Duration
 	// Log of the store, the sink and the relay.
 	Log *slog.Logger
-	// Rate is how many transactions begin each second; 0: as many as can.
+	// Rate is how many transactions begin each second; 0 means as many as possible.
 	Rate float64
-	// Opened, if set, is called when the database at a URL has what the run needs, Finished before that is removed.
+	// Opened, if set, is called when the database at a URL is ready for the run, and Finished before it is removed.
 	Opened   func(ctx context.Context, url, schema string) error
 	Finished func(ctx context.Context, result *Result)
-	// Metrics, if set, are told what the relay does.
+	// Metrics, if set, are updated by the relay.
 	Metrics *metrics.Metrics
 	// Progress, if set, is called about ten times a second by one goroutine.
 	Progress func(Progress)
 }
 
-// run is one run, with what it has opened.
+// run is one run, with everything that it has opened.
 type run struct {
 	Config
 	name    string // of everything that the run creates
@@ -67,14 +67,14 @@ type run struct {
 	undo     []undo
 }
 
-// undo is a step of cleaning up, done in reverse order.
+// undo is a step of cleaning up. The steps are done in reverse order.
 type undo struct {
 	step func(context.Context) error
-	keep string // what it would remove, for steps that Keep skips
+	keep string // what the step would remove, if Keep skips it
 }
 
-// Run runs the demo. The error is about what kept it from finishing; what the
-// check found is in the Result.
+// Run runs the demo. The error says what kept it from finishing; the findings of the check are in
+// the Result.
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	r := &run{Config: cfg, name: "penstock_demo_" + randomName()}
 	r.produce = Produce{Flights: cfg.Flights, Producers: cfg.Producers, Rollback: cfg.Rollback, Seed: cfg.Seed, Rate: cfg.Rate}
@@ -91,7 +91,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 		case cleanErr == nil:
 		case err == nil:
 			err = fmt.Errorf("the run is done, but cleaning up failed: %w", cleanErr)
-		default: // what ended the run stays its error
+		default: // the first error stays
 			r.Log.Error("cleaning up failed", "err", cleanErr)
 		}
 	}()
@@ -130,7 +130,7 @@ func (r *run) later(keep string, step func(context.Context) error) {
 	r.undo = append(r.undo, undo{step, keep})
 }
 
-// open makes everything the run needs, each with the way to undo it.
+// open creates everything that the run needs, each with a step that undoes it.
 func (r *run) open(ctx context.Context) (err error) {
 	if r.dir, err = os.MkdirTemp("", "penstock-demo-"); err != nil {
 		return fmt.Errorf("making a temporary directory: %w", err)
@@ -185,8 +185,8 @@ func (r *run) cleanUp(ctx context.Context) (kept []string, err error) {
 	return kept, errors.Join(errs...)
 }
 
-// impatient is a store on which a relay that cannot begin, through a pooler, say, ends the run: it would try again, and nothing
-// would ever come.
+// impatient is a store with which a relay that cannot begin ends the run, for example through a pooler. Otherwise the relay
+// would retry, and nothing would be delivered.
 type impatient struct {
 	driver.Store
 	fail  context.CancelCauseFunc
@@ -283,7 +283,7 @@ func background(fn func() error, cancel context.CancelCauseFunc) <-chan error {
 	return done
 }
 
-// firstCause is what ended the run, rather than what that led to.
+// firstCause is the first error, rather than its consequences.
 func firstCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -291,8 +291,8 @@ func firstCause(ctx context.Context, err error) error {
 	return err
 }
 
-// waitForRelay returns when nothing is left to relay, or with true when for too
-// long nothing has moved.
+// waitForRelay returns when nothing is left to relay. It returns true if nothing has moved for too
+// long.
 func (r *run) waitForRelay(ctx context.Context) (gaveUp bool, err error) {
 	last, lastMove := int64(-1), time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)

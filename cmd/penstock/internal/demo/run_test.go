@@ -51,7 +51,7 @@ func TestRunWithASinkThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Of several brokers in the URL the consumer reads from one that answers, as the sink does.
+// If the URL has several brokers, the consumer reads from one that answers, as the sink does.
 func TestRunOnOneOfTwoHosts(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	flights, err := Sample(50)
@@ -80,7 +80,7 @@ func TestBoundedBy(t *testing.T) {
 	}
 }
 
-// The seed decides which transactions roll back, whoever runs them.
+// The seed decides which transactions roll back, whatever runs them.
 func TestRollsBack(t *testing.T) {
 	count := 0
 	for flight := range int64(10_000) {
@@ -100,7 +100,7 @@ func TestRollsBack(t *testing.T) {
 	}
 }
 
-// What an interrupted producer had under way may end while its tables are dropped.
+// A producer's transaction that was interrupted may end while its tables are dropped.
 func TestRemoveInADeadlock(t *testing.T) {
 	url := testserver.Database(t, testserver.PostgresURL(t))
 	a, err := NewPostgresAirline(t.Context(), url, "airline", 1, nil)
@@ -121,7 +121,8 @@ func TestRemoveInADeadlock(t *testing.T) {
 	}
 }
 
-// What keeps the relay from beginning, a pooler, say, ends the run with that error: nothing is waited for, or called lost.
+// If the relay cannot begin, for example because of a pooler, the run ends with that error. It does not wait, and reports
+// nothing as lost.
 func TestTheRelaysErrorEndsTheRun(t *testing.T) {
 	flights, err := Sample(5)
 	if err != nil {

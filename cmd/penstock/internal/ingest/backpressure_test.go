@@ -30,7 +30,7 @@ func (g *gated) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 
 func (*gated) RefusesContent(error) bool { return false }
 
-// 200 comes after the commit, 429 while there is no room, and what is under way is answered when it drains.
+// 200 comes after the commit, and 429 while there is no room. A drain answers the requests in progress.
 func TestAnswersAfterTheCommitAndHoldsBack(t *testing.T) {
 	store := &gated{began: make(chan struct{}, 10), open: make(chan struct{})}
 	s, end := serve(t, store, ingest.Options{MaxWait: time.Second, Writer: writer.Options{Rows: 1}})
@@ -44,7 +44,7 @@ func TestAnswersAfterTheCommitAndHoldsBack(t *testing.T) {
 	}
 	go send()
 	<-store.began
-	for range 3 { // one of them has the place behind it
+	for range 3 { // one of them waits for the next commit
 		go send()
 	}
 	for range 2 {
@@ -71,7 +71,7 @@ func TestAnswersAfterTheCommitAndHoldsBack(t *testing.T) {
 	<-drained
 }
 
-// A database that is down is everybody's 503, without its words; and requests larger than what may be held wait outside.
+// If the database is down, every client gets 503, without the database's error. Requests larger than the buffer wait.
 func TestOutage(t *testing.T) {
 	store := &gated{began: make(chan struct{}, 10), open: make(chan struct{}), fails: errors.New("password=hunter2 refused")}
 	s, _ := serve(t, store, ingest.Options{MaxBuffered: 100})
@@ -93,7 +93,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// What a client announces and does not send keeps nobody else out; what it has sent and not ended is told of when it drains.
+// A request whose body is announced and not sent keeps no other client out. A drain answers requests whose body is
+// incomplete.
 func TestSlowClients(t *testing.T) {
 	store := &gated{began: make(chan struct{}, 10), open: make(chan struct{})}
 	close(store.open)

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/lines"
 )
 
-// mediaTypeError is about a body in a form that is none of ours.
+// mediaTypeError is about a body whose media type is not supported.
 type mediaTypeError struct{ text string }
 
 func (e *mediaTypeError) Error() string { return e.text }
@@ -70,15 +70,15 @@ func one(m penstock.Message, err error) ([]penstock.Message, error) {
 	return []penstock.Message{m}, nil
 }
 
-// readAll makes room for what has come, not for what is announced.
+// readAll allocates for the bytes that have come, not for the announced length.
 func readAll(r *http.Request) ([]byte, error) {
 	body := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), 32<<10)))
 	_, err := body.ReadFrom(r.Body) // the part of a request that was cut off is an error
 	return body.Bytes(), err
 }
 
-// trace makes messages continue the trace of the request, unless they have their own. A context that is none, or a
-// state that is longer than others have to take, is not carried: each message would have it.
+// trace makes messages continue the trace of the request, unless they have their own. An invalid context is not
+// carried, nor is a state that is longer than others must accept: each message would have it.
 func trace(h http.Header, msgs []penstock.Message) {
 	parent, state := h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ",")
 	if !traceparent.MatchString(parent) {
@@ -99,7 +99,8 @@ func trace(h http.Header, msgs []penstock.Message) {
 	}
 }
 
-// maxMessages is how many a request may have, and messageRoom about what each takes besides its bytes: the shortest has three.
+// maxMessages is the limit for a request. messageRoom is about how many bytes each message takes besides its content: the
+// shortest has three.
 const (
 	maxMessages = 10_000
 	messageRoom = 512
@@ -111,7 +112,7 @@ const (
 	batched    = "application/cloudevents-batch+json"
 )
 
-// What W3C's Trace Context takes, in this version and later ones.
+// The format of W3C's Trace Context, in this version and later ones.
 var (
 	traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,64})?$`)
 	tracestate  = regexp.MustCompile(`^[ -~\t]{1,512}$`)

@@ -17,10 +17,10 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/lines"
 )
 
-// A CloudEvent becomes the message of which package sink/format makes that event again. Its id is the event's, its topic the type, and
-// its key the partitionkey or else the subject. Every other attribute is a header of that name.
+// A CloudEvent becomes the message from which package sink/format makes that event again. Its id is the event's, its topic the type,
+// and its key the partitionkey or else the subject. Every other attribute is a header of that name.
 
-// eventOf makes a message of an event's attributes.
+// eventOf makes a message from an event's attributes.
 func eventOf(attributes map[string]string, data []byte) (m penstock.Message, err error) {
 	if v := attributes["specversion"]; v != "1.0" {
 		return m, fmt.Errorf("is an event of specversion %q: send 1.0", v)
@@ -50,7 +50,7 @@ func eventOf(attributes map[string]string, data []byte) (m penstock.Message, err
 	return m, m.Validate()
 }
 
-// binaryEvent has its attributes in headers.
+// binaryEvent reads the attributes from headers.
 func binaryEvent(h http.Header, body []byte) (penstock.Message, error) {
 	attributes := map[string]string{}
 	for name, values := range h {
@@ -70,7 +70,7 @@ func binaryEvent(h http.Header, body []byte) (penstock.Message, error) {
 	return eventOf(attributes, body)
 }
 
-// structuredEvent is one JSON object.
+// structuredEvent reads one JSON object.
 func structuredEvent(text []byte) (m penstock.Message, err error) {
 	if !utf8.Valid(text) {
 		return m, errors.New("is not valid UTF-8")
@@ -111,7 +111,7 @@ func structuredEvent(text []byte) (m penstock.Message, err error) {
 	return eventOf(attributes, data)
 }
 
-// dataOf is a JSON value as it is written, and a text that is not JSON as the text it means.
+// dataOf is a JSON value as it is written, or the value of a text that is not JSON.
 func dataOf(value json.RawMessage, contentType string) ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	if len(value) == 0 || value[0] != '"' || contentType == "" || strings.HasSuffix(kind, "/json") || strings.HasSuffix(kind, "+json") {
@@ -122,7 +122,7 @@ func dataOf(value json.RawMessage, contentType string) ([]byte, error) {
 	return []byte(text), err
 }
 
-// batchedEvents are a JSON array of events.
+// batchedEvents read a JSON array of events.
 func batchedEvents(text []byte) (msgs []penstock.Message, err error) {
 	all := json.NewDecoder(bytes.NewReader(text))
 	bad := func(err error) ([]penstock.Message, error) {

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// Clients that mean harm are refused or cut off, the server's memory has bounds, nothing of theirs is published, and those beside them
-// are served all the time.
+// Hostile clients are refused or cut off. The server's memory is bounded, it publishes nothing of theirs, and it serves other clients
+// all the time.
 func TestHostileClients(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
@@ -83,7 +83,7 @@ func TestHostileClients(t *testing.T) {
 		body(400, asLines, "{}\n"+text+"x")
 	}
 
-	// Little text that would take much memory.
+	// Short text that would take much memory.
 	const most = 16 << 20
 	body(413, asLines, strings.Repeat("{}\n", most/3))
 	body(413, asEvents, "["+strings.Repeat(whole+",", 10_000)+whole+"]")
@@ -100,7 +100,7 @@ func TestHostileClients(t *testing.T) {
 	}
 	all.Wait()
 
-	for client := range 8 { // and some that are only many
+	for client := range 8 { // and some messages that are only numerous
 		all.Go(func() {
 			for i := range testseed.Steps(10_000 / 8) {
 				good.send(t, fmt.Sprint("tiny-", client, "-", i))
@@ -108,7 +108,7 @@ func TestHostileClients(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for _, conn := range slow[:2] { // a head that does not come is not waited for
+	for _, conn := range slow[:2] { // the wait for a head is limited
 		if _, err := io.ReadAll(conn); err != nil {
 			t.Errorf("of one whose head does not come to its end: %v", err)
 		}
@@ -129,7 +129,7 @@ func TestHostileClients(t *testing.T) {
 	t.Logf("%d messages of good clients", len(want))
 }
 
-// dial says something, and ends if the test does.
+// dial sends text, and closes the connection when the test ends.
 func dial(t *testing.T, addr, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -146,7 +146,7 @@ func dial(t *testing.T, addr, text string) net.Conn {
 	return conn
 }
 
-// answerTo is the code of the answer to what is sent, and nothing more.
+// answerTo is the code of the answer to this request.
 func answerTo(t *testing.T, addr, text string) int {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -157,7 +157,7 @@ func answerTo(t *testing.T, addr, text string) int {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute)) // rather than for ever
 	go func() {
-		_, _ = io.WriteString(conn, text) // it may be answered before it has come to its end
+		_, _ = io.WriteString(conn, text) // it may be answered before it is complete
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}()
 	return codeOf(t, conn)
@@ -174,7 +174,7 @@ func codeOf(t *testing.T, conn net.Conn) int {
 	return answer.StatusCode
 }
 
-// endless sends a body until it is told that it is too large.
+// endless sends a body until the server says that it is too large.
 func endless(t *testing.T, addr, header string) {
 	conn := dial(t, addr, header+asLines+"\r\nTransfer-Encoding: chunked\r\n\r\n")
 	go func() {
@@ -187,7 +187,7 @@ func endless(t *testing.T, addr, header string) {
 	}
 }
 
-// good is a client that sends message after message, each of which has to be answered with 200.
+// good is a client that sends message after message. Each must be answered with 200.
 type good struct {
 	addr string
 	stop context.CancelFunc
@@ -220,14 +220,14 @@ func (g *good) send(t *testing.T, id string) {
 	g.ids = append(g.ids, id)
 }
 
-// end returns the ids of what was answered.
+// end returns the ids of the acknowledged messages.
 func (g *good) end() []string {
 	g.stop()
 	g.all.Wait()
 	return g.ids
 }
 
-// peakMemory is the most that a process has had; 0 where that cannot be told.
+// peakMemory is the peak memory of a process, or 0 if it is unknown.
 func peakMemory(t *testing.T, pid int) (bytes int64) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package ingest takes messages over HTTP, for services whose database is elsewhere and languages without a client. Requests at the
-// same time share commits, and each is answered once its own messages are committed.
+// Package ingest accepts messages over HTTP, for services whose database is elsewhere and languages without a client. Concurrent
+// requests share commits, and each is answered once its own messages are committed.
 package ingest
 
 import (
@@ -24,51 +24,54 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// Outbox is one to take messages for.
+// Outbox is an outbox that accepts messages.
 type Outbox struct {
 	Name string
-	// Token that requests carry. If it is empty, no request needs one.
+	// Token that requests must carry. If it is empty, requests need none.
 	Token string
-	// Inbox knows the ids of messages that were published; empty: each is published as often as it comes.
+	// Inbox knows the ids of published messages. If it is empty, each message is published as often as it
+	// comes.
 	Inbox string
 }
 
 // Options of New.
 type Options struct {
 	Listen   string
-	Outboxes []Outbox // none: every outbox that there is, without a token
-	// MaxBody bounds a request, MaxBuffered what has come of all that are under way (default 16 MiB, 256 MiB).
+	Outboxes []Outbox // none means every existing outbox, without a token
+	// MaxBody bounds a request. MaxBuffered bounds the received bytes of all requests in progress. Defaults 16
+	// MiB and 256 MiB.
 	MaxBody     int64
 	MaxBuffered int64
-	// MaxWait is how long a request waits for room before it is told to come again (default 2 s).
+	// MaxWait is how long a request waits for room before the client is told to come back (default 2
+	// s).
 	MaxWait time.Duration
 	Writer  writer.Options
 	Logger  *slog.Logger
-	// Observer is told of each answer, by its status; there may be none. Of an outbox that is none of those served it is not told the name.
+	// Observer is called with the status of each answer; it may be nil. The name of an outbox that is not served is withheld.
 	Observer Observer
 }
 
-// Observer is what package metrics has.
+// Observer is implemented by package metrics.
 type Observer interface {
 	Answered(outbox string, status, messages int, took time.Duration)
 }
 
-// Server takes messages until it is drained.
+// Server accepts messages until it is drained.
 type Server struct {
 	o        Options
 	store    writer.OnceStore
-	outboxes map[string]*writer.Writer // nil: every one
+	outboxes map[string]*writer.Writer // nil means every outbox
 	every    *writer.Writer
-	there    sync.Map                  // names of outboxes into which messages came, where every one is served
+	there    sync.Map                  // names of outboxes that got messages, if every one is served
 	writers  map[string]*writer.Writer // by inbox
 	buffered atomic.Int64
-	parsing  chan struct{} // as many large ones as may be parsed at a time: what is refused then may have taken many times its bytes
+	parsing  chan struct{} // limits how many large requests are parsed at a time: parsing a refused one may take many times its size
 	server   *http.Server
 	drain    func()
 	drained  chan struct{}
 }
 
-// New begins to listen. The store is closed by the caller, after Run.
+// New begins to listen. The caller closes the store after Run.
 func New(store writer.OnceStore, o Options) (*Server, error) {
 	o.MaxBody, o.MaxBuffered = cmp.Or(o.MaxBody, 16<<20), cmp.Or(o.MaxBuffered, 256<<20)
 	o.MaxWait, o.Logger = cmp.Or(o.MaxWait, 2*time.Second), cmp.Or(o.Logger, slog.Default())
@@ -117,16 +120,16 @@ func (s *Server) writer(inbox string) *writer.Writer {
 	return w
 }
 
-// Addr is where it listens.
+// Addr is the address at which it listens.
 func (s *Server) Addr() string { return s.server.Addr }
 
-// Drain makes Run return once what was asked for is answered.
+// Drain makes Run return once the requests in progress are answered.
 func (s *Server) Drain() { s.drain() }
 
-// Close ends what was not run, or has not ended.
+// Close ends a Server that was not run, or that has not ended.
 func (s *Server) Close() { _ = s.server.Close() }
 
-// Run returns nil after Drain; when ctx ends, what is not answered is cut off.
+// Run returns nil after Drain. When ctx ends, requests without an answer are cut off.
 func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-s.drained:
@@ -143,7 +146,7 @@ func (s *Server) Run(ctx context.Context) error {
 type Refusal struct {
 	Error string `json:"error"`
 	Hint  string `json:"hint,omitempty"`
-	// Line of the input, or place in a batch of events, from 1.
+	// Line of the input, or position in a batch of events, from 1.
 	Line int `json:"line,omitempty"`
 	code int
 }
@@ -181,8 +184,8 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isThere reports whether an outbox of that name is known to exist: it is listed, or a message came into it. A label for
-// every name that a client makes up would have no bounds.
+// isThere reports whether an outbox of that name is known to exist: it is listed, or it got a message. A label for every
+// name that a client invents would be unbounded.
 func (s *Server) isThere(name string, code, messages int) bool {
 	if code == http.StatusForbidden || code == http.StatusNotFound {
 		return false
@@ -219,7 +222,8 @@ func (s *Server) accept(r *http.Request, name string) (int, *Refusal) {
 	return len(msgs), nil
 }
 
-// held counts what has come of a request's body. An announced body takes no room until it comes, so a slow client delays no other.
+// held counts the received bytes of a request's body. An announced body takes no room until it arrives, so a slow client delays no
+// other.
 type held struct {
 	io.ReadCloser
 	s *Server
@@ -231,7 +235,7 @@ func (h *held) Read(p []byte) (int, error) {
 	return n, cmp.Or(h.take(n), err)
 }
 
-// take has a request hold so many bytes more, until it is answered.
+// take reserves more bytes for a request, until it is answered.
 func (h *held) take(n int) error {
 	h.n += int64(n)
 	if all := h.s.buffered.Add(int64(n)); all > h.s.o.MaxBuffered && all > h.n {
@@ -240,7 +244,7 @@ func (h *held) take(n int) error {
 	return nil
 }
 
-// allowed finds the writer of an outbox for who may write to it.
+// allowed finds the writer of an outbox for a client that may write to it.
 func (s *Server) allowed(r *http.Request, name string) (*writer.Writer, *Refusal) {
 	to := s.every
 	if s.outboxes != nil {
@@ -255,7 +259,7 @@ func (s *Server) allowed(r *http.Request, name string) (*writer.Writer, *Refusal
 	return to, nil
 }
 
-// publish waits for room as long as it may, and then for the commit.
+// publish waits for room, up to the limit, and then for the commit.
 func (s *Server) publish(ctx context.Context, to *writer.Writer, outbox string, msgs []penstock.Message) error {
 	room, cancel := context.WithTimeout(ctx, s.o.MaxWait)
 	defer cancel()
@@ -269,7 +273,7 @@ func (s *Server) publish(ctx context.Context, to *writer.Writer, outbox string, 
 	return wait(ctx)
 }
 
-// refused says what an error means for who asked.
+// refused turns an error into the answer for the client.
 func (s *Server) refused(outbox string, err error) *Refusal {
 	var (
 		large   *http.MaxBytesError

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// database is what the tests need of a store.
+// database has the methods that the tests need.
 type database interface {
 	driver.Store
 	driver.InboxStore
@@ -62,7 +62,7 @@ func stores(t *testing.T, test func(t *testing.T, at string, store database)) {
 	}
 }
 
-// published are the messages of an outbox.
+// published returns the messages of an outbox.
 func published(t *testing.T, store database, outbox string) (all []penstock.Message) {
 	t.Helper()
 	src, err := store.Subscribe(t.Context(), driver.Subscribe{Outbox: outbox, Subscription: "look", Holder: "test"})
@@ -85,7 +85,7 @@ func published(t *testing.T, store database, outbox string) (all []penstock.Mess
 	}
 }
 
-// serve serves until the test ends, or end is called, which drains.
+// serve serves until the test ends, or until end is called, which drains.
 func serve(t testing.TB, store writer.OnceStore, o ingest.Options) (s *ingest.Server, end func()) {
 	t.Helper()
 	o.Listen, o.Logger = "127.0.0.1:0", slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -153,7 +153,7 @@ func TestForms(t *testing.T) {
 		wants(t, s, "orders", `[{"specversion":"1.0","id":"5","source":"/s","type":"t","subject":"sub","datacontenttype":"text/plain","data":"te\u00e9xt"},
 			{"specversion":"1.0","id":"6","source":"/s","type":"t","data_base64":"AP8="},{"specversion":"1.0","id":"7","source":"/s","type":"t","data":"json"}]`, 200, `{"accepted":3}`, asEvents)
 		wants(t, s, "orders", "\x00\xff", 200, `{"accepted":1}`, "ce-specversion: 1.0", "ce-id: 8", "ce-source: /s", "ce-type: t", "ce-subject: order%204711", "ce-tenant: acme", "Content-Type: image/png")
-		for i, none := range []string{"00-1", "x\xff", "00-" + strings.Repeat("0", 9000), ""} { // are no trace, and no reason to refuse a message
+		for i, none := range []string{"00-1", "x\xff", "00-" + strings.Repeat("0", 9000), ""} { // a trace that is not valid is no reason to refuse a message
 			wants(t, s, "orders", fmt.Sprintf(`{"id":"%d","payload":"\ud83d\ude00"}`, 9+i), 200, `{"accepted":1}`, asJSON, "Traceparent: "+none, "Tracestate: s=1")
 		}
 		wants(t, s, "orders", "", 200, `{"accepted":0}`, asLines)
@@ -178,7 +178,7 @@ func TestForms(t *testing.T) {
 	})
 }
 
-// What is refused says why and where, and nothing of the request is published.
+// A refusal says what is wrong and where, and nothing of the request is published.
 func TestRefusals(t *testing.T) {
 	stores(t, func(t *testing.T, _ string, store database) {
 		s, _ := serve(t, store, ingest.Options{MaxBody: 1000})
@@ -219,7 +219,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// half sends lines with the end of a head and a part of the body, and nothing more.
+// half sends lines, the end of the head and a part of the body.
 func half(t *testing.T, s *ingest.Server, rest string) int {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr())
@@ -239,7 +239,7 @@ func half(t *testing.T, s *ingest.Server, rest string) int {
 	return answer.StatusCode
 }
 
-// Each outbox has a token of its own.
+// Each outbox has its own token.
 func TestTokens(t *testing.T) {
 	stores(t, func(t *testing.T, _ string, store database) {
 		s, _ := serve(t, store, ingest.Options{Outboxes: []ingest.Outbox{{Name: "orders", Token: "token-o"}, {Name: "mails", Token: "token-m"}}})
@@ -257,7 +257,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// With an inbox a message is published once, by its id, however often it comes, at the same time too.
+// With an inbox a message is published once by its id, however often it comes, also at the same time.
 func TestOnce(t *testing.T) {
 	stores(t, func(t *testing.T, _ string, store database) {
 		s, _ := serve(t, store, ingest.Options{Outboxes: []ingest.Outbox{{Name: "orders", Inbox: "ingest"}}})
@@ -279,7 +279,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// observed are the answers that were told of.
+// observed are the answers that were reported.
 type observed struct {
 	mu  sync.Mutex
 	got []string
@@ -291,7 +291,7 @@ func (o *observed) Answered(outbox string, status, messages int, took time.Durat
 	o.got = append(o.got, fmt.Sprint(outbox, " ", status, " ", messages, took > 0))
 }
 
-// Each answer is told of, and no name that a client made up.
+// Each answer is reported, without names that a client invented.
 func TestObserver(t *testing.T) {
 	stores(t, func(t *testing.T, _ string, store database) {
 		o := &observed{}
@@ -299,10 +299,10 @@ func TestObserver(t *testing.T) {
 		wants(t, s, "orders", "{}\n{}", 200, "", asLines)
 		wants(t, s, "orders", "nonsense", 400, "", asLines)
 		wants(t, s, "made-up", "{}", 404, "", asLines)
-		wants(t, s, "made-up-2", "nonsense", 400, "", asLines) // one that nobody has looked for
+		wants(t, s, "made-up-2", "nonsense", 400, "", asLines) // an outbox that was not looked up before
 		wants(t, s, "made-up-3", "{}", 415, "")
 		wants(t, s, "made-up-4", "", 200, "", asLines)
-		end() // what was answered is told of
+		end() // the answer is reported
 		if want := []string{"orders 200 2 true", "orders 400 0 true", " 404 0 true", " 400 0 true", " 415 0 true", " 200 0 true"}; !slices.Equal(o.got, want) {
 			t.Errorf("got %q, want %q", o.got, want)
 		}

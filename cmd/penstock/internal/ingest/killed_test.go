@@ -17,7 +17,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// childEnv has the test binary serve: it is the database.
+// childEnv makes the test binary serve: it is the database.
 const childEnv = "PENSTOCK_INGEST_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func child(at string) {
 	os.Exit(1)
 }
 
-// What was answered with 200 before kill -9 is delivered.
+// Messages answered with 200 before kill -9 are delivered.
 func TestKeepsWhatItAcknowledged(t *testing.T) {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	stores(t, func(t *testing.T, at string, store database) {
@@ -87,7 +87,7 @@ func process(t *testing.T, at string) (addr string, server *exec.Cmd) {
 	return strings.TrimSpace(line), cmd
 }
 
-// killed is what clients were told by a server that was killed after so many answers.
+// killed is the output of clients whose server was killed after a number of answers.
 func killed(t *testing.T, at string, round, answers int) map[string]bool {
 	t.Helper()
 	addr, server := process(t, at)

@@ -1,4 +1,4 @@
-// Package lines reads messages and jobs from JSON lines: of files, stdin and HTTP requests.
+// Package lines reads messages and jobs from JSON lines of files, stdin and HTTP requests.
 package lines
 
 import (
@@ -16,11 +16,10 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// maxLineBytes holds the largest payload as base64 and, in JSON, some room for
-// escapes.
+// maxLineBytes holds the largest payload as base64 and, as JSON, some room for escapes.
 const maxLineBytes = 2 * penstock.MaxPayloadBytes
 
-// maxBatchBytes ends a batch early, so that large items do not pile up.
+// maxBatchBytes ends a batch early, to limit the memory of large items.
 const maxBatchBytes = 32 << 20
 
 // Words are for errors about lines.
@@ -32,16 +31,16 @@ type Words struct {
 	Sample string // a line that can be used
 }
 
-// Kind is what the lines of an input are.
+// Kind describes the lines of an input.
 type Kind[T any] struct {
 	*Words
 	Parse func(line []byte) (T, error)
-	Size  func(*T) int // bytes in memory, about
+	Size  func(*T) int // bytes in memory, approximately
 }
 
 // Reader reads items from JSON lines.
 type Reader[T any] struct {
-	// KeepBad returns bad lines separately from the others, rather than end the reading.
+	// KeepBad returns bad lines separately from the others, instead of ending the reading.
 	KeepBad bool
 
 	kind   *Kind[T]
@@ -54,7 +53,7 @@ func NewReader[T any](r io.Reader, kind *Kind[T]) *Reader[T] {
 	return &Reader[T]{kind: kind, in: bufio.NewReaderSize(r, 256<<10)}
 }
 
-// Batch is items that belong into one transaction, and where they stood.
+// Batch has items that belong into one transaction, and their lines.
 type Batch[T any] struct {
 	Items   []T
 	Numbers []int    // of the items' lines
@@ -80,9 +79,8 @@ func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Batch reads up to n items, all there are if n is 0. With a nil error there
-// may be more. An *Error names a bad line; the items before it in the batch
-// are not returned.
+// Batch reads up to n items, or all items if n is 0. If the error is nil, there may be more. An
+// *Error names a bad line; the items before it in the batch are not returned.
 func (l *Reader[T]) Batch(n int) (Batch[T], error) {
 	b := Batch[T]{First: l.number + 1}
 	for size := 0; n == 0 || (len(b.Items)+len(b.Bad) < n && size < maxBatchBytes); {
@@ -119,7 +117,7 @@ func (l *Reader[T]) Batch(n int) (Batch[T], error) {
 	return b, nil
 }
 
-// next returns a line that is the caller's to keep, or the beginning of one that is bad for its length.
+// next returns a line that the caller may keep, or the beginning of one that is too long.
 func (l *Reader[T]) next() (line []byte, bad, err error) {
 	l.number++
 	for {
@@ -140,11 +138,11 @@ func (l *Reader[T]) next() (line []byte, bad, err error) {
 	}
 }
 
-// Decode reads one object into what fields points to, and nothing that the
-// struct has no field for.
+// Decode reads one object into the struct to which fields points, and refuses fields that the
+// struct lacks.
 func (w *Words) Decode(line []byte, fields any) error {
 	if !utf8.Valid(line) {
-		// The decoder would silently put U+FFFD in the place of bad bytes.
+		// The decoder would silently replace bad bytes by U+FFFD.
 		return errors.New("is not valid UTF-8: give bytes as payload_base64")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(line))
@@ -161,7 +159,7 @@ func (w *Words) Decode(line []byte, fields any) error {
 	return Plain(line)
 }
 
-// problem says in JSON's words, rather than Go's, what is wrong.
+// problem describes an error in terms of JSON, rather than Go.
 func (w *Words) problem(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field == "" {
@@ -175,10 +173,9 @@ func (w *Words) problem(err error) error {
 	return fmt.Errorf("is not a %s: %w", w.Item, err)
 }
 
-// Plain refuses text that encoding/json would change, in a line that is known to be an object. Of a
-// field that is given twice encoding/json takes the last, and for half a surrogate pair it writes
-// U+FFFD. Names differ when they differ in more than case, as they do for the decoder; those of
-// headers are exact.
+// Plain refuses text that encoding/json would change, in a line that is known to be an object.
+// encoding/json takes the last of duplicate fields, and writes U+FFFD for half a surrogate pair.
+// Names are compared without case, as the decoder does; those of headers are exact.
 func Plain(line []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	fields, headers := map[string]bool{}, map[string]bool{}
@@ -210,7 +207,7 @@ func Plain(line []byte) error {
 		inside := json.NewDecoder(bytes.NewReader(value))
 		inside.Token() // {
 		for inside.More() {
-			token, _ := inside.Token() // all are texts, or the line would not have been decoded
+			token, _ := inside.Token() // all are texts; otherwise the line would not have been decoded
 			name := token.(string)
 			if headers[name] {
 				return fmt.Errorf("has the header %q twice: give it once", name)
@@ -222,7 +219,7 @@ func Plain(line []byte) error {
 	return nil
 }
 
-// halfCharacter finds one half of a surrogate pair without the other in the escapes of JSON.
+// halfCharacter finds half of a surrogate pair in JSON's escapes.
 func halfCharacter(text []byte) bool {
 	high := false
 	for {
@@ -247,14 +244,13 @@ func halfCharacter(text []byte) bool {
 	}
 }
 
-// PayloadFields are the two ways in which a line has a payload.
+// PayloadFields are the two forms of a line's payload.
 type PayloadFields struct {
 	Payload       json.RawMessage `json:"payload"`
 	PayloadBase64 []byte          `json:"payload_base64"`
 }
 
-// Bytes returns the payload: a JSON string as the text it means, any other value
-// as it is written.
+// Bytes returns the payload: the text of a JSON string, or any other value as it is written.
 func (p *PayloadFields) Bytes() ([]byte, error) {
 	switch {
 	case p.Payload != nil && p.PayloadBase64 != nil:

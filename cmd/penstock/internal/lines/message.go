@@ -15,7 +15,7 @@ type messageLine struct {
 	Topic   string            `json:"topic"`
 	Headers map[string]string `json:"headers"`
 	PayloadFields
-	// Fields that a store sets, and that publishing therefore ignores.
+	// Fields that a store sets. Publishing ignores them.
 	Seq       json.RawMessage `json:"seq"`
 	CreatedAt json.RawMessage `json:"created_at"`
 	Attempt   json.RawMessage `json:"attempt"`
@@ -23,7 +23,7 @@ type messageLine struct {
 
 var (
 	messageWords = Words{Item: "message", Verb: "publish", Past: "published", Doing: "publishing", Sample: `{"topic":"t","payload":"p"}`}
-	// Messages are what penstock publish reads, and the stdout sink writes.
+	// Messages are the lines that penstock publish reads and the stdout sink writes.
 	Messages = Kind[penstock.Message]{Words: &messageWords, Parse: ParseMessage, Size: (*penstock.Message).Size}
 )
 
@@ -41,7 +41,7 @@ func ParseMessage(line []byte) (penstock.Message, error) {
 	return m, m.Validate()
 }
 
-// ParseMessages reads the lines of text, up to so many messages. An *Error names one that is bad.
+// ParseMessages reads the lines of text, up to a number of messages. An *Error names a bad one.
 func ParseMessages(text []byte, most int) (msgs []penstock.Message, err error) {
 	number := 0
 	for line := range bytes.Lines(text) {
@@ -60,7 +60,7 @@ func ParseMessages(text []byte, most int) (msgs []penstock.Message, err error) {
 	return msgs, nil
 }
 
-// TooManyError is about more messages than are taken at once.
+// TooManyError is about more messages than the limit.
 type TooManyError struct{ Most int }
 
 func (e *TooManyError) Error() string { return fmt.Sprintf("there are more than %d messages", e.Most) }

@@ -1,4 +1,5 @@
-// Package resend makes new jobs and messages of dead letters: the same contents, under new ids, with all attempts before them.
+// Package resend makes new jobs and messages from dead letters: the same contents, under new ids, with all attempts ahead of
+// them.
 package resend
 
 import (
@@ -13,10 +14,10 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// ErrGone is returned if one is not a dead letter any more; then none is sent.
+// ErrGone is returned if one is no longer a dead letter; then none is sent.
 var ErrGone = errors.New("it is not a dead letter any more")
 
-// Jobs enqueues again what died of a queue, and returns the new ids in the order of the old ones. All of them are in memory.
+// Jobs enqueues dead jobs again, and returns the new ids in the order of the old ones. All of them are in memory.
 func Jobs(ctx context.Context, store interface {
 	DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.DeadJob, error)
 	DriverQueue(name string) driver.Queue
@@ -40,7 +41,8 @@ func Jobs(ctx context.Context, store interface {
 	return ids, err
 }
 
-// Messages publishes again what died of a subscription, to its outbox and so to each subscription of that, as Jobs does.
+// Messages publishes dead messages of a subscription again, to its outbox and so to each subscription of the outbox, as
+// Jobs does.
 func Messages(ctx context.Context, store interface {
 	DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error)
 	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// Exit codes of sysexits.h that say that no attempt can help.
+// Exit codes of sysexits.h after which no attempt can help.
 const (
 	exUsage   = 64
 	exDataErr = 65
@@ -31,13 +31,13 @@ const (
 type execution struct {
 	queue, command string
 	timeout        time.Duration // 0 for none
-	stdout, stderr io.Writer     // nil to discard
-	reports        string        // folder for what commands say of their jobs; empty where nothing is kept of it
+	stdout, stderr io.Writer     // nil means discard
+	reports        string        // folder for the reports of commands; empty if the queue keeps none
 
-	http *webhook.Sink // in place of the command
+	http *webhook.Sink // instead of the command
 	log  *slog.Logger
 
-	hurried  context.Context // whose end kills what runs
+	hurried  context.Context // its end kills what runs
 	giveBack func(context.Context, penstock.Job) error
 }
 
@@ -46,8 +46,7 @@ var (
 	errJobHurried = errors.New("the worker was hurried")
 )
 
-// leftBehind is how long a command that has ended may leave its stderr to
-// processes that it left behind.
+// leftBehind is how long processes that an ended command left behind may use its stderr.
 const leftBehind = 2 * time.Second
 
 // handle is the work.Handler.
@@ -87,9 +86,9 @@ func (e *execution) handle(ctx context.Context, job penstock.Job) error {
 	return e.verdict(err, said)
 }
 
-// run runs the command to its end; an end of ctx kills it.
+// run runs the command to its end; the end of ctx kills it.
 func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) error {
-	// Linux kills the command when the thread ends that started it: see ownGroup.
+	// Linux kills the command when the thread that started it ends: see ownGroup.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, shell[0], append(shell[1:len(shell):len(shell)], e.command)...)
@@ -116,7 +115,7 @@ func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) 
 	cmd.WaitDelay = leftBehind
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		return nil // it ended well, and left something that holds its stderr
+		return nil // it succeeded, and left a process that holds its stderr
 	}
 	return err
 }
@@ -134,8 +133,9 @@ func (e *execution) verdict(err error, said *lastLines) error {
 	return failure
 }
 
-// jobEnvironment is ours with the job's variables. Left out are Penstock's own, which have passwords and tokens, or are of a job that
-// we are a command of ourselves, and the variables of libpq that have the database's password or lead to a file with a secret.
+// jobEnvironment is the worker's environment with the job's variables. It leaves out Penstock's own variables, which have passwords
+// and tokens, or belong to a job of which this process is a command. It also leaves out libpq's variables with the database's
+// password or with the path of a file with a secret.
 func jobEnvironment(ours []string, queue string, job *penstock.Job) []string {
 	env := slices.DeleteFunc(slices.Clone(ours), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -144,7 +144,7 @@ func jobEnvironment(ours []string, queue string, job *penstock.Job) []string {
 	env = append(env,
 		"PENSTOCK_JOB_QUEUE="+queue, fmt.Sprintf("PENSTOCK_JOB_ID=%d", job.ID), "PENSTOCK_JOB_KEY="+job.Key,
 		"PENSTOCK_JOB_GROUP="+job.Group, fmt.Sprintf("PENSTOCK_JOB_ATTEMPT=%d", job.Attempt))
-	for _, name := range slices.Sorted(maps.Keys(job.Headers)) { // of two that become one, the last counts
+	for _, name := range slices.Sorted(maps.Keys(job.Headers)) { // if two become one, the last counts
 		value := job.Headers[name]
 		env = append(env, "PENSTOCK_JOB_HEADER_"+strings.Map(variableRune, name)+"="+value)
 		if strings.EqualFold(name, "traceparent") || strings.EqualFold(name, "tracestate") {
@@ -154,10 +154,11 @@ func jobEnvironment(ours []string, queue string, job *penstock.Job) []string {
 	return env
 }
 
-// withheld are variables of ours that a command does not get. PGSERVICE and PGSYSCONFDIR lead to service files, which may have a password.
+// withheld are variables of the worker that a command does not get. PGSERVICE and PGSYSCONFDIR lead to service files, which may have a
+// password.
 var withheld = []string{"PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSYSCONFDIR", "PGSSLKEY", "PGSSLPASSWORD", "TRACEPARENT", "TRACESTATE"}
 
-// variableRune makes the name of a header one of a variable.
+// variableRune maps a character of a header's name to one of a variable's name.
 func variableRune(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z':
@@ -171,8 +172,8 @@ func variableRune(r rune) rune {
 // keptStderr is how many bytes of a command's stderr are kept as the error.
 const keptStderr = 2 << 10
 
-// lastLines keeps the last lines that are written to it. The error that holds it stands at most one
-// attempt.
+// lastLines keeps the last lines that are written to it. The error that holds it lasts for at most
+// one attempt.
 type lastLines struct {
 	kept []byte
 	cut  bool
@@ -186,7 +187,7 @@ func (l *lastLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// after returns what happened with the lines that were said before.
+// after returns the failure with the lines that were written before.
 func (l *lastLines) after(what string) error {
 	text := string(l.kept)
 	if l.cut { // not from the middle of a line, if there is another
@@ -200,8 +201,8 @@ func (l *lastLines) after(what string) error {
 	return fmt.Errorf("%s: %s", what, text)
 }
 
-// sharedWriter is w for several commands at a time. A file they are given
-// themselves, anything else gets one write after another.
+// sharedWriter is w for several commands at a time. Commands get a file directly; any other writer
+// gets one write after another.
 func sharedWriter(w io.Writer) io.Writer {
 	if f, ok := w.(*os.File); ok {
 		return f

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock/internal/forward"
 )
 
-// forwarding runs a subscription whose sink is a queue of the same database. It
-// stands by and waits for the database as a relay does.
+// forwarding runs a subscription whose sink is a queue of the same database. It is on standby and
+// waits for the database as a relay does.
 type forwarding struct {
 	forward func(ctx context.Context) (begun bool, err error) // until ctx ends
 	name    string                                            // of the subscription
@@ -46,12 +46,12 @@ func forwardTo(ctx context.Context, store driver.Store, req driver.Subscribe, qu
 	return &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL and SQLite", Hint: "enqueue in the business transaction itself"}
 }
 
-// Drain makes Run return. A batch that is being written is written whole or not at
-// all, with the cursor, so there is nothing to wait for.
+// Drain makes Run return. A batch in progress is written whole with the cursor, or not at all, so
+// there is nothing to wait for.
 func (f *forwarding) Drain() { f.drain() }
 
-// Run returns nil after Drain. As with a relay, what waiting cannot cure is an error
-// at the start and is waited for once the subscription was run.
+// Run returns nil after Drain. As with a relay, an error that waiting cannot fix ends it at the
+// start. After the subscription has run once, Run waits instead.
 func (f *forwarding) Run(ctx context.Context) error {
 	forwarding, stop := context.WithCancel(ctx)
 	defer stop()

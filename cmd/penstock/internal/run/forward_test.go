@@ -17,7 +17,7 @@ import (
 	"github.com/penstock/penstock/internal/forward"
 )
 
-// forwards is a forwarding with a database that answers what the test says.
+// forwards is a forwarding with a database that answers as the test says.
 func forwards(log io.Writer, answers ...func(ctx context.Context) error) *forwarding {
 	r := &Relays{o: Options{Log: slog.New(slog.NewTextHandler(log, nil))}}
 	f := newForwarding(&subscription{Subscription: &config.Subscription{Outbox: "orders", Name: "mails"}, relays: r}, "emails")
@@ -43,8 +43,8 @@ func untilEnd(ctx context.Context) error {
 	return nil
 }
 
-// It stands by, waits for a database that is down, takes over again after it was
-// fenced, and ends when it is drained.
+// It is on standby, waits for a database that is down, takes over again after it was fenced, and
+// ends when it is drained.
 func TestForwardingGoesOn(t *testing.T) {
 	var log bytes.Buffer
 	held := &penstock.HeldError{Holder: "web-1"}
@@ -82,7 +82,8 @@ type gone struct{ forward.Subscription }
 
 func (gone) Maintain(context.Context) error { return penstock.ErrNoOutbox }
 
-// What ends a run that had begun is waited for, however soon it comes; what ends the start is an error, however long it takes.
+// An error that would end the start is waited for once the run had begun, however soon it comes. At the start it is returned,
+// however long it takes.
 func TestForwardingFailsOnceItRan(t *testing.T) {
 	var f *forwarding
 	f = forwards(io.Discard, func(ctx context.Context) error {

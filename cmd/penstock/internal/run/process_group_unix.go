@@ -9,10 +9,10 @@ import (
 
 var shell = []string{"/bin/sh", "-c"}
 
-// killGroup kills a command and what it started.
+// killGroup kills a command and the processes that it started.
 func killGroup(command *os.Process) error {
 	if err := command.Signal(syscall.Signal(0)); err != nil {
-		return err // it has ended: its number may be another's
+		return err // it has ended: another process may have its number
 	}
 	return syscall.Kill(-command.Pid, syscall.SIGKILL)
 }

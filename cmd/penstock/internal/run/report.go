@@ -16,23 +16,22 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// reportEvery is how often is looked whether a command that runs has said how far it is.
+// reportEvery is how often the report of a running command is checked.
 const reportEvery = time.Second
 
-// reportFile is where a command says how far it is, or what came of its job: PENSTOCK_JOB_REPORT names it.
+// reportFile is where a command writes its progress or its result: PENSTOCK_JOB_REPORT names it.
 type reportFile struct {
 	path string
 	log  *slog.Logger
 	seen os.FileInfo // of what was reported last
 }
 
-// reportFor names a file for a job, which the command makes if it has something to say.
+// reportFor names a file for a job. The command creates it if it has something to report.
 func (e *execution) reportFor(job *penstock.Job) *reportFile {
 	return &reportFile{path: filepath.Join(e.reports, fmt.Sprintf("%d-%d.json", job.ID, job.Attempt)), log: e.log.With("job", job.ID)}
 }
 
-// during reports what stands there now and then, until it is told that the command has ended. Text that is not JSON is not
-// complete yet.
+// during reports the file's contents at intervals, until the command has ended. Text that is not JSON is not complete yet.
 func (f *reportFile) during(ctx context.Context) (ended func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -57,7 +56,7 @@ func (f *reportFile) during(ctx context.Context) (ended func()) {
 	}
 }
 
-// last reports what stands there at the end, what is not JSON as a text, and removes it.
+// last reports the file's contents at the end, as a text if they are not JSON, and removes it.
 func (f *reportFile) last(ctx context.Context) {
 	defer func() { _ = os.Remove(f.path) }()
 	text := f.read()
@@ -70,7 +69,7 @@ func (f *reportFile) last(ctx context.Context) {
 	f.report(ctx, text)
 }
 
-// read returns what stands there and is not reported yet. Only a file is read: another thing may keep its reader waiting.
+// read returns contents that are not reported yet. It reads only a file: another object may make its reader wait.
 func (f *reportFile) read() []byte {
 	info, err := os.Lstat(f.path)
 	if err != nil || !info.Mode().IsRegular() || f.seen != nil && os.SameFile(f.seen, info) && f.seen.Size() == info.Size() && f.seen.ModTime().Equal(info.ModTime()) {
@@ -90,7 +89,7 @@ func (f *reportFile) read() []byte {
 	return text
 }
 
-// report does not fail the job: what it has to do is done.
+// report does not fail the job, whose own work is done.
 func (f *reportFile) report(ctx context.Context, text []byte) {
 	if err := work.Report(ctx, json.RawMessage(text)); err != nil && ctx.Err() == nil && !errors.Is(err, penstock.ErrLeaseLost) {
 		f.log.Warn("a report is not kept", "err", err)

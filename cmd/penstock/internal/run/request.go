@@ -11,13 +11,13 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// unreachable is for how long a job rests whose endpoint cannot be reached. That does not count as
-// an attempt.
+// unreachable is how long a job waits whose endpoint cannot be reached. That does not count as an
+// attempt.
 const unreachable = 5 * time.Second
 
 // post is run for an endpoint.
 func (e *execution) post(ctx context.Context, job penstock.Job) error {
-	// One that comes again has the same id; the name tells it from those of other queues.
+	// A repeated request has the same id; the name distinguishes it from those of other queues.
 	m := penstock.Message{ID: fmt.Sprintf("%s-%d", strings.Map(printable, e.queue), job.ID), Key: job.Key, Topic: e.queue,
 		Headers: job.Headers, Payload: job.Payload, CreatedAt: job.CreatedAt, Attempt: job.Attempt}
 	err := errors.Join(e.http.Send(ctx, []penstock.Message{m})...)
@@ -32,7 +32,7 @@ func (e *execution) post(ctx context.Context, job penstock.Job) error {
 	return err
 }
 
-// printable leaves what an id can hold.
+// printable removes characters that an id cannot hold.
 func printable(r rune) rune {
 	if r < ' ' || r > '~' {
 		return '_'

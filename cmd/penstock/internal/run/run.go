@@ -1,5 +1,5 @@
-// Package run makes running relays and workers of a configuration: what penstock relay and
-// penstock work do.
+// Package run runs the relays and workers of a configuration, as penstock relay and penstock work
+// do.
 package run
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// Options of what is run; the zero value will do.
+// Options of a run; the zero value is usable.
 type Options struct {
 	// Store is the configuration's database, if it is open already. Close leaves it open.
 	Store driver.Store
 	// Holder names this process in status (default host and process id).
 	Holder string
-	// Metrics are told what the relays do (default: those of the configuration, if it says where to
+	// Metrics are updated by the relays (default: those of the configuration, if it says where to
 	// serve them).
 	Metrics *metrics.Metrics
-	// Log is written to (default: standard error, as the configuration says).
+	// Log is the logger (default: standard error, as the configuration says).
 	Log *slog.Logger
-	// Stdout and Stderr get what the workers' commands write (default: those of this process).
+	// Stdout and Stderr get the output of the workers' commands (default: those of this process).
 	Stdout, Stderr io.Writer
 }
 
@@ -49,15 +49,14 @@ type Relays struct {
 	failed   context.CancelCauseFunc
 }
 
-// runner is what runs a subscription, or a worker, until it is drained.
+// runner runs a subscription, or a worker, until it is drained.
 type runner interface {
 	Run(ctx context.Context) error
 	Drain()
 }
 
-// Run runs what the configuration describes until ctx ends. Then it drains: nothing more is
-// sent or claimed, what is being sent and the jobs that run may end and are noted, and the leases
-// are given back.
+// Run runs the configuration until ctx ends. Then it drains: it sends and claims nothing more,
+// waits for sends and jobs in progress and records how they ended, and gives the leases back.
 func Run(ctx context.Context, cfg *config.Config, o Options) error {
 	r, err := New(ctx, cfg, o)
 	if err != nil {
@@ -68,8 +67,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) error {
 	return r.Run(context.WithoutCancel(ctx))
 }
 
-// New opens the database and the sinks, which need not be up. The caller closes what it
-// returns.
+// New opens the database and the sinks, which need not be up. The caller closes the result.
 func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 	if o.Log == nil {
 		o.Log = cfg.Log.NewLogger(os.Stderr)
@@ -125,15 +123,15 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 	return r, nil
 }
 
-// NewMetrics makes the metrics that New makes by itself where the configuration has an address for them.
+// NewMetrics makes the metrics that New makes by itself if the configuration has an address for them.
 func NewMetrics(cfg *config.Config, o Options) *metrics.Metrics {
 	return metrics.New(metrics.Options{Store: o.Store, Holder: cmp.Or(o.Holder, thisProcess()), Queue: onlyQueue(cfg), Logger: o.Log,
 		StatusEvery: cfg.Metrics.StatusEvery, StalledAfter: cfg.Metrics.StalledAfter, Groups: cfg.Metrics.Groups})
 }
 
-// Run returns nil after Drain, and else why it ended; an end of ctx leaves to the next
-// relay what has no confirmation yet. What waiting cannot cure is an error at the start,
-// and is waited for once a subscription was run.
+// Run returns nil after Drain, and otherwise why it ended. When ctx ends, messages without a
+// confirmation are left to the next relay. An error that waiting cannot fix ends it at the start.
+// After a subscription has run once, Run waits instead.
 func (r *Relays) Run(ctx context.Context) error {
 	ctx, r.failed = context.WithCancelCause(ctx)
 	defer r.failed(nil)
@@ -148,7 +146,7 @@ func (r *Relays) Run(ctx context.Context) error {
 	return err
 }
 
-// Drain makes Run return once what is being sent has ended and is noted.
+// Drain makes Run return once sends in progress have ended and are recorded.
 func (r *Relays) Drain() {
 	for _, one := range r.all {
 		one.Drain()
@@ -163,7 +161,7 @@ func (r *Relays) Close() {
 	r.ends = nil
 }
 
-// serve adds what takes messages over HTTP.
+// serve adds the server that accepts messages over HTTP.
 func (r *Relays) serve() error {
 	store, ok := r.store.(writer.OnceStore)
 	if !ok {
@@ -185,7 +183,7 @@ func (r *Relays) serve() error {
 	return err
 }
 
-// onlyQueue is the one whose status matters, where one worker is all there is to run.
+// onlyQueue is the only queue whose status matters, if one worker is all there is to run.
 func onlyQueue(cfg *config.Config) string {
 	if len(cfg.Workers) != 1 || len(cfg.Subscriptions) > 0 || cfg.Serve != nil {
 		return ""

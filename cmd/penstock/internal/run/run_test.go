@@ -33,7 +33,7 @@ func configured(t *testing.T, url, subscription string) *config.Config {
 	return cfg
 }
 
-// Workers are relays of their own. Nothing is connected to before they run.
+// Workers and relays are independent. Nothing is connected before they run.
 func TestOneRelayPerWorker(t *testing.T) {
 	for workers, want := range map[int]int{1: 1, 3: 3} {
 		cfg := configured(t, "postgres://127.0.0.1:1/nowhere", fmt.Sprintf("\n    sink: discard\n    adopt: {preset: dotnet, workers: %d}", workers))
@@ -45,7 +45,7 @@ func TestOneRelayPerWorker(t *testing.T) {
 	}
 }
 
-// A queue that is dropped ends no process: it is worked on once it is there again.
+// A dropped queue does not end the process: its jobs run again once it exists again.
 func TestWorkerWaitsForADroppedQueue(t *testing.T) {
 	store := sqlitetest.New(t)
 	cfg := &config.Config{Workers: []config.Worker{{Queue: "jobs", Exec: "cat", Concurrency: 1}}}
@@ -71,7 +71,7 @@ func TestWorkerWaitsForADroppedQueue(t *testing.T) {
 	if _, err := store.DriverQueue("jobs").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("after it")}); err != nil {
 		t.Fatal(err)
 	}
-	go func() { // what is logged meanwhile
+	go func() { // the log meanwhile
 		for range logged {
 		}
 	}()
@@ -82,7 +82,7 @@ func TestWorkerWaitsForADroppedQueue(t *testing.T) {
 	}
 }
 
-// slow is a store in which one subscription takes its time.
+// slow is a store in which one subscription takes long.
 type slow struct {
 	*sqlite.Store
 	made    chan struct{}
@@ -107,7 +107,7 @@ func (f *fetched) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, 
 	return f.Source.Fetch(ctx, limit)
 }
 
-// Nothing is read from an outbox before all of its subscriptions are made, but not for longer than a lease allows.
+// Nothing is read from an outbox before all of its subscriptions are created, but no longer than a lease permits.
 func TestSubscriptionsAreMadeTogether(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestSubscriptionsAreMadeTogether(t *testing.T) {
 	}
 }
 
-// lineWriter hands on what is written to it, which waits until it is read.
+// lineWriter passes on its input; a write waits until it is read.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
@@ -162,7 +162,7 @@ func (w lineWriter) until(t *testing.T, text string) {
 	}
 }
 
-// What takes messages tells the metrics of them.
+// The server that accepts messages updates the metrics.
 func TestServeIsCounted(t *testing.T) {
 	cfg := &config.Config{Serve: &config.Serve{Listen: "127.0.0.1:0"}}
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
@@ -184,7 +184,7 @@ func TestServeIsCounted(t *testing.T) {
 		t.Fatal(answer, err)
 	}
 	_ = answer.Body.Close()
-	r.Drain() // what was answered is told of then
+	r.Drain() // the answer is reported then
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestServeIsCounted(t *testing.T) {
 	}
 }
 
-// The predecessor's id is there when the message gets its format, which can hand it on.
+// The header with the previous id is set before the message gets its format, which can pass it on.
 func TestPreviousComesBeforeTheFormat(t *testing.T) {
 	var got []http.Header
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header) }))
@@ -226,7 +226,7 @@ func TestPreviousComesBeforeTheFormat(t *testing.T) {
 	}
 }
 
-// A subscription that is shared says so where the database has one relay for each.
+// A shared subscription reports an error if the database permits only one relay.
 func TestSharedNeedsAStoreThatShares(t *testing.T) {
 	cfg := configured(t, "sqlite:nowhere.db", "\n    outbox: orders\n    shared: true\n    sink: discard")
 	_, err := New(t.Context(), cfg, Options{Store: sqlitetest.New(t), Log: slog.New(slog.DiscardHandler)})

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock/penstock/trace"
 )
 
-// subscription is one to run, of an outbox or of an adopted table.
+// subscription is a subscription to run, of an outbox or of an adopted table.
 type subscription struct {
 	*config.Subscription
 	relays *Relays
@@ -33,14 +33,14 @@ type subscriber interface {
 	Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error)
 }
 
-// shared takes a part of the subscriptions of a store.
+// shared takes a share of a store's subscription.
 type shared struct{ driver.Sharer }
 
 func (s shared) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	return s.SubscribeShared(ctx, req)
 }
 
-// open adds what runs the subscription.
+// open adds the runner of the subscription.
 func (s *subscription) open(ctx context.Context) error {
 	r := s.relays
 	for _, wrong := range s.Misfits(r.cfg.DatabaseURL) {
@@ -70,14 +70,14 @@ func (s *subscription) open(ctx context.Context) error {
 	return s.add(ctx, r.together[s.Outbox].with(from), r.o.Holder)
 }
 
-// together are the subscriptions of an outbox that a configuration has. None is read before all are made: what every subscription so far has
-// settled may be gone, and the others would begin behind it.
+// together are a configuration's subscriptions of one outbox. None is read before all are created. Otherwise messages that the existing ones
+// have settled may be gone, and the others would begin behind them.
 type together struct {
 	missing atomic.Int32
 	made    chan struct{}
 }
 
-// with is one of them more.
+// with adds one of them.
 func (t *together) with(from subscriber) subscriber {
 	t.missing.Add(1)
 	return &oneOf{together: t, from: from}
@@ -162,15 +162,15 @@ func (s *subscription) add(ctx context.Context, from subscriber, holder string) 
 	return nil
 }
 
-// reading is what a relay of the subscription has for its store.
+// reading is what the subscription's relay uses as its store.
 type reading struct {
 	*subscription
 	from     subscriber
 	answered bool // the database knows the subscription, or its holder
 }
 
-// Subscribe ends everything if waiting would not help and the failure comes before the first success. Later it waits
-// as for other failures, because a running relay should survive every change of its database.
+// Subscribe ends everything if waiting would not help and no call has succeeded before. Later it waits as for other
+// failures, because a running relay should survive every change of its database.
 func (r *reading) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
 	source, err := r.from.Subscribe(ctx, req)
 	switch {
@@ -182,7 +182,7 @@ func (r *reading) Subscribe(ctx context.Context, req driver.Subscribe) (driver.S
 	return source, err
 }
 
-// Maintain leaves a table that is adopted to the application.
+// Maintain does nothing for an adopted table: the application maintains it.
 func (r *reading) Maintain(ctx context.Context, outbox string) error {
 	if r.Adopt != nil {
 		return nil
@@ -194,8 +194,8 @@ func (s *subscription) request(holder string, lease time.Duration) driver.Subscr
 	return driver.Subscribe{Outbox: s.Outbox, Subscription: s.Name, Holder: holder, Lease: lease, Start: driver.Start(s.Start)}
 }
 
-// openSink opens the sink with what stands in front of it. The format is last, so
-// that it sees the headers that were added before.
+// openSink opens the sink with its wrappers. The format is the last, so it sees the headers that
+// were added before.
 func (s *subscription) openSink() (driver.Sink, error) {
 	sink, err := s.Sink.Open(s.relays.o.Log)
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *subscription) closeSink(ctx context.Context, sink driver.Sink) {
 	}
 }
 
-// origin says what kind of thing the subscription reads.
+// origin names the kind of thing that the subscription reads.
 func (s *subscription) origin() string {
 	if s.Adopt != nil {
 		return "table"
@@ -231,7 +231,7 @@ func (s *subscription) origin() string {
 	return "outbox"
 }
 
-// waitable reports whether a failure to subscribe may pass by itself.
+// waitable reports whether a failure to subscribe may be temporary.
 func waitable(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		penstock.IsUnavailable(err) || pgerror.IsDown(err) ||

@@ -65,18 +65,19 @@ func (r *Relays) work(cfg *config.Worker) error {
 	return nil
 }
 
-// Drain makes Run return once the jobs that run have ended.
+// Drain makes Run return once the running jobs have ended.
 func (w *worker) Drain() { w.drain() }
 
-// patience is how long a worker that is hurried tries to give back its jobs.
+// patience is how long a hurried worker tries to give back its jobs.
 const patience = 10 * time.Second
 
-// Run runs jobs until it is drained, or ctx ends: then what runs is killed and given back.
+// Run runs jobs until it is drained, or until ctx ends: then running commands are killed and their
+// jobs given back.
 func (w *worker) Run(ctx context.Context) error {
 	defer w.drain()
 	defer context.AfterFunc(ctx, w.drain)()
-	// What cannot be worked on is told at the start; a database that is down is
-	// waited for.
+	// A queue that cannot be worked on is reported at the start. A database that is down is waited
+	// for.
 	if err := w.queue.Maintain(w.draining); err != nil && w.draining.Err() == nil && !pgerror.IsDown(err) {
 		return about.Queue(err, "working", w.Queue)
 	}
@@ -110,8 +111,8 @@ func (w *worker) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// work is work.Run, which ends if the queue was dropped. If the queue is made again, it is worked
-// on again, and the rest of this process continues meanwhile.
+// work is work.Run, which ends if the queue was dropped. If the queue is created again, its jobs
+// run again. The rest of this process continues meanwhile.
 func (w *worker) work() error {
 	for {
 		err := work.Run(w.draining, w.queue, w.execution.handle, w.options())
@@ -127,7 +128,7 @@ func (w *worker) work() error {
 	}
 }
 
-// dropped is the pause between two tries to work on a queue that is not there.
+// dropped is the pause between two tries to work on a missing queue.
 const dropped = time.Second
 
 func (w *worker) options() work.Options {
@@ -136,13 +137,13 @@ func (w *worker) options() work.Options {
 		Observer: w.seen, Logger: w.log, Middleware: []func(work.Handler) work.Handler{trace.Worker(w.Queue)},
 	}
 	if o.DrainTimeout <= 0 {
-		o.DrainTimeout = math.MaxInt64 // nothing runs so long
+		o.DrainTimeout = math.MaxInt64 // nothing runs for this long
 	}
 	return o
 }
 
-// giver returns what gives a job back as if it had not been claimed, or as near
-// to that as the queue comes.
+// giver returns a function that gives a job back as if it had not been claimed, or comes as close
+// to that as the queue permits.
 func giver(queue driver.Queue) func(ctx context.Context, job penstock.Job) error {
 	if r, ok := queue.(driver.Releaser); ok {
 		return func(ctx context.Context, job penstock.Job) error {

@@ -16,13 +16,13 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// historyStore is what a look at jobs that are done needs of a store.
+// historyStore has the methods of a store that show done jobs.
 type historyStore interface {
 	driver.HistoryStore
 	cli.QueueStatusReader
 }
 
-// donePage is how many jobs one call of the store is asked for.
+// donePage is how many jobs one call asks for.
 const donePage = 1000
 
 func doneCommand(a *cli.App) *cobra.Command {

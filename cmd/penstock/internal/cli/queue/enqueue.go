@@ -160,7 +160,7 @@ func checkEnqueue(a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, one bool) e
 	return nil
 }
 
-// oneJob is the job that the flags and PAYLOAD describe.
+// oneJob is the job of the flags and PAYLOAD.
 func oneJob(ctx context.Context, a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, payload string) (penstock.NewJob, error) {
 	bytes, err := payloadArgument(ctx, a, payload)
 	if err != nil {
@@ -183,8 +183,8 @@ func oneJob(ctx context.Context, a *cli.App, f *enqueueFlags, flags *pflag.FlagS
 	return job, job.Validate()
 }
 
-// payloadArgument is the argument itself, or stdin for -; of that no more than
-// a job may hold, and a byte to notice.
+// payloadArgument is the argument itself, or stdin for -. It reads at most one byte more than a
+// job may hold, to notice a larger payload.
 func payloadArgument(ctx context.Context, a *cli.App, argument string) ([]byte, error) {
 	if argument != "-" {
 		return []byte(argument), nil
@@ -223,7 +223,7 @@ func enqueueLines(ctx context.Context, a *cli.App, store driver.QueueStore, name
 	return err
 }
 
-// tellEnqueued prints the ids of what was enqueued in one transaction.
+// tellEnqueued prints the ids of jobs that were enqueued in one transaction.
 func tellEnqueued(a *cli.App, name string, asJSON bool, made []penstock.Enqueued, err error) error {
 	if err != nil {
 		return about.Queue(err, "", name)

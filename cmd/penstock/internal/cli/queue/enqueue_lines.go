@@ -59,7 +59,7 @@ func parseJobLine(line []byte, now time.Time) (penstock.NewJob, error) {
 	return j, j.Validate()
 }
 
-// jobSize is about how many bytes the job holds in memory.
+// jobSize is about how many bytes the job takes in memory.
 func jobSize(j *penstock.NewJob) int {
 	carried := penstock.Message{Key: j.Key, Headers: j.Headers, Payload: j.Payload}
 	return carried.Size()

@@ -104,7 +104,7 @@ changes their settings.`,
 	return cmd
 }
 
-// alreadyThere checks that the queue of that name is of the order that was asked for.
+// alreadyThere checks that an existing queue of that name has the requested order.
 func alreadyThere(ctx context.Context, a *cli.App, store cli.QueueStatusReader, name string, order penstock.QueueOrder) error {
 	q, err := findQueue(ctx, store, name, uncounted)
 	if err == nil && q.Order != order {
@@ -155,7 +155,7 @@ Without a terminal it refuses unless --yes is given.`
 	return cmd
 }
 
-// anyMore says that there are more jobs than were counted, if so.
+// anyMore says whether there are more jobs than were counted.
 func anyMore(q *admin.QueueStatus) []string {
 	for _, name := range q.AtLeast {
 		if name != "dead_letters" {

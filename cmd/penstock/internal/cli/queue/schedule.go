@@ -187,7 +187,7 @@ func scheduleForPrograms(s *penstock.Schedule) any {
 	}
 }
 
-// showSchedule prints one after it was set.
+// showSchedule prints a schedule that was set.
 func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, name string, asJSON bool) error {
 	schedules, err := store.Schedules(ctx, queue)
 	if err != nil {
@@ -207,7 +207,7 @@ func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, 
 	return fmt.Errorf("schedule %q of queue %q was dropped meanwhile: %w", name, queue, penstock.ErrNoSchedule)
 }
 
-// scheduleReader is what looking at schedules needs of a store.
+// scheduleReader has the methods of a store that show schedules.
 type scheduleReader interface {
 	Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
 }

@@ -79,7 +79,7 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 	return s, nil
 }
 
-// queueSetter is what changing a queue needs of a store.
+// queueSetter has the methods of a store that change a queue.
 type queueSetter interface {
 	cli.QueueStatusReader
 	SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
@@ -159,7 +159,7 @@ enqueued, and running jobs finish: penstock status shows when none runs any more
 	return cmd
 }
 
-// setQueue changes a queue and tells what is set then.
+// setQueue changes a queue and prints the new settings.
 func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, wanted penstock.QueueSettings, asJSON bool) error {
 	if err := store.SetQueue(ctx, name, wanted); err != nil {
 		return about.Queue(err, fmt.Sprintf("setting up queue %q", name), name)
@@ -167,14 +167,14 @@ func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, w
 	set := struct {
 		Queue string `json:"queue"`
 		penstock.QueueSettings
-	}{name, wanted} // it is set: what cannot be read now is left out
+	}{name, wanted} // the settings are changed: what cannot be read now is left out
 	if q, err := findQueue(ctx, store, name, uncounted); err == nil {
 		set.QueueSettings = q.QueueSettings
 	}
 	return a.Tell(asJSON, set, "Queue %s: %s.\n", shell.Visible(name), settingsText(set.QueueSettings))
 }
 
-// settingsText says them for people; a store fills in all of them.
+// settingsText describes settings for people; a store fills in all of them.
 func settingsText(s penstock.QueueSettings) string {
 	var parts []string
 	if cli.IsPaused(s) {

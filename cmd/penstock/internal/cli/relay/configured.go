@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// configured is what the flags ask for: one subscription without a file, or those of the
-// file. The database is that of any verb.
+// configured is the configuration of the flags: one subscription without a file, or those of the
+// file. The database is found as for any verb.
 func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 	cfg := &config.Config{}
 	if f.outbox == "" && f.adopt == "" && f.sink == "" {
@@ -77,7 +77,7 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 	return cfg, nil
 }
 
-// described is the subscription that flags alone describe.
+// described is the subscription that flags describe without a file.
 func (f *relayFlags) described() (s config.Subscription, err error) {
 	switch {
 	case f.outbox != "" && f.adopt != "":
@@ -138,7 +138,7 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 	return s, nil
 }
 
-// logger is the file's unless the flags say otherwise.
+// logger is the file's logger unless the flags configure it.
 func (f *relayFlags) logger(a *cli.App) (*slog.Logger, error) {
 	if f.outbox == "" && f.adopt == "" && !f.logs {
 		if cfg, err := a.LoadConfig(); err == nil && cfg != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// parsed parses the flags of relay and returns what would run.
+// parsed parses the flags of relay and returns the configuration to run.
 func parsed(t *testing.T, args ...string) ([]config.Subscription, error) {
 	t.Helper()
 	a := &cli.App{Stdout: io.Discard, Stderr: terminal.NewScrubber(io.Discard), Getenv: func(string) string { return "" }, DatabaseURL: "postgres://127.0.0.1:1/nowhere"}

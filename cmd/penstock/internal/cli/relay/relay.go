@@ -124,7 +124,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.holder, "holder", "", "`name` of this relay in status (default host and process id)")
 }
 
-// given notes which flags were.
+// given notes which flags were given.
 func (f *relayFlags) given(flags *pflag.FlagSet) {
 	f.logs = flags.Changed("log-level") || flags.Changed("log-format")
 	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format", "previous", "table", "workers"} {

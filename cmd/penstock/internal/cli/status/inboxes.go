@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// Inboxes writes about them, and returns the first error of all that was written.
+// Inboxes writes about inboxes. It returns the first error of all writes.
 func (w *Writer) Inboxes(inboxes []admin.InboxStatus) error {
 	if len(inboxes) == 0 {
 		return w.err

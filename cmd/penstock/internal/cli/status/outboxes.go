@@ -15,14 +15,14 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// terminalColumns is how wide the tables of status are, unless --wide is given: what any
-// terminal, pager and chat shows without breaking lines.
+// terminalColumns is the width of status tables, unless --wide is given. Any terminal, pager and
+// chat shows it without breaking lines.
 const terminalColumns = 80
 
 // Writer writes status for people.
 type Writer struct {
 	io.Writer
-	wide    bool // every column, and names as long as they are
+	wide    bool // every column, and unshortened names
 	suggest func(string) string
 	now     time.Time
 	begun   bool // something is written already
@@ -54,7 +54,8 @@ func (w *Writer) table(columns ...terminal.Column) *terminal.Table {
 	return t
 }
 
-// subscription is a line about one. Without a status there is none, because of unknown.
+// subscription writes a line about a subscription. Without a status it writes none, because of
+// unknown.
 type subscription struct {
 	of, name string
 	status   *admin.SubscriptionStatus
@@ -108,7 +109,7 @@ func (w *Writer) adopted(adopted []adoptedStatus) {
 	w.notes(notes)
 }
 
-// subscriptions writes what they have to do, and who does it: one table if there is room.
+// subscriptions writes the subscriptions' work and their relays, in one table if there is room.
 func (w *Writer) subscriptions(of string, all []subscription) {
 	figures := []terminal.Column{terminal.Right("BACKLOG"), terminal.Right("OLDEST"), terminal.Right("RATE"),
 		terminal.Right("PARKED"), terminal.Right("KEYS"), terminal.Right("HELD"), terminal.Right("DEAD")}
@@ -178,8 +179,8 @@ func (w *Writer) wrap(s string) string {
 	return terminal.Wrap(s, "  ", terminalColumns)
 }
 
-// statusNotes says what a person has to decide, and what explains the figures. of is
-// the subscription as an argument of other verbs.
+// statusNotes says what a person has to decide, and explains figures. of is the subscription as an
+// argument of other verbs.
 func statusNotes(outbox, of string, s *admin.SubscriptionStatus, now time.Time) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, cli.OfSubscription(outbox, s.Subscription)+": "+fmt.Sprintf(format, args...))
@@ -213,7 +214,7 @@ func keeps(r admin.Retention) string {
 	return cli.RetentionText(r)
 }
 
-// segments shows the size of the ring and where the writers are in it.
+// segments shows the size of the ring and the place of the writers in it.
 func segments(ring []admin.SegmentStatus) string {
 	if len(ring) == 0 {
 		return ""

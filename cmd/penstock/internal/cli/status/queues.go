@@ -17,12 +17,12 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// unattended is how old a ready job is when status says that no worker runs.
-// Younger ones may well be about to be claimed.
+// unattended is the age of a ready job from which status says that no worker runs. Younger jobs
+// may be about to be claimed.
 const unattended = 10 * time.Second
 
 const (
-	starved    = 5 * time.Minute // how long jobs of a group are ready, while others run, when status says so
+	starved    = 5 * time.Minute // how long jobs of a group must be ready, while others run, before status says so
 	leasesRead = 100             // of each queue
 )
 
@@ -49,7 +49,7 @@ func (w *Writer) queues(queues []admin.QueueStatus) {
 	w.notes(notes)
 }
 
-// sizeText is what a queue takes, with what it keeps of jobs that are done.
+// sizeText is the size of a queue, with its history of done jobs.
 func sizeText(q *admin.QueueStatus) string {
 	text := terminal.Size(q.Bytes)
 	if q.DoneBytes > 0 {
@@ -58,7 +58,7 @@ func sizeText(q *admin.QueueStatus) string {
 	return text
 }
 
-// groups writes those that were asked for.
+// groups writes the groups that were asked for.
 func (w *Writer) groups(queues []admin.QueueStatus) {
 	t := w.table(terminal.Cut("QUEUE", 24), terminal.Cut("GROUP", 24), terminal.Right("READY"), terminal.Right("OLDEST"), terminal.Right("RUNNING"),
 		terminal.Right("DELAYED"), terminal.Right("WAITING"), terminal.Right("DEAD"))
@@ -114,13 +114,13 @@ func runningText(q *admin.QueueStatus) string {
 	return terminal.Count(q.Running) + " of " + cli.RunningLimit(q.QueueSettings)
 }
 
-// left is what no worker takes, by queue.
+// left has the jobs that no worker takes, by queue.
 type left struct {
 	queues  map[string]admin.QueueStatus // with its groups, if they were read for this
 	expired map[string][]doctor.Running  // jobs whose leases ended unattended ago
 }
 
-// readLeft reads what a note says of: groups of queues with jobs that have waited, and leases, as far as the role may read them.
+// readLeft reads the data for a note: groups of queues with jobs that have waited, and leases, if the role may read them.
 func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only []string) (l left, err error) {
 	l = left{map[string]admin.QueueStatus{}, map[string][]doctor.Running{}}
 	with := slices.Clone(queues)
@@ -146,7 +146,7 @@ func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only [
 	return l, nil
 }
 
-// queueNotes says what a person has to decide, and what explains the figures.
+// queueNotes says what a person has to decide, and explains figures.
 func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, shell.Visible(q.Queue)+": "+fmt.Sprintf(format, args...))

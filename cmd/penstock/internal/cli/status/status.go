@@ -129,8 +129,8 @@ and every column. --json has every field.`,
 	return cmd
 }
 
-// statusOf is what status shows. Parts that the role may not read are nil: a relay's role sees no
-// queues, and that of a queue's operator no outboxes.
+// statusOf is the data that status shows. Parts that the role may not read are nil: a relay's role
+// sees no queues, and a queue operator's role no outboxes.
 type statusOf struct {
 	Outboxes []admin.OutboxStatus `json:"outboxes,omitzero"`
 	Queues   []admin.QueueStatus  `json:"queues,omitzero"`
@@ -151,8 +151,7 @@ type adoptedStatus struct {
 	argument string // of other verbs
 }
 
-// readAll reads the status of everything, or of the outbox, queue or adopting
-// subscription that is named.
+// readAll reads the status of everything, or of the named outbox, queue or adopting subscription.
 func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.Flags, exact bool, only []string) (s statusOf, err error) {
 	if f.Preset != "" || f.Table != "" {
 		of, err := f.Named(append(only, "")[0])
@@ -204,7 +203,7 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 		if len(s.Outboxes)+len(s.Queues)+len(adoptions) == 0 {
 			return s, notFound(ctx, store, only[0], s.unseen)
 		}
-		s.unseen = nil // what was asked for is not among it
+		s.unseen = nil // the named thing is not in it
 	}
 	if len(refused) == kinds && len(adoptions) == 0 {
 		return s, refused[0]
@@ -213,7 +212,7 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 	return s, err
 }
 
-// begin reads in the background: hundreds of outboxes and of queues take half a second each, in
+// begin reads in the background. Hundreds of outboxes and of queues take half a second each, in
 // separate sessions.
 func begin[T any](ctx context.Context, read func(context.Context) ([]T, error)) func() ([]T, error) {
 	var (
@@ -231,8 +230,8 @@ func begin[T any](ctx context.Context, read func(context.Context) ([]T, error)) 
 	}
 }
 
-// readKind reads what there is of a kind of things, as a list that is not nil, or nil and
-// refused if this role may not.
+// readKind reads all things of a kind as a list that is not nil, or returns nil and refused if
+// this role may not read them.
 func readKind[T any](read func() ([]T, error), kind string, s *statusOf, refused *[]error) ([]T, error) {
 	found, err := read()
 	if err == nil {
@@ -247,8 +246,8 @@ func readKind[T any](read func() ([]T, error), kind string, s *statusOf, refused
 	return nil, nil
 }
 
-// notFound is the error for a name that is none of what the role may see. unseen are the
-// kinds of things that it may not read: one of them may have that name.
+// notFound is the error for an unknown name. unseen are the kinds of things that the role may not
+// read: one of them may have that name.
 func notFound(ctx context.Context, store cli.StatusReader, name string, unseen []string) error {
 	if queues, ok := store.(cli.DeadJobStore); ok && !slices.Contains(unseen, "queues") {
 		if _, err := cli.IsQueue(ctx, queues, name); cli.IsForbidden(err) {
@@ -261,7 +260,7 @@ func notFound(ctx context.Context, store cli.StatusReader, name string, unseen [
 	return penstock.WithHint(about.Outbox(penstock.ErrNoOutbox, "", name, ""), "nor is there a queue of that name; penstock status without a name shows what there is")
 }
 
-// notSeen says who may show what has a name to this role, whatever it is.
+// notSeen says who may show the thing of that name to this role, whatever its kind.
 func notSeen(err error, name string, unseen []string) error {
 	var grants []string
 	if slices.Contains(unseen, "queues") {

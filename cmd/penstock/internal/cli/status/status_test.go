@@ -137,7 +137,7 @@ func fits(t *testing.T, text string) {
 // Unwrapped has each note on one line.
 func Unwrapped(notes string) string { return strings.ReplaceAll(notes, "\n  ", " ") }
 
-// Names, figures and holders of every length, and a longer command than line.
+// Names, figures and holders of every length, and a command that is longer than a line.
 func TestStatusFitsATerminal(t *testing.T) {
 	now := time.Now()
 	long := strings.Repeat("n", 48)

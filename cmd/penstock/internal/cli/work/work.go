@@ -97,7 +97,7 @@ Without QUEUE it runs the workers of the configuration file, for all queues in i
   penstock work reports --all-groups --exec './report "$PENSTOCK_JOB_GROUP"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && f.command == "" && f.http == "" {
-				return nil // those of the configuration file
+				return nil // the workers of the configuration file
 			}
 			return terminal.Exactly("QUEUE")(cmd, args)
 		},
@@ -155,10 +155,10 @@ func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// secretsVariable has the secrets that sign requests: a command line can be read by others.
+// secretsVariable has the secrets that sign requests, because others can read a command line.
 const secretsVariable = "PENSTOCK_HTTP_SECRETS"
 
-// worker is what the flags describe.
+// worker is the worker of the flags.
 func (f *workFlags) worker(queue string) (config.Worker, error) {
 	w := config.Worker{Queue: queue, Exec: f.command, HTTP: config.URL(f.http), Groups: f.groups, AllGroups: f.allGroups, Concurrency: f.concurrency,
 		Lease: time.Duration(f.lease), Timeout: config.Age(f.timeout), DrainTimeout: config.Age(f.drain), Output: config.Output(f.output)}
@@ -174,7 +174,7 @@ func (f *workFlags) worker(queue string) (config.Worker, error) {
 	return w, nil
 }
 
-// configured is a configuration of the workers that the flags describe, or the file.
+// configured is a configuration with the worker of the flags, or the file.
 func (f *workFlags) configured(a *cli.App, args []string) (*config.Config, error) {
 	if len(args) == 0 {
 		cfg, err := a.LoadConfig()
