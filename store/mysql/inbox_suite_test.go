@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/test/inboxtest"
 	"github.com/penstock/penstock/internal/test/testserver"
@@ -39,29 +40,19 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 		i := inboxtest.Receiving(inboxtest.Instance{
 			Store: s,
 			Age: func(testing.TB) {
-				for _, table := range []string{"received", "key_heads"} {
-					exec("update " + table + " set at = at - interval 1 hour")
+				for _, table := range []string{"received", "key_heads", "gaps", "progress", "attempts"} {
+					exec("update " + table + " set at = at - interval 25 hour")
 				}
 			},
-			Count: func(t testing.TB, of string) (n int) {
-				if err := app.QueryRow("select count(*) from " + of).Scan(&n); err != nil {
-					t.Fatal(err)
-				}
-				return n
+			Another: func(t testing.TB) driver.Store {
+				return openStore(t, url, mysql.Options{Schema: schema, Engine: engine})
 			},
-			Effects: func(t testing.TB, key string) (places []string) {
-				rows, err := app.Query("select place from effects where msgkey = ? order by n", key)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer rows.Close()
-				for rows.Next() {
-					places = append(places, "")
-					if err := rows.Scan(&places[len(places)-1]); err != nil {
-						t.Fatal(err)
-					}
-				}
-				return places
+			Tables: func(t testing.TB) []string {
+				return column[string](t, app, "select table_name from information_schema.tables where table_schema = database()")
+			},
+			Count: func(t testing.TB, of string) int { return column[int](t, app, "select count(*) from "+of)[0] },
+			Effects: func(t testing.TB, key string) []string {
+				return column[string](t, app, "select place from effects where msgkey = ? order by n", key)
 			},
 		}, s.Inbox, inboxtest.App[mysql.Tx, *sql.Tx, mysql.Begin]{
 			Pool:  app,
@@ -81,6 +72,19 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 		}
 		return i
 	}, only...)
+}
+
+// column reads one column.
+func column[T any](t testing.TB, db *sql.DB, query string, args ...any) (all []T) {
+	rows, err := db.Query(query, args...)
+	must(t, err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		all = append(all, *new(T))
+		must(t, rows.Scan(&all[len(all)-1]))
+	}
+	must(t, rows.Err())
+	return all
 }
 
 // What a transaction sees may be older than what it has waited for, unless it is READ COMMITTED: then InOrder refuses it. So does MariaDB itself

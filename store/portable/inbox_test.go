@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/test/inboxtest"
 	"github.com/penstock/penstock/store/portable"
@@ -29,21 +30,19 @@ func TestInbox(t *testing.T) {
 		return inboxtest.Receiving(inboxtest.Instance{
 			Store: s,
 			Age: func(t testing.TB) {
-				for _, table := range []string{"received", "key_heads"} {
-					exec(t, url, "update penstock_portable."+table+" set at = at - interval '1 hour'")
+				for _, table := range []string{"received", "key_heads", "gaps", "progress", "attempts"} {
+					exec(t, url, "update penstock_portable."+table+" set at = at - interval '25 hours'")
 				}
 			},
-			Count: func(t testing.TB, of string) (n int) {
-				if err := app.QueryRow(t.Context(), "select count(*) from penstock_portable."+of).Scan(&n); err != nil {
-					t.Fatal(err)
-				}
-				return n
+			Another: func(t testing.TB) driver.Store { return openStore(t, url, portable.Options{}) },
+			Tables: func(t testing.TB) []string {
+				return column[string](t, app, "select table_name::text from information_schema.tables where table_schema = 'penstock_portable'")
 			},
-			Effects: func(t testing.TB, key string) (places []string) {
-				if err := app.QueryRow(t.Context(), "select array_agg(place order by at) from effects where msgkey = $1", key).Scan(&places); err != nil {
-					t.Fatal(err)
-				}
-				return places
+			Count: func(t testing.TB, of string) int {
+				return column[int](t, app, "select count(*) from penstock_portable."+of)[0]
+			},
+			Effects: func(t testing.TB, key string) []string {
+				return column[string](t, app, "select place from effects where msgkey = $1 order by at", key)
 			},
 		}, s.Inbox, inboxtest.App[pgx.Tx, pgx.Tx, portable.Begin]{
 			Pool:  app,
@@ -57,6 +56,19 @@ func TestInbox(t *testing.T) {
 			Rollback: func(tx pgx.Tx) error { return tx.Rollback(context.Background()) },
 		})
 	})
+}
+
+// column reads one column.
+func column[T any](t testing.TB, pool *pgxpool.Pool, query string, args ...any) []T {
+	rows, err := pool.Query(t.Context(), query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // Under repeatable read what a transaction sees may be older than what it waits for: InOrder refuses it.

@@ -1,4 +1,4 @@
-// Package inboxtest is the suite of inboxes.
+// Package inboxtest is the suite of inboxes, and of what grows in a store that is never idle: an inbox, an outbox and a queue of one database.
 package inboxtest
 
 import (
@@ -23,8 +23,14 @@ type Instance struct {
 	Process    func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h Handler) error
 	ProcessDue func(ctx context.Context, consumer string, h Handler) (int, error)
 
-	// Age makes what is known by a time an hour older, or has the window pass.
+	// Age makes what is known by a time a day and an hour older, or has the window pass.
 	Age func(t testing.TB)
+
+	// Another opens a second store on the same database, as another process would.
+	Another func(t testing.TB) driver.Store
+
+	// Tables are the store's tables, as Count takes them; nil in a store that has another test of their sizes.
+	Tables func(t testing.TB) []string
 
 	// Turns: it forgets by turns of a ring, refuses with the database's errors, and Count is not there.
 	Turns bool
@@ -60,7 +66,7 @@ var Engine = []string{"Once", "WaitsForAnOpenOne", "PastAFailure", "RandomUse"}
 func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
 	for name, test := range map[string]func(f *fixture){
 		"Once": once, "ConsumersApart": consumersApart, "Window": window, "PastAFailure": pastAFailure, "InOrder": inOrder, "Refuses": refuses, "RandomUse": randomUse, "WaitsForAnOpenOne": waits, "Operate": operate,
-		"SecondGap": secondGap, "OwnIDs": ownIDs, "PublishOnceForgets": publishOnceForgets, "DiscardedComesAgain": discardedComesAgain, "RandomGaps": randomGaps, "Joined": joined, "RandomOwnIDs": randomOwnIDs,
+		"SecondGap": secondGap, "OwnIDs": ownIDs, "PublishOnceForgets": publishOnceForgets, "DiscardedComesAgain": discardedComesAgain, "RandomGaps": randomGaps, "Joined": joined, "RandomOwnIDs": randomOwnIDs, "NeverIdle": neverIdle,
 	} {
 		if len(only) == 0 || slices.Contains(only, name) || testseed.Long() { // else with PENSTOCK_ROUNDS=1
 			run(t, name, open, test)
