@@ -18,7 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// words cuts a line of shell as simple as those of the documentation, without its comment.
+// words splits a simple line of shell from the documentation, without its comment.
 func words(line string) (all []string) {
 	for _, w := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1) {
 		if w == "#" {
@@ -29,8 +29,8 @@ func words(line string) (all []string) {
 	return all
 }
 
-// The line of getting-started.md about a table that exists already delivers it: rows of every type
-// are in the queue that it names, and marked.
+// The command in getting-started.md for an existing table delivers it: rows of every type are in
+// the named queue, and marked.
 func TestReadmeAdoptsATable(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(gettingStarted)
@@ -67,7 +67,7 @@ func TestReadmeAdoptsATable(t *testing.T) {
 	t.Cleanup(func() { _, _ = channel.QueueDelete(queue, false, false, false) })
 
 	args := append(words(line[1]), "--database-url", url)
-	for i := range args { // the servers of this test, and a queue of its own
+	for i := range args { // the servers of this test, and a separate queue
 		args[i] = strings.Replace(args[i], "amqp://localhost/", strings.TrimSuffix(broker, "/")+"/", 1)
 		args[i] = strings.Replace(args[i], "declare_queue=orders", "declare_queue="+queue, 1)
 	}
@@ -92,8 +92,8 @@ func TestReadmeAdoptsATable(t *testing.T) {
 	}
 }
 
-// A URL with parameters is in quotes wherever somebody may copy it from: zsh takes a bare ?
-// for a pattern, and every shell takes a bare & for the end of the command.
+// A URL with parameters is quoted wherever a user may copy it: zsh treats a bare ? as a pattern,
+// and every shell treats a bare & as the end of the command.
 func TestURLsOfDocumentationAreQuoted(t *testing.T) {
 	bare := regexp.MustCompile(`--(?:sink|database-url|format)[ =][^'"\s` + "`" + `]*[?&]`)
 	for _, in := range []string{"../../../*.md", "../../../docs/*/*.md", "../../../examples/*", "../*.go", "../internal/cli/*.go", "../internal/cli/*/*.go"} {

@@ -21,13 +21,13 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// outboxMessages is the .NET table as its authors made it.
+// outboxMessages is the .NET table as its authors created it.
 const outboxMessages = `create table outbox_messages (
 	id uuid primary key, type varchar(255) not null, content jsonb not null,
 	occurred_on_utc timestamptz not null, processed_on_utc timestamptz, error text)`
 
-// Relays over an adopted table that are killed lose no row: each is delivered, and
-// marked only then, whether one reads them in order or several claim them.
+// Killed relays over an adopted table lose no row: each is delivered, and marked only after that,
+// whether one relay reads them in order or several claim them.
 func TestKilledRelayOfAnAdoptedTable(t *testing.T) {
 	testseed.Soak(t)
 	t.Parallel()
@@ -60,7 +60,7 @@ func killAdopted(t *testing.T, workers int) {
 	a.check()
 }
 
-// adoptedTable is a table of an application's that is relayed as it is.
+// adoptedTable is an application's table, relayed unchanged.
 type adoptedTable struct {
 	t      *testing.T
 	conn   *pgx.Conn
@@ -123,9 +123,8 @@ subscriptions:
 	return a
 }
 
-// startInserting writes rows in small transactions from several connections, some of
-// which roll back and some of which commit late. The returned function waits for the
-// last.
+// startInserting writes rows in small transactions from several connections. Some roll back, and
+// some commit late. The returned function waits for the last.
 func (a *adoptedTable) startInserting(rows int, seed uint64) (wait func()) {
 	var group sync.WaitGroup
 	errs := make(chan error, producers)
@@ -202,7 +201,7 @@ func (a *adoptedTable) waiting() (n int) {
 	return n
 }
 
-// check compares what arrived with the table. No relay runs any more.
+// check compares the delivered messages with the table. No relay runs any more.
 func (a *adoptedTable) check() {
 	a.t.Helper()
 	if err := a.broker.Finish(a.t.Context()); err != nil {

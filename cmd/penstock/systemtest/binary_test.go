@@ -21,16 +21,16 @@ import (
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
-// envBinary names a penstock that was built already.
+// envBinary names an existing penstock binary.
 const envBinary = "PENSTOCK_TEST_BINARY"
 
 // binary is the penstock that all tests run.
 var binary string
 
-// buildExamples builds those programs of examples/ that tests run, once, and returns their folder.
+// buildExamples builds the programs of examples/ that tests run, once, and returns their folder.
 var buildExamples func() (string, error)
 
-// buildTo builds programs: without what a debugger reads, which takes half of the time.
+// buildTo builds programs without debug information, which takes half of the time.
 func buildTo(output string, packages ...string) error {
 	if out, err := exec.Command("go", append([]string{"build", "-ldflags", "-s -w", "-o", output}, packages...)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("building %q: %w\n%s", packages, err, out)
@@ -67,10 +67,10 @@ func buildAndRun(m *testing.M) int {
 	return postgrestest.Run(m)
 }
 
-// patience bounds waiting for what must happen; it decides nothing else.
+// patience bounds waiting for things that must happen; it decides nothing else.
 const patience = 2 * time.Minute
 
-// outcome is what a process left.
+// outcome is the result of a process.
 type outcome struct {
 	stdout, stderr string
 	code           int // 128 + n after signal n
@@ -86,8 +86,7 @@ type process struct {
 	done   chan struct{}
 }
 
-// start runs penstock in an empty directory of its own, without the
-// environment's database.
+// start runs penstock in a separate, empty directory, without the environment's database.
 func start(t testing.TB, args ...string) *process {
 	t.Helper()
 	return startCommand(t, exec.Command(binary, args...))
@@ -106,7 +105,7 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
-	if os.Getenv("TMPDIR") == "" { // a process that is killed leaves what it has there
+	if os.Getenv("TMPDIR") == "" { // a killed process leaves files there
 		cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir())
 	}
 	cmd.Env = append(cmd.Env, given...) // the last one counts
@@ -115,7 +114,7 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 		t.Fatalf("starting penstock: %v", err)
 	}
 	go func() {
-		_ = cmd.Wait() // the code is read from ProcessState
+		_ = cmd.Wait() // the exit code is read from ProcessState
 		close(p.done)
 	}()
 	t.Cleanup(func() {
@@ -133,7 +132,7 @@ func pen(t testing.TB, args ...string) outcome {
 	return start(t, args...).wait()
 }
 
-// must runs penstock and wants it to succeed.
+// must runs penstock and requires that it succeeds.
 func must(t testing.TB, args ...string) string {
 	t.Helper()
 	o := pen(t, args...)
@@ -172,7 +171,7 @@ func (p *process) signal(s os.Signal) {
 
 // kill is kill -9.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // it may have ended already
 	<-p.done
 }
 
@@ -182,7 +181,7 @@ func (p *process) says(text string) {
 	p.await(fmt.Sprintf("%q on stderr", text), func() bool { return strings.Contains(p.stderr.String(), text) })
 }
 
-// await waits until the process has written something that makes ok true.
+// await waits until the output makes ok true.
 func (p *process) await(what string, ok func() bool) {
 	p.t.Helper()
 	deadline := time.After(patience)
@@ -200,7 +199,7 @@ func (p *process) await(what string, ok func() bool) {
 	}
 }
 
-// output collects what a process writes and tells that it did.
+// output collects what a process writes, and signals each write.
 type output struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
@@ -246,8 +245,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// inStore does something with the store at a URL in this process, because what the verbs print and refuse is what
-// cmd/penstock tests.
+// inStore uses the store at a URL in this process: tests of cmd/penstock cover the output and the refusals of
+// verbs.
 func inStore(t testing.TB, url string, do func(ctx context.Context, s driver.Store) error) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -260,7 +259,7 @@ func inStore(t testing.TB, url string, do func(ctx context.Context, s driver.Sto
 	}
 }
 
-// withOutbox makes an outbox, and what a database needs for it.
+// withOutbox creates an outbox, and the tables that it needs.
 func withOutbox(t testing.TB, url, outbox string) {
 	t.Helper()
 	inStore(t, url, func(ctx context.Context, s driver.Store) error {
@@ -283,7 +282,8 @@ func publish(t testing.TB, url, outbox, payload string) {
 	})
 }
 
-// subscriptionOf is the status of an outbox's subscription, of the first without a name. There may be none.
+// subscriptionOf is the status of an outbox's subscription, or of the first without a name. It may not
+// exist.
 func subscriptionOf(t testing.TB, url, outbox, name string) (found admin.SubscriptionStatus, ok bool) {
 	t.Helper()
 	inStore(t, url, func(ctx context.Context, s driver.Store) (err error) {
@@ -305,7 +305,8 @@ func look(ctx context.Context, s driver.Store, outbox, name string) (admin.Subsc
 	return admin.SubscriptionStatus{}, false, err
 }
 
-// awaitSubscription waits until an outbox's subscription, the first without a name, is as wanted.
+// awaitSubscription waits until an outbox's subscription, or the first without a name, is in the
+// wanted state.
 func awaitSubscription(t testing.TB, url, outbox, name, what string, is func(admin.SubscriptionStatus) bool) (found admin.SubscriptionStatus) {
 	t.Helper()
 	inStore(t, url, func(ctx context.Context, s driver.Store) error {

@@ -15,29 +15,30 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// A part of what `make chaos` does for longer: see lab/chaos.
+// A part of the longer `make chaos`: see lab/chaos.
 func TestChaos(t *testing.T) {
 	if found := chaos(t, time.Minute); len(found.Faults) < 5 {
 		t.Errorf("few faults happened: %v", found.Faults)
 	}
 }
 
-// The same on plain tables, with sequences that hand out numbers in blocks.
+// The same on plain tables, with sequences that hand out blocks of numbers.
 func TestChaosPortable(t *testing.T) {
 	if found := chaos(t, time.Minute, "-profile", "portable"); len(found.Faults) < 5 {
 		t.Errorf("few faults happened: %v", found.Faults)
 	}
 }
 
-// The same in MariaDB, in MyRocks: the server is killed and started again with everything else.
+// The same in MariaDB with MyRocks: the server is killed and restarted together with everything
+// else.
 func TestChaosMySQL(t *testing.T) {
 	if found := chaos(t, time.Minute, "-store", "mysql"); len(found.Faults) < 5 {
 		t.Errorf("few faults happened: %v", found.Faults)
 	}
 }
 
-// A synchronous standby is promoted while producers and relays work. Nothing that
-// was acknowledged as committed is lost, and the relays go on by themselves.
+// A synchronous standby is promoted while producers and relays work. No acknowledged commit is
+// lost, and the relays continue without help.
 func TestFailover(t *testing.T) {
 	if found := chaos(t, 20*time.Second, "-failover"); found.Faults["primary_killed"] != 1 {
 		t.Errorf("the primary was not killed: %v", found.Faults)
@@ -50,11 +51,11 @@ type chaosSummary struct {
 	Faults                          map[string]int
 }
 
-// chaos runs the program and wants it to find nothing, and to leave nothing.
+// chaos runs the program and requires that it finds nothing, and leaves nothing.
 func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosSummary) {
 	t.Helper()
 	testseed.Soak(t)
-	t.Parallel() // it has servers of its own
+	t.Parallel() // it starts its own servers
 	seed := os.Getenv("PENSTOCK_SEED")
 	if seed == "" {
 		seed = fmt.Sprint(rand.Uint32())
@@ -70,7 +71,7 @@ func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosS
 	if err := buildTo(program, "../../../lab/chaos"); err != nil {
 		t.Fatal(err)
 	}
-	// PostgreSQL runs as another user, which a folder of the test's would shut out.
+	// PostgreSQL runs as another user, who has no access to a folder of the test.
 	temp, err := os.MkdirTemp("", "penstock-systemtest-")
 	if err != nil {
 		t.Fatal(err)

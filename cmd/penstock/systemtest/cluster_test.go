@@ -9,9 +9,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// cluster is a PostgreSQL with an asynchronous standby. Clients are given two hosts
-// and look for the one that takes writes; a server that is lost is replaced by another
-// at its address.
+// cluster is a PostgreSQL with an asynchronous standby. Clients get two hosts and look for the one
+// that accepts writes. A lost server is replaced by another at its address.
 type cluster struct {
 	t                testing.TB
 	primary, standby *testserver.Postgres
@@ -45,7 +44,7 @@ func (c *cluster) host(p *testserver.Postgres) string {
 	return u.Host
 }
 
-// follow makes a standby.
+// follow creates a standby.
 func (c *cluster) follow() {
 	c.t.Helper()
 	standby, err := c.primary.NewAsyncStandby(c.way.Addr())
@@ -57,7 +56,7 @@ func (c *cluster) follow() {
 	c.hosts[1].Redirect(c.host(standby))
 }
 
-// cutOff has the standby hear nothing of what is committed from now on.
+// cutOff stops replication to the standby from now on.
 func (c *cluster) cutOff() {
 	c.t.Helper()
 	if err := c.primary.AwaitAsyncStandby(); err != nil {
@@ -66,7 +65,7 @@ func (c *cluster) cutOff() {
 	c.way.Refuse()
 }
 
-// promote kills the primary, promotes the standby and has another one follow it.
+// promote kills the primary, promotes the standby and attaches another standby to it.
 func (c *cluster) promote() {
 	c.t.Helper()
 	if err := errors.Join(c.primary.Kill(), c.standby.Promote()); err != nil {

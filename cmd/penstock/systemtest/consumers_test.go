@@ -19,13 +19,13 @@ import (
 	"github.com/penstock/penstock/internal/test/postgrestest"
 )
 
-// natsStream is a stream of one subject, "orders", that drops the ids that it has seen.
+// natsStream is a stream of one subject, "orders", that drops ids that it has seen.
 type natsStream struct {
 	url, name string
-	again     int // messages that were read and had been attempted before
+	again     int // messages that were read and whose attempt was above 1
 }
 
-// deduplicatingStream makes one in a server of the test's own.
+// deduplicatingStream creates one in the test's own server.
 func deduplicatingStream(t testing.TB) *natsStream {
 	t.Helper()
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"}, nil)
@@ -48,7 +48,7 @@ func (s *natsStream) with(t testing.TB, do func(context.Context, jetstream.JetSt
 	}
 }
 
-// try is with where the servers may be away.
+// try is with for servers that may be away.
 func (s *natsStream) try(t testing.TB, do func(context.Context, jetstream.JetStream) error) error {
 	conn, err := nats.Connect(s.url)
 	if err != nil {
@@ -64,11 +64,11 @@ func (s *natsStream) try(t testing.TB, do func(context.Context, jetstream.JetStr
 	return do(ctx, js)
 }
 
-// read notes all that the stream holds.
+// read notes everything that the stream holds.
 func (s *natsStream) read(t testing.TB, l *ledger, consumer string) {
 	t.Helper()
 	var all []receipt
-	eventually(t, "the stream can be read to its end", func() bool { // in a cluster a question may go to a server that is not up to date
+	eventually(t, "the stream can be read to its end", func() bool { // in a cluster, a server that is not up to date may answer
 		all, s.again = nil, 0
 		err := s.try(t, func(ctx context.Context, js jetstream.JetStream) error {
 			stream, err := js.Stream(ctx, s.name)
@@ -110,10 +110,10 @@ func (s *natsStream) read(t testing.TB, l *ledger, consumer string) {
 	}
 }
 
-// readThroughInbox has a consumer read a queue. What it is handed it notes as
-// "rabbitmq", what its inbox, in a database of its own, takes for new as "inbox", and what one that
-// keeps the order of keys hands over as "ordered". The
-// returned function returns when it has read all that is in the queue by then.
+// readThroughInbox makes a consumer read a queue. It notes the delivered messages as "rabbitmq".
+// Those that its inbox, in a separate database, reports as new are "inbox", and those that an
+// ordered inbox hands over are "ordered". The returned function returns when it has read everything
+// in the queue at that time.
 func readThroughInbox(t *testing.T, l *ledger, broker, queue string) (finish func()) {
 	t.Helper()
 	db := postgrestest.New(t)
@@ -188,7 +188,7 @@ func readThroughInbox(t *testing.T, l *ledger, broker, queue string) (finish fun
 		case <-time.After(patience):
 			t.Fatal("the consumer does not come to the end of the queue")
 		}
-		db.Exec("select penstock.inbox_release('ordered')") // nothing more comes
+		db.Exec("select penstock.inbox_release('ordered')") // no more messages come
 		for {
 			n, err := inOrder("penstock.inbox_due('ordered', 1000)")
 			if err != nil {
@@ -201,7 +201,7 @@ func readThroughInbox(t *testing.T, l *ledger, broker, queue string) (finish fun
 	}
 }
 
-// count is how many messages a consumer was handed.
+// count is how many messages a consumer received.
 func (l *ledger) count(consumer string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// A relay that is killed loses nothing and disturbs no order; what it had sent
-// and not yet noted arrives again.
+// A killed relay loses nothing and keeps the order. Messages that it had sent and not yet settled
+// arrive again.
 func TestKilledRelayPostgresToRabbitMQ(t *testing.T) {
 	t.Parallel()
 	killRelays(t, postgresLine(t, 600*kills(), shortLease))
@@ -21,12 +21,11 @@ func TestKilledRelaySQLiteToNATS(t *testing.T) {
 	killRelays(t, sqliteLine(t, 600*kills(), shortLease))
 }
 
-// kills is how many relays are killed one after the other.
+// kills is how many relays are killed one after another.
 func kills() int { return testseed.Steps(8) }
 
-// killRelays kills one relay after the other while business goes on. Where a
-// relay is killed is drawn at random: a number of arrivals after it began to
-// deliver, and some microseconds more, so that it is sometimes sending and
+// killRelays kills one relay after another under load. The moment is random: a number of arrivals
+// after the relay began to deliver, plus some microseconds. So the relay is sometimes sending and
 // sometimes settling.
 func killRelays(t *testing.T, l *line) {
 	seed := rand.Uint64()
@@ -55,7 +54,7 @@ func killRelays(t *testing.T, l *line) {
 	l.check()
 }
 
-// A relay that is told to stop sends nothing that the next one will send again.
+// A relay that is told to stop sends nothing that the next one sends again.
 func TestDrainedRelaySendsNothingTwice(t *testing.T) {
 	t.Parallel()
 	drains := testseed.Steps(6)
@@ -71,7 +70,7 @@ func TestDrainedRelaySendsNothingTwice(t *testing.T) {
 		seen := l.count()
 		committed = l.startProducing(flights)
 		relay := l.relay()
-		relay.says("took the lease") // what arrives may be the one's before, and this one deaf to signals yet
+		relay.says("took the lease") // arrivals may be the previous relay's, and this one may not handle signals yet
 		l.awaitArrivals(seen + 1 + random.IntN(len(flights)/2))
 		relay.signal([]syscall.Signal{syscall.SIGTERM, syscall.SIGINT}[random.IntN(2)])
 		if o := relay.wait(); o.code != 0 {

@@ -19,8 +19,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// The main job: business transactions, a tenth of which roll back, of four
-// concurrent writers.
+// The main job: business transactions of four concurrent writers, a tenth of which roll back.
 func TestFlightsPostgresToRabbitMQ(t *testing.T) {
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	broker := testserver.RabbitMQURL(t)
@@ -55,8 +54,8 @@ func TestHalfYearSQLiteToEmbeddedNATS(t *testing.T) {
 	checkDemo(t, 166_158, "--csv", halfYear(t))
 }
 
-// halfYear is not in the repository; nothing is missing where it is not given,
-// because the same runs on the embedded sample.
+// halfYear is not in the repository. Without it nothing is missing, because the embedded sample
+// covers the same code.
 func halfYear(t *testing.T) string {
 	testseed.Soak(t)
 	file := os.Getenv("PENSTOCK_FLIGHTS")
@@ -179,7 +178,7 @@ func TestDemoOnASharedSQLiteFile(t *testing.T) {
 	}
 }
 
-// It writes to no database that only the environment names.
+// It does not write to a database that only the environment names.
 func TestDemoFromStdin(t *testing.T) {
 	cmd := exec.Command(binary, "demo", "--csv", "-", "--json")
 	cmd.Env = append(os.Environ(), "PENSTOCK_DATABASE_URL=postgres://127.0.0.1:1/shop")
@@ -215,7 +214,7 @@ func connect(t testing.TB, databaseURL string) *pgx.Conn {
 	return conn
 }
 
-// execSQL runs statements without parameters; it works in a Cleanup too.
+// execSQL runs statements without parameters; it also works in a Cleanup.
 func execSQL(t testing.TB, databaseURL, sql string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

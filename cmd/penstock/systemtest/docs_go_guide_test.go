@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/test/docblock"
 )
 
-// The guide's program and its test are built in an empty folder, from this repository in place of the clone, and do what the page says.
+// The guide's program and its test are built in an empty folder, from this repository instead of the clone, and do what the page says.
 func TestGoGuide(t *testing.T) {
 	t.Parallel()
 	const page = "docs/guides/go.md"
@@ -36,7 +36,7 @@ func TestGoGuide(t *testing.T) {
 		}
 		w.exports = append(w.exports, "export "+name+"='"+strings.TrimSpace(string(value))+"'")
 	}
-	w.exports = append(w.exports, "export GOPROXY=off GOFLAGS=-mod=mod") // the modules of the repository are enough
+	w.exports = append(w.exports, "export GOPROXY=off GOFLAGS=-mod=mod") // the modules of the repository suffice
 	_, module, ok := strings.Cut(commands[0], "cd shop\n")
 	if !ok {
 		t.Fatalf("it does not begin in the folder shop:\n%s", commands[0])

@@ -28,8 +28,8 @@ import (
 	"github.com/penstock/penstock/writer"
 )
 
-// goDocs is a database for the Go that pages show: each test here has the lines of a block in their order, between lines that make what the
-// reader has, and that look at what comes of it.
+// goDocs is a database for the Go code on pages. Each test here has the lines of a block in their order. The lines between them define the
+// reader's names, and check the effects.
 type goDocs struct {
 	*testing.T
 	ctx   context.Context
@@ -38,7 +38,7 @@ type goDocs struct {
 	store *postgres.Store
 }
 
-// newGoDocs wants the lines of a page's block in the test, and makes the database.
+// newGoDocs requires that the test has the lines of a page's block, and creates the database.
 func newGoDocs(t *testing.T, page string, block int) *goDocs {
 	t.Helper()
 	docblock.Excerpt(t, docblock.Of(t, page, "go")[block], "docs_go_test.go", "func "+t.Name()+"(")
@@ -88,7 +88,7 @@ func (d *goDocs) wants(query string, want ...string) {
 	}
 }
 
-// until is a context that ends with the last of n calls, and the call.
+// until is a context that ends with the last of n calls, and the function that is called.
 func (d *goDocs) until(n int) (context.Context, func()) {
 	ctx, stop := context.WithCancel(d.ctx)
 	d.Cleanup(stop)

@@ -25,7 +25,7 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// shop makes the database that the examples share.
+// shop creates the database that the examples share.
 func shop(t *testing.T, database string) {
 	t.Helper()
 	inStore(t, database, func(ctx context.Context, s driver.Store) error { return s.Migrate(ctx) })
@@ -45,7 +45,7 @@ func shop(t *testing.T, database string) {
 	}
 }
 
-// inFolder runs one of Go's commands there.
+// inFolder runs a go command there.
 func inFolder(t *testing.T, folder string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -72,8 +72,8 @@ func startProgram(t *testing.T, program string, env ...string) *process {
 	return startCommand(t, cmd)
 }
 
-// An order that is placed at the service is mailed about by the worker and invoiced by the consumer, once, and each of
-// them ends when it is told to.
+// For an order that is placed at the service, the worker sends a mail and the consumer an invoice, once. Each program
+// ends when it is told to.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	database, broker := postgrestest.Database(t), testserver.RabbitMQURL(t)
@@ -145,7 +145,7 @@ func post(t *testing.T, url, body string) (status int) {
 	return answer.StatusCode
 }
 
-// Each example of an ORM writes an order and its message. They are a module of their own, whose dependencies come
+// Each example of an ORM writes an order and its message. They are a separate module, whose dependencies come
 // through the Go proxy.
 func TestExamplesOfORMs(t *testing.T) {
 	testseed.Soak(t) // make lint compiles them
@@ -175,7 +175,7 @@ func TestExamplesOfORMs(t *testing.T) {
 	}
 }
 
-// The scripts for pgbench do what they say, with the command of their page; it has a number of transactions in the place of a time.
+// The scripts for pgbench work, with the command of their page and a number of transactions instead of a time.
 func TestExamplesOfPgbench(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	if _, err := os.Stat(filepath.Join(server.Bin, "pgbench")); err != nil {

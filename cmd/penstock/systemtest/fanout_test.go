@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// Subscriptions of one outbox do not wait for each other: while one sink is dead,
-// or takes messages and never confirms them, the other gets everything.
+// Subscriptions of one outbox do not wait for each other: while one sink is dead, or accepts
+// messages and never confirms them, the other gets everything.
 func TestFanOutIsIsolated(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -73,7 +73,7 @@ subscriptions:
 	}
 }
 
-// queueFor makes a durable queue of the test's own, reached by its name.
+// queueFor creates a durable queue for one test, and routes its name to it.
 func queueFor(t *testing.T, broker string) string {
 	t.Helper()
 	name := fmt.Sprintf("penstock_test_%08x", rand.Uint32())

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// An administrator who copies the page gets roles with which one relay delivers what the producer publishes, while another stands by. The
-// server is a private one: roles are a whole server's, and doctor wants its settings to be safe.
+// An administrator who copies the page gets roles with which one relay delivers what the producer publishes, while another is on standby.
+// The server is a private one: roles belong to the whole server, and doctor checks its settings.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	psql, err := exec.LookPath("psql")
@@ -72,7 +72,7 @@ func TestInstall(t *testing.T) {
 			eventually(t, "a relay on standby", func() bool {
 				return strings.Contains(relays[0].stderr.String()+relays[1].stderr.String(), "standing by")
 			})
-		case strings.HasPrefix(block, "penstock subscription drop "): // what the page says of a trial
+		case strings.HasPrefix(block, "penstock subscription drop "): // the page's text about a trial
 			trial := w.start("penstock relay --outbox orders --sink stdout")
 			trial.await("the lease", func() bool { return strings.Contains(trial.stderr.String(), "took the lease") })
 			trial.signal(syscall.SIGINT)

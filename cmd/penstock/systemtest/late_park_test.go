@@ -17,9 +17,9 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// Transactions draw their xid first, publish up to a second later and commit up to a second after that, while every 25th
-// message is refused three times and its key is parked. Each message is confirmed once, and counted once. Of those of a key
-// one that saw another's commit comes behind it.
+// Transactions draw their xid first, publish up to a second later and commit up to a second after that. Meanwhile every
+// 25th message is refused three times and its key is parked. Each message is confirmed once, and counted once. A message
+// whose transaction saw the commit of another of its key comes after it.
 func TestLateCommitsOfParkedKeys(t *testing.T) {
 	testseed.Soak(t)
 	const messages, keys, connections = 900, 5, 50
@@ -65,7 +65,7 @@ func TestLateCommitsOfParkedKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := int64(100); n <= messages; n += 100 { // a key that is refused again and again takes its time
+	for n := int64(100); n <= messages; n += 100 { // a key that is refused several times takes a while
 		awaitSubscription(t, database, "orders", "", fmt.Sprint(n, " are settled"), func(s admin.SubscriptionStatus) bool { return s.Settled >= n })
 	}
 	status := awaitSubscription(t, database, "orders", "", "nothing is left", func(s admin.SubscriptionStatus) bool { return s.Backlog == 0 && s.Parked == 0 })

@@ -22,9 +22,8 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// line is the main job with its parts apart: business transactions in this
-// process, the relay as a process of its own that a test may kill, and a
-// consumer of the broker.
+// line is the main job in separate parts: business transactions in this process, the relay as a
+// separate process that a test may kill, and a consumer of the broker.
 type line struct {
 	t        testing.TB
 	database string
@@ -43,12 +42,12 @@ type line struct {
 
 const outbox = "flights"
 
-// producers of every line.
+// producers is the number of producers of every line.
 const producers = 4
 
-// A killed relay's lease has to end before the next one begins, so tests that
-// kill want it short. Where a lease that ended would send messages twice on a
-// slow machine, it is long.
+// A killed relay's lease has to end before the next one begins, so it is short in tests that kill
+// relays. In other tests it is long, because an expired lease would send messages twice on a slow
+// machine.
 const (
 	shortLease = 2 * time.Second
 	longLease  = time.Minute
@@ -76,7 +75,7 @@ func postgresAirline(t testing.TB, database string) demo.Airline {
 	return airline
 }
 
-// sqliteLine relays to a NATS server that is not the relay's own.
+// sqliteLine relays to a NATS server that is not embedded in the relay.
 func sqliteLine(t testing.TB, flights int, lease time.Duration) *line {
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"}, nil)
 	if err != nil {
@@ -129,7 +128,7 @@ func newLine(t testing.TB, database, sinkURL string, flights int, lease time.Dur
 	return l
 }
 
-// shares splits the flights for rounds that follow each other.
+// shares splits the flights into successive rounds.
 func (l *line) shares(n int) [][]demo.Flight {
 	return slices.Collect(slices.Chunk(l.flights, (len(l.flights)+n-1)/n))
 }
@@ -148,8 +147,8 @@ func (l *line) startReading() {
 	}()
 }
 
-// startProducing starts the flights' business transactions, a tenth of which
-// roll back. The returned function waits for the last commit.
+// startProducing starts the flights' business transactions, a tenth of which roll back. The
+// returned function waits for the last commit.
 func (l *line) startProducing(flights []demo.Flight) (committed func()) {
 	produce := demo.Produce{Flights: flights, Producers: producers, Rollback: 0.1, Seed: 1}
 	done := make(chan error, 1)
@@ -195,8 +194,7 @@ func (l *line) awaitArrivals(n int) {
 	}
 }
 
-// check ends the reading and compares what arrived with what was committed. No
-// relay runs any more.
+// check ends the reading and compares arrivals with commits. No relay runs any more.
 func (l *line) check() demo.Checked {
 	l.t.Helper()
 	if err := l.broker.Finish(l.t.Context()); err != nil {

@@ -32,11 +32,11 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// A dump is taken with pg_dump, in each of its formats, while producers write, relays and
-// workers run and rings turn, and restored into a cluster with lower xids. There a relay,
-// a subscription that is new, a replay and the workers have all that is committed in the dump's
-// snapshot come, in order per key. All databases go on publishing, to one stream that drops the
-// ids that it has seen: no id of a message is given to another one.
+// A dump is taken with pg_dump, in each of its formats, while producers write, relays and workers
+// run and rings rotate. It is restored into a cluster with lower xids. There the relay, a new
+// subscription, a replay and the workers handle everything that is committed in the dump's
+// snapshot, in order per key. All databases continue to publish to one stream that drops known
+// ids: no two messages have the same id.
 func TestLiveDump(t *testing.T) {
 	testseed.Soak(t)
 	t.Parallel()
@@ -129,8 +129,8 @@ func TestLiveDump(t *testing.T) {
 	}
 }
 
-// business is a database with the tables of the ledger, a relay, and workers who write what they
-// have done within the transaction that ends the job.
+// business is a database with the tables of the ledger, a relay, and workers that record their
+// work within the transaction that ends the job.
 type business struct {
 	*ledger      // of all
 	t            *testing.T
@@ -204,7 +204,7 @@ func (b *business) produce(ctx context.Context, name string, random *rand.Rand, 
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	for i := 0; i < n && ctx.Err() == nil; i++ {
-		// What has begun is ended.
+		// Transactions that have begun are ended.
 		if err := b.one(context.WithoutCancel(ctx), conn, fmt.Sprintf("%s-%d", name, i), fmt.Sprint("key ", random.IntN(10))); err != nil {
 			b.t.Errorf("writing an entry: %v", err)
 			return
@@ -220,8 +220,8 @@ func (b *business) writes(more int64) {
 	eventually(b.t, "more is written", func() bool { return b.written.Load() >= until })
 }
 
-// turnRings has the rings of what relays and workers keep turn all the time, as under a load that fills
-// them quickly, and counts turns of the latter.
+// turnRings rotates the rings of relays' and workers' state all the time, as a load that fills them
+// quickly would, and counts rotations of the workers' rings.
 func (b *business) turnRings(ctx context.Context, turns map[string]int) {
 	conn, err := pgx.Connect(context.WithoutCancel(ctx), b.url)
 	if err != nil {
@@ -249,7 +249,7 @@ func (b *business) turnRings(ctx context.Context, turns map[string]int) {
 	}
 }
 
-// heard is what a consumer got until now.
+// heard is what a consumer has received so far.
 func (l *ledger) heard(consumer string) []receipt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,7 +269,7 @@ func (b *business) settle() {
 	eventually(b.t, b.name+" has done all jobs", func() bool {
 		return count(b.t, b.url, "select count(*) from done") == len(all)
 	})
-	// What is only delayed has no place in its key before it is due.
+	// A job that is only delayed has no place in its key before it is due.
 	if early := texts(b.t, b.url, `select entry from (select entry, job < max(job) over (partition by key order by n) as early
 		from done where key is not null and hashtext(entry) % 5 <> 0) d where early`); len(early) > 0 {
 		b.t.Errorf("%s: the jobs of %q were done after later ones of their keys", b.name, early)
@@ -287,7 +287,7 @@ func (b *business) settle() {
 	}
 }
 
-// replay has the new subscription deliver all of it again.
+// replay makes the new subscription deliver everything again.
 func (b *business) replay() {
 	b.t.Helper()
 	b.relay.signal(syscall.SIGTERM)
@@ -308,7 +308,7 @@ func (b *business) replay() {
 	b.mustBeSound(b.url, b.name+" replayed", nil)
 }
 
-// program runs one of PostgreSQL's.
+// program runs one of PostgreSQL's programs.
 func program(t testing.TB, server *testserver.Postgres, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), filepath.Join(server.Bin, name), args...).CombinedOutput(); err != nil {
@@ -316,7 +316,7 @@ func program(t testing.TB, server *testserver.Postgres, name string, args ...str
 	}
 }
 
-// count is a number that the database is asked for.
+// count is a number that a query returns.
 func count(t testing.TB, database, sql string) (n int) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// A guide of docs/migrate whose jobs come from tables is followed with the peer's tables (testdata/migrate says of which
-// version), the move twice, as after a lost answer: each job is in one system. Those that are due come back.
+// A guide of docs/migrate for jobs in tables is followed with the other system's tables; testdata/migrate says of which
+// version. The move runs twice, as after a lost answer: each job is in one system. Jobs that are due come back.
 func TestMigrationOfJobs(t *testing.T) {
 	for _, of := range []struct{ guide, stay, back string }{
 		{"river", "5 6 7", "1 2 5 6 7 ann"},
@@ -47,8 +47,8 @@ func TestMigrationFromCelery(t *testing.T) {
 	g.want("0 1", "select ready || ' ' || delayed from penstock.queue_status('emails')")
 }
 
-// A hand-written outbox whose job has sent one of three messages is changed over while the application goes on inserting: the
-// broker gets the other two and the new one, and after the way back rows wait in the table again.
+// A hand-written outbox, whose job has sent one of three messages, is migrated while the application continues to insert. The
+// broker gets the other two and the new one. After the way back, rows wait in the table again.
 func TestMigrationOfAnOutbox(t *testing.T) {
 	broker := testserver.RabbitMQURL(t)
 	deleteQueue(t, broker, "orders") // it may not exist
@@ -68,7 +68,8 @@ func TestMigrationOfAnOutbox(t *testing.T) {
 	g.want("1", "select count(*)::text from outbox_message where sent_at is null")
 }
 
-// Behind the marker the connector sees no row, and the outbox has what its consumers know.
+// Behind the marker the connector sees no row, and the outbox has the messages that its consumers
+// know.
 func TestMigrationFromDebezium(t *testing.T) {
 	t.Parallel()
 	g := newGuide(t, "debezium", "")
@@ -84,7 +85,8 @@ func TestMigrationFromDebezium(t *testing.T) {
 	g.want("Marker OrderCreated", "select string_agg(type, ' ' order by type) from outboxevent")
 }
 
-// Behind the change-over the publication has no such table, and each change is a message as Sequin's are.
+// After the migration the publication does not have that table, and each change is a message like
+// Sequin's.
 func TestMigrationFromSequin(t *testing.T) {
 	t.Parallel()
 	g := newGuide(t, "sequin", "")
@@ -101,17 +103,17 @@ func TestMigrationFromSequin(t *testing.T) {
 	g.want("4", "select count(*)::text from penstock.orders")
 }
 
-// A guide is a page of docs/migrate that is followed in a database.
+// guide is a page of docs/migrate that is followed in a database.
 type guide struct {
 	t       *testing.T
 	file    string
 	walk    *walk
 	conn    *pgx.Conn
-	replace []string // what the page says, and what stands there here
+	replace []string // the page's text, and its replacement here
 	after   string   // what the application does once a trigger was created
 }
 
-// newGuide begins one, with the tables of a file of SQL.
+// newGuide begins one, with the tables of an SQL file.
 func newGuide(t *testing.T, name, tables string) *guide {
 	t.Helper()
 	g := &guide{t: t, file: "../../../docs/migrate/" + name + ".md", walk: newWalk(t, postgrestest.Database(t))}
@@ -133,7 +135,8 @@ func newGuide(t *testing.T, name, tables string) *guide {
 
 var fenced = regexp.MustCompile("(?s)```(sql|sh|yaml)\n(.*?)\n```")
 
-// follow does what the blocks of a section say, or those that have a text; "" is what stands before the first.
+// follow runs the blocks of a section, or only those that contain a text. "" is the part before the first
+// section.
 func (g *guide) follow(section string, having ...string) {
 	g.t.Helper()
 	text, err := os.ReadFile(g.file)
@@ -162,7 +165,7 @@ func (g *guide) follow(section string, having ...string) {
 				if err := os.WriteFile(filepath.Join(g.walk.dir, "guide.yaml"), []byte(code), 0o600); err != nil {
 					g.t.Fatal(err)
 				}
-				g.walk.follow("penstock status --config guide.yaml") // refuses one that is not valid
+				g.walk.follow("penstock status --config guide.yaml") // refuses an invalid one
 			case "sql":
 				g.execute(code)
 				if strings.Contains(code, "create trigger") && g.after != "" {

@@ -18,12 +18,12 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// natsNodeCommand is the argument that makes this program one server of a cluster:
-// a process of its own, which a test may kill.
+// natsNodeCommand is the argument that makes this program one server of a cluster: a separate
+// process that a test may kill.
 const natsNodeCommand = "nats-node"
 
-// serveNATSNode runs it: its number, its port, and the cluster's ports, of all servers.
-// It returns if the server does not start.
+// serveNATSNode runs the server. Its arguments are its number, its port, and the cluster ports of
+// all servers. It returns if the server does not start.
 func serveNATSNode(args []string) error {
 	var number, port int
 	if _, err := fmt.Sscan(args[0], &number); err != nil {
@@ -56,7 +56,7 @@ func serveNATSNode(args []string) error {
 	select {}
 }
 
-// natsCluster is three servers with one stream that all of them keep.
+// natsCluster is three servers with one replicated stream.
 type natsCluster struct {
 	*natsStream
 	nodes []*testserver.Program
@@ -112,8 +112,8 @@ func startNATSCluster(t testing.TB) *natsCluster {
 	return c
 }
 
-// leader is the number of the server that leads the stream, and how many others follow
-// it; -1 while there is none.
+// leader is the number of the server that leads the stream, and how many others follow it; -1
+// while there is none.
 func (c *natsCluster) leader(t testing.TB) (number, following int) {
 	t.Helper()
 	number = -1

@@ -40,8 +40,8 @@ func TestDatabaseDownAtStart(t *testing.T) {
 	}
 
 	relay := start(t, "relay", "--outbox", "orders", "--sink", "stdout", "--database-url", database)
-	relay.says("trying again") // it says so,
-	proxy.Resume()             // and goes on once the database is there
+	relay.says("trying again") // it reports it,
+	proxy.Resume()             // and continues once the database is back
 	relay.await("the message on stdout", func() bool { return strings.Contains(relay.stdout.String(), `"payload":"hello"`) })
 	relay.signal(syscall.SIGTERM)
 	if o := relay.wait(); o.code != 0 || strings.Count(o.stdout, "\n") != 1 {
@@ -90,8 +90,8 @@ func TestBrokerDownAtStart(t *testing.T) {
 	l.check()
 }
 
-// A RabbitMQ that dies in the middle keeps what it has confirmed, and the relay
-// brings the rest when it is back.
+// A RabbitMQ server that dies in between keeps the messages that it has confirmed, and the relay
+// delivers the others when it is back.
 func TestBrokerKilledWhileRelaying(t *testing.T) {
 	testseed.Soak(t)
 	t.Parallel()
@@ -117,8 +117,8 @@ func TestBrokerKilledWhileRelaying(t *testing.T) {
 	l.check()
 }
 
-// Told to stop while the broker is down, a relay does not wait for it for long;
-// a second signal ends it at once.
+// A relay that is told to stop while the broker is down does not wait for it for long. A second
+// signal ends it at once.
 func TestStoppingWhileTheBrokerIsDown(t *testing.T) {
 	t.Parallel()
 	database := ordersDatabase(t)
@@ -140,8 +140,7 @@ func TestStoppingWhileTheBrokerIsDown(t *testing.T) {
 	}
 }
 
-// A second signal does not wait for a broker that took a message and does not
-// answer.
+// A second signal does not wait for a broker that received a message and does not answer.
 func TestHurrying(t *testing.T) {
 	t.Parallel()
 	l := postgresLine(t, 1, longLease)
@@ -155,7 +154,7 @@ func TestHurrying(t *testing.T) {
 
 	relay.signal(syscall.SIGTERM)
 	relay.says("draining")
-	time.Sleep(600 * time.Millisecond) // what comes earlier counts as the first signal again
+	time.Sleep(600 * time.Millisecond) // an earlier signal counts as the first one again
 	relay.signal(syscall.SIGTERM)
 	if o := relay.wait(); o.code != 130 || !strings.Contains(o.stderr, "hurrying") {
 		t.Errorf("exit code %d", o.code)

@@ -20,8 +20,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// Workers that are killed under load lose no job: what they had claimed runs again
-// when its lease ends.
+// Workers that are killed under load lose no job: claimed jobs run again when their leases end.
 func TestKilledWorkerPostgres(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)

@@ -24,8 +24,8 @@ const (
 	gettingStarted = "../../../docs/start/getting-started.md"
 )
 
-// Whoever follows the walk-through of getting-started.md in an empty folder sees at each step what
-// stands behind its arrow, on either database.
+// A user who follows the walk-through of getting-started.md in an empty folder sees at each step
+// the text behind its arrow, on either database.
 func TestGettingStarted(t *testing.T) {
 	const postgres, sqlite, rabbit = "postgres://postgres@localhost/shop", "sqlite:shop.db", "amqp://guest:guest@localhost/"
 	blocks := docsBlocks(t, gettingStarted, "Try it on your servers", "sh")
@@ -64,8 +64,8 @@ func TestGettingStartedWithQueues(t *testing.T) {
 	}
 }
 
-// The statements of getting-started.md run as they stand, but for the leases: those a job got are
-// put in the place of the page's.
+// The statements of getting-started.md run unchanged, except for leases: those that a job got
+// replace the page's.
 func TestGettingStartedStatements(t *testing.T) {
 	t.Parallel()
 	database := ordersDatabase(t)
@@ -117,7 +117,7 @@ func TestGettingStartedStatements(t *testing.T) {
 		}
 		run(t, "insert into penstock.emails (payload) select '' from generate_series(1, 3)")
 		run(t, "create temp table claimed as "+claim)
-		var leases []string // theirs and those that were claimed
+		var leases []string // theirs and the claimed ones
 		for i, lease := range []string{"17", "18", "19"} {
 			var got string
 			if err := conn.QueryRow(t.Context(), "select lease::text from claimed order by 1 offset $1 limit 1", i).Scan(&got); err != nil {
@@ -128,21 +128,22 @@ func TestGettingStartedStatements(t *testing.T) {
 			}
 			leases = append(leases, "', "+lease, "', "+got)
 		}
-		run(t, "select penstock.ack"+strings.NewReplacer(leases...).Replace(settle)) // at once: one may begin with the digits of another
+		run(t, "select penstock.ack"+strings.NewReplacer(leases...).Replace(settle)) // in one pass: one may begin with the digits of another
 		if n := count(t, "select running::int from penstock.queue_status('emails')"); n != 0 {
 			t.Errorf("%d jobs still run", n)
 		}
 	})
 }
 
-// The README's commands show what stands behind their arrows.
+// The README's commands print the text behind their arrows.
 func TestReadmeCommands(t *testing.T) {
 	block := docsBlocks(t, readme, "Try it", "sh")[0]
 	_, block, _ = strings.Cut(block, "\n") // git clone
 	newWalk(t, "sqlite:app.db").follow(block)
 }
 
-// The README's statements run as they stand; its program is examples/orders, whose lines its excerpt has in their order.
+// The README's statements run unchanged. Its program is examples/orders, which has the lines of the excerpt in their
+// order.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	database := ordersDatabase(t)
@@ -226,21 +227,16 @@ func docsBlocks(t *testing.T, file, heading, language string) (blocks []string) 
 	return blocks
 }
 
-// walk is a shell in an empty folder, whose commands are told by their comments what
-// to print:
-//
-//	command   # → text … text            on stdout, in this order
-//	command   # → text, until Ctrl-C      the command is interrupted then
-//	command   # until Ctrl-C → text       on stderr, after the interrupt
+// walk is a shell in an empty folder. Comments of commands say what they print:
 type walk struct {
 	t        *testing.T
 	dir      string
 	database string
 	exports  []string
-	relays   int // that have run, each with a subscription of its own
+	relays   int // commands that have run, each with a separate subscription
 }
 
-// newWalk begins one; a file of SQLite's is in its folder.
+// newWalk begins one; the file of SQLite is in its folder.
 func newWalk(t *testing.T, database string) *walk {
 	w := &walk{t: t, dir: t.TempDir(), database: database}
 	if file, ok := strings.CutPrefix(database, "sqlite:"); ok {
@@ -308,7 +304,7 @@ func (w *walk) step(line string) {
 	}
 }
 
-// settled waits until each relay's subscription is there and has no backlog.
+// settled waits until each relay's subscription exists and has no backlog.
 func (w *walk) settled() {
 	w.t.Helper()
 	backlog := regexp.MustCompile(`"backlog":(\d+)`)
@@ -318,8 +314,8 @@ func (w *walk) settled() {
 	})
 }
 
-// housekeeping does to the outbox what a relay that goes on running does, until an
-// outbox that keeps nothing is empty.
+// housekeeping maintains the outbox as a running relay does, until an outbox without retention is
+// empty.
 func (w *walk) housekeeping() {
 	w.t.Helper()
 	const other = "keeps_nothing"
@@ -374,7 +370,8 @@ func inOrder(text string, parts []string) bool {
 	return true
 }
 
-// A number in the README stands on the page that it comes from, and its lines can be read without scrolling.
+// Each number in the README is on the page that it comes from, and its lines are short enough to read
+// without scrolling.
 func TestReadmeFigures(t *testing.T) {
 	page, err := os.ReadFile(readme)
 	if err != nil {

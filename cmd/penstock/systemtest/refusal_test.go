@@ -17,7 +17,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// refused runs penstock and wants one line on stderr, with the next step in it.
+// refused runs penstock and requires one line on stderr that has the next step.
 func refused(t *testing.T, code int, next string, args ...string) (o outcome) {
 	t.Helper()
 	o = pen(t, args...)
@@ -55,7 +55,7 @@ func TestNewerSchema(t *testing.T) {
 		refused(t, 4, "newer", "migrate", "--database-url", database)
 		for _, verb := range verbs {
 			if strings.HasPrefix(verb, "publish") {
-				// Producers only insert. That goes on working while relays are upgraded.
+				// Producers only insert. That works while relays are upgraded.
 				continue
 			}
 			refused(t, 4, "newer", append(strings.Fields(verb), "--database-url", database)...)
@@ -113,7 +113,7 @@ func TestNoPermission(t *testing.T) {
 	refused(t, 4, "grant", "tail", "orders", "--database-url", u.String())
 	refused(t, 4, "grant", "outbox", "drop", "orders", "--yes", "--database-url", u.String())
 
-	// A relay may relay and look, and not publish.
+	// A relay may relay and read, and not publish.
 	execSQL(t, database, fmt.Sprintf("revoke all on penstock.orders from %s; select penstock.grant_relay('%s')", role, role))
 	must(t, "status", "--database-url", u.String())
 	if out := must(t, "tail", "orders", "--json", "--database-url", u.String()); strings.Count(out, "\n") != 1 {
@@ -122,15 +122,15 @@ func TestNoPermission(t *testing.T) {
 	refused(t, 4, "only the owner of the schema", "outbox", "create", "more", "--database-url", u.String())
 }
 
-// A disk that is full is an error with its next step; what was published before
-// is all there, and the file works again with room.
+// On a full disk, the error names its next step. All messages that were published before are
+// there, and the file works again once there is room.
 func TestFullDiskOnSQLite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	database := "sqlite:" + filepath.Join(dir, "full.db")
 	withOutbox(t, database, "orders")
 
-	// A limit on the size of files stands in for the disk, in KiB.
+	// A limit on the size of files stands for the disk, in KiB.
 	limited := exec.Command("bash", "-c", `ulimit -f 2048; exec "$0" "$@"`, binary,
 		"publish", "orders", "--batch", "1", "--json", "--database-url", database)
 	message := fmt.Sprintf(`{"topic":"t","payload":%q}`+"\n", strings.Repeat("x", 100_000))
@@ -152,7 +152,7 @@ func TestFullDiskOnSQLite(t *testing.T) {
 	}
 }
 
-// What a relay cannot wait for ends it at the start.
+// An error that a relay cannot wait for ends it at the start.
 func TestRelayOfNoOutbox(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// With a sink that is slower than what the relay has fetched, stops repeat nothing and
-// kills only what was just delivered: relay after relay comes further.
+// If the sink is slower than the relay fetches, stops repeat nothing and kills repeat only what
+// was just delivered. Relay after relay makes progress.
 func TestSlowEndpoint(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(testing.TB) (string, driver.Store){"PostgreSQL": slowPostgres, "SQLite": slowSQLite} {
@@ -68,7 +68,7 @@ func stopSlowly(t *testing.T, database string, store driver.Store, keys int) {
 	e := &slowEndpoint{answered: map[string]int{}, changed: make(chan struct{})}
 	server := httptest.NewServer(e)
 	t.Cleanup(server.Close)
-	relay := func() *process { // whose lease a busy machine renews in time: calls of the sink end with it, and are made again
+	relay := func() *process { // a lease that a busy machine renews in time: when it ends, calls of the sink end and are repeated
 		return start(t, "relay", "--outbox", "orders", "--database-url", database, "--lease", "10s", "--sink", server.URL+"#allow_addresses=127.0.0.1&concurrency=8")
 	}
 	for round := 0; e.count() < messages-step-8; round++ {
@@ -84,7 +84,7 @@ func stopSlowly(t *testing.T, database string, store driver.Store, keys int) {
 		}
 		p.signal(syscall.SIGINT)
 		p.says("draining")
-		e.allow(messages) // what is under way is answered
+		e.allow(messages) // requests in progress are answered
 		if o := p.wait(); o.code != 0 {
 			t.Fatalf("the stopped relay ended with %d: %s", o.code, p.stderr.tail())
 		}
@@ -105,7 +105,7 @@ func stopSlowly(t *testing.T, database string, store driver.Store, keys int) {
 	}
 }
 
-// slowEndpoint answers as many requests as it is allowed, and keeps others waiting.
+// slowEndpoint answers as many requests as it is allowed, and blocks the others.
 type slowEndpoint struct {
 	mu       sync.Mutex
 	allowed  int

@@ -12,8 +12,7 @@ import (
 // held is the status of the only subscription.
 type held = admin.SubscriptionStatus
 
-// holder waits until a relay has the lease, one of that name if it is given: on a busy machine a lease may have ended
-// before it was renewed.
+// holder waits until a relay has the lease, or the named one. On a busy machine a lease may end before it is renewed.
 func (l *line) holder(name string) held {
 	l.t.Helper()
 	return awaitSubscription(l.t, l.database, l.outbox, "", "a relay has the lease", func(s held) bool {
@@ -27,7 +26,7 @@ func (l *line) named(name string) *process {
 	return start(l.t, "relay", "--config", l.config, "--holder", name)
 }
 
-// checkTaken wants the lease to be whose it was, or to have been taken only after it had ended.
+// checkTaken requires that the lease still has its holder, or was taken only after it had ended.
 func checkTaken(t *testing.T, before, now held) {
 	t.Helper()
 	if now.Epoch != before.Epoch && now.HolderSince.Before(before.LeaseUntil) || now.Epoch < before.Epoch || now.Epoch == before.Epoch && now.Holder != before.Holder {
@@ -35,8 +34,7 @@ func checkTaken(t *testing.T, before, now held) {
 	}
 }
 
-// pair starts two relays and returns when the first has the lease and the second
-// stands by.
+// pair starts two relays and returns when the first has the lease and the second is on standby.
 func pair(t *testing.T, l *line) (first, second *process) {
 	t.Helper()
 	first = l.named("first")
@@ -46,7 +44,7 @@ func pair(t *testing.T, l *line) (first, second *process) {
 	return first, second
 }
 
-// After kill -9 the other relay takes over without being told, and not before the lease has ended.
+// After kill -9 the other relay takes over without help, and not before the lease has ended.
 func TestTakeoverAfterKill(t *testing.T) {
 	t.Parallel()
 	l := postgresLine(t, 600, 3*time.Second)
@@ -66,8 +64,8 @@ func TestTakeoverAfterKill(t *testing.T) {
 	l.check()
 }
 
-// A relay that ends in order gives its lease back: the other one does not wait
-// until it would have ended.
+// A relay that ends normally gives its lease back: the other one does not wait until it would have
+// expired.
 func TestTakeoverAfterStop(t *testing.T) {
 	t.Parallel()
 	l := postgresLine(t, 600, longLease)
@@ -96,8 +94,8 @@ func TestTakeoverAfterStop(t *testing.T) {
 	}
 }
 
-// A relay that was stopped for longer than its lease finds, when it goes on, that
-// it can no longer move the cursor, and stands by.
+// A relay that was paused for longer than its lease finds, when it continues, that it can no
+// longer move the cursor, and goes on standby.
 func TestPausedRelayIsFenced(t *testing.T) {
 	t.Parallel()
 	l := postgresLine(t, 900, shortLease)
@@ -110,7 +108,7 @@ func TestPausedRelayIsFenced(t *testing.T) {
 	first.signal(syscall.SIGSTOP)
 	committed()
 	relayed(t, l.database, l.outbox) // by the second
-	before := l.holder("")           // which may lose it, too, on a busy machine, but not before it has ended
+	before := l.holder("")           // which may also lose it on a busy machine, but not before it has ended
 	if before.Holder != "second" {
 		t.Fatalf("%q has the lease", before.Holder)
 	}
@@ -128,7 +126,7 @@ func TestPausedRelayIsFenced(t *testing.T) {
 		t.Errorf("%d were settled before the paused relay went on, %d are", before.Settled, after.Settled)
 	}
 
-	// It is still of use.
+	// It is still usable.
 	committed = l.startProducing(shares[2])
 	second.kill()
 	committed()

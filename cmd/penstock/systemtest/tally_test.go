@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ledger is a business table with a message for each row, and what came of them:
-// rows of a key count from 1.
+// ledger is a business table with a message for each row, and the messages that were received.
+// Rows of a key count from 1.
 type ledger struct {
 	t        testing.TB
-	database string // what the business connects to
+	database string // the URL to which the business connects
 	outbox   string
 	insert   string // of one message: key, payload
 
@@ -24,10 +24,10 @@ type ledger struct {
 
 	mu        sync.Mutex
 	arrivals  map[string][]receipt // by consumer
-	attempted map[string]bool      // entries, whatever became of them
+	attempted map[string]bool      // entries, whether they were committed or not
 }
 
-// receipt is a message as a consumer got it.
+// receipt is a message as a consumer received it.
 type receipt struct {
 	id, key, entry string
 }
@@ -46,8 +46,8 @@ func newLedger(t testing.TB, database, outbox string) *ledger {
 	return l
 }
 
-// write commits n entries, one transaction each, over a connection of its own. Their
-// names begin with the name given, so that those of two calls differ.
+// write commits n entries, one transaction each, over a separate connection. Their names begin
+// with the given name, which makes those of two calls differ.
 func (l *ledger) write(name string, n int) {
 	l.t.Helper()
 	ctx := context.WithoutCancel(l.t.Context())
@@ -63,8 +63,8 @@ func (l *ledger) write(name string, n int) {
 	}
 }
 
-// keepWriting has several connections commit entries until the returned function is
-// called, whatever happens to the database meanwhile.
+// keepWriting commits entries over several connections until the returned function is called,
+// whatever happens to the database meanwhile.
 func (l *ledger) keepWriting(name string, connections int) (stop func()) {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	var all sync.WaitGroup
@@ -98,7 +98,7 @@ func (l *ledger) keepWriting(name string, connections int) (stop func()) {
 	}
 }
 
-// connect opens a session that any pooler can serve: with no statement that lasts.
+// connect opens a session that any pooler can serve: without prepared statements.
 func (l *ledger) connect(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(l.database)
 	if err != nil {
@@ -127,8 +127,8 @@ func (l *ledger) one(ctx context.Context, conn *pgx.Conn, entry, key string) err
 	})
 }
 
-// vanished is what was tried and is not in the table: rolled back, or committed without
-// waiting for the disk and gone with a crash.
+// vanished are the entries that were tried and are not in the table. They were rolled back, or
+// committed without waiting for the disk and lost in a crash.
 func (l *ledger) vanished(database string) map[string]bool {
 	l.t.Helper()
 	l.mu.Lock()
@@ -140,7 +140,7 @@ func (l *ledger) vanished(database string) map[string]bool {
 	return gone
 }
 
-// got notes a message that a consumer was handed.
+// got notes a message that a consumer received.
 func (l *ledger) got(consumer string, r receipt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,10 +159,10 @@ func (l *ledger) has(entry string, consumers ...string) bool {
 	return true
 }
 
-// tally is what the comparison of the table with a consumer's messages found.
+// tally is the result of comparing the table with a consumer's messages.
 type tally struct {
 	committed, lost, duplicated, outOfOrder, strange int
-	// again counts ids that two different messages came with.
+	// again counts ids that two different messages had.
 	again    int
 	examples []string
 }
@@ -174,8 +174,8 @@ func (c *tally) found(n *int, format string, args ...any) {
 	}
 }
 
-// tally compares what the table at the URL holds with what a consumer got. Entries of
-// gone were committed and then lost by the database; they may have come.
+// tally compares the table at the URL with a consumer's messages. Entries of gone were committed
+// and then lost by the database; their messages may have come.
 func (l *ledger) tally(database, consumer string, gone map[string]bool) *tally {
 	l.t.Helper()
 	ctx := context.WithoutCancel(l.t.Context())
@@ -232,7 +232,7 @@ func (l *ledger) tally(database, consumer string, gone map[string]bool) *tally {
 	return c
 }
 
-// mustBeSound fails the test unless all came, once at least and in order.
+// mustBeSound fails the test unless everything came, at least once and in order.
 func (l *ledger) mustBeSound(database, consumer string, gone map[string]bool) *tally {
 	l.t.Helper()
 	c := l.tally(database, consumer, gone)

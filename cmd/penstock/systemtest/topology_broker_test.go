@@ -35,7 +35,7 @@ func (l *ledger) relay(settings, sink string) *process {
 	return start(l.t, "relay", "--config", config)
 }
 
-// end stops a relay once nothing is left to do.
+// end stops a relay once it has nothing left to do.
 func (l *ledger) end(relay *process) {
 	l.t.Helper()
 	relayed(l.t, l.database, l.outbox)
@@ -45,8 +45,8 @@ func (l *ledger) end(relay *process) {
 	}
 }
 
-// Of several RabbitMQ hosts in the URL the relay finds one that answers, at the start
-// and whenever its own goes away.
+// If the URL has several RabbitMQ hosts, the relay finds one that answers, at the start and
+// whenever its own host is lost.
 func TestTopologyRabbitMQHosts(t *testing.T) {
 	topology(t)
 	l := newOrders(t)
@@ -73,7 +73,7 @@ func TestTopologyRabbitMQHosts(t *testing.T) {
 	l.mustBeSound(l.database, "rabbitmq", l.vanished(l.database))
 }
 
-// Three RabbitMQ nodes keep a quorum queue, and one after the other is killed.
+// Three RabbitMQ nodes have a quorum queue, and are killed one after another.
 func TestTopologyRabbitMQCluster(t *testing.T) {
 	if !longForm() {
 		t.Skip("in make test-topologies: three nodes take long to start")
@@ -122,7 +122,7 @@ func TestTopologyRabbitMQCluster(t *testing.T) {
 	l.mustBeSound(l.database, "inbox", gone)
 }
 
-// declareQuorum makes a quorum queue that has a member on each of three nodes.
+// declareQuorum creates a quorum queue with a member on each of three nodes.
 func declareQuorum(broker, name string) error {
 	conn, err := amqp.Dial(broker)
 	if err != nil {
@@ -137,9 +137,9 @@ func declareQuorum(broker, name string) error {
 	return err
 }
 
-// A relay that is told to stop while RabbitMQ blocks publishers ends after its drain
-// timeout, however long a Send may take, gives its lease back, and has settled nothing
-// that RabbitMQ does not have.
+// A relay that is told to stop while RabbitMQ blocks publishers ends after its drain timeout,
+// however long a Send may take. It gives its lease back, and has settled nothing that RabbitMQ
+// does not have.
 func TestTopologyRabbitMQBlocked(t *testing.T) {
 	topology(t)
 	l := newOrders(t)
@@ -177,8 +177,8 @@ func TestTopologyRabbitMQBlocked(t *testing.T) {
 	l.mustBeSound(l.database, "rabbitmq", nil)
 }
 
-// A stream that is full is a broker that takes nothing, not a message that is bad: no
-// attempt is spent, and all is delivered in order once there is room.
+// A full stream means that the broker accepts nothing, not that a message is bad. No attempt is
+// spent, and everything is delivered in order once there is room.
 func TestTopologyFullStream(t *testing.T) {
 	topology(t)
 	for _, kind := range []string{"server", "embedded"} {
@@ -236,7 +236,7 @@ func TestTopologyFullStream(t *testing.T) {
 	}
 }
 
-// Three NATS servers keep a stream. Whichever leads it is killed, again and again.
+// Three NATS servers have a stream. Its leader is killed again and again.
 func TestTopologyNATSCluster(t *testing.T) {
 	topology(t)
 	l := newOrders(t)
@@ -276,7 +276,7 @@ func TestTopologyNATSCluster(t *testing.T) {
 	l.mustBeSound(l.database, "stream", l.vanished(l.database))
 }
 
-// Three Kafka brokers, of which one after the other is killed.
+// Three Kafka brokers, which are killed one after another.
 func TestTopologyKafkaCluster(t *testing.T) {
 	if !testserver.HasKafka() {
 		t.Skip("there is no Apache Kafka: make test-topologies fetches it")

@@ -19,7 +19,7 @@ func set(t testing.TB, database, name, value string) {
 	execSQL(t, database, fmt.Sprintf("alter database %s set %s = '%s'", texts(t, database, "select quote_ident(current_database())")[0], name, value))
 }
 
-// latin1Database is one whose encoding is LATIN1.
+// latin1Database is a database whose encoding is LATIN1.
 func latin1Database(t testing.TB) string {
 	t.Helper()
 	server := testserver.StartPostgres(t).URL
@@ -27,8 +27,8 @@ func latin1Database(t testing.TB) string {
 	return strings.Replace(server, "/postgres?", "/latin1?", 1)
 }
 
-// What a key and a text are does not depend on how the database stores text or talks to
-// clients: no two keys become one, and none stops the others.
+// The identity of keys and texts does not depend on how the database stores text or talks to
+// clients: no two keys become one, and no key stops the others.
 func TestTopologyEncodings(t *testing.T) {
 	topology(t)
 	for _, c := range []struct {
@@ -49,7 +49,7 @@ func TestTopologyEncodings(t *testing.T) {
 			for _, args := range [][]string{{"migrate"}, {"outbox", "create", "orders"}, {"queue", "create", "jobs"}} {
 				must(t, append(args, "--database-url", database)...)
 			}
-			inUTF8 := database + "&client_encoding=UTF8" // as the business says, whose libraries know what they send
+			inUTF8 := database + "&client_encoding=UTF8" // as an application does, whose libraries know what they send
 			l := newLedger(t, inUTF8, "orders")
 			l.keys = c.keys
 			broker := testserver.RabbitMQURL(t)
@@ -66,7 +66,7 @@ func TestTopologyEncodings(t *testing.T) {
 			finish()
 			l.mustBeSound(inUTF8, "inbox", nil)
 
-			// Jobs of such keys run, and what runs them is told the key.
+			// Jobs of such keys run, and handlers get the key.
 			ran := filepath.Join(t.TempDir(), "ran")
 			for _, key := range c.keys {
 				execWith(t, inUTF8, "select penstock.enqueue('jobs', $1::text, key => $1)", key)
@@ -96,7 +96,7 @@ func pairs(words []string) func(func([2]string) bool) {
 	}
 }
 
-// execWith runs a statement that has parameters.
+// execWith runs a statement with parameters.
 func execWith(t testing.TB, database, sql string, args ...any) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -110,8 +110,8 @@ func execWith(t testing.TB, database, sql string, args ...any) {
 	}
 }
 
-// Settings that change what a text in SQL means, or what a client sees, change nothing
-// of what Penstock makes and does.
+// Settings that change the meaning of a text in SQL, or what a client sees, change nothing in what
+// Penstock creates and does.
 func TestTopologySettings(t *testing.T) {
 	topology(t)
 	settings := map[string]string{

@@ -14,10 +14,9 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// An asynchronous standby is promoted after some WAL was lost. What is committed on
-// the survivor arrives with consumers who drop what they have seen, in JetStream and by
-// an inbox, and by one that keeps their order: no id of a message that was delivered is given to another one. Nor does the
-// number of a lease come again, so that a worker of before ends no job of another.
+// An asynchronous standby is promoted after some WAL was lost. Messages of transactions on the survivor reach consumers
+// that drop known ids, in JetStream and by an inbox, and a consumer that keeps their order. No id of a delivered message
+// is used again. The number of a lease is not used again either, so an earlier worker ends no other job.
 func TestTopologyLostWAL(t *testing.T) {
 	topology(t)
 	cluster := startCluster(t)
@@ -43,7 +42,7 @@ subscriptions:
 	finish := readThroughInbox(t, l, broker, queue)
 	consumers := []string{"rabbitmq", "inbox", "ordered"}
 
-	gone := map[string]bool{} // entries that were committed and are not there any more
+	gone := map[string]bool{} // entries that were committed and no longer exist
 	leases := map[int64]bool{}
 	for round := range times(2, 6) {
 		name := func(what string) string { return fmt.Sprintf("round %d %s", round, what) }
@@ -57,7 +56,7 @@ subscriptions:
 		cluster.cutOff()
 		doomed := times(200, 1000)
 		l.write(name("lost"), doomed)
-		late := claimed(t, cluster.url, 100) // by a worker who does not hear of the failover
+		late := claimed(t, cluster.url, 100) // by a worker that does not learn of the failover
 		eventually(t, "what will be lost is delivered", func() bool { return l.has(fmt.Sprintf("%s-%d", name("lost"), doomed-1), consumers...) })
 		lost := entriesOf(t, l.database)
 		cluster.promote()
@@ -109,7 +108,7 @@ subscriptions:
 	}
 }
 
-// withJobs does something with the queue "jobs".
+// withJobs uses the queue "jobs".
 func withJobs(t testing.TB, database string, do func(driver.Queue) error) {
 	t.Helper()
 	store, err := postgres.Open(t.Context(), database, postgres.Options{})

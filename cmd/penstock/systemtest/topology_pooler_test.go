@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// pooled is a PostgreSQL behind a pooler in transaction mode, with a pool so small that
-// clients keep meeting each other's sessions.
+// pooled is a PostgreSQL behind a pooler in transaction mode. The pool is so small that clients
+// keep using each other's sessions.
 type pooled struct {
 	server *testserver.Postgres
 	pooler *testserver.PgBouncer
@@ -39,14 +39,14 @@ func (p *pooled) database(t testing.TB) (direct, through string) {
 	if _, err := fmt.Sscanf(p.pooler.Version, "PgBouncer %d.%d", &major, &minor); err != nil {
 		t.Fatalf("%s: %v", p.pooler.Version, err)
 	}
-	if major == 1 && minor < 21 { // it knows no prepared statements, whoever its client is
+	if major == 1 && minor < 21 { // it supports no prepared statements, whatever its client is
 		through += "&default_query_exec_mode=exec"
 	}
 	return direct, through
 }
 
-// busy has clients run short statements through the pooler until the returned function
-// is called, so that nobody gets the same session twice in a row.
+// busy makes clients run short statements through the pooler until the returned function is
+// called. So no client gets the same session twice in a row.
 func busy(t testing.TB, url string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -73,7 +73,7 @@ func busy(t testing.TB, url string) (stop func()) {
 	}
 }
 
-// plainSession is one without prepared statements.
+// plainSession is a session without prepared statements.
 func plainSession(ctx context.Context, url string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -83,12 +83,12 @@ func plainSession(ctx context.Context, url string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// leaks is what somebody left behind in the sessions of the pool: settings other than
-// those that the pooler itself looks after, advisory locks, temporary tables.
+// leaks is what clients have left in the sessions of the pool: settings other than those that the
+// pooler itself manages, advisory locks, temporary tables.
 func leaks(t testing.TB, url string) (found []string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	var open []pgx.Tx // each holds on to a session, so that all are seen
+	var open []pgx.Tx // each holds on to a session, to see all of them
 	for range poolSize {
 		conn, err := plainSession(ctx, url)
 		if err != nil {
@@ -132,8 +132,7 @@ func wantNoLeaks(t testing.TB, url, after string) {
 	}
 }
 
-// worksOrSays runs penstock through a pooler: it does what it does, or it refuses and
-// names the pooler.
+// worksOrSays runs penstock through a pooler. It must work, or refuse and name the pooler.
 func worksOrSays(t testing.TB, args ...string) (worked bool) {
 	t.Helper()
 	o := pen(t, args...)
@@ -148,8 +147,8 @@ func worksOrSays(t testing.TB, args ...string) (worked bool) {
 	return false
 }
 
-// migrate through a pooler makes what it makes in its schema and nothing in others, and
-// leaves no lock and no setting behind; nor do the other commands.
+// migrate through a pooler creates objects only in its schema, and leaves no lock and no setting.
+// Nor do the other commands.
 func TestTopologyPoolerCommands(t *testing.T) {
 	topology(t)
 	p := startPooled(t)
@@ -195,13 +194,13 @@ func TestTopologyPoolerCommands(t *testing.T) {
 	}
 }
 
-// A relay whose way to the database is a pooler in transaction mode loses nothing when
-// PostgreSQL crashes, with producers that do not wait for the disk: xids that were
-// given out before are then given out again, and the relay's own connection to the
-// pooler outlives it. Or the relay says at the start that it cannot work there.
+// A relay that reaches the database through a pooler in transaction mode loses nothing when
+// PostgreSQL crashes, with producers that do not wait for the disk. Xids may then be assigned
+// again, and the relay's own connection to the pooler outlives the crash. Alternatively, the relay
+// reports at the start that it cannot work there.
 func TestTopologyPoolerCrashes(t *testing.T) {
 	topology(t)
-	p := startPooled(t, "wal_writer_delay = 1s", "synchronous_commit = off") // what a crash takes back is about that long
+	p := startPooled(t, "wal_writer_delay = 1s", "synchronous_commit = off") // a crash takes back about this much
 	direct, through := p.database(t)
 	withOutbox(t, direct, "orders")
 	l := newLedger(t, direct, "orders")

@@ -11,10 +11,9 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// Tests that begin with TestTopology run Penstock where people run it: behind
-// poolers, in clusters, with a standby, on a full disk. Each counts what was lost,
-// duplicated and out of order. make soak runs a quick form of those whose servers are
-// there.
+// Tests whose names begin with TestTopology run Penstock in typical environments: behind poolers,
+// in clusters, with a standby, on a full disk. Each counts lost, duplicated and out-of-order
+// messages. make soak runs a quick form of those whose servers are installed.
 
 // topology marks such a test.
 func topology(t *testing.T) {
@@ -30,7 +29,7 @@ const envTopologies = "PENSTOCK_TOPOLOGIES"
 
 func longForm() bool { return os.Getenv(envTopologies) != "" }
 
-// times is how often a test does something: few times, or many in the long form.
+// times is how often a test repeats something: few times, or many in the long form.
 func times(quick, long int) int {
 	if longForm() {
 		return long
@@ -38,7 +37,7 @@ func times(quick, long int) int {
 	return quick
 }
 
-// onHost is a URL with the host of another one.
+// onHost is a URL with another URL's host.
 func onHost(t testing.TB, rawURL, other string) string {
 	t.Helper()
 	u, err := url.Parse(rawURL)
@@ -53,7 +52,7 @@ func onHost(t testing.TB, rawURL, other string) string {
 	return u.String()
 }
 
-// texts are the rows of a query of one text.
+// texts are the rows of a query with one text column.
 func texts(t testing.TB, database, sql string, args ...any) []string {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -73,7 +72,7 @@ func texts(t testing.TB, database, sql string, args ...any) []string {
 	return all
 }
 
-// entriesOf is what a ledger's table holds.
+// entriesOf are the entries in a ledger's table.
 func entriesOf(t testing.TB, database string) map[string]bool {
 	t.Helper()
 	entries := map[string]bool{}

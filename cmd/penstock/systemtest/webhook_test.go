@@ -24,9 +24,9 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// An endpoint that fails now and then, and a relay that is killed, lose nothing: each
-// message arrives, signed, in order per key; the one that is refused for good is a
-// dead letter.
+// With an endpoint that fails now and then, and a relay that is killed, nothing is lost. Each
+// message arrives, signed, in order per key. The one that is refused permanently becomes a dead
+// letter.
 func TestKilledRelayToAWebhook(t *testing.T) {
 	testseed.Soak(t)
 	t.Parallel()
@@ -89,7 +89,7 @@ subscriptions:
 	hook.check(messages, keys, refused)
 }
 
-// endpoint is a receiver of webhooks that is not always well.
+// endpoint is a receiver of webhooks that fails now and then.
 type endpoint struct {
 	t       *testing.T
 	server  *httptest.Server
@@ -98,7 +98,7 @@ type endpoint struct {
 
 	mu      sync.Mutex
 	random  *rand.Rand
-	order   map[string][]int // by key: numbers in the order in which they came first
+	order   map[string][]int // by key: numbers in the order of their first arrival
 	seen    map[string]int
 	faults  []string
 	changed chan struct{}
@@ -167,7 +167,7 @@ func (e *endpoint) await(n int) {
 	}
 }
 
-// check wants every message but the refused one, those of a key in order.
+// check requires every message but the refused one, and those of a key in order.
 func (e *endpoint) check(messages, keys, refused int) {
 	e.t.Helper()
 	e.mu.Lock()
