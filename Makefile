@@ -15,7 +15,7 @@ BUILD     := $(shell git describe --tags --always --dirty 2>/dev/null)
 GOBUILD   := CGO_ENABLED=0 go build -ldflags "-s -w -X main.version=$(BUILD)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build docs demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients test-engine install-servers servers lint fmt fuzz bench chaos clean
+.PHONY: help build docs demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients test-engine test-engines install-servers servers lint fmt fuzz bench chaos clean
 
 help: ## list the targets
 	@echo 'make demo, make check and make test need nothing but Go; run as root on Debian, make test installs its servers.'
@@ -53,6 +53,9 @@ test-postgres-all: ## run them on 14, 15, 16, 17 and 18
 test-engine: ## run the portable profile's suites on a server that speaks PostgreSQL's protocol: URL=postgres://…; engine.txt and engine.json are the report
 	@test -n "$(URL)" || { echo 'say which server: make test-engine URL=postgres://user:password@host:port/database; the role must be able to create databases'; exit 2; }
 	@script/test-engine.sh "$(URL)" $(TEST)
+
+test-engines: ## run on newer RabbitMQ, PostgreSQL, MariaDB, MySQL and PgBouncer, each in a Debian in a folder, what concerns it (ENGINES="mysql-9 …")
+	@script/test-engines.sh $(ENGINES)
 
 test-python: build ## build the Python client twice, install its wheel, run ruff, mypy and pytest on it (or PYTHON="python3.10 python3.13")
 	@go build -o bin/withservers ./internal/test/testserver/withservers

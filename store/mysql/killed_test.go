@@ -61,7 +61,7 @@ func (l *ledger) lost() (lost []string) {
 func TestServerIsKilled(t *testing.T) {
 	testseed.Soak(t)
 	t.Parallel()
-	for _, engine := range []string{"InnoDB", "RocksDB"} {
+	for _, engine := range engines(t) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			m := testserver.StartMariaDB(t)

@@ -7,6 +7,7 @@
 //	PENSTOCK_TEST_DATA          the folder for the data of private servers, instead of the system's temporary one
 //	PENSTOCK_TEST_PG_BIN        the folder that holds initdb and postgres
 //	PENSTOCK_TEST_RABBITMQ_BIN  the folder that holds rabbitmq-server
+//	PENSTOCK_TEST_MARIADB_BIN   the folder that holds mariadbd, or MySQL's mysqld
 //	PENSTOCK_TEST_KAFKA_JARS    the folder of Apache Kafka's jars; without it there is no Kafka
 //	CC                          the C compiler, for a clock of PostgreSQL's that a test sets
 //	PENSTOCK_TEST_PGBOUNCER     the program pgbouncer

@@ -105,7 +105,7 @@ func galeraLibrary() (string, error) {
 	if _, err := mariadbBin(); err != nil {
 		return "", err
 	}
-	if found, _ := filepath.Glob("/usr/lib*/galera*/libgalera_smm.so"); len(found) > 0 {
+	if found, _ := filepath.Glob("/usr/lib*/galera*/libgalera_smm.so"); len(found) > 0 && !ofMySQL() {
 		return found[0], nil
 	}
 	return "", &MissingError{Server: "Galera", Package: "galera-4", BinVar: "PATH"}

@@ -17,7 +17,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MariaDB is a private MariaDB server with the engines InnoDB and MyRocks.
+// MariaDB is a private MariaDB server with the engines InnoDB and MyRocks, or a MySQL server, which has InnoDB.
 //
 // A commit is not flushed to the disk: it survives Kill all the same, because the
 // operating system lives on.
@@ -32,7 +32,11 @@ type MariaDB struct {
 // NewMariaDB starts a private server. options are as on mariadbd's command line.
 // A *MissingError if MariaDB is not installed.
 func NewMariaDB(options ...string) (*MariaDB, error) {
-	m, err := newMariaDB(append([]string{"--plugin-load-add=ha_rocksdb.so", "--rocksdb-flush-log-at-trx-commit=2", "--rocksdb-manual-wal-flush=off"}, options...)...)
+	rocksdb := []string{"--plugin-load-add=ha_rocksdb.so", "--rocksdb-flush-log-at-trx-commit=2", "--rocksdb-manual-wal-flush=off"}
+	if ofMySQL() {
+		rocksdb = nil
+	}
+	m, err := newMariaDB(append(rocksdb, options...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +72,15 @@ func newMariaDB(options ...string) (*MariaDB, error) {
 		"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=" + filepath.Join(m.dir, "socket"),
 		"--max-connections=500", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--innodb-use-native-aio=0",
 	}, options...)
+	program := filepath.Join(bin, "mariadbd")
+	if ofMySQL() {
+		program, options = filepath.Join(bin, "mysqld"), append(options, "--mysqlx=OFF", "--pid-file="+filepath.Join(m.dir, "pid"))
+	}
 	m.command = func() *exec.Cmd {
 		if m.founds {
-			return run(filepath.Join(bin, "mariadbd"), append(slices.Clone(options), "--wsrep-new-cluster")...)
+			return run(program, append(slices.Clone(options), "--wsrep-new-cluster")...)
 		}
-		return run(filepath.Join(bin, "mariadbd"), options...)
+		return run(program, options...)
 	}
 	m.ready = m.ping
 	if err := m.initialise(who, run); err != nil {
@@ -85,8 +93,17 @@ func (m *MariaDB) initialise(who *syscall.Credential, run func(string, ...string
 	if err := own(who, m.dir); err != nil {
 		return err
 	}
-	if out, err := run("mariadb-install-db", "--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput(); err != nil {
-		return fmt.Errorf("mariadb-install-db: %w\n%s", err, bytes.TrimSpace(out))
+	install := run("mariadb-install-db", "--auth-root-authentication-method=normal", "--skip-test-db")
+	if ofMySQL() {
+		// Its root is one of a local socket.
+		users := filepath.Join(m.dir, "users.sql")
+		if err := errors.Join(os.WriteFile(users, []byte("create user root@'127.0.0.1';\ngrant all on *.* to root@'127.0.0.1' with grant option;\n"), 0o600), own(who, users)); err != nil {
+			return err
+		}
+		install = run(filepath.Join(os.Getenv(envMariaDBBin), "mysqld"), "--initialize-insecure", "--init-file="+users)
+	}
+	if out, err := install.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", install.Path, err, bytes.TrimSpace(out))
 	}
 	return nil
 }
@@ -153,12 +170,24 @@ func MariaDBDatabase(tb testing.TB) string {
 	return u
 }
 
-// mariadbBin is the folder of mariadbd; mariadb-install-db is on the PATH.
+// ofMySQL: the folder that the environment names has MySQL's server.
+func ofMySQL() bool {
+	dir := os.Getenv(envMariaDBBin)
+	return dir != "" && !hasProgram(dir, "mariadbd")
+}
+
+// mariadbBin is the folder of mariadbd, or of MySQL's mysqld if the environment names that; mariadb-install-db is on the PATH.
 func mariadbBin() (string, error) {
 	if err := wanted(); err != nil {
 		return "", err
 	}
-	missing := &MissingError{Server: "MariaDB", Package: "mariadb-plugin-rocksdb", URLVar: EnvMariaDB, BinVar: "PATH"}
+	if dir := os.Getenv(envMariaDBBin); dir != "" {
+		if !hasProgram(dir, "mariadbd") && !hasProgram(dir, "mysqld") {
+			return "", fmt.Errorf("%s: there is neither mariadbd nor mysqld in %s", envMariaDBBin, dir)
+		}
+		return dir, nil
+	}
+	missing := &MissingError{Server: "MariaDB", Package: "mariadb-plugin-rocksdb", URLVar: EnvMariaDB, BinVar: envMariaDBBin}
 	if _, err := exec.LookPath("mariadb-install-db"); err != nil {
 		return "", missing
 	}

@@ -27,6 +27,7 @@ const (
 	// And those that name the folders of the programs.
 	envPostgresBin = "PENSTOCK_TEST_PG_BIN"
 	envRabbitMQBin = "PENSTOCK_TEST_RABBITMQ_BIN"
+	envMariaDBBin  = "PENSTOCK_TEST_MARIADB_BIN"
 	envKafkaJars   = "PENSTOCK_TEST_KAFKA_JARS"
 
 	// And those that name what few tests want.
@@ -171,7 +172,7 @@ func NeedClock(tb testing.TB) {
 // ProgramFolders are the variables of the environment that say where the servers' programs are, for
 // a program that starts servers itself.
 func ProgramFolders() (env []string) {
-	for _, name := range []string{envPostgresBin, envRabbitMQBin, envCompiler, envPgBouncer, "PATH"} {
+	for _, name := range []string{envPostgresBin, envRabbitMQBin, envMariaDBBin, envCompiler, envPgBouncer, "PATH"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

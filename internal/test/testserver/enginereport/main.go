@@ -1,5 +1,8 @@
 // Enginereport makes a report of the output of go test -json on its standard input, of the suites on the server that PENSTOCK_TEST_POSTGRES
 // names. It has which server it is, what passed, what failed, and the output of the failures. Passwords of URLs are left out.
+//
+// With -server, which says which it is, no server is asked. -table names a page of the documentation with a row for each engine: this one's
+// is replaced or added.
 package main
 
 import (
@@ -41,14 +44,21 @@ const kept = 60
 
 func main() {
 	text, data := flag.String("text", "engine.txt", "where to write the report"), flag.String("json", "engine.json", "and where as JSON")
+	server := flag.String("server", "", "the engine and its version, instead of what the server says")
+	page, commit := flag.String("table", "", "the page that has a row for the engine"), flag.String("commit", "", "and the commit that was tested")
 	flag.Parse()
 	began := time.Now()
-	server := version(os.Getenv(testserver.EnvPostgres))
-	fmt.Fprintln(os.Stderr, server)
+	if *server == "" {
+		*server = version(os.Getenv(testserver.EnvPostgres))
+	}
+	fmt.Fprintln(os.Stderr, *server)
 	r, err := read(os.Stdin, os.Stderr)
-	r.Server, r.At, r.Seconds = server, began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
+	r.Server, r.At, r.Seconds = *server, began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
 	if err == nil {
 		err = r.write(*text, *data)
+	}
+	if err == nil && *page != "" {
+		err = r.addTo(*page, *commit)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "enginereport:", err)

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,5 +50,71 @@ func TestReport(t *testing.T) {
 	}
 	if strings.Contains(string(said)+string(raw), "hunter2") {
 		t.Error("a password is shown")
+	}
+}
+
+// A page gets a row for an engine, in place of the one that was there.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	page := filepath.Join(t.TempDir(), "engines.md")
+	if err := os.WriteFile(page, []byte("Before.\n"+tableBegins+tableEnds+"After.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	skipped := func(why string) result {
+		return result{"TestX", []string{"=== RUN   TestX", "    x_test.go:12: " + why, "--- SKIP: TestX (0.00s)"}}
+	}
+	for _, r := range []report{
+		{Server: "RabbitMQ 4.0 4.0.5", Seconds: 30, Passed: []string{"TestA", "TestB"}, Skipped: []result{skipped("too long"), skipped("no a|b; install it"), skipped("too long"), {"TestY", nil}}},
+		{Server: "MySQL 9 9.7.4", Seconds: 6},
+		{Server: "RabbitMQ 4.0 4.0.6", Seconds: 60, Failed: []result{{}}, Broken: []string{"?"}},
+		{Server: "RabbitMQ 4.0 4.0.5", Seconds: 30, Passed: []string{"TestA", "TestB"}, Skipped: []result{skipped("too long"), skipped("no a|b; install it"), skipped("too long"), {"TestY", nil}}},
+		{Server: "RabbitMQ 4.3 4.3.6", Failed: []result{{}}, Broken: []string{"?"}},
+	} {
+		if err := r.addTo(page, "0123456"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "Before.\n" + tableBegins + tableHead +
+		"| MySQL 9 | 9.7.4 | 0 | 0 | 0 | 0.1 | 0123456 |\n" +
+		"| RabbitMQ 4.0 | 4.0.5 | 2 | 4: 2 too long, 1 no a/b, 1 without a reason | 0 | 0.5 | 0123456 |\n" +
+		"| RabbitMQ 4.3 | 4.3.6 | 0 | 0 | 2 | 0.0 | 0123456 |\n" + tableEnds + "After.\n"
+	if got, err := os.ReadFile(page); err != nil || string(got) != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+}
+
+// The table that is published has the form that is written, and rows of the script's engines.
+func TestPublishedTable(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../../docs/reference/engines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile("../../../../script/test-engines.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, begins := strings.Cut(string(page), tableBegins+tableHead)
+	table, _, ends := strings.Cut(rest, tableEnds)
+	if !begins || !ends {
+		t.Fatal("the page has no table of engines, or the table has another head")
+	}
+	row := regexp.MustCompile(`^\| ([^|]+) \| [0-9][0-9a-z.]* \| [1-9][0-9]* \| (?:0|[1-9][0-9]*: [^|]+) \| [0-9]+ \| [0-9]+\.[0-9] \| [0-9a-f]{7,} \|$`)
+	var engines []string
+	for line := range strings.Lines(table) {
+		m := row.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil {
+			t.Fatalf("not a row of a clean commit: %s", line)
+		}
+		engines = append(engines, m[1])
+	}
+	var known []string
+	for _, m := range regexp.MustCompile(`(?m)^[a-z]+-[0-9.]+\|([^|]+)\|`).FindAllStringSubmatch(string(script), -1) {
+		known = append(known, m[1])
+	}
+	for _, engine := range engines {
+		if !slices.Contains(known, engine) {
+			t.Errorf("the page has a row of %s, the script knows %q", engine, known)
+		}
 	}
 }
