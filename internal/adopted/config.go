@@ -35,8 +35,8 @@ type Config struct {
 	// Headers are also templates, by the header's name. One whose column is NULL is left out.
 	Headers map[string]string `yaml:"headers"`
 
-	// Delivered is what becomes of a row once the sink has confirmed it. Default:
-	// Mark or Status, whichever column is mapped.
+	// Delivered is what happens to a row once the sink has confirmed it. Default: Mark or Status,
+	// whichever column is mapped.
 	Delivered Delivered `yaml:"delivered"`
 	// Archive is the table to which Delivered: archive moves rows. It has the columns
 	// of Table, and may have others with defaults.
@@ -44,17 +44,16 @@ type Config struct {
 	// Status has the values of the status column.
 	Status Status `yaml:"status"`
 
-	// Workers is how many claims this process holds at once, in one Source or in
-	// several of the same Table. 0 or 1 is one ordered
-	// reader, in one process at a time. More claim rows with FOR UPDATE SKIP LOCKED,
-	// in as many processes as wanted, and in no order.
+	// Workers is how many claims this process holds at once, in one Source or in several of the same
+	// Table. 0 or 1 is one ordered reader, in one process at a time. With more, each claims rows with
+	// FOR UPDATE SKIP LOCKED, in any number of processes and in no order.
 	Workers int `yaml:"workers"`
 	// Batch is the most rows that are read, claimed and settled together.
 	Batch int `yaml:"batch"`
-	// Margin is how much later than its place in the order a row usually commits at most. Later
-	// rows are found by the sweep.
+	// Margin is how much later than its place in the order a row usually commits at most. Later rows
+	// are found by the sweep.
 	Margin time.Duration `yaml:"margin"`
-	// Sweep is the pause between two looks at what lies below the margin.
+	// Sweep is the pause between two scans of the rows below the margin.
 	Sweep time.Duration `yaml:"sweep"`
 	// ClaimTimeout is how long, with several workers, rows stay claimed. Then their
 	// transaction is rolled back, and they may be sent again.
@@ -62,18 +61,17 @@ type Config struct {
 
 	// optional are columns that only a preset has named: the table may lack them.
 	optional []string
-	// orderByID: the configuration does not say that the ids come in an order.
+	// orderByID: the configuration does not say whether the ids are in order.
 	orderByID bool
 }
 
-// Columns maps what a message has to the names of columns. Only ID is needed, if
-// there is no preset.
+// Columns maps the parts of a message to columns. Without a preset, only ID is required.
 type Columns struct {
 	// ID identifies a row: the primary key, or a column with a unique index. A uuid,
 	// an integer or text.
 	ID string `yaml:"id"`
-	// Order is by what rows are read, ties by ID: a time or a number that
-	// grows. Default: ID alone. See Config.Margin for what commits out of order.
+	// Order is the column by which rows are read: a time or a number that grows. Ties are resolved by
+	// ID. Default: ID alone. See Config.Margin for rows that commit out of order.
 	Order []string `yaml:"order"`
 	Key   string   `yaml:"key"`
 	Topic string   `yaml:"topic"`
@@ -84,7 +82,7 @@ type Columns struct {
 	// Tracing is text with a trace context as Java properties, as Debezium's
 	// tracingspancontext: each becomes a header.
 	Tracing string `yaml:"tracing"`
-	// CreatedAt is a time. Default: the first of Order that is one.
+	// CreatedAt is a time. Default: the first column of Order that is a time.
 	CreatedAt string `yaml:"created_at"`
 	// ProcessedAt is NULL until the row is delivered, for Delivered: mark.
 	ProcessedAt string `yaml:"processed_at"`
@@ -97,13 +95,13 @@ type Columns struct {
 	Attempts string `yaml:"attempts"`
 }
 
-// Delivered is what becomes of a delivered row.
+// Delivered is what happens to a delivered row.
 type Delivered string
 
 const (
 	// Delete the row.
 	Delete Delivered = "delete"
-	// Mark it: the processed-at column is set to the present time.
+	// Mark it: the processed-at column is set to the current time.
 	Mark Delivered = "mark"
 	// SetStatus sets the status column to Status.Delivered.
 	SetStatus Delivered = "status"
@@ -115,15 +113,14 @@ const (
 type Status struct {
 	// Pending are the values of rows to deliver. Default "pending".
 	Pending []Value `yaml:"pending"`
-	// Delivered is what a delivered row gets. Default "delivered".
+	// Delivered is the value of a delivered row. Default "delivered".
 	Delivered Value `yaml:"delivered"`
 }
 
-// Value is one of a column, as SQL reads it. A file may write a number or a boolean
-// as it is.
+// Value is a value of a column, in a form that SQL parses. A file may have a number or a boolean.
 type Value string
 
-// UnmarshalText takes whatever a file has.
+// UnmarshalText accepts any text.
 func (v *Value) UnmarshalText(text []byte) error {
 	*v = Value(text)
 	return nil
@@ -146,8 +143,7 @@ const (
 	maxOrder   = 8
 )
 
-// SetDefaults fills in what is not set: from the preset first. An unknown preset is
-// left to Validate.
+// SetDefaults sets what is not set, first from the preset. Validate reports an unknown preset.
 func (c *Config) SetDefaults() {
 	c.applyPreset()
 	if c.Delivered == "" && c.Archive == "" {
@@ -186,8 +182,8 @@ func (c *Config) SetDefaults() {
 	c.ClaimTimeout = cmp.Or(c.ClaimTimeout, DefaultClaimTimeout)
 }
 
-// Validate reports the first field that cannot be used, as a *penstock.FieldError.
-// It expects SetDefaults to have run, and looks at no database.
+// Validate returns a *penstock.FieldError for the first field that cannot be used. Call
+// SetDefaults before. It does not read the database.
 func (c *Config) Validate() error {
 	if _, known := presets[c.Preset]; c.Preset != "" && !known {
 		return Field("preset", fmt.Sprintf("is %q", c.Preset), "choose one of %s, or map the columns yourself", strings.Join(PresetNames(), ", "))
@@ -286,7 +282,7 @@ func (c *Config) validateDelivered() error {
 	return nil
 }
 
-// Ordered reports whether one reader keeps the order; otherwise several claim rows.
+// Ordered reports whether one reader keeps the order. Otherwise several readers claim rows.
 func (c *Config) Ordered() bool { return c.Workers <= 1 }
 
 // TableIdentifier is Table in parts, for quoting. It expects a valid config.
@@ -310,8 +306,8 @@ func (c *Config) OrderColumns() []string {
 	return append(slices.Clone(c.Columns.Order), c.Columns.ID)
 }
 
-// MessageColumns are the columns that a message's parts are made of, by name; what a
-// template that cannot be used names is not among them.
+// MessageColumns are the names of the columns from which the message is made, without those of an
+// invalid template.
 func (c *Config) MessageColumns() []string {
 	cols := &c.Columns
 	names := []string{cols.ID, cols.Key, cols.Topic, cols.Payload, cols.Headers, cols.Tracing, cols.CreatedAt}
@@ -328,7 +324,7 @@ func (c *Config) MessageColumns() []string {
 // mapped is a column and the field of Columns that names it.
 type mapped struct{ field, column string }
 
-// names are the columns that are mapped, in the order of the fields.
+// names are the mapped columns, in the order of the fields.
 func (c *Columns) names() (all []mapped) {
 	for _, m := range []mapped{{"id", c.ID}, {"key", c.Key}, {"topic", c.Topic}, {"payload", c.Payload}, {"headers", c.Headers}, {"tracing", c.Tracing},
 		{"created_at", c.CreatedAt}, {"processed_at", c.ProcessedAt}, {"status", c.Status}, {"error", c.Error}, {"attempts", c.Attempts}} {
@@ -401,5 +397,5 @@ func Field(name, problem, hint string, args ...any) error {
 // Optional are columns that only a preset has named: the table may lack them.
 func (c *Config) Optional() []string { return c.optional }
 
-// OrderByID reports that the configuration does not say that the ids come in an order.
+// OrderByID reports whether the configuration leaves open if the ids are in order.
 func (c *Config) OrderByID() bool { return c.orderByID }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Preset is a table whose columns are well known.
+// Preset is a table with well-known columns.
 type Preset struct {
 	Name string
 	// About is one line for people.
@@ -14,7 +14,7 @@ type Preset struct {
 	Config Config
 }
 
-// presets by name. Columns under optional are left out where a table lacks them.
+// presets by name. Columns under optional are left out if a table lacks them.
 var presets = map[string]Preset{
 	"dotnet": {
 		About: "outbox_messages of .NET: id, type, content, occurred_on_utc, processed_on_utc, error; a delivered row is marked",
@@ -77,7 +77,7 @@ func Presets() []Preset {
 	return all
 }
 
-// applyPreset fills in what is not set.
+// applyPreset sets what is not set.
 func (c *Config) applyPreset() {
 	p, known := presets[c.Preset]
 	if !known {

@@ -9,14 +9,14 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// Relation is a table that Penstock did not create, as its database has it.
+// Relation is a table that Penstock did not create, as it is in its database.
 type Relation struct {
 	Source  string // qualified and quoted, as in SQL
 	Columns []Column
 	Indexes []Index
 }
 
-// Column is one of its columns.
+// Column is a column of the table.
 type Column struct {
 	Name, Type         string // as SQL writes it; of a domain, its base type
 	Kind               Kind
@@ -26,7 +26,7 @@ type Column struct {
 	NoSelect, NoUpdate bool // for this role
 }
 
-// Kind is what a column is good for.
+// Kind says how a column can be used.
 type Kind uint16
 
 // The kinds.
@@ -40,10 +40,11 @@ const (
 	UUID
 	Bool
 	Enum
-	Compound // an array, say, which has no order that means anything
+	Compound // for example, an array, which has no useful order
 )
 
-// PostgresKind is the kind of a type of PostgreSQL's, as format_type has it, in a category of pg_type.
+// PostgresKind is the kind of a PostgreSQL type, by its name from format_type and its category in
+// pg_type.
 func PostgresKind(typ, category string) Kind {
 	switch typ {
 	case "smallint", "integer", "bigint":
@@ -64,17 +65,17 @@ func PostgresKind(typ, category string) Kind {
 	return cmp.Or(map[string]Kind{"S": Text, "B": Bool, "E": Enum, "A": Compound, "G": Compound}[category], Other)
 }
 
-// PostgresKinds are those that Misfits is to take on PostgreSQL.
+// PostgresKinds are the kinds that Misfits accepts on PostgreSQL.
 var PostgresKinds = map[string]Kind{"id": UUID | Number | Text, "status": Text | Number | Enum | Bool}
 
-// Index is one of its indexes.
+// Index is an index of the table.
 type Index struct {
 	Name    string
-	Columns []string // of expressions none
+	Columns []string // of expressions: none
 	Unique  bool     // for all rows
 }
 
-// Find is the column of a name, nil if there is none.
+// Find returns the column of a name, or nil.
 func (r *Relation) Find(name string) *Column {
 	i := slices.IndexFunc(r.Columns, func(c Column) bool { return c.Name == name })
 	if name == "" || i < 0 {
@@ -83,7 +84,7 @@ func (r *Relation) Find(name string) *Column {
 	return &r.Columns[i]
 }
 
-// Use is a column that a field of the description names, and that may be read.
+// Use is a column that a field of the description names, and the role may read.
 func (r *Relation) Use(field, name string) (*Column, error) {
 	c := r.Find(name)
 	switch {
@@ -108,9 +109,9 @@ func (r *Relation) Forbids(right string) error {
 	return Field("table", fmt.Sprintf("is %s, and this role may not %s it", r.Source, what), "grant it: grant %s on %s to the role that Penstock connects as", right, r.Source)
 }
 
-// Misfits are the mapped columns that the table lacks, that may not be used, or that cannot be what they are mapped to. kinds has, by field, the
-// types that a database accepts in addition to the usual ones or instead of them. A column that the table lacks and that only a preset names is
-// left out of the description.
+// Misfits are the mapped columns that the table lacks, that may not be used, or whose type does not fit. kinds has, by field, the types that a
+// database accepts in addition to the usual ones or instead of them. A column that the table lacks and that only a preset names is removed from
+// the description.
 func (c *Config) Misfits(of *Relation, kinds map[string]Kind) (errs []error) {
 	cols := &c.Columns
 	for _, name := range c.optional {
@@ -170,14 +171,14 @@ func (c *Config) Misfits(of *Relation, kinds map[string]Kind) (errs []error) {
 	return errs
 }
 
-// Parts are the templates of a description that fits.
+// Parts are the parsed templates of a description that fits.
 type Parts struct {
 	Topic, Key, MessageID Template
 	HeaderNames           []string
-	Headers               []Template // of those
+	Headers               []Template // columns of the templates
 }
 
-// Parts parses the templates. A number alone identifies a row of its table only.
+// Parts parses the templates. A plain number as id is unique only within its table.
 func (c *Config) Parts(of *Relation) (p Parts, err error) {
 	if c.MessageID == "" {
 		c.MessageID = ColumnTemplate(c.Columns.ID)
@@ -205,7 +206,7 @@ func (c *Config) Parts(of *Relation) (p Parts, err error) {
 	return p, nil
 }
 
-// Marks is the column that tells delivered rows apart, empty if they are taken away.
+// Marks is the column that distinguishes delivered rows, or empty if they are removed.
 func (c *Config) Marks() string {
 	switch c.Delivered {
 	case Mark:
@@ -216,8 +217,8 @@ func (c *Config) Marks() string {
 	return ""
 }
 
-// Pending is the condition under which a row must be delivered, in the words in which a partial index has it. Empty if every row must be. mark is
-// the column that tells, as SQL.
+// Pending is the condition for rows to deliver, in the words of a partial index. It is empty if all rows are to be delivered. mark is the
+// distinguishing column, as SQL.
 func (c *Config) Pending(mark string, literal func(Value) string) string {
 	switch c.Delivered {
 	case Mark:
@@ -235,7 +236,8 @@ func (c *Config) Pending(mark string, literal func(Value) string) string {
 	return ""
 }
 
-// Shares is the error of a subscription over a table of which another takes rows away, or marks a column.
+// Shares is the error for a subscription over a table in which another one removes rows or marks a
+// column.
 func (c *Config) Shares(source, other, othersMark string) error {
 	if othersMark != "" && othersMark == c.Marks() {
 		return Field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", othersMark, source, other),
@@ -245,7 +247,7 @@ func (c *Config) Shares(source, other, othersMark string) error {
 		"mark rows instead, each subscription in its own column, or drop the other one: penstock subscription drop %s", shell.Word(other))
 }
 
-// Moves is the error of a subscription that is to read another table, and knows of rows of the one it has read.
+// Moves is the error for a subscription whose table has changed while rows of the old table are recorded.
 func Moves(subscription, was, source string) error {
 	return Field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s parked or dead", source, subscription, was), "choose another name for the subscription, or drop it")
 }

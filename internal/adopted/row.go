@@ -25,8 +25,8 @@ func Flatten(object []byte, into map[string]string) {
 	}
 }
 
-// Properties reads the Java properties that Debezium's tracing column has: a line per
-// name, "=" or ":" before the value, backslashes before special characters.
+// Properties parses the Java properties in Debezium's tracing column: a line per name, "=" or ":"
+// before the value, backslashes before special characters.
 func Properties(text string, into map[string]string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -53,7 +53,7 @@ func Properties(text string, into map[string]string) {
 	}
 }
 
-// Shorten makes a text of a row that cannot be a message one that can be parked.
+// Shorten turns a text of a row that cannot be a message into one that can be parked.
 func Shorten(s string, limit int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	for len(s) > limit {

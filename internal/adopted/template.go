@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Template makes a text of a row: outbox.event.{aggregatetype}.
+// Template builds a text from a row: outbox.event.{aggregatetype}.
 type Template []Part
 
 // Part of a template.
 type Part struct {
 	Text   string // the literal, or the column's name
 	Column bool
-	at     int // of the column among those that templates want
+	at     int // of the column among those of all templates
 }
 
 // ParseTemplate compiles s: {name} is a column, {{ and }} are literal braces.
@@ -54,7 +54,7 @@ func ParseTemplate(s string) (Template, error) {
 	return t, nil
 }
 
-// ColumnTemplate is the template of a column alone.
+// ColumnTemplate is the template with one column and nothing else.
 func ColumnTemplate(name string) string { return "{" + name + "}" }
 
 // LiteralTemplate is the template of a text.
@@ -74,7 +74,7 @@ func (t Template) Columns() (names []string) {
 
 var ErrNull = errors.New("a column is NULL")
 
-// Bind sets where the values of the columns are.
+// Bind sets the places of the columns' values.
 func (t Template) Bind(at func(column string) int) {
 	for i := range t {
 		if t[i].Column {
@@ -83,8 +83,8 @@ func (t Template) Bind(at func(column string) int) {
 	}
 }
 
-// Expand fills in the row's values. The error is ErrNull if one is NULL, with the text
-// that has nothing in its place.
+// Expand inserts the row's values. If one is NULL, the error is ErrNull, and the text has nothing
+// in its place.
 func (t Template) Expand(value func(at int) (text string, there bool)) (string, error) {
 	var err error
 	part := func(p *Part) string {

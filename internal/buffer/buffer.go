@@ -1,5 +1,5 @@
-// Package buffer holds what a transaction publishes and enqueues until it has to be written: what drivers of
-// buffered transactions share. It knows no database and runs nothing in the background.
+// Package buffer holds what a transaction publishes and enqueues until it must be written. Drivers of
+// buffered transactions share it. It knows no database and runs nothing in the background.
 package buffer
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Group is what one flush writes to one outbox or queue, in the order in which it was given.
+// Group is what one flush writes to one outbox or queue, in the given order.
 type Group[O, Q any] struct {
-	Outbox   O // where there are messages
-	Queue    Q // where there are jobs
+	Outbox   O // if there are messages
+	Queue    Q // if there are jobs
 	Messages []penstock.Message
 	Jobs     []penstock.NewJob
-	// Made is for the driver to set: what became of each job.
+	// Made is set by the driver: the result for each job.
 	Made []penstock.Enqueued
 
-	Name        string // tells it from others
+	Name        string // distinguishes it from others
 	Inbox       string // that knows the ids of published messages, or empty
 	pending     []*pending
 	first, last int // operations of the transaction, from 1
@@ -45,7 +45,7 @@ func (f *Flush[O, Q]) End(failed int, err error) {
 	f.took, f.failed, f.err = time.Since(f.began), failed, err
 }
 
-// Buffer is that of one transaction. One goroutine at a time may use it.
+// Buffer is the buffer of one transaction. Only one goroutine may use it at a time.
 type Buffer[O, Q any] struct {
 	opts   penstock.BufferOptions
 	groups []*Group[O, Q]
@@ -61,8 +61,8 @@ func New[O, Q any](opts penstock.BufferOptions) *Buffer[O, Q] {
 	return &Buffer[O, Q]{opts: opts, stats: penstock.BufferStats{Flushes: map[penstock.FlushReason]int{}}}
 }
 
-// Publish takes messages that are valid. It calls flush whenever the buffer is full. It copies payloads and headers, so the
-// caller may use them again. name tells outboxes apart. inbox is empty, or knows the ids of published messages.
+// Publish adds valid messages. It calls flush whenever the buffer is full. It copies payloads and headers, so the caller
+// may reuse them. name distinguishes outboxes. inbox knows the ids of published messages, or is empty.
 func (b *Buffer[O, Q]) Publish(outbox O, name, inbox string, msgs []penstock.Message, flush func() error) error {
 	for i := range msgs {
 		m := msgs[i]
@@ -94,7 +94,7 @@ func (b *Buffer[O, Q]) Enqueue(queue Q, name string, jobs []penstock.NewJob, ask
 	return p, nil
 }
 
-// room flushes what stands in the way of one more, so that nothing ever holds more than the bounds and one.
+// room flushes if one more would not fit, so the buffer never holds more than the bounds and one item.
 func (b *Buffer[O, Q]) room(size int, flush func() error) error {
 	if b.rows >= b.opts.Rows || b.rows > 0 && b.bytes+size > b.opts.Bytes {
 		if err := flush(); err != nil {
@@ -108,8 +108,9 @@ func (b *Buffer[O, Q]) room(size int, flush func() error) error {
 	return nil
 }
 
-// group is the last of an outbox or queue, or a new one behind it where the inbox is another. There are few.
-// What other outboxes have given to the inbox since comes first: of two with one id, the first is published.
+// group is the last group of an outbox or queue, or a new one behind it if the inbox differs. There are few
+// groups. Messages that other outboxes have given to the inbox since come first: of two with one id, the
+// first is published.
 func (b *Buffer[O, Q]) group(name, inbox string, jobs bool) *Group[O, Q] {
 	for _, g := range slices.Backward(b.groups) {
 		if other := g.Name != name || (g.Jobs != nil) != jobs; other && (inbox == "" || g.Inbox != inbox) {
@@ -132,7 +133,7 @@ func (b *Buffer[O, Q]) Rows() int { return b.rows }
 // in which they are written, so they must be written before another lock.
 func (b *Buffer[O, Q]) Locks() bool { return b.once }
 
-// Take empties the buffer, for a reason that is counted.
+// Take empties the buffer, and counts the reason.
 func (b *Buffer[O, Q]) Take(reason penstock.FlushReason) *Flush[O, Q] {
 	f := &Flush[O, Q]{Groups: b.groups, began: time.Now()}
 	b.stats.Flushes[reason]++
@@ -143,7 +144,8 @@ func (b *Buffer[O, Q]) Take(reason penstock.FlushReason) *Flush[O, Q] {
 
 func (b *Buffer[O, Q]) clear() { b.groups, b.rows, b.bytes, b.once = nil, 0, 0, false }
 
-// Settle tells those who wait what came of a flush that has ended, and returns its error with the operation that failed.
+// Settle reports the result of a flush to the calls that wait for it, and returns its error with the operation that
+// failed.
 func (b *Buffer[O, Q]) Settle(f *Flush[O, Q]) (err error) {
 	b.stats.FlushTime += f.took
 	if f.err != nil {
@@ -159,7 +161,7 @@ func (b *Buffer[O, Q]) Settle(f *Flush[O, Q]) (err error) {
 	return err
 }
 
-// explain names what failed. The server tells of a statement that it failed, not of which of its rows.
+// explain names the operation that failed. The server reports the failed statement, not the row.
 func explain[O, Q any](g *Group[O, Q], err error) error {
 	switch n := len(g.Messages) + len(g.Jobs); {
 	case n == 1:
@@ -172,7 +174,7 @@ func explain[O, Q any](g *Group[O, Q], err error) error {
 // errRolledBack is for jobs that were never written.
 var errRolledBack = errors.New("the jobs were rolled back before they were written")
 
-// Discard forgets what is buffered.
+// Discard drops what is buffered.
 func (b *Buffer[O, Q]) Discard() {
 	for _, g := range b.groups {
 		for _, p := range g.pending {
@@ -182,7 +184,8 @@ func (b *Buffer[O, Q]) Discard() {
 	b.clear()
 }
 
-// Writes reports whether a statement is one that AcrossWrites is about. Others, and those that begin with a comment, are flushed for.
+// Writes reports whether a statement is one of those in AcrossWrites. Any other statement, and one that begins with a comment, causes
+// a flush.
 func Writes(sql string) bool {
 	verb, _, _ := strings.Cut(strings.TrimSpace(sql), " ")
 	switch strings.ToLower(verb) {
@@ -192,7 +195,7 @@ func Writes(sql string) bool {
 	return false
 }
 
-// Stats are a copy.
+// Stats returns a copy.
 func (b *Buffer[O, Q]) Stats() penstock.BufferStats {
 	s := b.stats
 	s.Flushes = maps.Clone(s.Flushes)

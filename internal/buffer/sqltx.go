@@ -7,8 +7,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// SQLTx is a transaction of database/sql with a buffer before it. It has the methods of a *sql.Tx that take a
-// context, but for those that make statements: these would go past the buffer. Stores embed it.
+// SQLTx is a database/sql transaction with a buffer. It has the methods of a *sql.Tx that take a context,
+// except those that prepare statements: these would bypass the buffer. Stores embed it.
 type SQLTx[O, Q any] struct {
 	tx     *sql.Tx
 	across bool
@@ -23,7 +23,8 @@ func NewSQLTx[O, Q any](tx *sql.Tx, opts penstock.BufferOptions, write func(cont
 	return &SQLTx[O, Q]{tx: tx, across: opts.AcrossWrites, held: New[O, Q](opts), write: write}
 }
 
-// TakeMessages is for a store's Publish: they are valid. name and inbox are those of Buffer.Publish.
+// TakeMessages is for a store's Publish. The messages are valid. name and inbox are those of
+// Buffer.Publish.
 func (b *SQLTx[O, Q]) TakeMessages(ctx context.Context, outbox O, name, inbox string, msgs []penstock.Message) error {
 	if err := b.usable(); err != nil {
 		return err
@@ -31,7 +32,7 @@ func (b *SQLTx[O, Q]) TakeMessages(ctx context.Context, outbox O, name, inbox st
 	return b.held.Publish(outbox, name, inbox, msgs, func() error { return b.flush(ctx, penstock.FlushFull) })
 }
 
-// TakeJobs is for a store's Enqueue: they are valid. name tells queues apart.
+// TakeJobs is for a store's Enqueue. The jobs are valid. name distinguishes queues.
 func (b *SQLTx[O, Q]) TakeJobs(ctx context.Context, queue Q, name string, jobs []penstock.NewJob) (penstock.PendingJobs, error) {
 	if err := b.usable(); err != nil {
 		return nil, err
@@ -47,8 +48,8 @@ func (b *SQLTx[O, Q]) usable() error {
 	return b.failed
 }
 
-// flush writes what is buffered. If it cannot, the transaction is rolled back at once: some databases would
-// otherwise continue and commit the rest.
+// flush writes what is buffered. If that fails, the transaction is rolled back at once: some databases
+// would otherwise continue and commit the rest.
 func (b *SQLTx[O, Q]) flush(ctx context.Context, reason penstock.FlushReason) error {
 	if err := b.usable(); err != nil || b.held.Rows() == 0 {
 		return err
@@ -68,8 +69,8 @@ func (b *SQLTx[O, Q]) flush(ctx context.Context, reason penstock.FlushReason) er
 	return b.failed
 }
 
-// Flush writes what is buffered. Call it before anything outside the database that must not happen unless
-// the messages can be written.
+// Flush writes what is buffered. Call it before an action outside of the database that requires that the
+// messages can be written.
 func (b *SQLTx[O, Q]) Flush(ctx context.Context) error { return b.flush(ctx, penstock.FlushAsked) }
 
 // Stats counts the messages and jobs, and the flushes by their reasons.
@@ -95,13 +96,14 @@ func (b *SQLTx[O, Q]) QueryContext(ctx context.Context, query string, args ...an
 	return b.tx.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext is that of *sql.Tx. If what is buffered cannot be written, the row's error is sql.ErrTxDone, and what comes next tells why.
+// QueryRowContext is that of *sql.Tx. If the buffer cannot be written, the row's error is sql.ErrTxDone, and the next call returns the
+// reason.
 func (b *SQLTx[O, Q]) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	_ = b.flush(ctx, penstock.FlushRead)
 	return b.tx.QueryRowContext(ctx, query, args...)
 }
 
-// Commit returns when everything is written and committed. After an error nothing is.
+// Commit returns when everything is written and committed. After an error, nothing is.
 func (b *SQLTx[O, Q]) Commit() error {
 	if err := b.flush(context.Background(), penstock.FlushCommit); err != nil {
 		return err
@@ -113,7 +115,7 @@ func (b *SQLTx[O, Q]) Commit() error {
 	return b.tx.Commit()
 }
 
-// Rollback forgets buffered messages and jobs, and rolls back written ones.
+// Rollback discards buffered messages and jobs, and rolls back written ones.
 func (b *SQLTx[O, Q]) Rollback() error {
 	b.held.Discard()
 	if b.ended {

@@ -1,6 +1,5 @@
-// Package cron says when a periodic job is due next. store/postgres has the same
-// rules in SQL (schema/functions/schedules.sql): a job must run at the same times
-// in every store.
+// Package cron computes when a periodic job is due next. store/postgres has the same rules in SQL
+// (schema/functions/schedules.sql): a job must run at the same times in every store.
 package cron
 
 import (
@@ -10,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // a zone means the same where the machine has none
+	_ "time/tzdata" // includes the zones, for machines without them
 
 	"github.com/robfig/cron/v3"
 
@@ -29,12 +28,12 @@ var (
 	part     = regexp.MustCompile(`^(\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?$`)
 )
 
-// star is the bit by which the library knows a field that does not restrict the day.
+// star is the bit by which the library marks a field that does not restrict the day.
 const star = 1 << 63
 
 // Next returns the first time after the given one that spec describes, in UTC or in the zone that a TZ= before it
-// names (TZ=Europe/Berlin 30 4 * * *). A time that the clocks skip comes later by the length of the shift. Of a time
-// that they show twice the second counts. If the hour begins with *, both count. A spec has five fields, minute hour
+// names (TZ=Europe/Berlin 30 4 * * *). If the clocks skip a time, it comes later by the length of the shift. If they
+// show it twice, the second counts. If the hour begins with *, both count. A spec has five fields, minute hour
 // day-of-month month day-of-week, with *, lists, ranges, steps (5/20 is 5-59/20) and the names of months and days; 7
 // is also a Sunday. Or it is @hourly, @daily (@midnight), @weekly, @monthly or @yearly (@annually). As in Vixie's
 // cron, either day is enough unless one of the two fields begins with *, also as */2: then both must hold. The error
@@ -88,14 +87,15 @@ func Next(spec string, after time.Time) (time.Time, error) {
 // Trust is how far a clock may be set back without a schedule running again for the same times, as with Vixie's cron.
 const Trust = 3 * time.Hour
 
-// Ahead reports whether a schedule whose next time this is has run for a time further ahead than Trust: the clock was wrong then.
+// Ahead reports whether a schedule with this next time has run for a time further ahead than Trust, because the clock was wrong
+// then.
 func Ahead(spec string, next, now time.Time) bool {
 	first, err := Next(spec, now.Add(Trust))
 	return err == nil && first.Before(next)
 }
 
-// shownNext is the next time, without regard to zones; zero if there is none. The library looks about five years ahead, and
-// a leap day may be eight away.
+// shownNext is the next time without regard to zones, or zero if there is none. The library searches about five years
+// ahead, and a leap day may be eight years away.
 func shownNext(s *cron.SpecSchedule, after time.Time) time.Time {
 	next := s.Next(after)
 	if next.IsZero() {
@@ -104,11 +104,11 @@ func shownNext(s *cron.SpecSchedule, after time.Time) time.Time {
 	return next
 }
 
-// change is more than any clock is put forward or back.
+// change is more than any clock is ever moved.
 const change = 3 * time.Hour
 
-// nextIn goes through what the clocks of a place show, and finds the earliest time that means: where they are
-// changed, that need not be the first that is shown.
+// nextIn goes through local times of a zone, and finds the earliest instant. Around a clock change, that need
+// not be the first local time.
 func nextIn(location *time.Location, s *cron.SpecSchedule, after time.Time, everyHour bool) (first time.Time) {
 	for shown := shownNext(s, shownAt(after, location).Add(-change)); !shown.IsZero(); shown = shownNext(s, shown) {
 		if !first.IsZero() && shown.Sub(shownAt(first, location)) > change {
@@ -123,14 +123,14 @@ func nextIn(location *time.Location, s *cron.SpecSchedule, after time.Time, ever
 	return first.UTC()
 }
 
-// shownAt is what the clocks of a place show, as if it were UTC.
+// shownAt is the local time of a zone, as if it were UTC.
 func shownAt(at time.Time, location *time.Location) time.Time {
 	_, offset := at.In(location).Zone()
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// meant returns the times at which the clocks of a place show this, as PostgreSQL has them. Of two times it is the
-// second, or both if both are asked for. If the clocks skip the time, it is the one by the clock before the change.
+// meant returns the instants of a local time in a zone, as PostgreSQL has them. Of two instants it is the second,
+// or both if both are requested. If the clocks skip the time, it is the instant by the clock before the change.
 func meant(shown time.Time, location *time.Location, both bool) []time.Time {
 	_, before := shown.Add(-24 * time.Hour).In(location).Zone()
 	_, behind := shown.Add(24 * time.Hour).In(location).Zone()

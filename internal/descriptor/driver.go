@@ -1,5 +1,5 @@
-// Package descriptor is what a sink or a store says of itself: each has a variable Driver, and the lists in
-// internal/drivers name those. Whatever depends on the driver is asked here, nowhere by its type or name.
+// Package descriptor describes sinks and stores: each driver has a variable Driver, and the lists in
+// internal/drivers name those. Code that depends on the driver asks here, and never by its type or name.
 package descriptor
 
 import (
@@ -13,23 +13,24 @@ import (
 	"github.com/penstock/penstock/internal/readback"
 )
 
-// Sink is a kind of sink, with C its configuration: the struct of what a file may say below its name.
+// Sink is a kind of sink. C is its configuration: the struct below its name in a file.
 type Sink[C any] struct {
 	Name    string   // its key in the file
-	Usage   string   // what --sink takes, for messages
-	Schemes []string // by which --sink is known: what stands before the first colon
+	Usage   string   // the value of --sink, for messages
+	Schemes []string // the parts before the first colon of --sink
 	Parse   func(url string) (C, error)
 	Open    func(C, *slog.Logger) (driver.Sink, error)
-	// Reach connects and logs in as Open's sink would, and sends nothing; nil: there is nothing to reach.
+	// Reach connects and logs in as Open's sink would, and sends nothing. It is nil if there is nothing
+	// to reach.
 	Reach func(context.Context, C, *slog.Logger) error
-	// Binding is how it carries CloudEvents; without prefixes it takes messages as they are only.
+	// Binding is how it carries CloudEvents. Without prefixes it only sends unchanged messages.
 	Binding Binding
-	// ReadBack returns the consumer for a sink URL. Nil if the messages of the sink cannot be read.
-	// dir is for a server's files and may have to be made, name for queues and streams.
+	// ReadBack returns the consumer for a sink URL. It is nil if the messages of the sink cannot be
+	// read. dir is for a server's files and may have to be created, name for queues and streams.
 	ReadBack func(url, dir, name string) (readback.Broker, error)
 }
 
-// Opens makes Sink.Open of a function that returns the sink's own type.
+// Opens makes Sink.Open from a function that returns the sink's own type.
 func Opens[C any, S driver.Sink](open func(C, *slog.Logger) (S, error)) func(C, *slog.Logger) (driver.Sink, error) {
 	return func(c C, log *slog.Logger) (driver.Sink, error) {
 		sink, err := open(c, log)
@@ -40,8 +41,8 @@ func Opens[C any, S driver.Sink](open func(C, *slog.Logger) (S, error)) func(C, 
 	}
 }
 
-// ContentType is the header by which sinks learn what they have to declare in the
-// way of their protocol: AMQP's property, HTTP's field, Kafka's header of that name.
+// ContentType is the header that sinks declare in their protocol's own way: AMQP's property,
+// HTTP's field, Kafka's header of that name.
 const ContentType = "content-type"
 
 // Binding is what the CloudEvents specification, version 1.0.2, says about a protocol:
@@ -57,12 +58,12 @@ type Binding struct {
 	DataContentType string
 	// Structured is the header that declares structured mode.
 	Structured string
-	// Percent: header values are ASCII, with the rest percent-encoded.
+	// Percent: header values are ASCII, and other characters are percent-encoded.
 	Percent bool
 }
 
-// Headers is the binding of a protocol whose messages have headers as HTTP's have, and whose
-// sink knows ContentType.
+// Headers is the binding of a protocol with headers like HTTP's, and of a sink that knows
+// ContentType.
 func Headers(name string, prefixes ...string) Binding {
 	return Binding{Name: name, Prefixes: prefixes, DataContentType: ContentType, Structured: ContentType}
 }
@@ -89,21 +90,21 @@ type Remembered struct {
 // Store is a kind of database.
 type Store struct {
 	Title   string // for messages
-	Usage   string // what a database URL looks like, for messages
+	Usage   string // the form of a database URL, for messages
 	Schemes []string
-	// Check reports what is wrong with a URL and schema without opening anything, as a
-	// *penstock.FieldError; nil: there is nothing to check.
+	// Check returns a *penstock.FieldError for an invalid URL or schema, without opening anything. It
+	// is nil if there is nothing to check.
 	Check func(url, schema string) error
 	// Its warnings go to the log.
 	Open func(ctx context.Context, url, schema string, log *slog.Logger) (driver.Store, error)
-	// Place says where the database is, without the login. Empty if that cannot be told.
+	// Place says where the database is, without the login, or "" if that is unknown.
 	Place func(url string) string
-	// Postgres: it is store/postgres, with all that looks at PostgreSQL's own tables.
+	// Postgres: it is store/postgres, which has everything that reads PostgreSQL's own tables.
 	Postgres bool
-	// Adopt prepares a subscription over a table that Penstock did not create, without connecting. Nil: its tables cannot be
-	// adopted.
+	// Adopt prepares a subscription over a table that Penstock did not create, without connecting. It is nil if tables of
+	// the database cannot be adopted.
 	Adopt func(ctx context.Context, url, schema, subscription string, c adopted.Config, log *slog.Logger) (Adopted, error)
-	// Adoptions are those subscriptions, by name, without their backlog; DropAdoption forgets one.
+	// Adoptions are those subscriptions, by name, without their backlog; DropAdoption removes one.
 	Adoptions    func(ctx context.Context, url, schema string) ([]Remembered, error)
 	DropAdoption func(ctx context.Context, url, schema, subscription string) error
 }
@@ -114,7 +115,8 @@ type Remembers interface {
 	DropAdoption(ctx context.Context, subscription string) error
 }
 
-// Remembering is s with Adoptions and DropAdoption of what Open opens, which is one that Remembers.
+// Remembering is s with Adoptions and DropAdoption of the store that Open opens, which is a
+// Remembers.
 func (s Store) Remembering() Store {
 	with := func(ctx context.Context, url, schema string, do func(Remembers) error) error {
 		store, err := s.Open(ctx, url, schema, nil)

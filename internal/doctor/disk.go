@@ -9,7 +9,7 @@ const (
 	criticalFree = 256 << 20
 )
 
-// Disk measures the disk that a file or folder of this machine is on: what is free of it, -1 if that cannot be told.
+// Disk measures the disk of a file or folder on this machine: its free bytes, or -1 if unknown.
 func Disk(file string) (Finding, int64) {
 	free, all, err := room(file)
 	if err != nil {

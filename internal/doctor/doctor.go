@@ -1,5 +1,5 @@
-// Package doctor has what is found about a running Penstock, as data. A driver finds what only it
-// can see: see Examiner. The caller finds what the status shows.
+// Package doctor has the findings about a running Penstock, as data. A driver finds what only it
+// can see: see Examiner. The caller derives findings from the status.
 package doctor
 
 import (
@@ -14,21 +14,21 @@ type Severity string
 
 const (
 	OK       Severity = "ok"
-	Unknown  Severity = "unknown"  // it was not looked at, because the role may not or it took too long
+	Unknown  Severity = "unknown"  // not examined, because the role may not or it took too long
 	Warning  Severity = "warning"  // it will cost something, or a person has to decide
 	Critical Severity = "critical" // messages or jobs do not arrive, may be lost, or soon will
 )
 
 var gravest = []Severity{Critical, Warning, Unknown, OK}
 
-// Finding is one thing that was looked at.
+// Finding is one thing that was examined.
 type Finding struct {
-	// Check names what was looked at, for programs. It does not change between versions.
+	// Check names the examined thing, for programs. It does not change between versions.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
 	About    string   `json:"about,omitempty"` // the outbox, subscription, queue, table or sink
 	Found    string   `json:"found"`           // what was measured, in a sentence
-	Why      string   `json:"why,omitempty"`   // it matters
+	Why      string   `json:"why,omitempty"`   // why it matters
 	Next     string   `json:"next,omitempty"`  // what to do
 	Measured []Figure `json:"measured,omitempty"`
 }
@@ -77,15 +77,16 @@ const (
 
 // Options say what counts as old, and what is expected.
 type Options struct {
-	// Old is from what age on a transaction, a waiting message and a running job are findings. Default 5 minutes.
+	// Old is the age from which a transaction, a waiting message and a running job are findings. Default 5
+	// minutes.
 	Old time.Duration
-	// Relays is true if the role has to be able to run the relay.
+	// Relays is true if the role must be able to run the relay.
 	Relays bool
 	// LockPatience is how long to wait for another writer of a SQLite file. Default 1 s.
 	LockPatience time.Duration
 }
 
-// SetDefaults fills in what is not set.
+// SetDefaults sets what is not set.
 func (o *Options) SetDefaults() {
 	if o.Old <= 0 {
 		o.Old = defaultOld
@@ -95,17 +96,18 @@ func (o *Options) SetDefaults() {
 	}
 }
 
-// Examined is what a driver found.
+// Examined is the result of a driver.
 type Examined struct {
 	Findings []Finding
-	Free     int64         // bytes that are left on the disk of the database; -1: not known
+	Free     int64         // free bytes on the disk of the database; -1 means unknown
 	Ahead    time.Duration // of the server's clock before this machine's
 }
 
-// Examiner is a store that looks at what only it can see. An error means that the database cannot be used at all.
+// Examiner is a store that examines what only it can see. An error means that the database cannot be used.
 type Examiner interface {
 	Examine(ctx context.Context, o Options) (Examined, error)
-	// Running lists jobs that are leased, up to most of a queue, or of each if that is empty, those for longest first.
+	// Running lists leased jobs, up to most of a queue, or of each queue if the name is empty, those that run longest
+	// first.
 	Running(ctx context.Context, queue string, most int) ([]Running, error)
 }
 
@@ -118,13 +120,12 @@ type Running struct {
 	Attempt int
 	Age     time.Duration // since the job was enqueued
 	Expired time.Duration // since its lease has ended; negative until then
-	Held    time.Duration // since its lease began; 0: not known
-	Since   int64         // how many leases have begun after this one, where Held is not known
-	Report  []byte        // what its worker has said of it last, as JSON
+	Held    time.Duration // since its lease began; 0 means unknown
+	Since   int64         // how many leases have begun after this one, if Held is unknown
+	Report  []byte        // its worker's last report, as JSON
 }
 
-// HeldSegment is a sealed segment of an outbox that has rows. It is given back when nothing keeps
-// it.
+// HeldSegment is a sealed segment of an outbox that has rows. It is freed when nothing keeps it.
 type HeldSegment struct {
 	Outbox        string
 	Slot          int
@@ -136,7 +137,8 @@ type HeldSegment struct {
 	LockedFor     time.Duration // how long that one's transaction has lasted; 0: less than a second, or the role is not shown it
 }
 
-// By says what keeps it, in order. Empty: nothing does, and the next maintenance gives it back.
+// By says what keeps it, in order. It is empty if nothing does; then the next maintenance frees
+// it.
 func (h *HeldSegment) By() (all []string) {
 	for _, name := range h.Subscriptions {
 		all = append(all, "subscription "+name)
@@ -153,7 +155,7 @@ func (h *HeldSegment) By() (all []string) {
 	return all
 }
 
-// Count says how many findings are of that severity.
+// Count returns how many findings have that severity.
 func Count(all []Finding, s Severity) (n int) {
 	for i := range all {
 		if all[i].Severity == s {
@@ -163,7 +165,7 @@ func Count(all []Finding, s Severity) (n int) {
 	return n
 }
 
-// Sort puts the gravest first, and keeps the order among those alike.
+// Sort puts the gravest first, and keeps the order of equal ones.
 func Sort(all []Finding) {
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return slices.Index(gravest, a.Severity) - slices.Index(gravest, b.Severity)

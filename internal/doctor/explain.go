@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Explainer is a store that runs the statements which messages and jobs go through, measures what each
-// reads, and takes everything back. Names that are not there are errors, as elsewhere.
+// Explainer is a store that runs the statements of messages and jobs, measures what each reads, and
+// rolls everything back. Unknown names are errors, as elsewhere.
 type Explainer interface {
 	ExplainOutbox(ctx context.Context, outbox string) ([]Statement, error)
 	ExplainQueue(ctx context.Context, queue string) ([]Statement, error)
 }
 
-// Statement is what one of them did. Without Measured there is only a plan.
+// Statement is the result of one of them. Without Measured there is only a plan.
 type Statement struct {
 	Of         string   `json:"of"`        // the outbox and subscription, or the queue
 	Name       string   `json:"statement"` // fetch, settle; dequeue, claim, ack
@@ -22,17 +22,17 @@ type Statement struct {
 	Entries    int64    `json:"index_entries"`
 	Dead       int64    `json:"dead"`     // entries that led to no row: deleted, rolled back, or taken by another
 	Scanned    int64    `json:"scanned"`  // rows that were read without an index
-	Pages      int64    `json:"pages"`    // each time that one was asked for
-	TablePages int64    `json:"of_pages"` // what the outbox or queue has, with indexes
-	Seconds    float64  `json:"seconds"`  // in the server, EXPLAIN's own cost with it
-	Busiest    string   `json:"busiest"`  // the table or index that most was read of
+	Pages      int64    `json:"pages"`    // each time that one was requested
+	TablePages int64    `json:"of_pages"` // the size of the outbox or queue, with indexes
+	Seconds    float64  `json:"seconds"`  // in the server, including EXPLAIN's own cost
+	Busiest    string   `json:"busiest"`  // the table or index with the most reads
 	Storage    *Storage `json:"storage,omitempty"`
 	Plan       []string `json:"plan,omitempty"`
 	Verdict    string   `json:"verdict"` // a sentence
 	Slow       bool     `json:"slow"`
 }
 
-// Storage is what the storage of a distributed engine was asked for, as far as the engine tells; 0 is what it does not tell.
+// Storage is how often the storage of a distributed engine was accessed. A figure that the engine does not report is 0.
 type Storage struct {
 	Reads   int64 `json:"read_requests"`
 	Writes  int64 `json:"write_requests"`
@@ -43,13 +43,13 @@ type Storage struct {
 }
 
 // How much a statement may read in addition to ten times what it returns. A relay fetches everything
-// since its last write of the cursor, and a claim looks into skip maps and the ends of segments.
+// since its last write of the cursor, and a claim reads skip maps and the ends of segments.
 const (
 	spareEntries = 2000
 	sparePages   = 1000
 )
 
-// Judge fills in the verdict.
+// Judge sets the verdict.
 func (s *Statement) Judge() {
 	per := func(n int64) string { return fmt.Sprintf("%d for %d rows", n, s.Rows) }
 	switch most := 10*s.Rows + spareEntries; {
@@ -69,13 +69,13 @@ func (s *Statement) Judge() {
 	}
 }
 
-// Writes wait in a buffer, which YugabyteDB flushes when 3,072 are in it; a few flushes more belong to the statement.
+// Writes wait in a buffer, which YugabyteDB flushes when it has 3,072; a few more flushes belong to the statement.
 const (
 	fewWrites  = 10 // to a flush
 	fewFlushes = 20
 )
 
-// slow says what takes long; empty if nothing does.
+// slow says what takes long, or "" if nothing does.
 func (g *Storage) slow(rows int64) string {
 	switch most := 10*max(rows, g.Rows) + spareEntries; {
 	case g.Flushes > fewFlushes && g.Writes < fewWrites*g.Flushes:

@@ -119,7 +119,7 @@ func TestOpenStore(t *testing.T) {
 	}
 }
 
-// Two sinks of one scheme, or of one name, could not be told apart.
+// Two sinks with one scheme, or one name, could not be distinguished.
 func TestEverySinkHasSchemesOfItsOwn(t *testing.T) {
 	seen := map[string]string{}
 	for _, d := range sinks {

@@ -11,15 +11,14 @@ import (
 	"github.com/penstock/penstock/internal/readback"
 )
 
-// Queue is the sink that is a queue of the same database: its name. It is not
-// opened like a broker: the store forwards (driver.Forwarder) and writes the jobs in one transaction with the
-// subscription's cursor.
+// Queue is the sink that is a queue of the same database: its name. It is not opened like a broker: the store
+// forwards (driver.Forwarder) and writes the jobs in one transaction with the subscription's cursor.
 type Queue string
 
 // SetDefaults does nothing.
 func (*Queue) SetDefaults() {}
 
-// Validate finds names that no queue has.
+// Validate returns an error for a name that no queue has.
 func (q *Queue) Validate() error {
 	switch {
 	case *q == "":
@@ -30,7 +29,7 @@ func (q *Queue) Validate() error {
 	return nil
 }
 
-// parseQueue takes queue:NAME.
+// parseQueue parses queue:NAME.
 func parseQueue(url string) (Queue, error) {
 	q := Queue(url[min(len("queue:"), len(url)):])
 	if wrong, ok := errors.AsType[*penstock.FieldError](q.Validate()); ok {

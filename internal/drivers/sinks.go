@@ -1,5 +1,5 @@
-// Package drivers has the lists of stores and sinks, and opens them by their URLs: what the program
-// and the lab are put together from.
+// Package drivers has the lists of stores and sinks, and opens them by their URLs. The program and
+// the lab are built with it.
 package drivers
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/penstock/penstock/sink/webhook"
 )
 
-// sinks is the driver list. A new sink is its folder and a line here.
+// sinks is the driver list. A new sink needs its folder and a line here.
 var sinks = []sinkDriver{
 	listed(rabbitmq.Driver),
 	listed(natsserver.Driver),
@@ -34,13 +34,13 @@ var sinks = []sinkDriver{
 	listed(queueDriver),
 }
 
-// Sink is the configuration of one sink of the list. Its zero value is none.
+// Sink is the configuration of one sink of the list. Its zero value is no sink.
 type Sink struct {
 	of     *sinkDriver
 	config sinkConfig
 }
 
-// sinkConfig is what the configuration of every sink can do.
+// sinkConfig has the methods of every sink's configuration.
 type sinkConfig interface {
 	SetDefaults()
 	Validate() error
@@ -55,7 +55,7 @@ type sinkDriver struct {
 	blank       func() sinkConfig
 	parse       func(url string) (sinkConfig, error)
 	open        func(sinkConfig, *slog.Logger) (driver.Sink, error)
-	reach       func(context.Context, sinkConfig, *slog.Logger) error // nil: there is nothing to reach
+	reach       func(context.Context, sinkConfig, *slog.Logger) error // nil if there is nothing to reach
 }
 
 func listed[C any, P interface {
@@ -94,7 +94,7 @@ func ParseSink(url string) (Sink, error) {
 	return Sink{d, c}, nil
 }
 
-// sinkOf finds the driver by the URL's scheme.
+// sinkOf returns the driver for the URL's scheme.
 func sinkOf(url string) (*sinkDriver, error) {
 	for i := range sinks {
 		d := &sinks[i]
@@ -115,7 +115,7 @@ func ReadBack(url, dir, name string) (readback.Broker, error) {
 	return d.readBack(url, dir, name)
 }
 
-// Open opens the sink that is set. It does not need the broker to be up.
+// Open opens the configured sink. The broker need not be up.
 func (s *Sink) Open(log *slog.Logger) (driver.Sink, error) {
 	if s.of == nil {
 		return nil, &penstock.FieldError{Field: "sink", Problem: "is not set", Hint: "set one of " + OneOf(SinkNames())}
@@ -123,7 +123,8 @@ func (s *Sink) Open(log *slog.Logger) (driver.Sink, error) {
 	return s.of.open(s.config, log)
 }
 
-// Reach connects to what the sink sends to, and sends nothing. It is false where there is nothing to connect to.
+// Reach connects to the sink's destination, and sends nothing. It returns false if there is nothing to connect
+// to.
 func (s *Sink) Reach(ctx context.Context, log *slog.Logger) (tried bool, err error) {
 	if s.of == nil || s.of.reach == nil {
 		return false, nil
@@ -134,7 +135,7 @@ func (s *Sink) Reach(ctx context.Context, log *slog.Logger) (tried bool, err err
 	return true, err
 }
 
-// Name of the sink that is set, as the file calls it; empty if none is.
+// Name of the configured sink in a file; empty if there is none.
 func (s *Sink) Name() string {
 	if s.of == nil {
 		return ""
@@ -150,17 +151,17 @@ func (s *Sink) Binding() (b format.Binding) {
 	return b
 }
 
-// Config is what is configured, a pointer to the driver's struct; nil if no sink is set.
+// Config is the configuration, a pointer to the driver's struct, or nil if there is no sink.
 func (s *Sink) Config() any { return s.config }
 
-// SetDefaults fills in what is not set.
+// SetDefaults sets what is not set.
 func (s *Sink) SetDefaults() {
 	if s.config != nil {
 		s.config.SetDefaults()
 	}
 }
 
-// Validate finds what the sink cannot be opened with.
+// Validate returns an error if the sink cannot be opened with this configuration.
 func (s *Sink) Validate() error { return s.config.Validate() }
 
 // SinkNamed is the sink of that name, to be configured.
@@ -189,21 +190,20 @@ func sinkUsages() []string {
 	return usages
 }
 
-// redactedError keeps passwords out of what a driver says of its URL.
+// redactedError keeps passwords out of a driver's error about its URL.
 type redactedError struct{ err error }
 
 func (e *redactedError) Error() string { return redact.Text(e.err.Error()) }
 
 func (e *redactedError) Unwrap() error { return e.err }
 
-// Scheme is what stands before the colon, all of it where there is none.
+// Scheme is the part before the colon, or everything if there is none.
 func Scheme(url string) string {
 	s, _, _ := strings.Cut(url, ":")
 	return strings.ToLower(s)
 }
 
-// unknownScheme never quotes more than a scheme: what looks like a bare word
-// may be a password in the wrong place.
+// unknownScheme never quotes more than a scheme: a bare word may be a password in the wrong place.
 func unknownScheme(url string) string {
 	if s, _, ok := strings.Cut(url, "://"); ok && len(s) < 20 {
 		return fmt.Sprintf("has the unknown scheme %q", s)

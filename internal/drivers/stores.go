@@ -34,7 +34,7 @@ func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (drive
 	return store, nil
 }
 
-// storeOf finds the driver by the URL's scheme, nil if none has it.
+// storeOf returns the driver for the URL's scheme, or nil.
 func storeOf(url string) *descriptor.Store {
 	for i := range stores {
 		if slices.Contains(stores[i].Schemes, Scheme(url)) {
@@ -44,7 +44,7 @@ func storeOf(url string) *descriptor.Store {
 	return nil
 }
 
-// NoTables says what database it is where url names one whose tables cannot be adopted, empty if it may.
+// NoTables names the database of a url whose tables cannot be adopted, or returns "" if they can.
 func NoTables(url string) (database string) {
 	if d := storeOf(url); d != nil && d.Adopt == nil {
 		return d.Title
@@ -52,7 +52,8 @@ func NoTables(url string) (database string) {
 	return ""
 }
 
-// NotPostgres says what database it is where url names one that is used without what PostgreSQL has, empty if it is.
+// NotPostgres names the database of a url that is used without PostgreSQL's own features, or returns "" if it has
+// them.
 func NotPostgres(url string) (database string) {
 	if d := storeOf(url); d != nil && !d.Postgres {
 		return d.Title
@@ -82,7 +83,7 @@ func Adoptions(ctx context.Context, url, schema string) ([]descriptor.Remembered
 	return d.Adoptions(ctx, url, schema)
 }
 
-// DropAdoption forgets one.
+// DropAdoption removes one.
 func DropAdoption(ctx context.Context, url, schema, subscription string) error {
 	d, err := adopts(url)
 	if err != nil {
@@ -101,7 +102,7 @@ func adopts(url string) (*descriptor.Store, error) {
 	return storeOf(url), nil
 }
 
-// CheckStore reports what is wrong with a database URL without opening it.
+// CheckStore reports an invalid database URL without opening it.
 func CheckStore(url, schema string) error {
 	d := storeOf(url)
 	if d == nil {
@@ -119,12 +120,12 @@ func CheckStore(url, schema string) error {
 	return d.Check(url, schema)
 }
 
-// SameDatabase reports whether two URLs lead to one database, with any login.
+// SameDatabase reports whether two URLs lead to the same database, whatever the login.
 func SameDatabase(a, b string) bool {
 	return a == b || whereabouts(a) != "" && whereabouts(a) == whereabouts(b)
 }
 
-// whereabouts is what says in a URL where the database is, empty if that cannot be told.
+// whereabouts is the part of a URL that says where the database is, or "" if it is unknown.
 func whereabouts(url string) string {
 	if d := storeOf(url); d != nil {
 		return d.Place(url)

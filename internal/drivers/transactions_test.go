@@ -15,7 +15,8 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// Where a store takes a transaction, a pool or a connection does not compile: it would commit each statement by itself.
+// If a store takes a transaction, passing a pool or a connection does not compile: it would commit each statement
+// separately.
 func TestNoPoolForATransaction(t *testing.T) {
 	pools := []reflect.Type{reflect.TypeFor[*pgxpool.Pool](), reflect.TypeFor[*pgxpool.Conn](), reflect.TypeFor[*pgx.Conn](), reflect.TypeFor[*sql.DB](), reflect.TypeFor[*sql.Conn]()}
 	transactions := []reflect.Type{reflect.TypeFor[pgx.Tx](), reflect.TypeFor[*sql.Tx]()}

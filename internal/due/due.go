@@ -1,15 +1,16 @@
-// Package due is the loop over messages that are due, whichever store holds them.
+// Package due is the loop over due messages, for every store.
 package due
 
 import "errors"
 
-// maxFailed bounds what one call passes over: with so many keys that fail, it is not the
-// messages.
+// maxFailed bounds how many keys one call skips: if so many keys fail, the messages are not the
+// cause.
 const maxFailed = 64
 
-// Process calls next until it processes nothing: n messages of one key, but for the keys
-// in passingOver. key is set once next has a message, so an error with a key is the
-// message's; the key is passed over from then on. An error without one, the store's, ends the loop.
+// Process calls next until it processes nothing. next returns n, the number of processed messages
+// of one key that is not in passingOver. It sets key once it has a message, so an error with a key
+// is about the message, and the key is skipped from then on. An error without a key is about the
+// store, and ends the loop.
 //
 // It returns how many messages were processed, and all errors, joined.
 func Process(next func(passingOver []string) (n int, key *string, err error)) (int, error) {

@@ -11,7 +11,7 @@ import (
 
 var errFails = errors.New("fails")
 
-// One key's message that always fails stops no other.
+// A message that always fails stops no key but its own.
 func TestKeyThatFails(t *testing.T) {
 	waiting := []string{"a", "b", "c"}
 	var asked [][]string
@@ -37,7 +37,7 @@ func TestKeyThatFails(t *testing.T) {
 	}
 }
 
-// What is wrong with the store ends the loop, and so do too many keys that fail.
+// An error of the store ends the loop, and so do too many failing keys.
 func TestStoreThatFails(t *testing.T) {
 	calls := 0
 	if n, err := due.Process(func([]string) (int, *string, error) { calls++; return 0, nil, errFails }); n != 0 || !errors.Is(err, errFails) || calls != 1 {

@@ -1,5 +1,5 @@
-// Package forward is what stores share that make jobs of messages within the
-// database: the loop, and how a job looks.
+// Package forward is shared by stores that make jobs of messages within the database: the loop,
+// and the form of a job.
 package forward
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Headers that a job has in addition to those of its message.
+// Headers of a job in addition to those of its message.
 const (
 	HeaderMessageID = "penstock-message-id"
 	HeaderTopic     = "penstock-topic" // if the message has one
 )
 
-// Subscription is one that is forwarded, by one goroutine.
+// Subscription is a subscription that one goroutine forwards.
 type Subscription interface {
-	// Fetch returns the messages to move next, or an empty batch if there are none. After an error
-	// of Move it returns the same messages again, and maybe more.
+	// Fetch returns the messages to move next, or an empty batch if there are none. After an error of
+	// Move it returns the same messages again, and possibly more.
 	Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error)
 	// Move makes jobs of the messages and settles them, in one transaction.
 	Move(ctx context.Context, batch driver.Batch) error
@@ -33,8 +33,7 @@ type Subscription interface {
 	Maintain(ctx context.Context) error
 }
 
-// A batch is a transaction: large enough to be cheap, small enough not to be held in
-// memory unnoticed.
+// A batch is a transaction: large enough to be cheap, small enough to fit into memory easily.
 var limit = driver.Limit{Messages: 1000, Bytes: 8 << 20}
 
 const (
@@ -43,8 +42,8 @@ const (
 	longestPause  = 50 * time.Millisecond
 )
 
-// Run moves what comes until ctx ends: then it returns nil. An error that waiting does
-// not cure it returns, others it logs.
+// Run moves messages until ctx ends, and then returns nil. It returns an error that waiting cannot
+// fix, and logs others.
 func Run(ctx context.Context, s Subscription, lease time.Duration, log *slog.Logger) error {
 	p := pump{Subscription: s, lease: lease, renewed: time.Now()}
 	for {
@@ -65,7 +64,7 @@ func Run(ctx context.Context, s Subscription, lease time.Duration, log *slog.Log
 	}
 }
 
-// Ended is err, or nil once ctx has ended. Forward promises that, also in its first steps.
+// Ended is err, or nil once ctx has ended. Forward also promises this for its first steps.
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -73,12 +72,13 @@ func Ended(ctx context.Context, err error) error {
 	return err
 }
 
-// begunError ends a run that had begun.
+// begunError is the error of a run that had begun.
 type begunError struct{ error }
 
 func (e begunError) Unwrap() error { return e.error }
 
-// Begun reports whether err is of a run that had begun. Other errors of Forward are of its start.
+// Begun reports whether err comes from a run that had begun. Other errors of Forward come from its
+// start.
 func Begun(err error) bool {
 	_, begun := errors.AsType[begunError](err)
 	return begun
@@ -93,12 +93,12 @@ func permanent(err error) bool {
 type pump struct {
 	Subscription
 	lease      time.Duration
-	silence    time.Time // when there was a message last
-	renewed    time.Time // when the lease was extended
+	silence    time.Time // of the last message
+	renewed    time.Time // when the lease was last extended
 	maintained time.Time
 }
 
-// step moves one batch and says how long to wait before the next one.
+// step moves one batch and returns how long to wait before the next one.
 func (p *pump) step(ctx context.Context) (pause time.Duration, err error) {
 	if time.Since(p.maintained) > maintainEvery {
 		p.maintained = time.Now()
@@ -106,7 +106,7 @@ func (p *pump) step(ctx context.Context) (pause time.Duration, err error) {
 			return afterError, err
 		}
 	}
-	if time.Since(p.renewed) > p.lease/3 { // also in a long backlog: not every store's cursor extends the lease
+	if time.Since(p.renewed) > p.lease/3 { // also in a long backlog: moving the cursor does not extend the lease in every store
 		if err := p.Renew(ctx); err != nil {
 			return afterError, err
 		}
@@ -126,8 +126,7 @@ func (p *pump) step(ctx context.Context) (pause time.Duration, err error) {
 	return min(max(time.Since(p.silence)/8, time.Millisecond), longestPause), nil
 }
 
-// Jobs are the jobs of messages: with their keys, headers and payloads, and two
-// headers more.
+// Jobs are the jobs of messages: with their keys, headers and payloads, and two more headers.
 func Jobs(messages []penstock.Message) []penstock.NewJob {
 	jobs := make([]penstock.NewJob, len(messages))
 	for i := range messages {
@@ -143,7 +142,7 @@ func Jobs(messages []penstock.Message) []penstock.NewJob {
 	return jobs
 }
 
-// CanForward reports a request that has no cursor to write, as a *penstock.FieldError.
+// CanForward returns a *penstock.FieldError for a request without a cursor.
 func CanForward(req driver.Subscribe) error {
 	if req.Ephemeral {
 		return &penstock.FieldError{Field: "subscription", Problem: "is ephemeral", Hint: "forwarding needs a cursor"}

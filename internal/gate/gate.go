@@ -1,5 +1,5 @@
-// Package gate counts what runs, so that a sink can be closed: nothing more
-// begins, and what runs is waited for or ended.
+// Package gate counts operations, to close a sink: no more begin, and running ones are waited for
+// or cancelled.
 package gate
 
 import (
@@ -14,15 +14,14 @@ type Gate struct {
 	idle    chan struct{} // not nil once closed; closed itself when nothing runs
 }
 
-// Pass is one that runs.
+// Pass is a running operation.
 type Pass struct {
 	gate   *Gate
 	cancel context.CancelFunc
 }
 
-// Enter lets one more begin; its Pass has to be given back with Leave. Once the
-// gate is closed it returns nil. Cancel is called by CancelAll; nil where there
-// is another way to end what runs.
+// Enter lets an operation begin; give its Pass back with Leave. Once the gate is closed it returns
+// nil. CancelAll calls cancel, which is nil if there is another way to end the operation.
 func (g *Gate) Enter(cancel context.CancelFunc) *Pass {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -37,7 +36,7 @@ func (g *Gate) Enter(cancel context.CancelFunc) *Pass {
 	return p
 }
 
-// Leave ends the pass; to be called once.
+// Leave ends the pass. Call it once.
 func (p *Pass) Leave() {
 	g := p.gate
 	g.mu.Lock()
@@ -48,8 +47,8 @@ func (p *Pass) Leave() {
 	}
 }
 
-// Close lets no more begin. It returns a channel that is closed when nothing
-// runs any more, and whether this was the first call.
+// Close lets no more begin. It returns a channel that is closed when no operation runs any more,
+// and whether this was the first call.
 func (g *Gate) Close() (idle <-chan struct{}, first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +69,7 @@ func (g *Gate) Closed() bool {
 	return g.idle != nil
 }
 
-// CancelAll tells what runs to end; each still has to Leave.
+// CancelAll cancels running operations; each must still call Leave.
 func (g *Gate) CancelAll() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

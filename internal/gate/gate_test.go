@@ -62,7 +62,7 @@ func TestCancelAll(t *testing.T) {
 	cancel()
 }
 
-// Whoever got in before Close is waited for, however the two meet.
+// An operation that entered before Close is waited for, whatever the timing.
 func TestEnterMeetsClose(t *testing.T) {
 	for range 1000 {
 		var (

@@ -1,5 +1,5 @@
-// Package inflight is the ledger of what a subscription has in flight: the messages that were fetched and are not
-// settled, batch by batch, with their verdicts. It says what a call of Settle is to tell the Source, and what is durable
+// Package inflight is the ledger of a subscription's messages in flight: those that were fetched and are not settled,
+// batch by batch, with their verdicts. It says what the next call of Settle reports to the Source, and what is durable
 // when that is answered. So a store need not remember what it was told.
 package inflight
 
@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Batch is a fetched batch that is not settled. Of is what its reader keeps with it.
+// Batch is a fetched batch that is not settled. Of is the reader's own data about it.
 type Batch[T any] struct {
 	driver.Batch
 	Of    T
@@ -19,13 +19,13 @@ type Batch[T any] struct {
 	stages  []stage // of its messages
 	left    int     // messages without a verdict
 	durable int     // messages whose verdicts are durable
-	failed  bool    // some have a verdict that is not Delivered
-	// verdicts is nil until there is something to say of a message; of those that have no
-	// verdict yet it has what was noted.
+	failed  bool    // some have a verdict other than Delivered
+	// verdicts is nil until there is something to note about a message. For a message without a
+	// verdict it has what Note was given.
 	verdicts []driver.Verdict
 }
 
-// stage is how far a message has come.
+// stage is the progress of a message.
 type stage uint8
 
 const (
@@ -34,7 +34,7 @@ const (
 	durable
 )
 
-// Note keeps something of a message that has no verdict yet: its failures, say.
+// Note keeps details of a message that has no verdict yet, for example its failures.
 func (b *Batch[T]) Note(i uint32, v driver.Verdict) {
 	if b.verdicts == nil {
 		b.verdicts = make([]driver.Verdict, len(b.Messages))
@@ -42,7 +42,7 @@ func (b *Batch[T]) Note(i uint32, v driver.Verdict) {
 	b.verdicts[i] = v
 }
 
-// Noted is what was noted of a message.
+// Noted returns what was noted about a message.
 func (b *Batch[T]) Noted(i uint32) (v driver.Verdict) {
 	if b.verdicts != nil {
 		v = b.verdicts[i]
@@ -50,7 +50,7 @@ func (b *Batch[T]) Noted(i uint32) (v driver.Verdict) {
 	return v
 }
 
-// Decide gives a message its verdict, which is not Delivered.
+// Decide gives a message a verdict other than Delivered.
 func (b *Batch[T]) Decide(i uint32, v driver.Verdict) {
 	b.Note(i, v)
 	b.failed = true
@@ -58,7 +58,7 @@ func (b *Batch[T]) Decide(i uint32, v driver.Verdict) {
 	b.left--
 }
 
-// Deliver gives a message the verdict that it was delivered.
+// Deliver gives a message the verdict Delivered.
 func (b *Batch[T]) Deliver(i uint32) {
 	if b.verdicts != nil {
 		b.verdicts[i] = driver.Verdict{}
@@ -75,14 +75,14 @@ func (b *Batch[T]) Order(i uint32) driver.KeyOrder {
 	return b.KeyOrder[i]
 }
 
-// Ledger is what is in flight, oldest first, and its limits. It leaves as a prefix: however far ahead later batches are, the
-// cursor moves no further than to the first message that waits for a verdict. Not safe for concurrent use.
+// Ledger is what is in flight, oldest first, and its limits. Batches leave it only as a prefix: however far later batches
+// have got, the cursor moves only to the first message without a verdict. Not safe for concurrent use.
 type Ledger[T any] struct {
 	MaxMessages, MaxBytes int
 
 	batches         []*Batch[T]
 	messages, bytes int
-	// done batches lead, and all their messages have verdicts.
+	// done batches are first, and all their messages have verdicts.
 	done, doneMessages, doneBytes int
 
 	call       Call[T] // the last one
@@ -94,8 +94,8 @@ type Ledger[T any] struct {
 type Call[T any] struct {
 	Attempt uint64
 	News    []driver.Settled
-	Of      []*Batch[T] // that the news is of
-	// Withheld are keys of which a verdict waits for one before it.
+	Of      []*Batch[T] // with the reported verdicts
+	// Withheld are keys of which a verdict waits for an earlier message.
 	Withheld map[string]bool
 
 	passes int // leading batches
@@ -104,8 +104,9 @@ type Call[T any] struct {
 // Tally counts messages with their verdicts.
 type Tally struct{ Messages, Parked, Dead int }
 
-// Room returns what the next Fetch may return. A fetch takes a quarter of what may be in flight, and there is no room before a
-// quarter is free. So fetches are not tiny when it is nearly full, and not so large that nothing overlaps.
+// Room returns the limit of the next Fetch. A fetch takes a quarter of the messages that may be in flight, and there is no
+// room before a quarter is free. So fetches are not tiny when the ledger is nearly full, and not so large that nothing
+// overlaps.
 func (l *Ledger[T]) Room() (driver.Limit, bool) {
 	quarter := driver.Limit{Messages: max(l.MaxMessages/4, 1), Bytes: max(l.MaxBytes/4, 1)}
 	return quarter, l.MaxMessages-l.messages >= quarter.Messages && l.MaxBytes-l.bytes >= quarter.Bytes
@@ -117,15 +118,16 @@ func (l *Ledger[T]) Messages() int { return l.messages }
 // Batches in flight, oldest first.
 func (l *Ledger[T]) Batches() []*Batch[T] { return l.batches }
 
-// Ready reports whether batches lead that have all their verdicts.
+// Ready reports whether the first batches have all their verdicts.
 func (l *Ledger[T]) Ready() bool { return l.done > 0 }
 
-// Pressing reports whether at least half of what may be in flight waits for the cursor to be written.
+// Pressing reports whether at least half of the permitted messages wait for the cursor to be written.
 func (l *Ledger[T]) Pressing() bool {
 	return l.done > 0 && (2*l.doneMessages >= l.MaxMessages || 2*l.doneBytes >= l.MaxBytes)
 }
 
-// Oldest is since when there is the oldest batch that waits for a verdict; zero if there is none.
+// Oldest returns since when the oldest batch that waits for a verdict is in flight; zero if there
+// is none.
 func (l *Ledger[T]) Oldest() (since time.Time) {
 	if l.done < len(l.batches) {
 		since = l.batches[l.done].Since
@@ -133,7 +135,7 @@ func (l *Ledger[T]) Oldest() (since time.Time) {
 	return since
 }
 
-// Batch makes one of what was fetched. It may be one that was settled: then Of is as it was left.
+// Batch makes a batch from fetched messages. It may reuse a settled one: then Of is unchanged.
 func (l *Ledger[T]) Batch(fetched driver.Batch) *Batch[T] {
 	n, b := len(fetched.Messages), &Batch[T]{}
 	if last := len(l.spares) - 1; last >= 0 && n <= cap(l.spares[last].stages) && 4*n >= cap(l.spares[last].stages) {
@@ -146,7 +148,7 @@ func (l *Ledger[T]) Batch(fetched driver.Batch) *Batch[T] {
 	return b
 }
 
-// Add puts a batch behind the others.
+// Add appends a batch.
 func (l *Ledger[T]) Add(b *Batch[T]) {
 	l.batches = append(l.batches, b)
 	l.messages += len(b.Messages)
@@ -166,7 +168,7 @@ func (l *Ledger[T]) Advance() bool {
 
 // Settle is the next call of Settle, without News if there are none. It has the leading batches that have their verdicts.
 // If parts are asked for, it also has the new verdicts of other batches, except this many of the last ones. A call that
-// was not answered comes again as it was, which is not new.
+// was not answered is repeated unchanged, and isNew is false.
 func (l *Ledger[T]) Settle(parts bool, but int) (c Call[T], isNew bool) {
 	if l.unanswered {
 		return l.call, false
@@ -199,7 +201,7 @@ func (c *Call[T]) add(b *Batch[T], s driver.Settled) {
 	c.News, c.Of = append(c.News, s), append(c.Of, b)
 }
 
-// whole is what is new of a batch of which every message has its verdict.
+// whole is the news about a batch whose messages all have their verdicts.
 func (b *Batch[T]) whole() []driver.Verdict {
 	switch {
 	case b.durable > 0:
@@ -211,9 +213,9 @@ func (b *Batch[T]) whole() []driver.Verdict {
 	return nil
 }
 
-// part is what is new of a batch, if anything is. waiting are the keys that have messages without a verdict ahead of it, and
-// gets those of this one. A message behind such a message must not be in the store before it. Should it come again, it would
-// be parked behind the other.
+// part is the news about a batch, if there is any. waiting are the keys of earlier messages without a verdict; those of this
+// batch are added. A message behind such a message must not be in the store before it. Otherwise, when the earlier one came
+// again, it would be parked behind the later one.
 func (c *Call[T]) part(b *Batch[T], waiting map[string]bool) (verdicts []driver.Verdict, some bool) {
 	verdicts = make([]driver.Verdict, len(b.stages))
 	for i, at := range b.stages {
@@ -235,7 +237,7 @@ func (c *Call[T]) part(b *Batch[T], waiting map[string]bool) (verdicts []driver.
 	return verdicts, some
 }
 
-// Settled notes that the call is durable, and counts what is new. The batches that it passes leave the ledger.
+// Settled notes that the call is durable, and counts its news. The batches that it passes leave the ledger.
 func (l *Ledger[T]) Settled() (t Tally) {
 	c := &l.call
 	for i, b := range c.Of {
@@ -288,7 +290,7 @@ func (t *Tally) add(d Tally) {
 	t.Dead += d.Dead
 }
 
-// Forget empties the ledger: what is in it will be fetched again. Its batches are not used again, as a Send that runs may still
+// Forget empties the ledger: its messages will be fetched again. Its batches are not reused, because a running Send may still
 // give them verdicts.
 func (l *Ledger[T]) Forget() {
 	l.batches = nil

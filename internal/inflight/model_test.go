@@ -13,10 +13,10 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// TestModel runs random histories of one subscription: batches of any origin, verdicts, calls of Settle that fail, that take effect
-// and whose answers are lost, that come late, and sources that go back. The model is a store that remembers each message's verdict
-// and believes nothing: it fails the test if it is told twice or not at all, of a message that has no verdict, of one before another of its key, if a
-// call that is repeated is another one, or if the cursor is to pass what has no verdict.
+// TestModel runs random histories of one subscription: batches of any origin and verdicts. Calls of Settle fail, take effect without an answer, or
+// come late, and sources go back. The model is a store that remembers each message's verdict and checks each call. The test fails if a verdict is
+// missing or reported twice, if a message without a verdict is reported, or if a verdict comes before that of an earlier message of its key. It also
+// fails if a repeated call differs, or if the cursor would pass a message without a verdict.
 func TestModel(t *testing.T) {
 	from, to := uint64(0), uint64(300)
 	if s := os.Getenv("PENSTOCK_SEED"); s != "" {
@@ -46,7 +46,7 @@ type model struct {
 	l   ledger
 
 	// The reader:
-	sent map[int64]driver.Verdict // of messages in the ledger that have one
+	sent map[int64]driver.Verdict // messages in the ledger that have one
 
 	// The store. A message's number is its Seq.
 	published int64
@@ -56,7 +56,7 @@ type model struct {
 	passed    uint64                    // the cursor
 	number    uint64                    // of the last batch
 	attempt   uint64                    // the last one that took effect
-	news      []driver.Settled          // what it said
+	news      []driver.Settled          // its contents
 	counted   [driver.Undecided + 1]int // by the ledger, as settled
 	effect    [driver.Undecided + 1]int // in the store
 	repeated  int
@@ -106,7 +106,7 @@ func (m *model) fetch() {
 	m.l.Add(in)
 }
 
-// decide gives verdicts to messages that have none, one in so many. Of a key the first that stays has the others stay, too.
+// decide gives verdicts to some of the messages without one. If a message of a key stays, its later messages stay as well.
 func (m *model) decide(one int) {
 	for _, b := range m.l.Batches() {
 		stays := map[string]bool{}
@@ -209,7 +209,8 @@ func (m *model) one(seq int64, v driver.Verdict) {
 	m.effect[v.Outcome]++
 }
 
-// check looks at what is in flight after a call: what the cursor has passed is settled, and of a key nothing is ahead of what is not.
+// check checks a call's effect: messages that the cursor has passed are settled, and in each key all messages before a settled one
+// are settled.
 func (m *model) check() {
 	waits := map[string]int64{}
 	for _, b := range m.open {
@@ -229,7 +230,7 @@ func (m *model) check() {
 	m.open = slices.DeleteFunc(m.open, func(b driver.Batch) bool { return b.Number <= m.passed })
 }
 
-// before: it was settled by an earlier call.
+// before: an earlier call settled it.
 func (m *model) before(seq int64) bool {
 	for _, s := range m.news {
 		for i, msg := range s.Batch.Messages {
@@ -241,7 +242,7 @@ func (m *model) before(seq int64) bool {
 	return true
 }
 
-// rewind has all that is not settled come again. A call that was not answered is over.
+// rewind makes unsettled messages come again. A call without an answer is over.
 func (m *model) rewind() {
 	m.rewinds++
 	var back []penstock.Message
@@ -255,11 +256,11 @@ func (m *model) rewind() {
 	}
 	m.waiting = append(back, m.waiting...)
 	m.open, m.passed = nil, m.number
-	m.counted = m.effect // what a lost answer said is nobody's news
+	m.counted = m.effect // the news of a lost answer is counted for no call
 	m.l.Forget()
 }
 
-// finish has everything settled.
+// finish settles everything.
 func (m *model) finish() {
 	for len(m.waiting) > 0 || len(m.l.Batches()) > 0 {
 		m.fetch()

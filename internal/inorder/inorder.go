@@ -1,4 +1,4 @@
-// Package inorder says which messages of a key come late to an inbox.
+// Package inorder decides which messages of a key are late for an inbox.
 package inorder
 
 import (
@@ -10,14 +10,15 @@ import (
 	"github.com/penstock/penstock/internal/messageid"
 )
 
-// Parts are the last messages of the parts in which a key is handed over: a gap ends one and begins the next. The last one is the
-// key's head. Which part is older only the messages between them tell, should they come.
+// Parts are the last messages of the parts in which a key is handed over: a gap ends one and begins the next. The last part's
+// message is the key's head. The order of parts is known only if the messages between them come.
 type Parts []string
 
-// most is how many parts are known of a key.
+// most is how many parts of a key are kept.
 const most = 8
 
-// Read returns the parts of a key from its head, "" if that is not known, and what Behind made of the others.
+// Read returns the parts of a key from its head, or "" if that is unknown, and the text that Behind made of
+// the others.
 func Read(head, behind string) (p Parts, err error) {
 	if behind != "" {
 		if err := json.Unmarshal([]byte(behind), &p); err != nil {
@@ -30,7 +31,7 @@ func Read(head, behind string) (p Parts, err error) {
 	return p, nil
 }
 
-// Head is the message that was handed over last and not late.
+// Head is the last message that was handed over and not late.
 func (p Parts) Head() string {
 	if len(p) == 0 {
 		return ""
@@ -38,7 +39,7 @@ func (p Parts) Head() string {
 	return p[len(p)-1]
 }
 
-// Behind is all but the head as text, "" if that is all.
+// Behind is everything but the head as text, or "" if there is nothing.
 func (p Parts) Behind() string {
 	if len(p) < 2 {
 		return ""
@@ -47,8 +48,9 @@ func (p Parts) Behind() string {
 	return string(text)
 }
 
-// HandOver says whether a message that follows previous, "" for none, is late, and returns the parts after it. instead is what was handed over
-// in its place if it was reported missing, "" if nothing was: then the part that it follows goes before that one's.
+// HandOver returns whether a message that follows previous, or "" for none, is late, and the parts after it. instead is nil unless the
+// message was reported missing. Then it is what was handed over in its place, or "" if nothing was, and the part that the message follows
+// precedes the part of instead.
 func (p Parts) HandOver(m *penstock.Released, previous string, instead *string) Parts {
 	at, head := slices.Index(p, previous), p.Head()
 	p = slices.Clone(p)

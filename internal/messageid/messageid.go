@@ -1,9 +1,9 @@
-// Package messageid derives the id of a message whose producer gave none.
+// Package messageid derives the id of a message from a producer that gave none.
 //
-// A position alone is not an id. After a restore, or a failover that lost the last transactions,
-// positions come again with other messages, and consumers drop those as duplicates. So the id also
-// says when the message was written. It is made of what is stored with the message and nothing
-// else: parked, dead, replayed or restored, a message keeps its id.
+// A position alone does not suffice as an id. After a restore, or a failover that lost the last
+// transactions, positions are used again for other messages, and consumers would drop those as
+// duplicates. So the id also contains when the message was written. It is derived only from data
+// that is stored with the message: parked, dead, replayed or restored, a message keeps its id.
 package messageid
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Outbox is what all derived ids of one outbox share.
+// Outbox is the part that all derived ids of one outbox share.
 type Outbox struct {
 	// UID is random, without a hyphen, and another one for every outbox. One of four characters, as NewUID makes it, gives
 	// short ids. Outboxes of earlier versions have twelve; their messages keep their ids.
@@ -59,7 +59,8 @@ func append62(b []byte, n uint64, width int) []byte {
 	return append(b, text[i:]...)
 }
 
-// parse62 is the number that append62 wrote; -1 if it is no number of base 62 or too large.
+// parse62 parses a number of append62. It returns -1 for a text that is not in base 62 or is too
+// large.
 func parse62(text string) (n int64) {
 	if text == "" || len(text) > 11 {
 		return -1
@@ -79,7 +80,7 @@ func (o Outbox) ID(seq int64, createdAt time.Time) string {
 	return string(o.Append(make([]byte, 0, 64), seq, createdAt))
 }
 
-// Parse takes an id apart, for looking a message up by it. Of anything that Append does not make, ok is false.
+// Parse splits an id, for looking up its message. ok is false for an id that Append does not make.
 func (o Outbox) Parse(id string) (seq int64, createdAt time.Time, ok bool) {
 	rest, mine := strings.CutPrefix(id, o.UID)
 	if !mine {
@@ -100,11 +101,11 @@ func (o Outbox) Parse(id string) (seq int64, createdAt time.Time, ok bool) {
 	return seq, createdAt, o.ID(seq, createdAt) == id
 }
 
-// made is what an id looks like that Append makes: the long form until 2085.
+// made is the form of an id that Append makes: the long form until 2085.
 var made = regexp.MustCompile(`^([^-]+)-([0-9]+)-([0-9a-z]{10})$|^([0-9A-Za-z]{4})~([0-9A-Za-z]{9})([0-9A-Za-z]+)$`)
 
-// Before reports whether two derived ids of one outbox say that the first message was written before the second one: by position, and
-// no later. Of other ids nothing is known.
+// Before reports whether two derived ids of one outbox show that the first message was written before the second one: its position is
+// lower, and its time not later. Nothing is known about other ids.
 func Before(id, other string) bool {
 	a, b := made.FindStringSubmatch(id), made.FindStringSubmatch(other)
 	if a == nil || b == nil || a[1] != b[1] || a[4] != b[4] {

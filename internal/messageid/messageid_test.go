@@ -9,7 +9,7 @@ import (
 
 var written = time.Date(2026, 11, 22, 12, 0, 0, 123456000, time.UTC)
 
-// These strings are at consumers, in inboxes and dead letters: they never change.
+// Consumers, inboxes and dead letters have these strings: they never change.
 func TestIDsAreForEver(t *testing.T) {
 	for _, c := range []struct {
 		outbox messageid.Outbox
@@ -23,7 +23,7 @@ func TestIDsAreForEver(t *testing.T) {
 		{messageid.Outbox{UID: "3F2a"}, 7, time.UnixMicro(-36), "3F2a-7--10"},
 		{messageid.Outbox{UID: "3F2a"}, 7, time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC), "3F2a-7-3plz2ft0qo0"},
 		{messageid.Outbox{UID: "u"}, 9007199254740993, time.UnixMicro(0), "u-9007199254740993-0"},
-		{messageid.Outbox{UID: "u"}, 7, time.UnixMicro(-36), "u-7--10"}, // a producer may have written any time
+		{messageid.Outbox{UID: "u"}, 7, time.UnixMicro(-36), "u-7--10"}, // a producer may have written at any time
 	} {
 		if got := c.outbox.ID(c.seq, c.at); got != c.want {
 			t.Errorf("ID(%d, %v) of %+v = %q, want %q", c.seq, c.at, c.outbox, got, c.want)
@@ -35,7 +35,7 @@ func TestIDsAreForEver(t *testing.T) {
 	}
 }
 
-// The same position in two histories of a database is two messages.
+// The same position in two histories of a database belongs to two messages.
 func TestAnotherTimeIsAnotherID(t *testing.T) {
 	o := messageid.Outbox{UID: "u"}
 	if a, b := o.ID(1, written), o.ID(1, written.Add(time.Microsecond)); a == b {

@@ -2,8 +2,7 @@
 
 package natsserver
 
-// dirLock does nothing here: keeping a second server out of the directory is
-// the operator's care.
+// dirLock does nothing here: the operator must keep a second server out of the directory.
 type dirLock struct{}
 
 func lockDir(string) (*dirLock, error) { return &dirLock{}, nil }

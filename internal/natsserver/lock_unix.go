@@ -12,9 +12,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// dirLock keeps a second server out of the directory: two would overwrite each
-// other's files. The system lets go of it when the process ends, however it
-// ends.
+// dirLock keeps a second server out of the directory: two would overwrite each other's files. The
+// system releases it when the process ends, in any way.
 type dirLock struct {
 	file *os.File
 	once sync.Once

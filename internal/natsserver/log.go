@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// logger hands the server's log to slog. The server is talkative about its
-// start, so a notice becomes debug; a fatal error stays an error, because
-// ending the process is not a library's business.
+// logger passes the server's log to slog. The server logs much at its start, so a notice becomes
+// debug. A fatal error stays an error, because a library must not end the process.
 type logger struct {
 	log   *slog.Logger
 	fatal atomic.Pointer[string] // why the server cannot continue

@@ -1,7 +1,7 @@
-// Package natsserver runs a NATS server with JetStream inside the process, on
-// file storage in one directory. It needs no installation and, unless asked
-// to listen, no port: its clients connect through memory. It is apart from
-// sink/nats so that a program with that sink is not built with a server.
+// Package natsserver runs a NATS server with JetStream inside the process, on file storage in one
+// directory. It needs no installation and, unless asked to listen, no port: its clients connect
+// through memory. It is separate from sink/nats, so a program with that sink does not contain a
+// server.
 package natsserver
 
 import (
@@ -20,15 +20,14 @@ import (
 	"github.com/penstock/penstock/sink/nats"
 )
 
-// MaxPayload is the largest message, headers included, that the server takes:
-// what one record of JetStream's file storage can hold, less the room its own
-// fields may need.
+// MaxPayload is the largest message, headers included, that the server accepts: the content of one
+// record of JetStream's file storage, minus the room for the record's own fields.
 const MaxPayload = 32<<20 - 64<<10
 
 // startTimeout bounds reading what an earlier run left in the directory.
 const startTimeout = 60 * time.Second
 
-// Options are what a configuration says of the server.
+// Options are the server's part of a configuration.
 type Options = nats.EmbeddedConfig
 
 // Server is a running server.
@@ -70,7 +69,7 @@ func Start(o Options, log *slog.Logger) (*Server, error) {
 		MaxPayload: MaxPayload,
 		// A client's unread data, at least one message of the largest size.
 		MaxPending: 2 * MaxPayload,
-		// The process belongs to the caller: its signals and standard error too.
+		// The process belongs to the caller, and so do its signals and standard error.
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
 	})
@@ -89,8 +88,8 @@ func Start(o Options, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// awaitReady returns when the server serves, or will not: it tells only its log
-// why it gave up.
+// awaitReady returns when the server serves, or will not: it reports only to its log why it gave
+// up.
 func (s *Server) awaitReady(l *logger) error {
 	for deadline := time.Now().Add(startTimeout); ; {
 		ready := s.srv.ReadyForConnections(50 * time.Millisecond)
@@ -118,7 +117,7 @@ func listenAddress(listen string) (host string, port int) {
 // InProcessConn makes the server usable with nats.InProcessServer.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.srv.InProcessConn() }
 
-// ClientURL is where other processes connect, empty if none may.
+// ClientURL is the URL for other processes, or empty if none may connect.
 func (s *Server) ClientURL() string {
 	if a := s.srv.Addr(); a != nil {
 		return "nats://" + a.String()
@@ -126,9 +125,9 @@ func (s *Server) ClientURL() string {
 	return ""
 }
 
-// Shutdown closes every connection, writes what JetStream still buffers and
-// gives the directory back. It returns ctx's error if that takes longer; the
-// server still stops. A second Shutdown does nothing.
+// Shutdown closes every connection, writes JetStream's buffers and releases the directory. If that
+// takes longer than ctx, it returns ctx's error, and the server still stops. A second Shutdown
+// does nothing.
 func (s *Server) Shutdown(ctx context.Context) error {
 	stopped := make(chan struct{})
 	go func() {

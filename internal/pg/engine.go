@@ -5,7 +5,7 @@ import "strings"
 // Engine is a database that speaks PostgreSQL's protocol.
 type Engine string
 
-// The engines that are told apart. Citus is an extension: what has it is PostgreSQL otherwise.
+// The engines. Citus is an extension: a server with it is otherwise PostgreSQL.
 const (
 	PostgreSQL Engine = "PostgreSQL"
 	Yugabyte   Engine = "YugabyteDB"
@@ -13,7 +13,7 @@ const (
 	Citus      Engine = "Citus"
 )
 
-// EngineOf tells the engine by what its version() says: "PostgreSQL 15.2-YB-2025.1.0.0-b0 on x86_64…",
+// EngineOf returns the engine of a version(): "PostgreSQL 15.2-YB-2025.1.0.0-b0 on x86_64…",
 // "CockroachDB CCL v24.3.1 (…)", "PostgreSQL 15.18 …". Citus does not show there.
 func EngineOf(version string) Engine {
 	switch {

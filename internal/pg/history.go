@@ -9,9 +9,9 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// History is what a message has behind it.
+// History is a message's attempts so far.
 type History struct {
-	Attempt  int // how many it has had
+	Attempt  int // how many attempts it has had
 	Failures []penstock.Failure
 	Since    time.Time // of the first, zero if there was none
 }
@@ -30,7 +30,7 @@ func (h History) And(failures []penstock.Failure) History {
 	return h
 }
 
-// JSON is the failures as jsonb takes them.
+// JSON is the failures as jsonb.
 func (h History) JSON() string {
 	kept := make([]penstock.Failure, len(h.Failures))
 	for i, f := range h.Failures {
@@ -44,8 +44,8 @@ func (h History) JSON() string {
 	return string(text)
 }
 
-// Parse reads the failures that JSON wrote; of no text there are none. An entry that was written by hand and cannot
-// be read becomes a failure that says so. It must not hide the others, or stop a reader.
+// Parse reads the failures that JSON wrote; an empty text has none. An entry that was written by hand and cannot be
+// parsed becomes a failure that says so. It must not hide the others, or stop a reader.
 func (h *History) Parse(text []byte) {
 	if len(text) == 0 {
 		return
@@ -55,7 +55,7 @@ func (h *History) Parse(text []byte) {
 	}
 }
 
-// LastError is the latest failure's text, as a column takes it.
+// LastError is the latest failure's text, as a column stores it.
 func (h History) LastError() string {
 	return withoutNUL(driver.Verdict{Failures: h.Failures}.Err())
 }

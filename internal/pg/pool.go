@@ -1,4 +1,4 @@
-// Package pg is what the packages under store/postgres share.
+// Package pg is shared by the packages under store/postgres.
 package pg
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// PoolConfig reads a URL and adds the settings of every connection of Penstock: a time limit for
-// connecting, a name and UTF-8. Of several hosts it connects to the one that can be written to,
-// which changes after a failover.
+// PoolConfig parses a URL and adds the settings of every Penstock connection: a time limit for
+// connecting, a name and UTF-8. If there are several hosts, it connects to the one that accepts
+// writes, which changes after a failover.
 func PoolConfig(url string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -39,8 +39,8 @@ func PoolConfig(url string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// misplaced is true if a part of a password is read as a host or a database. With an @ or a / in it that is not
-// escaped, pgx reads the rest as these, and errors would show it.
+// misplaced is true if a part of a password was parsed as a host or a database. After an unescaped @ or / in a
+// password, pgx parses the rest as these, and errors would show it.
 func misplaced(config *pgconn.Config) bool {
 	return strings.LastIndexByte(config.Host, '@') > 0 || // an abstract socket begins with it
 		config.Password == "" && strings.ContainsRune(config.Database, '@')
@@ -52,7 +52,7 @@ func severalHosts(config *pgconn.Config) bool {
 	return slices.ContainsFunc(config.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != config.Host || f.Port != config.Port })
 }
 
-// Place says where a URL's database is, without the login. Empty if that cannot be told.
+// Place says where a URL's database is, without the login, or "" if that is unknown.
 func Place(url string) string {
 	c, err := pgconn.ParseConfig(url)
 	if err != nil {

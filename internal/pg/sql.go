@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Statement loads sql/NAME.sql. Without its comment lines: the server would parse them with
-// every statement that is not prepared.
+// Statement loads sql/NAME.sql. It removes comment lines, which the server would parse with every
+// statement that is not prepared.
 func Statement(files embed.FS, name string) string {
 	text, err := files.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		panic(err) // embedded: missing only if the program was built wrong
+		panic(err) // embedded: missing only if the build is wrong
 	}
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock/penstock/internal/schema"
 )
 
-// Lacking says which of the columns are not there, "" if all are. The catalogue is open to any role, and no table is locked for it.
+// Lacking names the missing columns, or returns "" if there are none. Any role may read the catalogue, and no table is locked for
+// it.
 func Lacking(ctx context.Context, q interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, in string, columns []schema.Column) (string, error) {

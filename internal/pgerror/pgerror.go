@@ -1,4 +1,4 @@
-// Package pgerror says what an operator can do about an error of PostgreSQL, and whether a database is down, also for MySQL.
+// Package pgerror says what an operator can do about a PostgreSQL error, and whether a database is down, also for MySQL.
 package pgerror
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// State is the error's five-letter SQLSTATE, "" if it is not the server's.
+// State is the error's five-letter SQLSTATE, or "" if it is not from the server.
 func State(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
@@ -37,11 +37,11 @@ func IsDown(err error) bool {
 	return (errors.As(err, &connect) || errors.As(err, &dial) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)) && !penstock.IsUnavailable(err)
 }
 
-// downMySQL are the numbers that MySQL and MariaDB have for it. They are too many connections (1040), not a part of the cluster (1047),
-// stopping (1053), and a session or its statement that was ended from outside (1317, 1927).
+// downMySQL are the corresponding numbers of MySQL and MariaDB: too many connections (1040), not a part of the cluster (1047), stopping
+// (1053), and a session or its statement that was ended from outside (1317, 1927).
 var downMySQL = []uint16{1040, 1047, 1053, 1317, 1927}
 
-// hints by SQLSTATE, for errors that mean the same to every caller.
+// hints by SQLSTATE, for errors with the same meaning for every caller.
 var hints = map[string]string{
 	"28000": "check user, password and pg_hba.conf",
 	"28P01": "check user, password and pg_hba.conf",
@@ -52,9 +52,9 @@ var hints = map[string]string{
 	"57P03": "the server is starting up or shutting down: try again",
 }
 
-// Explain adds the next step to what the server or the network says: of the caller's hints by
-// SQLSTATE, or else the one that holds everywhere. An error that has a hint keeps it, and one of which
-// nothing is known comes back as it is.
+// Explain adds the next step to an error of the server or the network: the caller's hint for its
+// SQLSTATE, or else the general one. An error that has a hint keeps it, and an unknown error is
+// returned unchanged.
 func Explain(err error, of map[string]string) error {
 	var (
 		connect *pgconn.ConnectError

@@ -4,6 +4,6 @@ package quietconn
 
 import "net"
 
-// quiet leaves connections as they are: the race detector must see reads and writes, and on other
+// quiet leaves connections unchanged: the race detector must see reads and writes, and on other
 // systems programs do not make raw system calls.
 func quiet(c net.Conn) net.Conn { return c }

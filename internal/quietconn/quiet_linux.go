@@ -16,7 +16,7 @@ type conn struct {
 	raw syscall.RawConn
 }
 
-// quiet returns what it does not know as it is.
+// quiet returns unknown kinds of connections unchanged.
 func quiet(c net.Conn) net.Conn {
 	switch c.(type) {
 	case *net.TCPConn, *net.UnixConn: // both are streams that do not block
@@ -74,14 +74,14 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// failed is the error that a plain connection returns: callers tell by its type that it
-// is the network's.
+// failed is the error that a plain connection returns: by its type, callers recognize it as a
+// network error.
 func (c *conn) failed(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.RemoteAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
-// once makes one system call, again if a signal cut it short; done is false if the
-// socket is not ready.
+// once makes one system call, and again if a signal interrupted it; done is false if the socket is
+// not ready.
 func once(call uintptr, name string, fd uintptr, p []byte) (n int, done bool, err error) {
 	for {
 		r, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))

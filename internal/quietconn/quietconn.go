@@ -16,8 +16,8 @@ import (
 // Dial connects, as net.Dialer.DialContext does.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Wrap makes quiet what dial connects, where that is known to work: on Linux. Deadlines,
-// errors and Close are those of the connection.
+// Wrap makes connections of dial quiet on systems where that is known to work: on Linux.
+// Deadlines, errors and Close are those of the connection.
 func Wrap(dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)

@@ -35,7 +35,7 @@ func pair(t *testing.T, network, address string) (quiet, plain net.Conn) {
 	return quiet, plain
 }
 
-// What is more than the socket's buffers hold arrives whole, both ways at once.
+// Data that exceeds the socket's buffers arrives whole, in both directions at once.
 func TestManyBytes(t *testing.T) {
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
 		t.Run(network, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestManyBytes(t *testing.T) {
 	}
 }
 
-// A connection ends, and its calls give up, as a plain one's do.
+// A connection ends, and its calls give up, like those of a plain one.
 func TestEnds(t *testing.T) {
 	buf := make([]byte, 10)
 	t.Run("the other side closes", func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestEnds(t *testing.T) {
 		quiet, plain := pair(t, "tcp", "127.0.0.1:0")
 		_ = plain.(*net.TCPConn).SetLinger(0)
 		_ = plain.Close()
-		var network *net.OpError // by which callers know that trying again may help
+		var network *net.OpError // so callers know that trying again may help
 		if _, err := quiet.Read(buf); !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &network) || network.Op != "read" {
 			t.Errorf("a read says %v", err)
 		}

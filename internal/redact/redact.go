@@ -1,4 +1,4 @@
-// Package redact keeps passwords and other secrets out of what is printed.
+// Package redact keeps passwords and other secrets out of output.
 package redact
 
 import (
@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// Masked stands where a secret was.
+// Masked replaces a secret.
 const Masked = "xxxxx"
 
 var (
 	// From the first colon to the last @: a name or password that should have been
 	// escaped may itself hold a slash, an @ or a space.
 	userinfo = regexp.MustCompile(`(://[^:]*):.*@`)
-	// NATS takes a bare token in the place of the user.
+	// NATS accepts a bare token in the place of the user.
 	natsToken = regexp.MustCompile(`(?i)\b((?:nats|tls|wss?)://)[^:@/\s]+@`)
 	parameter = regexp.MustCompile(`(?i)([?&;\s"'][a-z0-9_.-]*` + Words + `[a-z0-9_.-]*=)[^&;#\s"']+`)
 	secretKey = regexp.MustCompile(`(?i)` + Words)
 )
 
-// Words are what the names of secrets have in them.
+// Words occur in the names of secrets.
 const Words = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|\bnkey|_nkey|private[_-]?key|api[_-]?key|access[_-]?key|sign(?:ing|ature)|authori[sz]ation|x-auth|bearer|cookie|credential)`
 
 // Text masks the passwords in a URL, or in a text with a URL in it.
@@ -36,9 +36,9 @@ func Text(s string) string {
 	return parameter.ReplaceAllString(s, "${1}"+Masked)
 }
 
-// Passwords returns the passwords in a URL, as they are written in it and
-// decoded, for a writer that masks them wherever they come out. The URL need not
-// be a valid one, and may have several hosts, which net/url does not take.
+// Passwords returns the passwords in a URL, as written and decoded, for a writer that masks them
+// in its output. The URL need not be valid, and may have several hosts, which net/url does not
+// accept.
 func Passwords(u string) []string {
 	var found []string
 	for _, part := range strings.Split(u, "://")[1:] {
@@ -68,8 +68,8 @@ func Passwords(u string) []string {
 	return slices.DeleteFunc(slices.Compact(found), func(s string) bool { return s == "" })
 }
 
-// Secret tells by its name whether a key holds a secret. A key that names a
-// file does not.
+// Secret reports whether a key's name says that it holds a secret. A key that names a file does
+// not.
 func Secret(key string) bool {
 	return secretKey.MatchString(key) && !strings.HasSuffix(key, "_file")
 }

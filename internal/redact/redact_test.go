@@ -22,7 +22,7 @@ func TestText(t *testing.T) {
 		"host=h user=app password=hunter2":            "host=h user=app password=xxxxx",
 		"nats://h1:4222,h2:4222":                      "nats://h1:4222,h2:4222",
 		"sqlite:app.db":                               "sqlite:app.db",
-		// Several hosts, which net/url does not take.
+		// Several hosts, which net/url does not accept.
 		"postgres://app:hunter2@h1:5432,h2:5432/x?target_session_attrs=read-write":      "postgres://app:xxxxx@h1:5432,h2:5432/x?target_session_attrs=read-write",
 		"postgres://app:hun/t@er2@h1:5432,[::1]:5433/x?target_session_attrs=read-write": "postgres://app:xxxxx@h1:5432,[::1]:5433/x?target_session_attrs=read-write",
 		"postgres://app@h1:5432,h2:5432/x":                                              "postgres://app@h1:5432,h2:5432/x",
@@ -33,7 +33,7 @@ func TestText(t *testing.T) {
 		if strings.Contains(got, "hunter2") || strings.Contains(got, "er2") {
 			t.Errorf("Text(%q) = %q shows the password", in, got)
 		}
-		if strings.Count(in, "://") < 2 && got != want { // of several URLs more is masked than need be
+		if strings.Count(in, "://") < 2 && got != want { // with several URLs, more is masked than necessary
 			t.Errorf("Text(%q) = %q, want %q", in, got, want)
 		}
 	}

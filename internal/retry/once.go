@@ -16,11 +16,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// patience is how long it is tried to find out what became of a transaction: as long as a server takes to start again.
+// patience is how long Once tries to find out the result of a transaction: as long as a server takes to restart.
 const patience = 15 * time.Second
 
-// Lost is an error after which it is not known whether what was asked has happened: the connection broke off, or the server says that it does
-// not know. If there was no connection, because no server could be reached, nothing has happened.
+// Lost is an error after which the result of a request is unknown: the connection was lost, or the server says that it does not know. If
+// there was no connection, because no server could be reached, nothing has happened.
 func Lost(err error) bool {
 	if err == nil || unreachable(err) {
 		return false
@@ -44,8 +44,8 @@ func unreachable(err error) bool {
 	return errors.As(err, &none) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// Once runs fn, a transaction that leaves its number in the database, as Do does. If the connection is lost on the way, happened finds out whether the attempt
-// with that number has happened, and keeps it from happening later. If it has not, the next attempt has its turn, also while no server can be reached.
+// Once runs fn, a transaction that leaves its number in the database, as Do does. If the connection is lost meanwhile, happened finds out whether the attempt
+// with that number has happened, and keeps it from happening later. If it has not, the next attempt follows, also while no server can be reached.
 func (c *Counter) Once(ctx context.Context, fn func(number int64) error, happened func(ctx context.Context, number int64) (bool, error)) error {
 	until, lost := time.Now().Add(patience), false
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -70,7 +70,7 @@ func (c *Counter) Once(ctx context.Context, fn func(number int64) error, happene
 	}
 }
 
-// look asks what became of a transaction, again until the database answers.
+// look asks for the result of a transaction, and again until the database answers.
 func (c *Counter) look(ctx context.Context, until time.Time, number int64, happened func(ctx context.Context, number int64) (bool, error)) (done bool, err error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()

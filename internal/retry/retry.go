@@ -1,4 +1,4 @@
-// Package retry knows which errors of a database mean: run the transaction again.
+// Package retry knows which database errors mean that the transaction should run again.
 package retry
 
 import (
@@ -16,13 +16,13 @@ import (
 // Reason is why a transaction must run again.
 type Reason int
 
-// The reasons there are. After each of them nothing was changed, but for Unknown.
+// The reasons. Nothing was changed after any of them except Unknown.
 const (
 	None          Reason = iota
 	Serialization        // 40001, with any text: "could not serialize access", "Restart read required"
 	Deadlock             // 40P01
-	Expired              // the server has ended the transaction, whatever code it gives that
-	Unknown              // no reason to: whether it has happened is not known, and is looked up first
+	Expired              // the server has ended the transaction, with any code
+	Unknown              // not a reason to run it again: its result is unknown, and is looked up first
 	reasons
 )
 
@@ -31,8 +31,8 @@ func (r Reason) String() string {
 	return [reasons]string{"none", "serialization", "deadlock", "expired", "unknown"}[r]
 }
 
-// Of returns the reason of an error. None: another try would not help, or it is not known what has happened. The latter is so
-// if the connection was lost, the context has ended, or the server itself does not know (CockroachDB's 40003).
+// Of returns the reason of an error. It returns None if another try would not help, or if the result is unknown. The latter
+// is so if the connection was lost, the context has ended, or the server itself does not know (CockroachDB's 40003).
 func Of(err error) Reason {
 	var m *mysql.MySQLError
 	if errors.As(err, &m) {
@@ -52,24 +52,25 @@ func Of(err error) Reason {
 	return None
 }
 
-// collided are what statements say that define the same thing at the same time: a row of the catalogue that another has written, or is
-// writing. XX000 and 40001 are YugabyteDB's "Catalog Version Mismatch" and "Restart read required".
+// collided are errors of statements that define the same thing at the same time: another has written a row of the catalogue, or is
+// writing it. XX000 and 40001 are YugabyteDB's "Catalog Version Mismatch" and "Restart read required".
 var collided = []string{"23505", "42P07", "42P06", "42710", "XX000", "40001", "YB001"}
 
-// Collided is an error of a statement that defines something: another one is, or was, defining the same. It must run again if it may.
+// Collided reports an error of a statement that defines something while another defines the same, or after it. The statement must run
+// again if it may.
 func Collided(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && slices.Contains(collided, e.Code)
 }
 
-// ofMySQL is what the numbers of MySQL's and MariaDB's errors mean. They are a record that has changed since the snapshot (1020),
-// a lock that was not given in time (1205), and a deadlock or, on Galera, a refused certification (1213).
+// ofMySQL maps the error numbers of MySQL and MariaDB: a record that has changed since the snapshot (1020), a lock that was not
+// granted in time (1205), and a deadlock or, on Galera, a refused certification (1213).
 var ofMySQL = map[uint16]Reason{1020: Serialization, 1205: Deadlock, 1213: Deadlock}
 
-// Counter says how often transactions were run again, and how often it was looked up what had become of one.
+// Counter counts how often transactions ran again, and how often the result of one was looked up.
 type Counter [reasons]atomic.Int64
 
-// Looked counts one that was looked up.
+// Looked counts one lookup.
 func (c *Counter) Looked() { c[Unknown].Add(1) }
 
 // Counts are those of each reason, by its label.
@@ -84,7 +85,8 @@ func (c *Counter) Counts() map[string]int64 {
 // tries are those of Few, which wait for a fifth of a second in all.
 const tries = 7
 
-// Few runs fn as Do does, but gives up after some tries: where others wait for it, and it may be what fn writes that fails.
+// Few runs fn as Do does, but gives up after some tries, because others wait for it and the failure may come from its
+// writes.
 func Few(ctx context.Context, fn func() error) error {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()

@@ -76,7 +76,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// What two say that define the same thing at once, and what is another mistake.
+// Errors of two statements that define the same thing at once, and errors that are other mistakes.
 func TestCollided(t *testing.T) {
 	for code, want := range map[string]bool{"23505": true, "42P07": true, "XX000": true, "40001": true, "42501": false, "42601": false} {
 		if got := retry.Collided(&pgconn.PgError{Code: code}); got != want {
@@ -96,7 +96,7 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// After which errors nobody knows what has happened.
+// Errors after which the result is unknown.
 func TestLost(t *testing.T) {
 	for text, want := range map[string]struct {
 		err  error
@@ -121,7 +121,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// A transaction whose connection was lost runs again, with another number, only if it has not happened.
+// If the connection of a transaction was lost, it runs again with another number, but only if it has
+// not happened.
 func TestOnce(t *testing.T) {
 	var c retry.Counter
 	var numbers, looked []int64

@@ -1,4 +1,4 @@
-// Package schema compares the tables of a database with those that this program makes.
+// Package schema compares the tables of a database with those that this program creates.
 package schema
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Of is a schema in a database: what it is called there, the version of this program, and the command that migrates it.
+// Of is a schema in a database: its name there, the version of this program, and the command that migrates it.
 type Of struct {
 	Where   string
 	Want    int64
-	Oldest  int64  // from which Migrate leads on
+	Oldest  int64  // from which Migrate can continue
 	Migrate string // a command
-	Fresh   string // how to begin anew, where nothing leads on
+	Fresh   string // how to begin again, if it cannot
 }
 
 // Drop is what Fresh says of a schema in a server.
@@ -37,19 +37,19 @@ func (o Of) Check(have int64) error {
 	return penstock.WithHint(err, "run: %s", o.Migrate)
 }
 
-// Broken is the error where tables of that version lack something.
+// Broken is the error for tables of that version that lack something.
 func (o Of) Broken(have int64, lacks string) error {
 	return penstock.WithHint(&penstock.SchemaError{Where: o.Where, Have: have, Want: o.Want, Lacks: lacks},
 		"part of it was dropped, or not restored: restore it from a backup, or %s", o.Fresh)
 }
 
-// Is reports whether err says that the tables are not this program's.
+// Is reports whether err says that the tables do not fit this program.
 func Is(err error) bool {
 	_, is := errors.AsType[*penstock.SchemaError](err)
 	return is
 }
 
-// Column is one of a table that is always there.
+// Column is a column of a permanent table.
 type Column struct{ Table, Name string }
 
 var (
@@ -62,7 +62,8 @@ var (
 	clause    = regexp.MustCompile(`^\s*(primary key|unique|key \w+ \(|constraint|check|foreign key|exclude)`)
 )
 
-// Columns are those of the tables that the statements make and then alter or drop, by table. A statement begins its line, as all of ours do.
+// Columns are those of the tables that the statements create and then alter or drop, by table. Each statement begins its line, as all of
+// ours do.
 func Columns(text string) (all []Column) {
 	text = comment.ReplaceAllString(text, "")
 	for _, at := range statement.FindAllStringSubmatchIndex(text, -1) {
@@ -94,7 +95,7 @@ func Columns(text string) (all []Column) {
 	return all
 }
 
-// parts of the first parenthesis, between commas that are in no other one.
+// parts of the first parenthesis, split at commas outside of inner ones.
 func parts(body string) (all []string) {
 	depth, from := 0, 0
 	for i, r := range body {
@@ -114,7 +115,7 @@ func parts(body string) (all []string) {
 	return all
 }
 
-// Probe is a statement of MySQL or SQLite that finds no row, and fails where a table or a column is not there.
+// Probe is a statement of MySQL or SQLite that finds no row, and fails if a table or a column is missing.
 func Probe(all []Column, prefix string) string {
 	var b strings.Builder
 	for i, c := range all {
@@ -132,7 +133,7 @@ func Probe(all []Column, prefix string) string {
 	return b.String() + ")"
 }
 
-// Lacking names what of the columns is not there: a table of which there is none, or a single column. "" if all is.
+// Lacking names a missing table, or a single missing column. It returns "" if nothing is missing.
 func Lacking(all []Column, there func(Column) bool) string {
 	var lacks []string
 	for len(all) > 0 {

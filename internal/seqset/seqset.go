@@ -1,5 +1,5 @@
-// Package seqset keeps the seqs of messages that are settled ahead of a cursor. They
-// mostly stand side by side, so a set is a list of ranges.
+// Package seqset keeps the seqs of messages that are settled ahead of a cursor. They are mostly
+// adjacent, so a set is a list of ranges.
 package seqset
 
 import (
@@ -10,8 +10,8 @@ import (
 // Range is the seqs from its first number to its second.
 type Range [2]int64
 
-// Set is ranges in order that neither overlap nor touch. Its nil is empty. A method
-// that returns a Set leaves the one that it was called on as it is.
+// Set is a list of sorted ranges that neither overlap nor touch. Its nil value is empty. A method
+// that returns a Set does not change the one on which it was called.
 type Set []Range
 
 // Of returns the set of these seqs, in any order.
@@ -23,7 +23,7 @@ func Of(seqs []int64) Set {
 	return ranges.joined()
 }
 
-// Union is what is in either.
+// Union has the seqs of both.
 func (s Set) Union(t Set) Set {
 	switch {
 	case len(t) == 0:
@@ -34,7 +34,7 @@ func (s Set) Union(t Set) Set {
 	return slices.Concat(s, t).joined()
 }
 
-// Without is what is not in t.
+// Without has the seqs that are not in t.
 func (s Set) Without(t Set) (rest Set) {
 	for _, r := range s {
 		for _, c := range t[t.find(r[0]):] {
@@ -53,7 +53,7 @@ func (s Set) Without(t Set) (rest Set) {
 	return rest
 }
 
-// joined puts ranges in order, and makes one of those that overlap or touch.
+// joined sorts ranges, and merges those that overlap or touch.
 func (s Set) joined() Set {
 	slices.SortFunc(s, func(a, b Range) int { return cmp.Compare(a[0], b[0]) })
 	n := 0
@@ -68,7 +68,7 @@ func (s Set) joined() Set {
 	return s[:n]
 }
 
-// After is what is above seq.
+// After has the seqs above seq.
 func (s Set) After(seq int64) Set {
 	i := s.find(seq + 1)
 	if i == len(s) {

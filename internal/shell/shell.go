@@ -1,4 +1,4 @@
-// Package shell writes what a person reads in a terminal, and copies from there.
+// Package shell formats text that a person reads in a terminal and copies from there.
 package shell
 
 import (
@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Visible writes what a terminal would act on, or hide, as an escape. Names,
-// keys and errors come from anywhere: they must neither break a table nor move
-// the cursor.
+// Visible escapes characters that a terminal would obey or hide. Names, keys and errors come from
+// anywhere: they must neither break a table nor move the cursor.
 func Visible(s string) string {
 	if strings.IndexFunc(s, Hidden) < 0 && utf8.ValidString(s) {
 		return s
@@ -39,11 +38,11 @@ func Visible(s string) string {
 	return out.String()
 }
 
-// Hidden is true of a character that is not a letter, mark, number, sign or plain space: control
-// characters, and those that turn the direction of the text around.
+// Hidden is true for a character that is not a letter, mark, number, sign or plain space: control
+// characters, and those that change the direction of the text around them.
 func Hidden(r rune) bool { return !unicode.IsPrint(r) }
 
-// Word quotes s for a command line that is suggested, where it needs it.
+// Word quotes s for a suggested command line if necessary.
 func Word(s string) string {
 	plain := func(r rune) bool {
 		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./:@%+=,", r)

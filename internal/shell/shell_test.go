@@ -21,7 +21,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// What is suggested is pasted into a shell.
+// Suggested commands are pasted into a shell.
 func TestWord(t *testing.T) {
 	for _, s := range []string{"orders", "größe", "a b", "", "it's", "$HOME `id` \\", "a\nb", "tab\t'q' \\n", "-x", "\x1b[2J", "\u202e"} {
 		word := Word(s)

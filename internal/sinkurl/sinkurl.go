@@ -1,5 +1,5 @@
-// Package sinkurl reads the configuration of a sink from the parameters of a URL,
-// for a command line.
+// Package sinkurl parses the configuration of a sink from the parameters of a URL, for a command
+// line.
 package sinkurl
 
 import (
@@ -26,10 +26,10 @@ func Parse(query string) (url.Values, error) {
 	return values, nil
 }
 
-// Set sets fields of a configuration, to which c points, by their names in YAML. Fields of a group have
-// its name and a dot in front. It sets none with the tag url:"-". Kind is what the URL is, as in "a
-// Kafka URL". It reports the first name, in alphabetical order, that is not known or given twice, or
-// whose value cannot be used, as a *penstock.FieldError.
+// Set sets fields of a configuration, to which c points, by their names in YAML. A field of a group has
+// the group's name and a dot in front. It sets no field with the tag url:"-". kind is the kind of URL,
+// as in "a Kafka URL". It returns a *penstock.FieldError for the first name, in alphabetical order,
+// that is unknown, is given twice, or has an unusable value.
 func Set(c any, values url.Values, kind string) error {
 	config := reflect.ValueOf(c).Elem()
 	known := map[string][]int{}
@@ -50,7 +50,7 @@ func Set(c any, values url.Values, kind string) error {
 	return nil
 }
 
-// note enters where the fields of a struct are, by name.
+// note records the places of a struct's fields, by name.
 func note(known map[string][]int, of reflect.Type, prefix string, path []int) {
 	for i := range of.NumField() {
 		f := of.Field(i)
@@ -70,7 +70,7 @@ func note(known map[string][]int, of reflect.Type, prefix string, path []int) {
 	}
 }
 
-// at is the field at a path. A group on the way that is not there is made: who names a field of it asks for it.
+// at is the field at a path. A missing group on the way is created: naming a field of it enables it.
 func at(v reflect.Value, path []int) reflect.Value {
 	for _, i := range path {
 		if v.Kind() == reflect.Pointer {
@@ -84,7 +84,7 @@ func at(v reflect.Value, path []int) reflect.Value {
 	return v
 }
 
-// set reads a value for what field points to. Its error says what to write instead.
+// set parses a value for the field. Its error says what to write instead.
 func set(field any, v string) (err error) {
 	switch f := field.(type) {
 	case *string:
@@ -121,7 +121,7 @@ func field(name, problem, hint string) error {
 	return &penstock.FieldError{Field: name, Problem: problem, Hint: hint}
 }
 
-// CutHosts cuts a URL around its hosts, which have commas between them.
+// CutHosts splits a URL around its hosts, which are separated by commas.
 func CutHosts(u string) (before string, hosts []string, after string) {
 	if scheme, rest, ok := strings.Cut(u, "://"); ok {
 		before, u = scheme+"://", rest
@@ -135,7 +135,7 @@ func CutHosts(u string) (before string, hosts []string, after string) {
 	return before, strings.Split(u, ","), after
 }
 
-// PerHost is a URL once for each of its hosts, for clients that know of one.
+// PerHost returns a URL for each of its hosts, for clients that support one.
 func PerHost(u string) []string {
 	before, hosts, after := CutHosts(u)
 	urls := make([]string, len(hosts))

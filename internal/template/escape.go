@@ -6,9 +6,9 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Escape fills the template as Execute does, with every value passed through
-// escape, and the text between them as it is. escape is also given the
-// placeholder, as in "header.region"; its error ends Escape.
+// Escape fills the template as Execute does. Every value is passed through escape, and the text
+// between them is unchanged. escape also gets the placeholder, as in "header.region"; its error
+// ends Escape.
 func (t *Template) Escape(m *penstock.Message, escape func(placeholder, value string) (string, error)) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {

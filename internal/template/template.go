@@ -37,7 +37,7 @@ const (
 	header
 )
 
-// ParseError tells where a template is wrong.
+// ParseError says where a template is wrong.
 type ParseError struct {
 	Template string
 	Offset   int // in bytes, from 0
@@ -104,8 +104,8 @@ func placeholder(name string) (p part, problem string) {
 	return p, fmt.Sprintf("unknown placeholder {%s}", name)
 }
 
-// Execute fills the template from m. A header that m lacks is an error,
-// penstock.Permanent: sending the same message again cannot cure it.
+// Execute fills the template from m. A header that m lacks is a penstock.Permanent error: sending
+// the same message again cannot fix it.
 func (t *Template) Execute(m *penstock.Message) (string, error) {
 	s, ok := t.Optional(m)
 	if ok {
@@ -122,7 +122,7 @@ func (t *Template) Execute(m *penstock.Message) (string, error) {
 // Optional fills the template from m and reports whether m has every header
 // that it needs.
 func (t *Template) Optional(m *penstock.Message) (string, bool) {
-	// One part needs no building, so the usual {topic} allocates nothing.
+	// A single part needs no building, so the usual {topic} allocates nothing.
 	if len(t.parts) == 1 {
 		return t.parts[0].value(m)
 	}

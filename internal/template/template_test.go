@@ -117,7 +117,7 @@ func BenchmarkExecute(b *testing.B) {
 	}
 }
 
-// What parses must execute, and braces in the message must never be taken for
+// A template that parses must execute, and braces in the message must never be taken for
 // placeholders.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"", "{topic}", "{{", "}}", "{", "}", "a.{header.x}.{key}", "{{{topic}}}", "{header.}", "\xff{topic}\x00"} {

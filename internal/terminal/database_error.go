@@ -10,8 +10,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// isDatabaseError reports whether the database, rather than what was asked of
-// it, is the problem.
+// isDatabaseError reports whether the database is the problem, rather than the request.
 func isDatabaseError(err error) bool {
 	for _, its := range []error{penstock.ErrNotMigrated, penstock.ErrNewerSchema, penstock.ErrBrokenSchema, sqlite.ErrBusy, sqlite.ErrFull, sqlite.ErrUnusable} {
 		if errors.Is(err, its) {
@@ -21,7 +20,7 @@ func isDatabaseError(err error) bool {
 	return DatabaseHint(err) != ""
 }
 
-// DatabaseHint is the next step for an error of the database, "" for any other.
+// DatabaseHint is the next step for a database error, or "" for any other.
 func DatabaseHint(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {

@@ -24,7 +24,7 @@ const (
 	ExitInterrupted = 130
 )
 
-// ExitError is an error with the exit code it ends the process with.
+// ExitError is an error with the exit code of the process.
 type ExitError struct {
 	Code int
 	Err  error
@@ -34,7 +34,7 @@ type ExitError struct {
 func (e *ExitError) Error() string { return e.Err.Error() }
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Usage marks err as the caller's: a flag, a file or an input.
+// Usage marks err as the caller's mistake: a flag, a file or an input.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -42,7 +42,7 @@ func Usage(err error) error {
 	return &ExitError{Code: ExitUsage, Err: err}
 }
 
-// Misuse is usage where the error does not say what to write instead.
+// Misuse is usage for an error that does not say what to write instead.
 func Misuse(err error) error {
 	if err == nil {
 		return nil
@@ -50,7 +50,7 @@ func Misuse(err error) error {
 	return &ExitError{Code: ExitUsage, Err: err, Help: true}
 }
 
-// Args has a wrong number of arguments reported in the words of exactly.
+// Args reports a wrong number of arguments in the words of exactly.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if check(cmd, args) == nil {
@@ -78,7 +78,7 @@ func Exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// Group is a verb that has others below it and shows its help alone.
+// Group is a verb that has others below it and shows its help if it is called alone.
 func Group(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	cmd.Args = KnownVerb
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -99,7 +99,7 @@ func KnownVerb(cmd *cobra.Command, args []string) error {
 	return Misuse(err)
 }
 
-// ExitCode is the one that tells err.
+// ExitCode is the exit code for err.
 func ExitCode(err error) int {
 	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code
@@ -120,8 +120,8 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
-// OneLine joins the lines of an error. pgx gives one for each address it tried, often the same, and
-// one for TLS if it has continued without.
+// OneLine joins the lines of an error. pgx has one for each address it tried, often the same, and
+// one for TLS if it has continued without it.
 func OneLine(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {

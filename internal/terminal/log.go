@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// NewLogger writes to stderr as --log-format and --log-level say.
+// NewLogger writes to stderr according to --log-format and --log-level.
 func NewLogger(stderr io.Writer, level, format string) (*slog.Logger, error) {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {

@@ -9,9 +9,8 @@ import (
 	"github.com/penstock/penstock/internal/redact"
 )
 
-// Scrubber is the last line of defence for secrets: every package keeps them
-// out of its errors and logs, and should one slip, it does not reach the
-// terminal.
+// Scrubber is the last line of defence for secrets. Every package keeps them out of its errors and
+// logs; if one fails to, the secret still does not reach the terminal.
 type Scrubber struct {
 	w io.Writer
 
@@ -22,8 +21,8 @@ type Scrubber struct {
 // NewScrubber writes to w.
 func NewScrubber(w io.Writer) *Scrubber { return &Scrubber{w: w} }
 
-// Hide makes passwords in a URL unprintable, where they stand as in a URL or
-// as in a connection string.
+// Hide masks the passwords in a URL wherever they are printed as in a URL or as in a connection
+// string.
 func (s *Scrubber) Hide(raw string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// net/url does not take several hosts with ports.
+// net/url does not accept several hosts with ports.
 func TestScrubberKnowsSeveralHosts(t *testing.T) {
 	var out bytes.Buffer
 	s := NewScrubber(&out)

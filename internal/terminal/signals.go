@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// echo is for how long a signal may be the first one again. A process that make or timeout started
-// gets it from the terminal or the process group, and then from them.
+// echo is how long a repeated signal counts as the first one. A process that make or timeout
+// started gets it from the terminal or the process group, and then from them.
 const echo = 500 * time.Millisecond
 
-// Interruptible is ctx until the first SIGINT or SIGTERM. A later one has its
-// default effect, should a verb hang in something it cannot leave.
+// Interruptible is ctx until the first SIGINT or SIGTERM. A later signal has its default effect,
+// in case a verb hangs in a call that it cannot leave.
 func Interruptible(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(echo, stop) })
 	return ctx
 }
 
-// OwnSignals are the annotations of a verb that listens to signals itself, with OnSignals.
+// OwnSignals are the annotations of a verb that handles signals itself, with OnSignals.
 var OwnSignals = map[string]string{"signals": "own"}
 
 // OnSignals calls first and second on SIGINT or SIGTERM. A third one has its default effect, and so
-// has one that comes longer than an echo after stop. So a process that ended well is not killed by
-// the repetition of the last signal.
+// has one that comes more than an echo after stop. So a repetition of the last signal does not kill
+// a process that ended normally.
 func OnSignals(first, second func()) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -42,7 +42,7 @@ func OnSignals(first, second func()) (stop func()) {
 	})
 }
 
-// followSignals reports whether it came to the second.
+// followSignals reports whether there was a second signal.
 func followSignals(signals <-chan os.Signal, quit <-chan struct{}, now func() time.Time, first, second func()) bool {
 	var began time.Time
 	for {

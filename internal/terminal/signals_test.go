@@ -44,8 +44,8 @@ func TestFollowSignalsEndsWhenToldTo(t *testing.T) {
 	}
 }
 
-// Killed by the last signal, it would be this test's process that ends. It is
-// repeated because a signal may reach the process after the next line has run.
+// If the last signal killed, this test's process would end. The signal is repeated because it may
+// reach the process after the next line has run.
 func TestSignalAfterAVerbHasEnded(t *testing.T) {
 	terminate := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {

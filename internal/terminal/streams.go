@@ -1,9 +1,9 @@
-// Package terminal is what command lines share, whichever program they are of: what they show on a terminal,
-// and what their ends tell a script.
+// Package terminal is shared by the command lines of all programs: output on a terminal, and exit codes for
+// scripts.
 //
 //	exit.go database_error.go   exit codes, wrong arguments, and the next step for an error of a database
 //	streams.go scrub.go log.go  standard output and error, without passwords; progress
-//	signals.go                  what Ctrl-C ends
+//	signals.go                  the effect of Ctrl-C
 //	table.go text.go            lists, names and numbers for people
 package terminal
 
@@ -19,7 +19,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// IsTerminal reports whether a stream, however it is wrapped here, is one.
+// IsTerminal reports whether a stream, however it is wrapped here, is a terminal.
 func IsTerminal(stream any) bool {
 	switch s := stream.(type) {
 	case *Scrubber:
@@ -31,9 +31,8 @@ func IsTerminal(stream any) bool {
 	return ok && isatty.IsTerminal(file.Fd())
 }
 
-// Progress shows how long work is going, on stderr: one refreshing line on a
-// terminal, otherwise, and only if asked to, a line now and then. It is used by
-// one goroutine.
+// Progress shows the progress of long work on stderr. On a terminal it is one refreshing line,
+// otherwise, and only on request, an occasional line. One goroutine uses it.
 type Progress struct {
 	w        io.Writer
 	terminal bool
@@ -42,8 +41,8 @@ type Progress struct {
 	width    int // of the line on the screen
 }
 
-// NewProgress returns nil, which shows nothing, unless stderr is a terminal or
-// the user insists.
+// NewProgress returns nil, which shows nothing, unless stderr is a terminal or the user asks for
+// it.
 func NewProgress(stderr io.Writer, insist bool) *Progress {
 	switch {
 	case IsTerminal(stderr):
@@ -78,7 +77,7 @@ func (p *Progress) Clear() {
 	p.width = 0
 }
 
-// Results is stdout, and remembers the first write that failed.
+// Results is stdout. It remembers the first failed write.
 type Results struct {
 	W   io.Writer
 	mu  sync.Mutex
@@ -95,7 +94,7 @@ func (r *Results) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Err is that of the first write that failed.
+// Err is the error of the first failed write.
 func (r *Results) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,22 +8,22 @@ import (
 	"github.com/penstock/penstock/internal/shell"
 )
 
-// Table lays out rows of cells for people: one line each, whatever the cells
-// hold. The first rows decide how wide the columns are; then it writes as it
-// goes, so that a million rows take no memory.
+// Table lays out rows of cells for people: one line each, whatever the cells contain. The first
+// rows determine the width of the columns. From then on it writes at once, so a million rows take
+// no memory.
 type Table struct {
 	w       io.Writer
 	columns []Column
 	widths  []int
 	rows    [][]string // not written yet
 	err     error      // the first of a write, which Flush returns
-	Fit     int        // characters of a line, for which columns with a most are shortened further; 0 for any
+	Fit     int        // characters per line, for which columns with a most are shortened further; 0 means no limit
 }
 
-// Column is one of a table.
+// Column is a column of the table.
 type Column struct {
 	Title string
-	Most  int // characters; longer cells are shortened; 0 for any
+	Most  int // characters; longer cells are shortened; 0 means no limit
 	right bool
 }
 
@@ -32,7 +32,7 @@ type Cells interface {
 	Cells(head []Column, rows [][]string)
 }
 
-// Right reports whether cells stand at the right.
+// Right reports whether cells are aligned right.
 func (c Column) Right() bool { return c.right }
 
 func Left(title string) Column  { return Column{Title: title} }
@@ -41,10 +41,10 @@ func Right(title string) Column { return Column{Title: title, right: true} }
 // Cut is a column whose cells are shortened to most characters.
 func Cut(title string, most int) Column { return Column{Title: title, Most: most} }
 
-// shortest is what a column keeps of a cell, however little room there is.
+// shortest is the least width to which a cell is shortened.
 const shortest = 6
 
-// squeeze shortens cells until the lines fit, of the widest column first.
+// squeeze shortens cells until the lines fit, those of the widest column first.
 func (t *Table) squeeze() {
 	for t.Fit > 0 {
 		line, widest := 2*(len(t.widths)-1), -1
@@ -61,7 +61,7 @@ func (t *Table) squeeze() {
 	}
 }
 
-// learnFrom is how many rows are held back to learn the widths from.
+// learnFrom is how many rows are held back to determine the widths.
 const learnFrom = 200
 
 func NewTable(w io.Writer, columns ...Column) *Table {
@@ -76,7 +76,7 @@ func NewTable(w io.Writer, columns ...Column) *Table {
 	return t
 }
 
-// Row adds a line of one cell per column; an empty one is shown as a dash.
+// Row adds a line with one cell per column; an empty cell is shown as a dash.
 func (t *Table) Row(cells ...string) {
 	line := make([]string, len(cells))
 	for i, cell := range cells {
@@ -100,7 +100,7 @@ func (t *Table) add(line []string) {
 	t.rows = append(t.rows, line)
 }
 
-// Flush writes what was added since the last one. Nothing is written after an error.
+// Flush writes the rows added since the last Flush. Nothing is written after an error.
 func (t *Table) Flush() error {
 	if page, ok := t.w.(Cells); ok {
 		page.Cells(t.columns, t.rows)

@@ -62,7 +62,7 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// shorten keeps s within most characters, 0 for any number.
+// shorten keeps s within most characters; 0 means no limit.
 func shorten(s string, most int) string {
 	if most == 0 || utf8.RuneCountInString(s) <= most {
 		return s
@@ -71,7 +71,8 @@ func shorten(s string, most int) string {
 	return string(runes[:most-1]) + "…"
 }
 
-// Wrap breaks a sentence at spaces, into lines of so many columns; those after the first begin with indent.
+// Wrap breaks a sentence at spaces, into lines of a number of columns; those after the first begin with
+// indent.
 func Wrap(s, indent string, columns int) string {
 	var out strings.Builder
 	line := 0

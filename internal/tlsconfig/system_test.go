@@ -13,9 +13,9 @@ import (
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
-// Who names a ca_file trusts nobody else: not one whom the system's authorities vouch for.
-// The system's are those of SSL_CERT_FILE, read once a process: the test runs once more,
-// in a process of its own.
+// A client with a ca_file trusts no other authority, not even the system's. The system's are those
+// of SSL_CERT_FILE, which is read once per process: the test runs itself again in a separate
+// process.
 func TestAuthoritiesInsteadOfTheSystems(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SSL_CERT_FILE says which the system's authorities are on Linux")

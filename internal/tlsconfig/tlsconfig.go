@@ -20,16 +20,15 @@ type Client struct {
 	// key, in PEM form, for servers that ask for one.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
-	// ServerName is the name in the server's certificate where it is not the host
-	// that was dialed.
+	// ServerName is the name in the server's certificate if it differs from the dialed host.
 	ServerName string `yaml:"server_name"`
 	// DangerouslySkipCertificateCheck accepts every server, so an attacker on the network can read
 	// and change every message and learn the password.
 	DangerouslySkipCertificateCheck bool `yaml:"dangerously_skip_certificate_check"`
 }
 
-// Validate reports what cannot be used, as a *penstock.FieldError for tls. It
-// opens no file.
+// Validate returns a *penstock.FieldError of tls for a setting that cannot be used. It opens no
+// file.
 func (c *Client) Validate() error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return field("tls", "has only one of cert_file and key_file", "set both, or none for a server that asks for no certificate")
@@ -37,9 +36,9 @@ func (c *Client) Validate() error {
 	return nil
 }
 
-// Load reads the files, each time anew: who calls it for every connection uses a
-// certificate that was renewed from the next one on. Versions before TLS 1.2 are
-// refused. Errors are a *penstock.FieldError for tls.ca_file or tls.cert_file.
+// Load reads the files anew. If it is called for every connection, a renewed certificate is used
+// from the next connection on. Versions before TLS 1.2 are refused. Errors are a
+// *penstock.FieldError for tls.ca_file or tls.cert_file.
 func (c *Client) Load() (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,

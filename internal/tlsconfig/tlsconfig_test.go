@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
-// What is loaded is tried against a server that wants a certificate.
+// Loaded settings are tried against a server that requires a certificate.
 func TestHandshake(t *testing.T) {
 	authority, other := testcerts.New(t), testcerts.New(t)
 	server, client, stranger := authority.Mutual(t, "mq.example"), authority.Client(t), other.Client(t)
@@ -60,8 +60,8 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// handshake is what the client says of a handshake with the server and of the first byte
-// after it. They talk over TCP: it holds what one sends while the other sends an alert.
+// handshake is the client's error of a handshake with the server and of the first byte after it.
+// They talk over TCP, because it buffers what one sends while the other sends an alert.
 func handshake(t *testing.T, server, client *tls.Config) error {
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", server)
 	if err != nil {
@@ -77,7 +77,7 @@ func handshake(t *testing.T, server, client *tls.Config) error {
 		}
 		defer conn.Close()
 		_, _ = conn.Write([]byte{1}) // in TLS 1.3 the client learns only now that it is refused
-		<-over                       // a connection that is closed too early takes the alert along
+		<-over                       // a connection that is closed too early loses the alert
 	}()
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
@@ -121,7 +121,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A file that was renewed is used by who asks next.
+// The next call uses a renewed file.
 func TestLoadReadsAnew(t *testing.T) {
 	authority := testcerts.New(t)
 	old, renewed := authority.Client(t), authority.Client(t)

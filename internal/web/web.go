@@ -1,6 +1,6 @@
 // Package web serves HTTP: on the loopback without credentials, elsewhere only to clients with a credential. Nothing is read or
-// served before that is checked, and requests are limited in time and size. A page of another site can neither change anything
-// nor, by a name that it points here, read it.
+// served before that is checked, and requests are limited in time and size. A page of another site can change nothing. It can
+// read nothing either, even by a name that it points to this address.
 package web
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Credential lets in who knows its Secret.
+// Credential grants access to clients that know its Secret.
 type Credential struct {
 	// User has the Secret as a password (basic auth); without one it is a bearer token.
 	User   string
 	Secret string
-	// Name is what From tells the handler: a role, say, or what may be written to.
+	// Name is what From returns to the handler: a role, for example, or what the client may write to.
 	Name string
 }
 
 // Options of Serve.
 type Options struct {
 	Listen string // an address such as 127.0.0.1:8080
-	// Credentials let in clients that have one of them. Without any Listen must be a loopback
-	// address.
+	// Credentials grant access to clients that have one of them. Without any, Listen must be a
+	// loopback address.
 	Credentials []Credential
 	// Open serves every client at any address: metrics, which have no secrets.
 	Open bool
@@ -45,7 +45,8 @@ type Options struct {
 	Logger       *slog.Logger // default: slog.Default()
 }
 
-// Serve begins to serve and returns a server whose Addr is where: with port 0, the one that was found. Drain it or close it.
+// Serve begins to serve and returns a server. Its Addr is the address; with port 0, that has the chosen port. Drain it or
+// close it.
 func Serve(o Options, handler http.Handler) (*http.Server, error) {
 	o.MaxBody = cmp.Or(o.MaxBody, 1<<20)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
@@ -71,7 +72,7 @@ func Serve(o Options, handler http.Handler) (*http.Server, error) {
 	return server, nil
 }
 
-// Drain takes no more requests and returns when those under way are answered. Requests that still run when ctx ends
+// Drain accepts no more requests and returns when running ones are answered. Requests that still run when ctx ends
 // are cut off.
 func Drain(ctx context.Context, server *http.Server) error {
 	err := server.Shutdown(ctx)
@@ -81,13 +82,13 @@ func Drain(ctx context.Context, server *http.Server) error {
 	return err
 }
 
-// Check finds what Serve would refuse, but for what only listening shows.
+// Check returns the errors of Serve that are known without listening.
 func (o *Options) Check() error {
 	_, err := o.address()
 	return err
 }
 
-// address is where to listen, if that may be.
+// address is the address to listen at, if that is permitted.
 func (o *Options) address() (*net.TCPAddr, error) {
 	address, err := net.ResolveTCPAddr("tcp", o.Listen)
 	if err != nil || o.Listen == "" {
@@ -96,7 +97,7 @@ func (o *Options) address() (*net.TCPAddr, error) {
 	if slices.ContainsFunc(o.Credentials, func(c Credential) bool { return c.Secret == "" }) {
 		return nil, &penstock.FieldError{Field: "token", Problem: "is empty", Hint: "take a long random text, as from openssl rand -hex 32"}
 	}
-	if !o.Open && len(o.Credentials) == 0 && !address.IP.IsLoopback() { // no IP: all of them
+	if !o.Open && len(o.Credentials) == 0 && !address.IP.IsLoopback() { // not an IP: all of them
 		return nil, &penstock.FieldError{Field: "listen", Problem: fmt.Sprintf("is %q, which other machines reach, and no token is set", o.Listen),
 			Hint: "set a token, or listen on 127.0.0.1"}
 	}
@@ -105,13 +106,13 @@ func (o *Options) address() (*net.TCPAddr, error) {
 
 type nameKey struct{}
 
-// From is the Name of the credential that a request came with; empty where none was asked for.
+// From is the Name of a request's credential; empty if none was required.
 func From(r *http.Request) string {
 	name, _ := r.Context().Value(nameKey{}).(string)
 	return name
 }
 
-// guard lets requests through to next that may be served.
+// guard passes permitted requests to next.
 func (o *Options) guard(next http.Handler) http.Handler {
 	if o.Open {
 		return next
@@ -135,8 +136,8 @@ func (o *Options) guard(next http.Handler) http.Handler {
 	})
 }
 
-// localOnly answers who asks for this machine by its own name: another name for it is another site's, which would let that
-// site's pages read what is served here.
+// localOnly answers only requests that address this machine by its own name. Another name is another site's: its pages
+// could otherwise read what is served here.
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -154,7 +155,7 @@ func localOnly(next http.Handler) http.Handler {
 
 var errNoCredential = errors.New("no token or password came with the request, or a wrong one")
 
-// identify takes the same time whichever credential is the right one, and however much of it is.
+// identify takes the same time whichever credential matches, and however much of it matches.
 func (o *Options) identify(r *http.Request) (name string, err error) {
 	user, secret, basic := r.BasicAuth()
 	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); !basic && strings.EqualFold(scheme, "Bearer") {

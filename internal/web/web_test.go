@@ -115,7 +115,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A page elsewhere may have a browser on this machine send requests; it may not change anything, nor read under a name of its own.
+// A page elsewhere may make a browser on this machine send requests. It may not change anything, nor read under its own name.
 func TestOtherSites(t *testing.T) {
 	server := serve(t, web.Options{}, echo)
 	for _, c := range []struct {
@@ -153,7 +153,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// Drained, what is under way is answered, what comes is not.
+// After Drain, running requests are answered, and new ones are not.
 func TestDrain(t *testing.T) {
 	began, finish := make(chan struct{}), make(chan struct{})
 	server := serve(t, web.Options{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -170,7 +170,7 @@ func TestDrain(t *testing.T) {
 	<-began
 	drained := make(chan error)
 	go func() { drained <- web.Drain(context.Background(), server) }()
-	for { // until nobody listens any more
+	for { // until the port is closed
 		c, err := net.Dial("tcp", server.Addr)
 		if err != nil {
 			break
