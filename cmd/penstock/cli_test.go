@@ -343,6 +343,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 		{"demo", "--limit", "1", "--sink", "nats://app:" + secret + "@127.0.0.1:port"},
 		{"relay", "--outbox", "o", "--database-url", "sqlite:x.db", "--sink", "amqp://app:" + secret + "@127.0.0.1:port/"},
 		{"relay", "--outbox", "o", "--database-url", "sqlite:x.db", "--sink", "kafka://app:" + secret + "@127.0.0.1/"},
+		{"demo", "--limit", "1", "--sink", "redis://app:" + secret + "@127.0.0.1:1"},
 	} {
 		o := invoke(t, args...)
 		if o.code == terminal.ExitOK || strings.Contains(o.stdout+o.stderr, secret) {

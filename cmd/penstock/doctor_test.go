@@ -332,7 +332,7 @@ func TestDoctorFindsADeadBroker(t *testing.T) {
 	down := closed.Addr().String()
 	closed.Close()
 	defer listener.Close()
-	for _, sink := range []string{"amqp://app:hunter2@" + down + "/", "nats://" + down + "?connect_timeout=1s", "kafka://" + down + "?delivery_timeout=2s", "http://" + down + "/x#allow_private=true"} {
+	for _, sink := range []string{"amqp://app:hunter2@" + down + "/", "nats://" + down + "?connect_timeout=1s", "kafka://" + down + "?delivery_timeout=2s", "redis://app:hunter2@" + down, "http://" + down + "/x#allow_private=true"} {
 		f := p.finds(doctor.CheckSink, doctor.Critical, "", down, "--sink", sink)
 		if strings.Contains(fmt.Sprint(f), "hunter2") {
 			t.Errorf("a password is shown: %v", f)

@@ -24,6 +24,8 @@ func TestParseSink(t *testing.T) {
 		{"queue:emails", "queue"},
 		{"kafka://a:9092,b:9092?topic=orders", "kafka"},
 		{"kafkas://app:hunter2@a?sasl=plain", "kafka"},
+		{"redis://app:hunter2@localhost/1?stream=orders", "redis"},
+		{"rediss://localhost", "redis"},
 		{"https://api.example.com/hooks/{topic}?tenant=7#concurrency=64", "webhook"},
 		{"HTTP://api.example.com/", "webhook"},
 	} {
@@ -37,7 +39,7 @@ func TestParseSink(t *testing.T) {
 func TestParseSinkErrors(t *testing.T) {
 	for _, tc := range []struct{ url, want string }{
 		{"", "sink is empty: write "},
-		{"redis://app:hunter2@localhost", `sink has the unknown scheme "redis": write `},
+		{"gopher://app:hunter2@localhost", `sink has the unknown scheme "gopher": write `},
 		{"localhost:5672", "sink is not a URL of a known kind"},
 		{"hunter2", "embedded[:DIR], "},
 		{"queue:", "sink queue: name is empty"},
@@ -48,6 +50,8 @@ func TestParseSinkErrors(t *testing.T) {
 		{"discard://app:hunter2@localhost", "sink discard: "},
 		{"kafka://app:hunter2@localhost", "sink kafka: sasl"},
 		{"kafka://localhost?nope=1", "sink kafka: nope"},
+		{"redis://app:hunter2@localhost?nope=1", "sink redis: nope"},
+		{"redis://app:hunter2@localhost:port", "sink redis: url"},
 		{"https://app:hunter2@localhost/#nope=1", "sink webhook: nope"},
 		{"http://127.0.0.1/hunter2", "loopback address"},
 	} {
@@ -61,7 +65,7 @@ func TestParseSinkErrors(t *testing.T) {
 }
 
 func TestOpenSink(t *testing.T) {
-	for _, url := range []string{"discard", "nats://127.0.0.1:1", "amqp://127.0.0.1:1", "kafka://127.0.0.1:1", "http://127.0.0.1:1/#allow_private=true"} {
+	for _, url := range []string{"discard", "nats://127.0.0.1:1", "amqp://127.0.0.1:1", "kafka://127.0.0.1:1", "redis://127.0.0.1:1", "http://127.0.0.1:1/#allow_private=true"} {
 		s, err := ParseSink(url)
 		if err != nil {
 			t.Fatal(err)

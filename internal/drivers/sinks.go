@@ -19,6 +19,7 @@ import (
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/rabbitmq"
+	"github.com/penstock/penstock/sink/redis"
 	"github.com/penstock/penstock/sink/stdout"
 	"github.com/penstock/penstock/sink/webhook"
 )
@@ -28,6 +29,7 @@ var sinks = []sinkDriver{
 	listed(rabbitmq.Driver),
 	listed(natsserver.Driver),
 	listed(kafka.Driver),
+	listed(redis.Driver),
 	listed(webhook.Driver),
 	listed(stdout.Driver),
 	listed(discard.Driver),
@@ -79,7 +81,7 @@ func listed[C any, P interface {
 }
 
 // ParseSink turns the value of --sink into a sink with its defaults set:
-// amqp://…, nats://…, embedded[:DIR], kafka://…, https://…, queue:NAME and so on. The fields of the sink's
+// amqp://…, nats://…, embedded[:DIR], kafka://…, redis://…, https://…, queue:NAME and so on. The fields of the sink's
 // configuration are query parameters.
 func ParseSink(url string) (Sink, error) {
 	d, err := sinkOf(url)

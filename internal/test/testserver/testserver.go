@@ -67,6 +67,7 @@ func MissingExtras() []*MissingError {
 	all.note(envPgBouncer, pgbouncer)
 	all.note(EnvMariaDB, mariadbBin)
 	all.note("", galeraLibrary)
+	all.note("", redisServer)
 	all.note("", promtool)
 	all.note("", chromium)
 	return all

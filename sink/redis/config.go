@@ -1,0 +1,115 @@
+package redis
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/template"
+	"github.com/penstock/penstock/internal/tlsconfig"
+)
+
+// Config says where the messages go and how. The zero value of a field means
+// its default; see SetDefaults.
+type Config struct {
+	// URL of the server that takes writes: redis://user:password@host:6379/0, or
+	// rediss:// for TLS. The path is the number of the database.
+	URL string `yaml:"url" url:"-"`
+	// User and Password replace those of the URL, for secrets that are kept
+	// separately.
+	User     string `yaml:"user"`
+	Password string `yaml:"password"`
+
+	// Stream is a template of the stream's name: {topic}, {key}, {header.NAME}.
+	Stream string `yaml:"stream"`
+	// ExistingOnly adds to streams that exist and creates none.
+	ExistingOnly bool `yaml:"existing_only"`
+	// MaxLength is about how many entries a stream keeps. The server removes older
+	// entries, also those that were not read. 0 keeps all.
+	MaxLength int `yaml:"max_length"`
+
+	// Replicas is how many replicas must have a message before it counts as confirmed.
+	Replicas int `yaml:"replicas"`
+	// Fsync waits until the server has flushed the message to its disk, and with
+	// Replicas until they have too. It needs Redis 7.2, or Valkey, with appendonly yes.
+	Fsync bool `yaml:"fsync"`
+	// WaitTimeout limits the wait for replicas and disks.
+	WaitTimeout time.Duration `yaml:"wait_timeout"`
+
+	// ConnectTimeout limits one attempt to connect.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	// Timeout limits the wait for an answer.
+	Timeout time.Duration `yaml:"timeout"`
+
+	TLS TLSConfig `yaml:"tls"`
+}
+
+// TLSConfig is used with rediss:// URLs.
+type TLSConfig = tlsconfig.Client
+
+// Defaults.
+const (
+	DefaultURL            = "redis://127.0.0.1:6379/0"
+	DefaultStream         = "{topic}"
+	DefaultWaitTimeout    = 2 * time.Second
+	DefaultConnectTimeout = 5 * time.Second
+	DefaultTimeout        = 10 * time.Second
+)
+
+// SetDefaults sets the fields that are zero.
+func (c *Config) SetDefaults() {
+	c.URL = cmp.Or(c.URL, DefaultURL)
+	c.Stream = cmp.Or(c.Stream, DefaultStream)
+	c.WaitTimeout = cmp.Or(c.WaitTimeout, DefaultWaitTimeout)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+}
+
+// Validate returns a *penstock.FieldError for the first field that cannot be used.
+// Call SetDefaults before. It opens no file.
+func (c *Config) Validate() error {
+	o, err := c.server()
+	if err != nil {
+		return err
+	}
+	if _, err := template.Parse(c.Stream); err != nil {
+		return field("stream", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
+	}
+	switch {
+	case c.MaxLength < 0:
+		return field("max_length", "is negative", "write about how many entries a stream keeps, or 0 for all")
+	case c.Replicas < 0:
+		return field("replicas", "is negative", "write how many replicas must have a message, or 0")
+	case c.ConnectTimeout < 0:
+		return field("connect_timeout", "is negative", "write a duration such as 5s")
+	case c.Timeout < 0:
+		return field("timeout", "is negative", "write a duration such as 10s")
+	case c.WaitTimeout < time.Millisecond:
+		return field("wait_timeout", fmt.Sprintf("is %v", c.WaitTimeout), "choose 1ms or more; Redis would wait without end for less")
+	case c.WaitTimeout >= c.Timeout:
+		return field("wait_timeout", fmt.Sprintf("is %v", c.WaitTimeout), "choose less than timeout (%v), because the answer comes after it", c.Timeout)
+	case c.TLS != (TLSConfig{}) && o.TLSConfig == nil:
+		return field("tls", "is set, but the URL is not rediss://", "write rediss://")
+	}
+	return c.TLS.Validate()
+}
+
+// server is the URL in parts, with the user that applies. Its error does not quote the URL, which may
+// hold a password.
+func (c *Config) server() (*redis.Options, error) {
+	o, err := redis.ParseURL(c.URL)
+	if err != nil || o.Network != "tcp" {
+		return nil, field("url", "is not a Redis URL", "write redis://user:password@host:6379/0, or rediss:// for TLS; in user and password write special characters as %%XX")
+	}
+	if c.User != "" || c.Password != "" {
+		o.Username, o.Password = c.User, c.Password
+	}
+	return o, nil
+}
+
+func field(name, problem, hint string, args ...any) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+}

@@ -1,0 +1,158 @@
+package redis_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/sink/redis"
+)
+
+// What the server says about itself, and not about a message, spends no attempt.
+func TestServerThatTakesNothing(t *testing.T) {
+	server := testserver.StartRedis(t, "maxmemory-policy noeviction")
+	c := goredis.NewClient(&goredis.Options{Addr: server.Address})
+	t.Cleanup(func() { check(t, c.Close()) })
+	sink := open(t, redis.Config{URL: "redis://" + server.Address}, nil)
+	set := func(name, value string) { check(t, c.ConfigSet(patient(t), name, value).Err()) }
+
+	set("maxmemory", "1")
+	unavailable(t, sink, "OOM", "raise maxmemory")
+	set("maxmemory", "0")
+	confirmed(t, sink)
+
+	port, err := testserver.FreePort() // where no server is
+	check(t, err)
+	check(t, c.SlaveOf(patient(t), "127.0.0.1", fmt.Sprint(port)).Err())
+	unavailable(t, sink, "READONLY", "let url name the server that takes writes")
+	if err := redis.Driver.Reach(patient(t), redis.Config{URL: "redis://" + server.Address}, nil); err == nil || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("doctor does not see a replica: %v", err)
+	}
+	check(t, c.SlaveOf(patient(t), "NO", "ONE").Err())
+	confirmed(t, sink)
+	check(t, redis.Driver.Reach(patient(t), redis.Config{URL: "redis://" + server.Address}, nil))
+
+	// The key belongs to another kind of value: only messages to it fail, and an attempt is spent.
+	check(t, c.Set(patient(t), "taken", "x", 0).Err())
+	errs := sink.Send(patient(t), []penstock.Message{message("taken"), message("orders")})
+	if errs == nil || errs[0] == nil || errs[1] != nil || penstock.IsUnavailable(errs[0]) || penstock.IsPermanent(errs[0]) {
+		t.Errorf("one message to a key that is a string: %v", errs)
+	}
+}
+
+// A replica has the message, or it is not confirmed.
+func TestReplicas(t *testing.T) {
+	server := testserver.StartRedis(t)
+	sink := open(t, redis.Config{URL: "redis://" + server.Address, Replicas: 1, WaitTimeout: redis.DefaultTimeout / 2}, nil)
+	impatient := open(t, redis.Config{URL: "redis://" + server.Address, Replicas: 1, WaitTimeout: 1e6}, nil)
+	unavailable(t, impatient, "0 of 1 replicas", "INFO replication")
+
+	host, port, err := net.SplitHostPort(server.Address)
+	check(t, err)
+	replica := testserver.StartRedis(t, "replicaof "+host+" "+port, "repl-diskless-sync-delay 0")
+	for { // a synchronisation that is under way has no end to wait for
+		if errs := sink.Send(patient(t), []penstock.Message{message("orders")}); errs == nil {
+			break
+		} else if !penstock.IsUnavailable(errs[0]) {
+			t.Fatal(errs)
+		}
+	}
+	c := goredis.NewClient(&goredis.Options{Addr: replica.Address})
+	defer c.Close()
+	if n, err := c.XLen(patient(t), "orders").Result(); err != nil || n == 0 {
+		t.Errorf("the replica has %d entries, %v", n, err)
+	}
+}
+
+// fsync is Redis 7.2's: an older server's answer is no confirmation.
+func TestFsync(t *testing.T) {
+	server := testserver.StartRedis(t)
+	sink := open(t, redis.Config{URL: "redis://" + server.Address, Fsync: true}, nil)
+	c := goredis.NewClient(&goredis.Options{Addr: server.Address})
+	defer c.Close()
+	if c.Do(patient(t), "WAITAOF", 0, 0, 0).Err() != nil {
+		unavailable(t, sink, "WAITAOF", "fsync needs Redis 7.2")
+		return
+	}
+	confirmed(t, sink)
+}
+
+func TestMaxLength(t *testing.T) {
+	server := testserver.StartRedis(t, "stream-node-max-entries 10")
+	sink := open(t, redis.Config{URL: "redis://" + server.Address, MaxLength: 20}, nil)
+	for range 10 {
+		for i, err := range sink.Send(patient(t), []penstock.Message{message("orders"), message("orders"), message("orders"), message("orders"), message("orders")}) {
+			t.Fatal(i, err)
+		}
+	}
+	c := goredis.NewClient(&goredis.Options{Addr: server.Address})
+	defer c.Close()
+	if n, err := c.XLen(patient(t), "orders").Result(); err != nil || n < 20 || n >= 30 {
+		t.Errorf("%d entries are kept, %v; want 20 and less than a node more", n, err)
+	}
+}
+
+// Settings that lose confirmed messages are said once.
+func TestWarnings(t *testing.T) {
+	server := testserver.StartRedis(t, "appendonly no", "maxmemory 100mb", "maxmemory-policy allkeys-lru")
+	var out bytes.Buffer
+	sink := open(t, redis.Config{URL: "redis://" + server.Address}, slog.New(slog.NewTextHandler(&out, nil)))
+	confirmed(t, sink)
+	for _, want := range []string{"set appendonly yes", "set maxmemory-policy noeviction"} {
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("%q is not said once:\n%s", want, out.String())
+		}
+	}
+}
+
+func unavailable(t *testing.T, sink *redis.Sink, want ...string) {
+	t.Helper()
+	errs := sink.Send(patient(t), []penstock.Message{message("orders"), message("orders")})
+	if errs == nil {
+		t.Fatal("messages are confirmed that the server does not take")
+	}
+	for _, err := range errs {
+		if !penstock.IsUnavailable(err) {
+			t.Errorf("%v is not Unavailable", err)
+		}
+		for _, part := range want {
+			if !strings.Contains(fmt.Sprint(err), part) {
+				t.Errorf("%v does not say %q", err, part)
+			}
+		}
+	}
+}
+
+func confirmed(t *testing.T, sink *redis.Sink) {
+	t.Helper()
+	if errs := sink.Send(patient(t), []penstock.Message{message("orders")}); errs != nil {
+		t.Fatal(errs)
+	}
+}
+
+func message(topic string) penstock.Message {
+	return penstock.Message{ID: "id", Topic: topic, Payload: []byte("x")}
+}
+
+func open(t *testing.T, cfg redis.Config, log *slog.Logger) *redis.Sink {
+	t.Helper()
+	s, err := redis.Open(cfg, log)
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close(patient(t))) })
+	return s
+}
+
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), sinktest.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
