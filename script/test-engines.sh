@@ -23,7 +23,10 @@ suites() {
 		echo ./cmd/penstock/systemtest -run '^Test(TopologyRabbitMQ.*|KilledRelayPostgresToRabbitMQ|FlightsPostgresToRabbitMQ|Broker.*|StoppingWhileTheBrokerIsDown|FanOutIsIsolated)$'
 		;;
 	postgres-*) echo ./store/postgres/... ./store/portable ;;
-	mariadb-* | mysql-*) echo ./store/mysql ;;
+	mariadb-* | mysql-*)
+		echo ./store/mysql
+		echo ./cmd/penstock ./cmd/penstock/internal/demo ./internal/test/testserver -run 'MariaDB|TestInbox'
+		;;
 	pgbouncer-*)
 		echo ./store/postgres ./store/portable ./writer ./internal/test/testserver -run 'Pool|AnotherServerProcess'
 		echo ./cmd/penstock/systemtest -run '^TestTopologyPooler'

@@ -260,6 +260,10 @@ func TestNamedFolderWithoutPrograms(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PENSTOCK_TEST_PG_BIN", dir)
 	t.Setenv("PENSTOCK_TEST_RABBITMQ_BIN", dir)
+	t.Setenv("PENSTOCK_TEST_MARIADB_BIN", dir)
+	if _, err := mariadbBin(); err == nil || !strings.Contains(err.Error(), "PENSTOCK_TEST_MARIADB_BIN") {
+		t.Errorf("MariaDB: %v", err)
+	}
 	if _, err := postgresBin(); err == nil || !strings.Contains(err.Error(), "PENSTOCK_TEST_PG_BIN") {
 		t.Errorf("PostgreSQL: %v", err)
 	}

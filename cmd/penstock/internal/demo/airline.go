@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -76,4 +77,24 @@ func statement(sql string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// readDepartures reads the committed flights with the query.
+func readDepartures(ctx context.Context, db *sql.DB, query string) (departures []Departure, err error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("reading the committed flights: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var d Departure
+		if err := rows.Scan(&d.Flight, &d.Tailnum, &d.Turn); err != nil {
+			return nil, fmt.Errorf("reading the committed flights: %w", err)
+		}
+		departures = append(departures, d)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading the committed flights: %w", err)
+	}
+	return departures, nil
 }

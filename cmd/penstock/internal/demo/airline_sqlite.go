@@ -107,23 +107,8 @@ func (a *sqliteAirline) Commit(ctx context.Context) error {
 	return a.turn.QueryRowContext(ctx, "").Scan(&turn) // of this aircraft there is no flight
 }
 
-func (a *sqliteAirline) Committed(ctx context.Context) (departures []Departure, err error) {
-	rows, err := a.db.QueryContext(ctx, a.named(sqliteCommitted))
-	if err != nil {
-		return nil, fmt.Errorf("reading the committed flights: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var d Departure
-		if err := rows.Scan(&d.Flight, &d.Tailnum, &d.Turn); err != nil {
-			return nil, fmt.Errorf("reading the committed flights: %w", err)
-		}
-		departures = append(departures, d)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("reading the committed flights: %w", err)
-	}
-	return departures, nil
+func (a *sqliteAirline) Committed(ctx context.Context) ([]Departure, error) {
+	return readDepartures(ctx, a.db, a.named(sqliteCommitted))
 }
 
 func (a *sqliteAirline) Remove(ctx context.Context) error {

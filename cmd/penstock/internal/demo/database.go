@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
@@ -18,10 +18,7 @@ import (
 func (r *run) openDatabase(ctx context.Context) (err error) {
 	private := false // whether this run created Penstock's tables
 	onSQLite := strings.HasPrefix(r.DatabaseURL, "sqlite:")
-	switch other := drivers.NotPostgres(r.DatabaseURL); {
-	case other != "" && !onSQLite && r.DatabaseURL != "":
-		return &penstock.FieldError{Field: "--database-url", Problem: "is a database of " + other + ", and the demo has its flights in PostgreSQL or SQLite",
-			Hint: "give postgres://user:password@host:5432/database or sqlite:FILE, or leave it out: the demo makes a temporary file"}
+	switch {
 	case r.DatabaseURL == "":
 		r.DatabaseURL, onSQLite = "sqlite:"+filepath.Join(r.dir, "demo.db"), true
 		private = true
@@ -48,22 +45,23 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 		r.later("outbox "+r.outbox, func(ctx context.Context) error { return r.store.DropOutbox(ctx, r.outbox) })
 	}
 
-	airline := r.name + "_airline"
+	// The check and the clean-up need no further connection: the producers have released theirs by
+	// then.
+	airline, producers := r.name+"_airline", max(r.Producers, 1)
 	kept := "schema " + airline + " with the tables flights and aircraft"
-	if onSQLite {
+	switch store := r.store.(type) {
+	case *sqlite.Store:
 		kept = "tables " + airline + "_flights and _aircraft"
-		r.airline, err = NewSQLiteAirline(ctx, r.DatabaseURL, airline, r.store.(*sqlite.Store).Outbox(r.outbox), private && !r.Keep)
-	} else {
-		// The check and the clean-up need no further connection: the producers have released theirs by
-		// then.
-		var outbox Publisher
-		switch store := r.store.(type) {
-		case *postgres.Store:
-			outbox = store.Outbox(r.outbox)
-		case *portable.Store:
-			outbox = store.Outbox(r.outbox)
-		}
-		r.airline, err = NewPostgresAirline(ctx, portable.Plain(r.DatabaseURL), airline, max(r.Producers, 1), outbox)
+		r.airline, err = NewSQLiteAirline(ctx, r.DatabaseURL, airline, store.Outbox(r.outbox), private && !r.Keep)
+	case *mysql.Store:
+		kept = "database " + airline + " with the tables flights and aircraft"
+		r.airline, err = NewMySQLAirline(ctx, r.DatabaseURL, airline, producers, store.Outbox(r.outbox), store.Engine())
+	case *portable.Store:
+		r.airline, err = NewPostgresAirline(ctx, portable.Plain(r.DatabaseURL), airline, producers, store.Outbox(r.outbox))
+	case *postgres.Store:
+		r.airline, err = NewPostgresAirline(ctx, portable.Plain(r.DatabaseURL), airline, producers, store.Outbox(r.outbox))
+	default:
+		err = fmt.Errorf("the demo does not know a store of type %T", store)
 	}
 	if err != nil {
 		return err

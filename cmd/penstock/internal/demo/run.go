@@ -21,9 +21,9 @@ import (
 // Config of a run.
 type Config struct {
 	Flights []Flight
-	// DatabaseURL is postgres://… or sqlite:FILE. Empty means a private SQLite file.
+	// DatabaseURL is postgres://…, mysql://… or sqlite:FILE. Empty means a private SQLite file.
 	DatabaseURL string
-	// Schema of Penstock's tables. If it is empty, PostgreSQL gets a schema for the run.
+	// Schema of Penstock's tables. If it is empty, PostgreSQL gets a schema and MySQL a database for the run.
 	Schema string
 	// Sink is the URL of the sink. Default embedded.
 	Sink string

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/internal/test/testserver"
+	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -48,6 +49,29 @@ func TestRunWithASinkThatCannotBeRead(t *testing.T) {
 	result, err := Run(t.Context(), Config{Flights: flights, Sink: "discard", Log: slog.New(slog.DiscardHandler)})
 	if err != nil || !result.Unread || result.Delivered != 50 {
 		t.Errorf("result is %+v, %v", result, err)
+	}
+}
+
+// The flights are in a database of the run's, which is dropped, as is that of the outbox.
+func TestRunOnMariaDB(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	flights, err := Sample(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := testserver.MariaDBURL(t)
+	result, err := Run(t.Context(), Config{Flights: flights, DatabaseURL: url, Producers: 3, Rollback: 0.2, Log: slog.New(slog.DiscardHandler)})
+	if err != nil || !result.OK() || result.Published+result.RolledBack != 100 || result.RolledBack == 0 || result.Delivered != result.Published {
+		t.Errorf("result is %+v, %v", result, err)
+	}
+	db, err := mysql.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var left int
+	if err := db.QueryRowContext(t.Context(), `select count(*) from information_schema.schemata where schema_name like 'penstock\_demo\_%'`).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d databases are left, %v", left, err)
 	}
 }
 

@@ -64,8 +64,8 @@ By default all of it runs in this process, on SQLite and the embedded NATS serve
 temporary directory that is removed at the end. So its commits are not flushed to disk
 one by one; with --keep or sqlite:FILE they are. --database-url and --sink run the
 same on real servers; PENSTOCK_DATABASE_URL is ignored. Its schemas, queues and
-streams are removed at the end, unless --keep is given. The database is PostgreSQL or
-SQLite.
+streams are removed at the end, unless --keep is given. The database is PostgreSQL,
+MariaDB, MySQL or SQLite.
 
 --console shows it in the browser while it runs, 200 flights a second unless --rate
 says otherwise, and until Ctrl-C.
@@ -77,6 +77,7 @@ Exit code 3 if anything was lost, phantom or out of order.`,
   penstock demo --console
   penstock demo --rollback 0.1 --producers 4
   penstock demo --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
+  penstock demo --database-url mysql://root@localhost/
   penstock demo --sink nats://localhost:4222 --json
   penstock demo --csv flights.csv.gz --limit 100000`,
 		Args: terminal.Args(cobra.NoArgs),

@@ -1,0 +1,1 @@
+select id, coalesce(tailnum, ''), turn from demo.flights order by id

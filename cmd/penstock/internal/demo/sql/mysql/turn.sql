@@ -1,0 +1,1 @@
+select flights from demo.aircraft where tailnum = ?
