@@ -16,6 +16,7 @@ import (
 // One server for all of these, one after another: its counters are of all that goes on in it.
 func TestMyRocksAlone(t *testing.T) {
 	t.Parallel()
+	has(t, "RocksDB")
 	m := testserver.StartMariaDB(t)
 	for name, test := range map[string]func(t *testing.T, m *testserver.MariaDB){
 		"QueueIsFlat": queueIsFlat, "OutboxIsFlat": outboxIsFlat, "AdoptIsFlat": adoptIsFlat, "DeletedIsPassedOver": deletedIsPassedOver,
