@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// What a buffered transaction costs with 100,000 publishes and a query.
+// The cost of 100,000 publishes and a query in a buffered transaction.
 func ExampleBufferStats_Explain() {
 	fmt.Print(penstock.BufferStats{
 		Writes: 100_000, Bytes: 36_000_000, Statements: 34, FlushTime: 1234 * time.Millisecond,

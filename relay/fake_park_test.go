@@ -264,7 +264,7 @@ func (l *outbox) outOfBand() map[int64]bool {
 	return seqs
 }
 
-// parkedMessages counts what is parked now, and the failures of it.
+// parkedMessages counts the messages that are parked now, and their failures.
 func (l *outbox) parkedMessages() (messages, failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,9 +297,9 @@ func (l *outbox) deadSeqs() []int64 {
 	return seqs
 }
 
-// checkTurn fails the test if the database says that one of msgs has to wait: an earlier message
-// of its key is parked and not confirmed since, or a dead letter holds the key. Messages out of
-// order do not wait.
+// checkTurn fails the test if the database says that one of msgs has to wait. It has to if an earlier
+// message of its key is parked and not confirmed since, or if a dead letter holds the key. Messages
+// out of order do not wait.
 func (l *outbox) checkTurn(k *sink, msgs []penstock.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -35,7 +35,7 @@ type outbox struct {
 	fetches  int
 	fetched  int // messages returned, with repetitions
 	reports  []sinkReport
-	sink     *sink // if set, what is settled as delivered must be confirmed by it
+	sink     *sink // if set, it must have confirmed messages that are settled as delivered
 	fakePark
 	maintained int
 	wrap       func(*fakeSource) driver.Source // nil: it is returned as it is

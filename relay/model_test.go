@@ -16,14 +16,14 @@ import (
 
 var errFlaky = errors.New("flaky")
 
-// TestModel runs random histories of everything that can go wrong, in virtual time: temporary,
-// long and permanent refusals, poisoned keys, and periods in which the sink refuses everything or
-// is away. It also has rewinds, lost leases, database errors before and after the effect, and
-// operators who retry and discard dead letters. The reference is the list of what was published.
-// Every message is confirmed, or was a dead letter for a reason. The first confirmations of a key
-// come in the order of the list. A message is settled as delivered only after it was confirmed.
-// The fakes fail the test if two Sends ever hold a key, or if something is sent that has to wait
-// behind a parked message or a dead letter.
+// TestModel runs random histories of everything that can go wrong, in virtual time. They have
+// temporary, long and permanent refusals, poisoned keys, and periods in which the sink refuses
+// everything or is away. They also have rewinds, lost leases, database errors before and after the
+// effect, and operators who retry and discard dead letters. The reference is the list of published
+// messages. Every message is confirmed, or was a dead letter for a reason. The first confirmations
+// of a key come in the order of the list. A message is settled as delivered only after it was
+// confirmed. The fakes fail the test if two Sends ever hold a key, or if something is sent that
+// has to wait behind a parked message or a dead letter.
 func TestModel(t *testing.T) {
 	from, to := uint64(0), uint64(150)
 	if s := os.Getenv("PENSTOCK_SEED"); s != "" {

@@ -61,8 +61,7 @@ func (w *watcher) Lease(held bool) {
 	w.leases = append(w.leases, held)
 }
 
-// What an Observer sees of an outage of the sink, and of an outage of the database that costs the
-// lease.
+// An Observer sees an outage of the sink, and an outage of the database that costs the lease.
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k, w := &outbox{}, &sink{t: t, before: slowly(70 * time.Millisecond)}, &watcher{}

@@ -18,7 +18,7 @@ func (k *sink) repeats() int {
 }
 
 // Whatever the sink's pace, relays that crash and relays that are drained finish the backlog. A
-// crash repeats only what was delivered within about a second.
+// crash repeats only the deliveries of about a second.
 func TestCrashesRepeatASecondOfDeliveries(t *testing.T) {
 	for name, keys := range map[string][]string{"one key": {"a"}, "many keys": {"a", "b", "c", "d", "e", "f", "g", "h"}, "no key": {""}} {
 		for _, pace := range []time.Duration{200 * time.Millisecond, 20 * time.Millisecond} {

@@ -40,8 +40,8 @@ func (g *goal) drained(ran *seen) map[string]int {
 	return times
 }
 
-// Behind a pooler in transaction mode that keeps no prepared statements, each statement of a worker may run on
-// another connection of the database, with statements that others have prepared there. Two workers share two
+// Behind a pooler in transaction mode without prepared statements, each statement of a worker may run on
+// another connection of the database. Other workers may have prepared statements there. Two workers share two
 // connections.
 func TestWorkersBehindAPooler(t *testing.T) {
 	each(t, func(g *goal, l *language) {

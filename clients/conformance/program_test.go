@@ -44,7 +44,7 @@ type answer struct {
 	conformance.Event
 }
 
-// tail keeps the end of what is written.
+// tail keeps the end of the output.
 type tail struct {
 	sync.Mutex
 	text []byte

@@ -102,7 +102,7 @@ func TestQueueLifecycle(t *testing.T) {
 	})
 }
 
-// wants2 is wants for a verb that asks first and therefore prints more than a line.
+// wants2 is like it for a verb that asks first and therefore prints more than a line.
 func (o outcome) wants2(t *testing.T, code int, parts ...string) {
 	t.Helper()
 	if o.code != code {

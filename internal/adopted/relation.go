@@ -217,7 +217,7 @@ func (c *Config) Marks() string {
 	return ""
 }
 
-// Pending is the condition for rows to deliver, in the words of a partial index. It is empty if all rows are to be delivered. mark is the
+// Pending is the condition for rows to deliver, in the words of a partial index. It is empty if all rows should be delivered. mark is the
 // distinguishing column, as SQL.
 func (c *Config) Pending(mark string, literal func(Value) string) string {
 	switch c.Delivered {

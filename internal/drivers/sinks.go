@@ -36,7 +36,7 @@ var sinks = []sinkDriver{
 	listed(queueDriver),
 }
 
-// Sink is the configuration of one sink of the list. Its zero value is no sink.
+// Sink is the configuration of one sink of the list. Its zero value has no sink.
 type Sink struct {
 	of     *sinkDriver
 	config sinkConfig

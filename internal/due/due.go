@@ -3,7 +3,7 @@ package due
 
 import "errors"
 
-// maxFailed bounds how many keys one call skips: if so many keys fail, the messages are not the
+// maxFailed bounds how many keys one call skips: if that many keys fail, the messages are not the
 // cause.
 const maxFailed = 64
 

@@ -15,8 +15,8 @@ import (
 
 // TestModel runs random histories of one subscription: batches of any origin and verdicts. Calls of Settle fail, take effect without an answer, or
 // come late, and sources go back. The model is a store that remembers each message's verdict and checks each call. The test fails if a verdict is
-// missing or reported twice, if a message without a verdict is reported, or if a verdict comes before that of an earlier message of its key. It also
-// fails if a repeated call differs, or if the cursor would pass a message without a verdict.
+// missing or reported twice, or if a message without a verdict is reported. It fails if a verdict comes before that of an earlier message of its
+// key. It also fails if a repeated call differs, or if the cursor would pass a message without a verdict.
 func TestModel(t *testing.T) {
 	from, to := uint64(0), uint64(300)
 	if s := os.Getenv("PENSTOCK_SEED"); s != "" {

@@ -37,8 +37,8 @@ func IsDown(err error) bool {
 	return (errors.As(err, &connect) || errors.As(err, &dial) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)) && !penstock.IsUnavailable(err)
 }
 
-// downMySQL are the corresponding numbers of MySQL and MariaDB: too many connections (1040), not a part of the cluster (1047), stopping
-// (1053), and a session or its statement that was ended from outside (1317, 1927).
+// downMySQL are the corresponding numbers of MySQL and MariaDB. They mean too many connections (1040), not a part of the cluster
+// (1047), stopping (1053), and a session or its statement that was ended from outside (1317, 1927).
 var downMySQL = []uint16{1040, 1047, 1053, 1317, 1927}
 
 // hints by SQLSTATE, for errors with the same meaning for every caller.

@@ -15,7 +15,7 @@ var (
 	// From the first colon to the last @: a name or password that should have been
 	// escaped may itself hold a slash, an @ or a space.
 	userinfo = regexp.MustCompile(`(://[^:]*):.*@`)
-	// NATS accepts a bare token in the place of the user.
+	// NATS accepts a bare token instead of the user.
 	natsToken = regexp.MustCompile(`(?i)\b((?:nats|tls|wss?)://)[^:@/\s]+@`)
 	parameter = regexp.MustCompile(`(?i)([?&;\s"'][a-z0-9_.-]*` + Words + `[a-z0-9_.-]*=)[^&;#\s"']+`)
 	secretKey = regexp.MustCompile(`(?i)` + Words)

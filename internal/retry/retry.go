@@ -63,8 +63,9 @@ func Collided(err error) bool {
 	return errors.As(err, &e) && slices.Contains(collided, e.Code)
 }
 
-// ofMySQL maps the error numbers of MySQL and MariaDB: a record that has changed since the snapshot (1020), a lock that was not
-// granted in time (1205), and a deadlock or, on Galera, a refused certification (1213).
+// ofMySQL maps the error numbers of MySQL and MariaDB. They mean a record that has changed since the
+// snapshot (1020), and a lock that was not granted in time (1205). Number 1213 is a deadlock or, on
+// Galera, a refused certification.
 var ofMySQL = map[uint16]Reason{1020: Serialization, 1205: Deadlock, 1213: Deadlock}
 
 // Counter counts how often transactions ran again, and how often the result of one was looked up.

@@ -124,8 +124,8 @@ func (c ChurnConfig) sweep() time.Duration {
 	return max(10*time.Millisecond, min(time.Minute, (c.Duration-max(c.Late, 0))/4))
 }
 
-// warmUp is until as much as ever lies within the margin: each contender reads again what was consumed
-// within it, which is nothing at first.
+// warmUp is until the margin is full: each contender reads again what was consumed within it, which is
+// nothing at first.
 func (c ChurnConfig) warmUp() time.Duration {
 	return max(c.Margin, min(warmUpFor, c.Duration/4))
 }

@@ -94,8 +94,8 @@ func TestTakeoverAfterStop(t *testing.T) {
 	}
 }
 
-// A relay that was paused for longer than its lease finds, when it continues, that it can no
-// longer move the cursor, and goes on standby.
+// A relay that was paused for longer than its lease finds, when it continues, that it can no longer move
+// the cursor. It is then on standby.
 func TestPausedRelayIsFenced(t *testing.T) {
 	t.Parallel()
 	l := postgresLine(t, 900, shortLease)

@@ -35,7 +35,7 @@ type Instance struct {
 	// Turns: it forgets by turns of a ring, refuses with the database's errors, and Count is not there.
 	Turns bool
 
-	// Count counts rows, of "received where id like 'a%'", say.
+	// Count counts rows, for example of "received where id like 'a%'".
 	Count func(t testing.TB, of string) int
 
 	// Effects are the places that Effect has noted for a key, in the order of the commits.

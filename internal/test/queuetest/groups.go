@@ -277,7 +277,7 @@ func groupsPaged(e *env) {
 	}
 }
 
-// endless makes a handler that puts another job in the place of each that it has done, in its group, and
+// endless makes a handler that replaces each job that it has done by another one of the same group, and
 // counts them.
 func (e *env) endless(groups ...string) (h work.Handler, done func(group string) int) {
 	var mu sync.Mutex

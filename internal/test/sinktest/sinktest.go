@@ -40,8 +40,8 @@ type Harness struct {
 	Features Features
 	// New makes a destination for one test: a separate queue or stream, gone when the test ends.
 	New func(t *testing.T) *Destination
-	// Only, if given, is for a sink that passes the whole suite under other conditions
-	// already: the cases that this one can change, Transport, say. In the long form all run.
+	// Only, if given, is for a sink that passes the whole suite under other conditions already: the
+	// cases that this one can change, for example Transport. In the long form all run.
 	Only []string
 }
 

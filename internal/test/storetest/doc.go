@@ -28,7 +28,7 @@
 // What databases cannot do alike is declared in [Features]; a test asks for a
 // feature and never for a driver. A declared feature whose hook is missing
 // fails the suite, so that nothing is skipped by accident. If the store rotates
-// storage by size, open it with sizes small enough (256 KiB, say) for a few
+// storage by size, open it with sizes small enough (such as 256 KiB) for a few
 // megabytes to go round.
 //
 // # Part of the suite

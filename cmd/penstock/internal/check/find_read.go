@@ -11,8 +11,8 @@ const (
 	// dirtyPages is how many pages the read of one row may touch: a B-tree has at most five levels,
 	// plus a page of the table, and some slack.
 	dirtyPages = 32
-	// dirtyPerRow is how many pages a row of a batch may cost: one page of the table if its order
-	// differs from the index's, and a part of an index page.
+	// dirtyPerRow is how many pages a row of a batch may cost: a part of an index page, and a page of the
+	// table if the orders differ.
 	dirtyPerRow = 2
 )
 

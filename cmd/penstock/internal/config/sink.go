@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 )
 
-// Sink is the configuration of one sink. Its zero value is no sink.
+// Sink is the configuration of one sink. Its zero value has no sink.
 type Sink struct {
 	drivers.Sink `yaml:"-"` // fieldsOf has its one field
 }

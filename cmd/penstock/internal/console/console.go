@@ -98,9 +98,8 @@ type Options struct {
 	Redact []string
 	// Title distinguishes one console from another.
 	Title string
-	// Waits are histograms of how long messages and jobs wait, with labels outbox and subscription, or queue, for the messages and
-	// jobs that this process relays and runs; nil if it does neither. WaitsEvery is how often Watch samples them, by default every
-	// 10 s.
+	// Waits are histograms of how long messages and jobs wait, with labels outbox and subscription, or queue. They cover what this
+	// process relays and runs; nil if it does neither. WaitsEvery is how often Watch samples them, by default every 10 s.
 	Waits      prometheus.Collector
 	WaitsEvery time.Duration
 	Logger     *slog.Logger // default: slog.Default()

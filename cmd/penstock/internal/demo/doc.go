@@ -7,8 +7,7 @@
 //	consumer:                 reads the broker with the broker's own client
 //	check:                    what arrived against what the airline committed
 //
-// The ground truth is the airline's flights table and not the outbox: the counter in it is taken
-// under the aircraft's row lock, so it is the order in which the transactions of one aircraft
-// could have seen each other. The consumer uses none of the sink's code, so an error in the sink
-// shows.
+// The ground truth is the airline's flights table and not the outbox. Its counter is taken under
+// the aircraft's row lock. So it is the order in which the transactions of one aircraft could have
+// seen each other. The consumer uses none of the sink's code, so an error in the sink shows.
 package demo

@@ -153,7 +153,7 @@ func TestForms(t *testing.T) {
 		wants(t, s, "orders", `[{"specversion":"1.0","id":"5","source":"/s","type":"t","subject":"sub","datacontenttype":"text/plain","data":"te\u00e9xt"},
 			{"specversion":"1.0","id":"6","source":"/s","type":"t","data_base64":"AP8="},{"specversion":"1.0","id":"7","source":"/s","type":"t","data":"json"}]`, 200, `{"accepted":3}`, asEvents)
 		wants(t, s, "orders", "\x00\xff", 200, `{"accepted":1}`, "ce-specversion: 1.0", "ce-id: 8", "ce-source: /s", "ce-type: t", "ce-subject: order%204711", "ce-tenant: acme", "Content-Type: image/png")
-		for i, none := range []string{"00-1", "x\xff", "00-" + strings.Repeat("0", 9000), ""} { // a trace that is not valid is no reason to refuse a message
+		for i, none := range []string{"00-1", "x\xff", "00-" + strings.Repeat("0", 9000), ""} { // the server ignores a trace that is not valid, and accepts the message
 			wants(t, s, "orders", fmt.Sprintf(`{"id":"%d","payload":"\ud83d\ude00"}`, 9+i), 200, `{"accepted":1}`, asJSON, "Traceparent: "+none, "Tracestate: s=1")
 		}
 		wants(t, s, "orders", "", 200, `{"accepted":0}`, asLines)

@@ -16,7 +16,7 @@ func (Order) Annotations() []schema.Annotation {
 	return []schema.Annotation{entsql.Table("shop_order")}
 }
 
-// Fields are its columns, beside id.
+// Fields are its columns, except id.
 func (Order) Fields() []ent.Field {
 	return []ent.Field{field.String("customer"), field.Int("total")}
 }

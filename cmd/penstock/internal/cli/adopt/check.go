@@ -160,7 +160,7 @@ func Connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// checkedJSON is what was found in a table, and what was done about it.
+// checkedJSON has the findings of a table, and the fixes.
 type checkedJSON struct {
 	check.Report
 	Fixed []check.Fixed `json:"fixed,omitempty"`
