@@ -28,7 +28,7 @@ func TestModel(t *testing.T) {
 	}
 	for seed := from; seed < to && !t.Failed(); seed++ {
 		m := &model{T: t, rnd: rand.New(rand.NewPCG(seed, 0)), sent: map[int64]driver.Verdict{}, settled: map[int64]driver.Verdict{}}
-		m.l.MaxMessages, m.l.MaxBytes = 40, 1<<20
+		m.l.MaxMessages, m.l.MaxBytes = 40, 4000
 		for range 200 {
 			m.step()
 		}
@@ -102,7 +102,7 @@ func (m *model) fetch() {
 	m.waiting = m.waiting[n:]
 	m.open = append(m.open, b)
 	in := m.l.Batch(b)
-	in.Bytes = n
+	in.Bytes = 100 * n
 	m.l.Add(in)
 }
 
@@ -136,11 +136,36 @@ func (m *model) decide(one int) {
 		}
 	}
 	m.l.Advance()
+	m.sizes()
+}
+
+// sizes compares what the ledger says of its size with the batches that are in flight.
+func (m *model) sizes() {
+	messages, done, leads := 0, 0, true
+	for _, b := range m.l.Batches() {
+		messages += len(b.Messages)
+		for _, msg := range b.Messages {
+			_, has := m.sent[msg.Seq]
+			leads = leads && has
+		}
+		if leads {
+			done += len(b.Messages)
+		}
+	}
+	quarter := m.l.MaxMessages / 4
+	_, room := m.l.Room()
+	if m.l.Messages() != messages || m.l.Ready() != (done > 0) || m.l.Pressing() != (2*done >= m.l.MaxMessages) || room != (m.l.MaxMessages-messages >= quarter) {
+		m.Errorf("of %d messages that are in flight and %d that lead it says: %d, ready %t, pressing %t, room %t", messages, done, m.l.Messages(), m.l.Ready(), m.l.Pressing(), room)
+	}
 }
 
 // settle makes a call, which may fail before or after it takes effect. It reports whether there was one.
 func (m *model) settle(parts bool) bool {
-	c, isNew := m.l.Settle(parts, 0)
+	but := m.rnd.IntN(3)
+	c, isNew := m.l.Settle(parts, but)
+	if isNew || len(c.News) == 0 {
+		m.complete(parts, but, c.News)
+	}
 	if len(c.News) == 0 {
 		return false
 	}
@@ -161,6 +186,36 @@ func (m *model) settle(parts bool) bool {
 		m.rewind()
 	}
 	return true
+}
+
+// complete looks at a new call: it says all that it can. It has the leading batches that have all their verdicts. With parts
+// it has all verdicts that are not durable and wait for none of their key, except those of the last batches.
+func (m *model) complete(parts bool, but int, news []driver.Settled) {
+	waits, leads := map[string]bool{}, true
+	for at, b := range m.open {
+		var said []driver.Verdict
+		i := slices.IndexFunc(news, func(s driver.Settled) bool { return s.Batch.Number == b.Number })
+		if i >= 0 {
+			if said = news[i].Verdicts; said == nil {
+				said = make([]driver.Verdict, len(b.Messages))
+			}
+		}
+		whole := !slices.ContainsFunc(b.Messages, func(msg penstock.Message) bool { _, has := m.sent[msg.Seq]; return !has })
+		leads = leads && whole
+		if in := i >= 0; leads && (!in || news[i].Open) || in && !leads && (!news[i].Open || !parts || at >= len(m.open)-but) {
+			m.Errorf("batch %d of %d: leads %t, in the call %t, parts %t, but the last %d", at+1, len(m.open), leads, in, parts, but)
+		}
+		for i, msg := range b.Messages {
+			_, has := m.sent[msg.Seq]
+			_, settled := m.settled[msg.Seq]
+			inOrder := msg.Key != "" && (b.KeyOrder == nil || b.KeyOrder[i] != driver.OutOfOrder)
+			waits[msg.Key] = waits[msg.Key] || inOrder && !has
+			can := has && !settled && !(inOrder && waits[msg.Key]) && (leads || parts && at < len(m.open)-but)
+			if does := said != nil && said[i].Outcome != driver.Undecided; can != does {
+				m.Errorf("message %d: in the call %t, want %t", msg.Seq, does, can)
+			}
+		}
+	}
 }
 
 // take is the store's side of a call.
