@@ -41,6 +41,9 @@ func on(table, statement string) string {
 // array makes a parameter of many values: statements take it apart with
 // json_each, so that one statement settles a whole batch.
 func array[T any](values []T) string {
+	if len(values) == 0 {
+		return "[]" // of null, json_each makes a row
+	}
 	b, _ := json.Marshal(values) // of numbers, strings and histories: cannot fail
 	return string(b)
 }

@@ -57,6 +57,15 @@ func lostLease(e *env) {
 			e.MustBe(err, penstock.ErrLeaseLost, "Retry of a lost lease")
 			e.MustBe(e.q.DeadLetter(e.ctx, j.Lease, "x"), penstock.ErrLeaseLost, "DeadLetter of a lost lease")
 		}
+		r, ok := e.q.(driver.Releaser)
+		for _, after := range []time.Duration{0, time.Second} {
+			if !ok {
+				break
+			}
+			held, err = r.Release(e.ctx, after, leases(old)...)
+			e.Must(err, "Release of lost leases")
+			e.sameLeases("Release of lost leases", held, nil)
+		}
 	}
 	wantLost()
 	e.maintain()
