@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
 
 	"github.com/penstock/penstock"
 )
@@ -63,6 +64,9 @@ func Explain(err error, of map[string]string) error {
 	)
 	if err == nil || errors.As(err, &hinted) {
 		return err
+	}
+	if errors.Is(err, puddle.ErrClosedPool) {
+		return penstock.ErrClosed
 	}
 	if state := State(err); state != "" {
 		hint := of[state]

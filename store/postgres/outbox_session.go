@@ -87,6 +87,9 @@ func (s *Store) newSession(ctx context.Context, outbox string) (*session, error)
 }
 
 func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
+	if s.closed.Load() {
+		return nil, penstock.ErrClosed
+	}
 	conn, err := pgx.ConnectConfig(ctx, s.config.ConnConfig.Copy())
 	return conn, explain(err)
 }
@@ -138,7 +141,7 @@ func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
 		{sess.write, stmtWriteCursor, statement("write_cursor", schema, outbox)},
 	} {
 		if _, err := p.conn.PgConn().Prepare(ctx, p.name, p.sql, nil); err != nil {
-			if sqlState(err) == "42P01" {
+			if state := sqlState(err); state == "42P01" || state == "42703" { // a queue has other columns
 				return noOutbox(outbox)
 			}
 			return fmt.Errorf("prepare %s: %w", p.name, explain(err))

@@ -53,6 +53,7 @@ type Store struct {
 	log    *slog.Logger
 
 	checked atomic.Bool // the schema is of this version
+	closed  atomic.Bool
 
 	mu     sync.Mutex
 	care   map[string]*caretaker // by outbox
@@ -90,6 +91,7 @@ func New(pool *pgxpool.Pool, opts Options) *Store {
 
 // Close closes the connections of Open. Close each Source before it.
 func (s *Store) Close() error {
+	s.closed.Store(true)
 	s.close()
 	return nil
 }

@@ -35,6 +35,11 @@ func queueExists(e *env) {
 			}
 		}
 		e.MustBe(e.Store.DropQueue(e.ctx, "outbox"), penstock.ErrNoQueue, "DropQueue of an outbox")
+		_, err := e.Store.DriverQueue("outbox").Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})
+		e.MustBe(err, penstock.ErrNoQueue, "Claim of an outbox")
+		_, err = store.Subscribe(e.ctx, driver.Subscribe{Outbox: queue, Subscription: "s"})
+		e.MustBe(err, penstock.ErrNoOutbox, "Subscribe to a queue")
+		e.MustBe(store.Publish(e.ctx, queue, penstock.Message{}), penstock.ErrNoOutbox, "Publish to a queue")
 	}
 }
 

@@ -22,6 +22,7 @@ var leaseCases = []testCase{
 	{name: "StaleCloseTakesNothing", run: staleClose},
 	{name: "RenewExtends", run: renewExtends},
 	{name: "ClosedSource", run: closedSource},
+	{name: "ClosedStore", run: closedStore},
 	{name: "FirstSubscribersRace", run: firstSubscribersRace},
 	{name: "SettleRacesTakeover", run: settleRacesTakeover},
 	{name: "ContendersNeverBothSettle", run: contenders},
@@ -125,6 +126,32 @@ func closedSource(e *env) {
 	}
 	_, err = e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
 	e.Must(err, "Subscribe after Renew by a closed source")
+}
+
+// A program has closed its store, and a part of it goes on.
+func closedStore(e *env) {
+	s := e.Another(e)
+	_, err := s.Status(e.ctx)
+	e.Must(err, "Status")
+	for range 2 {
+		e.Must(s.Close(), "Close")
+	}
+	_, err = s.Subscribe(e.ctx, e.request(driver.Subscribe{}))
+	e.MustBe(err, penstock.ErrClosed, "Subscribe to a closed store")
+	_, err = s.Subscribe(e.ctx, e.request(driver.Subscribe{Ephemeral: true}))
+	e.MustBe(err, penstock.ErrClosed, "an ephemeral Subscribe to a closed store")
+	_, err = s.Status(e.ctx)
+	e.MustBe(err, penstock.ErrClosed, "Status of a closed store")
+	e.MustBe(s.Maintain(e.ctx, outbox), penstock.ErrClosed, "Maintain of a closed store")
+	e.MustBe(s.Publish(e.ctx, outbox, message("", "m")), penstock.ErrClosed, "Publish to a closed store")
+	q, ok := s.(driver.QueueStore)
+	if !ok {
+		return
+	}
+	_, err = q.DriverQueue("q").Enqueue(e.ctx, penstock.NewJob{})
+	e.MustBe(err, penstock.ErrClosed, "Enqueue to a closed store")
+	_, err = q.DriverQueue("q").Claim(e.ctx, driver.Claim{Jobs: 1, Lease: time.Second})
+	e.MustBe(err, penstock.ErrClosed, "Claim of a closed store")
 }
 
 func firstSubscribersRace(e *env) {
