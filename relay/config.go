@@ -86,6 +86,9 @@ type Limits struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 }
 
+// leastLease is the shortest lease that can be renewed.
+const leastLease = time.Millisecond
+
 // SetDefaults sets the fields that are zero.
 func (c *Options) SetDefaults() {
 	if c.Holder == "" {
@@ -139,6 +142,9 @@ func (c *Options) Validate() error {
 		if f.value <= 0 {
 			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use a positive time, or 0 for the default"}
 		}
+	}
+	if c.Lease < leastLease {
+		return &penstock.FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", c.Lease), Hint: "use at least a millisecond, such as 15*time.Second: a number alone counts nanoseconds"}
 	}
 	if c.MaxAge < 0 {
 		return &penstock.FieldError{Field: "max_age", Problem: "is negative", Hint: "use a positive time, or 0 for no limit"}

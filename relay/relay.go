@@ -30,10 +30,22 @@ type config struct {
 	sink                 driver.Sink
 }
 
-// New returns a relay that waits for Run. It closes neither the store nor the sink.
+// New returns a relay that waits for Run. It closes neither the store nor the sink. It returns a *penstock.FieldError
+// for an argument that no relay can work with.
 func New(store Store, outbox, subscription string, sink driver.Sink, opts Options) (*Relay, error) {
 	opts.SetDefaults()
+	switch {
+	case store == nil:
+		return nil, &penstock.FieldError{Field: "store", Problem: "is nil", Hint: "open one, for example with postgres.Open"}
+	case sink == nil:
+		return nil, &penstock.FieldError{Field: "sink", Problem: "is nil", Hint: "open one, for example with rabbitmq.Open"}
+	case outbox == "":
+		return nil, &penstock.FieldError{Field: "outbox", Problem: "has no name", Hint: "give the name of an outbox of the store"}
+	}
 	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if err := (&driver.Subscribe{Subscription: subscription, Holder: opts.Holder, Lease: opts.Lease}).Validate(); err != nil {
 		return nil, err
 	}
 	return &Relay{cfg: config{opts, store, outbox, subscription, sink}, drain: make(chan struct{})}, nil
@@ -48,7 +60,8 @@ func (r *Relay) Drain() { r.drainOne.Do(func() { close(r.drain) }) }
 // Run relays until Drain, then returns nil, or until ctx ends, then returns its
 // error. In the latter case it cancels running Sends, and the next relay gets the
 // messages that were not settled. It continues through failures of the database and
-// the broker. Call it once.
+// the broker. Before ctx ends it returns an error only if waiting does not help:
+// penstock.ErrClosed for a closed store, or a *penstock.FieldError. Call it once.
 func (r *Relay) Run(ctx context.Context) error {
 	log := r.cfg.Logger.With("subscription", r.cfg.subscription)
 	for {
@@ -92,6 +105,8 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (driver.Source, time
 			return source, start, nil
 		case ctx.Err() != nil:
 			return nil, start, ctx.Err()
+		case hopeless(err):
+			return nil, start, err
 		case errors.Is(err, penstock.ErrHeld):
 			wait = standby.next()
 			var held *penstock.HeldError
@@ -110,6 +125,12 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (driver.Source, time
 			return nil, start, ctx.Err()
 		}
 	}
+}
+
+// hopeless reports whether Subscribe will fail with this error whenever it is called.
+func hopeless(err error) bool {
+	_, bad := errors.AsType[*penstock.FieldError](err)
+	return bad || errors.Is(err, penstock.ErrClosed)
 }
 
 const standingBy = "standing by: another relay holds the subscription"

@@ -2,9 +2,13 @@ package relay
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // run is one Send: the messages, the lanes it holds, and how it ended. Each sender reuses one.
@@ -44,17 +48,45 @@ type hold struct {
 
 // sendLoop sends until the session ends or is drained.
 func (s *session) sendLoop(ctx context.Context) {
-	r := &run{msgs: make([]penstock.Message, s.cfg.MaxBatch)}
+	r := &run{}
 	defer r.close()
 	for s.next(ctx, r) {
 		msgs := r.load()
 		r.began = time.Now()
-		r.errs = s.cfg.sink.Send(r.begin(s.cfg.SendTimeout), msgs)
+		r.errs = s.send(r.begin(s.cfg.SendTimeout), msgs)
 		r.timeout.Stop()
 		s.judge(r)
 		s.finish(r)
 		clear(msgs) // payloads must not outlive their batch
 	}
+}
+
+// send is Sink.Send. A panic in it refuses all its messages: one of them may be the reason, and the others
+// continue without it.
+func (s *session) send(ctx context.Context, msgs []penstock.Message) (errs []error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.log.Error("the sink panicked; its messages count as refused", "panic", r, "messages", len(msgs), "stack", string(debug.Stack()))
+			errs = driver.SendError(msgs, fmt.Errorf("the sink panicked: %v", r))
+		}
+	}()
+	errs = s.cfg.sink.Send(ctx, msgs)
+	for i, err := range errs {
+		if err != nil && !readable(err) {
+			errs = slices.Clone(errs)
+			errs[i] = fmt.Errorf("the sink returned a %T, which panics when it is read", err)
+		}
+	}
+	return errs
+}
+
+// readable reports whether the methods of err do not panic, as those of a nil pointer do.
+func readable(err error) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	isAway(err)
+	penstock.IsPermanent(err)
+	_ = err.Error()
+	return true
 }
 
 // next waits until r has something to send; false means that nothing more will come.
@@ -163,7 +195,8 @@ func (s *session) setAlarm(now time.Time) {
 
 // load copies the messages out of their batches into one slice, and counts the attempt.
 func (r *run) load() []penstock.Message {
-	msgs := r.msgs[:len(r.entries)]
+	msgs := slices.Grow(r.msgs[:0], len(r.entries))[:len(r.entries)]
+	r.msgs = msgs
 	for i, e := range r.entries {
 		msgs[i] = e.batch.Messages[e.index]
 	}
