@@ -52,8 +52,8 @@ func (j *NewJob) Validate() error {
 	if j.Priority < MinPriority || j.Priority > MaxPriority {
 		return &FieldError{Field: "priority", Problem: fmt.Sprintf("is %d", j.Priority), Hint: fmt.Sprintf("use %d (first) to %d (last)", MinPriority, MaxPriority)}
 	}
-	if y := j.NotBefore.Year(); y > 9999 { // stores count microseconds, up to a limit
-		return &FieldError{Field: "not before", Problem: fmt.Sprintf("is in the year %d", y), Hint: "use one up to 9999, or do not enqueue the job yet"}
+	if y := j.NotBefore.Year(); y < 0 || y > 9999 { // stores count microseconds, between limits
+		return &FieldError{Field: "not before", Problem: fmt.Sprintf("is in the year %d", y), Hint: "use one from 0 to 9999, or the zero time for a job that may run at once"}
 	}
 	return nil
 }

@@ -56,6 +56,9 @@ func (o *Options) Validate() error {
 			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use a positive time, or 0 for the default"}
 		}
 	}
+	if o.Lease < time.Millisecond {
+		return &penstock.FieldError{Field: "Lease", Problem: fmt.Sprintf("is %s", o.Lease), Hint: "use at least a millisecond, such as 30*time.Second: a number alone counts nanoseconds"}
+	}
 	if o.PollMax < o.PollMin {
 		return &penstock.FieldError{Field: "PollMax", Problem: "is less than PollMin", Hint: "raise it or lower PollMin"}
 	}

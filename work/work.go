@@ -144,7 +144,7 @@ const (
 //
 // It continues through errors of the database: it keeps how a job ended and writes that
 // once the database answers. Before ctx ends it returns an error only if another attempt
-// would not help: ErrNoQueue, ErrClosed, or a *FieldError for invalid options. An error
+// would not help: ErrNoQueue, ErrClosed, or a *FieldError for invalid arguments. An error
 // after ctx has ended says how many ends of jobs could not be written in time. These jobs
 // run again.
 //
@@ -154,6 +154,12 @@ const (
 //
 // Run does the queue's housekeeping (Maintain) about twice a second.
 func Run(ctx context.Context, q Queue, h Handler, opts Options) error {
+	if q == nil {
+		return &penstock.FieldError{Field: "queue", Problem: "is nil", Hint: "pass store.Queue(name)"}
+	}
+	if h == nil {
+		return &penstock.FieldError{Field: "handler", Problem: "is nil", Hint: "pass the function that does a job"}
+	}
 	if _, ok := q.(driver.AckClaimer); ok {
 		opts.AckEvery = cmp.Or(opts.AckEvery, 20*time.Millisecond)
 		if opts.Concurrency != 1 {

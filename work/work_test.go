@@ -367,4 +367,10 @@ func TestWorkBadOptions(t *testing.T) {
 			t.Errorf("Run with a bad %s: got %v", field, err)
 		}
 	}
+	for field, err := range map[string]error{"queue": work.Run(t.Context(), nil, nothing, work.Options{}), "handler": work.Run(t.Context(), newFakeQueue(1), nil, work.Options{})} {
+		var f *penstock.FieldError
+		if !errors.As(err, &f) || f.Field != field || f.Hint == "" {
+			t.Errorf("Run without a %s: got %v", field, err)
+		}
+	}
 }

@@ -22,7 +22,8 @@ type Store interface {
 	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
 }
 
-// Options limit how many messages or jobs are written in one commit, and how long they wait for it.
+// Options limit how many messages or jobs are written in one commit, and how long they wait for it. A field that is
+// negative means its default.
 type Options struct {
 	// Delay is how long the first call of a commit waits for others. With 0, the default, it waits only for
 	// a commit that is under way. After that it waits up to a quarter of that commit's time, 5 ms at most, because
@@ -85,7 +86,7 @@ type Writer struct {
 
 // New makes a Writer on a store, which the caller closes after it.
 func New(store Store, opts Options) *Writer {
-	opts.Rows, opts.Bytes, opts.InFlight = cmp.Or(opts.Rows, 3072), cmp.Or(opts.Bytes, 16<<20), cmp.Or(opts.InFlight, 1)
+	opts.Rows, opts.Bytes, opts.InFlight = cmp.Or(max(opts.Rows, 0), 3072), cmp.Or(max(opts.Bytes, 0), 16<<20), cmp.Or(max(opts.InFlight, 0), 1)
 	w := &Writer{store: store, opts: opts, groups: map[target]*group{}, end: make(chan struct{})}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w

@@ -393,3 +393,20 @@ func (s slow) Publish(context.Context, string, ...penstock.Message) error {
 	time.Sleep(s.commit)
 	return nil
 }
+
+// A negative limit is the default: with InFlight -1 no commit would ever begin.
+func TestNegativeOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{}
+		w := writer.New(g, writer.Options{Delay: -1, Rows: -1, Bytes: -1, InFlight: -1})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := w.Publish(ctx, "orders", text("1"), text("2")); err != nil {
+			t.Error(err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		g.want(t, []string{"1", "2"})
+	})
+}

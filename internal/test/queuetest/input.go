@@ -44,6 +44,7 @@ func badJobs(e *env) {
 		{"priority", penstock.NewJob{Priority: penstock.MaxPriority + 1}},
 		{"priority", penstock.NewJob{Priority: penstock.MinPriority - 1}},
 		{"not before", penstock.NewJob{NotBefore: time.Date(300000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		{"not before", penstock.NewJob{NotBefore: time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		{"headers", header("", "v")},
 		{"headers", header("n", "a\x00")},
 		{"headers", header("n", strings.Repeat("v", penstock.MaxHeaderBytes))},

@@ -128,7 +128,7 @@ func closedSource(e *env) {
 	e.Must(err, "Subscribe after Renew by a closed source")
 }
 
-// A program has closed its store, and a part of it goes on.
+// A program has closed its store, and a part of it continues.
 func closedStore(e *env) {
 	s := e.Another(e)
 	_, err := s.Status(e.ctx)
