@@ -61,6 +61,7 @@ type QueueRow struct {
 	Name  string
 	Table SQL
 	lost  unanswered
+	calls joined
 	*Seen
 	over Passed // leases and dedup keys whose time is over
 }

@@ -47,18 +47,24 @@ func (q Queue) AckClaim(ctx context.Context, leases []int64, c driver.Claim) (ac
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
+	return q.join(&call{ctx: ctx, leases: leases, claim: c})
+}
+
+// make is one call, or several that go together.
+func (q Queue) make(ctx context.Context, leases []int64, c driver.Claim) (acked []int64, jobs []penstock.Job, err error) {
 	ends := &acks{leases: leases}
+	if c.Jobs == 0 {
+		err = q.again(ctx, func() error {
+			return ends.note(q.send(ctx, q.name, ends.in))
+		})
+		return ends.held, nil, err
+	}
 	for {
 		row, err := q.find(ctx, q.name)
 		if err != nil {
 			return nil, nil, err
 		}
-		end, err := row.begin(ctx, q.on.Looks())
-		if err != nil {
-			return nil, nil, err
-		}
 		jobs, err = row.Claim(c, q.on.Looks(), func(r *Round) error { return q.orNoQueue(q.round(ctx, row, c, r, ends), q.name) }, func(since time.Time) error { return q.expire(ctx, since) })
-		end()
 		if errors.Is(err, ErrAnew) {
 			if q.forget(row); len(jobs) == 0 {
 				continue
@@ -87,11 +93,8 @@ func (q Queue) Extend(ctx context.Context, lease time.Duration, leases ...int64)
 
 // Ack implements driver.Queue.
 func (q Queue) Ack(ctx context.Context, leases ...int64) (held []int64, err error) {
-	a := &acks{leases: leases}
-	err = q.again(ctx, func() error {
-		return a.note(q.send(ctx, q.name, a.in))
-	})
-	return a.held, err
+	held, _, err = q.join(&call{ctx: ctx, leases: leases})
+	return held, err
 }
 
 // settle ends the leases of claimed jobs, those that the statement finds, as judge says. No other call ends them

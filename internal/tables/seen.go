@@ -2,7 +2,6 @@ package tables
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -23,15 +22,11 @@ type Options struct {
 	Room int
 	// Heads: a claim also looks at the first job of each key of Round.Keys, so that those that wait behind it are skipped.
 	Heads bool
-	// Together is how many claims of a process are under way at once, of one queue; 0: any number. They take turns at the queue's row, but each has
-	// said where it looks before: it walks over all that the others have taken meanwhile.
-	Together int
 }
 
 // Seen is what a process knows of a queue's groups. Safe for concurrent use.
 type Seen struct {
 	lifo   bool
-	claims chan struct{} // under way, if they are bounded
 	mu     sync.Mutex
 	groups map[string]*groupSeen
 	owed   *time.Time // leases have ended, later than this, which a claim found that had jobs already
@@ -39,24 +34,6 @@ type Seen struct {
 
 // NewSeen knows nothing yet.
 func NewSeen(lifo bool) *Seen { return &Seen{lifo: lifo, groups: map[string]*groupSeen{}} }
-
-// begin waits until a claim may, and returns what ends it.
-func (s *Seen) begin(ctx context.Context, o Options) (end func(), err error) {
-	if o.Together == 0 {
-		return func() {}, nil
-	}
-	s.mu.Lock()
-	if s.claims == nil {
-		s.claims = make(chan struct{}, o.Together)
-	}
-	s.mu.Unlock()
-	select {
-	case s.claims <- struct{}{}:
-		return func() { <-s.claims }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
 
 // owe leaves leases that have ended to the next claim.
 func (s *Seen) owe(since time.Time) {

@@ -17,7 +17,7 @@ import (
 
 // Looks implements tables.QueueDB.
 func (s onTables) Looks() tables.Options {
-	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Ended: time.Second, Together: 2}
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Ended: time.Second}
 }
 
 // Round implements tables.QueueDB.

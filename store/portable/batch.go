@@ -58,7 +58,11 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 		}
 		return "", false
 	}
-	return tables.Render(text, fill), args
+	text = tables.Render(text, fill)
+	if planned[statement] {
+		s.planned.Store(text, nil)
+	}
+	return text, args
 }
 
 // pgBatch is a batch in the dialect.

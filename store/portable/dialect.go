@@ -3,6 +3,7 @@ package portable
 import (
 	"context"
 	"fmt"
+	"github.com/jackc/pgx/v5"
 	"maps"
 	"regexp"
 	"strings"
@@ -98,11 +99,19 @@ func (s *Store) detect(ctx context.Context) error {
 	if s.speaks.Load() != nil {
 		return nil
 	}
-	var version string
-	var distributes, repeats bool
-	if err := s.pool.QueryRow(ctx, "select version(), exists (select from pg_extension where extname = 'citus'), current_setting('transaction_isolation') = 'repeatable read'").Scan(&version, &distributes, &repeats); err != nil {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
 		return s.explain(err)
 	}
+	defer conn.Release()
+	var version string
+	var distributes, repeats bool
+	var pid int64
+	err = conn.QueryRow(ctx, "select version(), exists (select from pg_extension where extname = 'citus'), current_setting('transaction_isolation') = 'repeatable read', pg_backend_pid()").Scan(&version, &distributes, &repeats, &pid)
+	if err != nil {
+		return s.explain(err)
+	}
+	s.direct.Store(pid == int64(conn.Conn().PgConn().PID()) && s.pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe)
 	engine := pg.EngineOf(version)
 	if engine == pg.PostgreSQL && distributes {
 		engine = pg.Citus

@@ -19,7 +19,7 @@ import (
 
 // Functions that every engine has which the profile is for. Another one: look there first.
 var functions = []string{"array_agg", "clock_timestamp", "count", "current_setting", "format_type", "generate_series", "jsonb_to_recordset", "jsonb_typeof", "max", "md5", "min", "nextval", "now",
-	"octet_length", "pg_total_relation_size", "position", "row_number", "set_config", "string_agg", "substr", "sum", "to_regclass", "unnest", "version"}
+	"octet_length", "pg_backend_pid", "pg_total_relation_size", "position", "row_number", "set_config", "string_agg", "substr", "sum", "to_regclass", "unnest", "version"}
 
 // nodes that no statement may have, by their names in the parser's tree.
 var nodes = map[string]string{

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -61,6 +62,8 @@ type Store struct {
 	speaks   atomic.Pointer[dialect] // what the server was found to be
 	repeats  atomic.Bool             // sessions begin with REPEATABLE READ
 	checked  atomic.Bool             // the schema was found to be this version's
+	direct   atomic.Bool             // there is no pooler between, and the pool prepares nothing itself
+	planned  sync.Map                // the texts of statements to prepare
 	*outboxes
 	*queues
 	*inboxes
@@ -168,6 +171,14 @@ const beginCommitted = "begin isolation level read committed"
 // send runs statements as one transaction, in one round trip: a process that is paused keeps nothing locked. A statement that has waited for a lock must
 // see what the lock's holder has written, which it would not under REPEATABLE READ.
 func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if err := s.prepare(ctx, conn.Conn(), b); err != nil {
+		return err
+	}
 	if s.repeats.Load() {
 		all := &pgx.Batch{}
 		all.Queue(beginCommitted)
@@ -175,7 +186,7 @@ func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
 		all.Queue("commit") // after an error the pool closes the connection
 		b = all
 	}
-	return s.pool.SendBatch(ctx, b).Close()
+	return conn.SendBatch(ctx, b).Close()
 }
 
 // explain adds the operator's next step to what the server or the network says.

@@ -2,15 +2,18 @@ package tablestest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 	"github.com/penstock/penstock/internal/test/wire"
 )
@@ -139,4 +142,43 @@ func waitsForTheServer(f *fixture) {
 	if left := f.Proxy.Closed.Load(); len(held) != 1 || left >= 0 {
 		f.Errorf("held %v, want one; %d connections are to come to nothing still", held, left)
 	}
+}
+
+// Workers of one process claim at the same time, and every other one gives up after a moment. Their leases last longer than the test, so a job that was claimed for a
+// worker that had gone comes back only if it is given back. That spends no attempt.
+func impatientWorkers(f *fixture) {
+	const workers = 8
+	left := testseed.Steps(200)
+	q := f.Direct.DriverQueue("jobs")
+	_, err := q.Enqueue(f.Context(), make([]penstock.NewJob, left)...)
+	f.must(err)
+	var acked atomic.Int64
+	f.must(suite.Concurrently(workers, func(worker int) error {
+		rnd := f.Random(worker)
+		for int(acked.Load()) < left {
+			if f.Context().Err() != nil {
+				return fmt.Errorf("%d of %d jobs were claimed and acked", acked.Load(), left)
+			}
+			ctx, cancel := f.Context(), func() {}
+			if rnd.IntN(2) == 0 {
+				ctx, cancel = context.WithTimeout(ctx, time.Duration(rnd.Int64N(int64(20*time.Millisecond))))
+			}
+			jobs, err := q.Claim(ctx, driver.Claim{Jobs: 1 + rnd.IntN(3), Lease: time.Hour})
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			for _, j := range jobs {
+				if j.Attempt != 1 {
+					return fmt.Errorf("job %d is claimed with attempt %d", j.ID, j.Attempt)
+				}
+				held, err := q.Ack(f.Context(), j.Lease)
+				if err != nil || len(held) != 1 {
+					return fmt.Errorf("ack of job %d: %d, %w", j.ID, held, err)
+				}
+				acked.Add(1)
+			}
+		}
+		return nil
+	}))
 }

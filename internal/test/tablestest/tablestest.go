@@ -79,6 +79,7 @@ func Run(t *testing.T, h Harness) {
 		test("WritesByChance", writesByChance),
 		test("EndingsByChance", endingsByChance),
 		test("WaitsForTheServer", waitsForTheServer),
+		test("ImpatientWorkers", impatientWorkers),
 	}
 	each := func(call string, run func(f *fixture, trip Trip, cut string), cuts ...string) {
 		for _, trip := range h.Trips(call) {

@@ -1,0 +1,199 @@
+package tables
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+)
+
+// joined has the claims and acks of a process go together. While a round trip of a queue is under way, the calls that come wait, and then share the
+// next one: one transaction, one commit, and one turn at the queue's row. A call that finds none under way goes at once.
+type joined struct {
+	mu      sync.Mutex
+	waiting []*call
+	busy    bool
+}
+
+// call is one AckClaim, or an Ack, which claims no jobs.
+type call struct {
+	ctx    context.Context
+	leases []int64
+	claim  driver.Claim
+
+	done chan struct{} // closed when the answer is there
+	gone bool          // its caller does not wait for the answer any more
+	held []int64
+	jobs []penstock.Job
+	err  error
+}
+
+// Limits of calls that share a round trip. A call that is larger goes alone.
+const (
+	mostJoinedJobs   = 1000
+	mostJoinedLeases = 10_000
+)
+
+// goesWith reports whether both may share a claim.
+func (c *call) goesWith(other *call) bool {
+	one, two := c.claim, other.claim
+	one.Jobs, two.Jobs = 0, 0
+	return c.claim.Jobs == 0 || other.claim.Jobs == 0 || one == two
+}
+
+// enter reports whether the call may go at once. If not, it waits for its turn.
+func (j *joined) enter(c *call) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.busy {
+		j.busy = true
+		return true
+	}
+	c.done = make(chan struct{})
+	j.waiting = append(j.waiting, c)
+	return false
+}
+
+// next takes the calls that share the next round trip, in the order in which they came. If there are none, nothing is under way any more.
+func (j *joined) next() (calls []*call) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var claims *call
+	jobs, leases := 0, 0
+	j.waiting = slices.DeleteFunc(j.waiting, func(c *call) bool {
+		if c.gone {
+			return true
+		}
+		fits := jobs+c.claim.Jobs <= mostJoinedJobs && leases+len(c.leases) <= mostJoinedLeases
+		if len(calls) > 0 && !fits || claims != nil && !c.goesWith(claims) {
+			return false
+		}
+		if c.claim.Jobs > 0 {
+			claims = c
+		}
+		jobs, leases, calls = jobs+c.claim.Jobs, leases+len(c.leases), append(calls, c)
+		return true
+	})
+	j.busy = len(calls) > 0
+	return calls
+}
+
+// await returns when the call has its answer or its context ends.
+func (j *joined) await(c *call) {
+	select {
+	case <-c.done:
+	case <-c.ctx.Done():
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		select {
+		case <-c.done:
+		default:
+			c.gone, c.err = true, c.ctx.Err()
+		}
+	}
+}
+
+// answer gives each call its part of what came back, and returns the jobs whose callers have gone.
+func (j *joined) answer(calls []*call, held []int64, jobs []penstock.Job, err error) (left []penstock.Job) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	ended := make(map[int64]bool, len(held))
+	for _, lease := range held {
+		ended[lease] = true
+	}
+	for _, c := range calls {
+		if c.gone {
+			continue
+		}
+		n := min(c.claim.Jobs, len(jobs))
+		c.jobs, jobs = jobs[:n:n], jobs[n:]
+		for _, lease := range c.leases {
+			if ended[lease] {
+				c.held = append(c.held, lease)
+				delete(ended, lease)
+			}
+		}
+		slices.Sort(c.held)
+		c.err = err
+		close(c.done)
+	}
+	return jobs
+}
+
+// join makes a call, or has it go with others.
+func (q Queue) join(c *call) ([]int64, []penstock.Job, error) {
+	row, err := q.find(c.ctx, q.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !row.calls.enter(c) {
+		row.calls.await(c)
+		return c.held, c.jobs, c.err
+	}
+	c.held, c.jobs, c.err = q.make(c.ctx, c.leases, c.claim)
+	if calls := row.calls.next(); len(calls) > 0 {
+		go q.makeAll(&row.calls, calls)
+	}
+	return c.held, c.jobs, c.err
+}
+
+// makeAll makes the calls that wait, until none does.
+func (q Queue) makeAll(j *joined, calls []*call) {
+	for ; len(calls) > 0; calls = j.next() {
+		var claim driver.Claim
+		var leases []int64
+		jobs := 0
+		for _, c := range calls {
+			if c.claim.Jobs > 0 {
+				claim = c.claim
+			}
+			jobs, leases = jobs+c.claim.Jobs, append(leases, c.leases...)
+		}
+		claim.Jobs = jobs
+		ctx, cancel := whileAny(calls)
+		held, claimed, err := q.make(ctx, leases, claim)
+		cancel()
+		if left := j.answer(calls, held, claimed, err); len(left) > 0 {
+			q.giveBack(left)
+		}
+	}
+}
+
+// whileAny is a context that ends when those of all calls have.
+func whileAny(calls []*call) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
+	var left atomic.Int64
+	left.Store(int64(len(calls)))
+	stops := make([]func() bool, len(calls))
+	for i, c := range calls {
+		stops[i] = context.AfterFunc(c.ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+		})
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
+}
+
+// givingBack is how long it may take to give back jobs. After that their leases end by themselves.
+const givingBack = 10 * time.Second
+
+// giveBack releases jobs whose callers have gone, which costs no attempt.
+func (q Queue) giveBack(jobs []penstock.Job) {
+	ctx, cancel := context.WithTimeout(context.Background(), givingBack)
+	defer cancel()
+	leases := make([]int64, len(jobs))
+	for i, job := range jobs {
+		leases[i] = job.Lease
+	}
+	_, _ = q.Release(ctx, 0, leases...) // if that fails, their leases end
+}

@@ -1,0 +1,137 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+)
+
+func calling(ctx context.Context, jobs int, group string, leases ...int64) *call {
+	return &call{ctx: ctx, leases: leases, claim: driver.Claim{Jobs: jobs, Group: group, Lease: time.Minute}}
+}
+
+func claimed(ids ...int64) (jobs []penstock.Job) {
+	for _, id := range ids {
+		jobs = append(jobs, penstock.Job{ID: id, Lease: 10 * id})
+	}
+	return jobs
+}
+
+func idsOf(jobs []penstock.Job) (ids []int64) {
+	for _, job := range jobs {
+		ids = append(ids, job.ID)
+	}
+	return ids
+}
+
+// Calls that come while one is under way share the next round trip, and each gets its own part of the answer.
+func TestCallsThatWaitGoTogether(t *testing.T) {
+	t.Parallel()
+	var j joined
+	first := calling(t.Context(), 1, "")
+	if !j.enter(first) {
+		t.Fatal("a call waits though none is under way")
+	}
+	one, two, ack := calling(t.Context(), 1, "", 7), calling(t.Context(), 3, ""), calling(t.Context(), 0, "", 9, 8)
+	for _, c := range []*call{one, two, ack} {
+		if j.enter(c) {
+			t.Fatal("two calls are under way")
+		}
+	}
+	calls := j.next()
+	if !slices.Equal(calls, []*call{one, two, ack}) {
+		t.Fatalf("%d of 3 calls go together", len(calls))
+	}
+	failed := errors.New("an error that comes with an answer")
+	if left := j.answer(calls, []int64{7, 8, 9}, claimed(1, 2, 3), failed); len(left) > 0 {
+		t.Errorf("jobs %d have no caller", idsOf(left))
+	}
+	for _, want := range []struct {
+		call *call
+		ids  []int64
+		held []int64
+	}{{one, []int64{1}, []int64{7}}, {two, []int64{2, 3}, nil}, {ack, nil, []int64{8, 9}}} {
+		j.await(want.call)
+		if got := idsOf(want.call.jobs); !slices.Equal(got, want.ids) || !slices.Equal(want.call.held, want.held) || want.call.err != failed {
+			t.Errorf("a call got the jobs %d, the leases %d and the error %v, expected %d, %d and %v", got, want.call.held, want.call.err, want.ids, want.held, failed)
+		}
+	}
+	if calls := j.next(); len(calls) > 0 || !j.enter(first) {
+		t.Error("a call waits though none is under way")
+	}
+}
+
+// A lease that two calls end is one call's.
+func TestALeaseIsHeldOnce(t *testing.T) {
+	t.Parallel()
+	var j joined
+	j.enter(calling(t.Context(), 1, ""))
+	one, two := calling(t.Context(), 0, "", 5), calling(t.Context(), 0, "", 5)
+	j.enter(one)
+	j.enter(two)
+	j.answer(j.next(), []int64{5}, nil, nil)
+	if len(one.held)+len(two.held) != 1 {
+		t.Errorf("the lease was held by %d calls", len(one.held)+len(two.held))
+	}
+}
+
+// Claims of different groups do not go together, nor do more jobs or leases than one round trip carries.
+func TestWhatDoesNotGoTogether(t *testing.T) {
+	t.Parallel()
+	large := make([]int64, mostJoinedLeases)
+	for name, pair := range map[string][2]*call{
+		"groups": {calling(t.Context(), 1, "a"), calling(t.Context(), 1, "b")},
+		"jobs":   {calling(t.Context(), mostJoinedJobs, ""), calling(t.Context(), 1, "")},
+		"leases": {calling(t.Context(), 0, "", large...), calling(t.Context(), 0, "", 1)},
+	} {
+		var j joined
+		j.enter(calling(t.Context(), 1, ""))
+		j.enter(pair[0])
+		j.enter(pair[1])
+		for _, want := range pair {
+			if calls := j.next(); !slices.Equal(calls, []*call{want}) {
+				t.Errorf("%s: %d calls go together, expected one after the other", name, len(calls))
+			}
+		}
+	}
+}
+
+// The jobs of a caller that has gone are left, and the context of the round trip lasts as long as one caller waits.
+func TestCallersThatGo(t *testing.T) {
+	t.Parallel()
+	var j joined
+	j.enter(calling(t.Context(), 1, ""))
+	leaves, leave := context.WithCancel(t.Context())
+	goes, stays := calling(leaves, 2, ""), calling(t.Context(), 1, "")
+	j.enter(goes)
+	j.enter(stays)
+	calls := j.next()
+	ctx, end := whileAny(calls)
+	defer end()
+	leave()
+	if j.await(goes); !errors.Is(goes.err, context.Canceled) {
+		t.Errorf("a call whose context has ended returned %v", goes.err)
+	}
+	if ctx.Err() != nil {
+		t.Error("the round trip ended with one of two callers")
+	}
+	left := j.answer(calls, nil, claimed(1, 2, 3), nil)
+	if j.await(stays); !slices.Equal(idsOf(stays.jobs), []int64{1}) || !slices.Equal(idsOf(left), []int64{2, 3}) {
+		t.Errorf("the caller that stayed has the jobs %d, and %d are left", idsOf(stays.jobs), idsOf(left))
+	}
+
+	gone, cancel := context.WithCancel(t.Context())
+	ctx, end = whileAny([]*call{calling(gone, 1, ""), calling(gone, 1, "")})
+	defer end()
+	cancel()
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Minute):
+		t.Error("the round trip does not end with the last of its callers")
+	}
+}
