@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/docblock"
 	"github.com/penstock/penstock/internal/test/postgrestest"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -95,29 +97,43 @@ func TestCheckSchemaOfARestoredDump(t *testing.T) {
 	wantDifferences(t, differences)
 }
 
-// pg_restore runs the REVOKE and the GRANT of a function as one request, so neither is done in a cluster without the role: PUBLIC may
-// execute then what was granted to that role. This is found, and the next migrate takes it back.
-func TestCheckSchemaOfADumpThatWasRestoredWithoutItsRoles(t *testing.T) {
+// pg_restore runs the REVOKE and the GRANT of a function as one request. Without the role, neither is done, and PUBLIC may execute the
+// function. The check finds this, and the next migrate takes the right back. With the commands of the page, the copy has the roles and
+// their rights.
+func TestRestoreDocsInAShell(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
-	f := fixtureOn(t, server.URL, postgres.Options{})
+	for _, program := range []string{"pg_dumpall", "pg_restore"} {
+		if _, err := os.Stat(filepath.Join(server.Bin, program)); err != nil {
+			t.Skipf("the server came without %s", program)
+		}
+	}
+	admin := postgrestest.On(t, server.URL)
+	admin.Exec("create database shop")
+	shop, err := url.Parse(server.URL)
+	admin.Must(err)
+	shop.Path = "/shop"
+	f := fixtureOn(t, shop.String(), postgres.Options{})
 	f.Exec("select penstock.create_queue('mails'), penstock.create_inbox('billing')")
-	f.Exec("create role gone")
+	f.Exec("create role gone login")
 	f.Exec("select penstock.grant_worker('mails', 'gone'), penstock.grant_consumer('billing', 'gone'), penstock.grant_relay('gone')")
-	archive := filepath.Join(t.TempDir(), "archive")
-	run := func(program string, args ...string) (string, error) {
-		out, err := osexec.CommandContext(f.Ctx, filepath.Join(server.Bin, program), args...).CombinedOutput()
-		return string(out), err
+	f.Exec("select penstock.enqueue('mails', 'hello')")
+	dir := t.TempDir()
+	run := func(lines []string) {
+		t.Helper()
+		c := osexec.CommandContext(f.Ctx, "sh", "-ec", strings.Join(lines, ""))
+		c.Dir = dir
+		c.Env = append(os.Environ(), "PATH="+server.Bin+":"+os.Getenv("PATH"), "PGHOST="+shop.Hostname(), "PGPORT="+shop.Port(), "PGUSER="+shop.User.Username())
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s%v", out, err)
+		}
 	}
-	if _, err := os.Stat(filepath.Join(server.Bin, "pg_restore")); err != nil {
-		t.Skip("the server came without pg_restore")
-	}
-	if out, err := run("pg_dump", "--format=custom", "--file="+archive, f.URL); err != nil {
-		t.Fatal(out, err)
-	}
+	lines := strings.SplitAfter(docblock.Of(t, "docs/operations/restore.md", "sh")[0], "\n")
+	run(lines[:2]) // the dumps
 	f.Exec("drop owned by gone; drop role gone", pgx.QueryExecModeSimpleProtocol)
 	copied := postgrestest.On(t, testserver.Database(t, server.URL))
-	if out, err := run("pg_restore", "--dbname="+copied.URL, archive); err == nil {
+	out, err := osexec.CommandContext(f.Ctx, filepath.Join(server.Bin, "pg_restore"), "--dbname="+copied.URL, filepath.Join(dir, "shop.dump")).CombinedOutput()
+	if err == nil {
 		t.Fatalf("the restore found the role: the test shows nothing\n%s", out)
 	}
 	store := openStore(t, copied.URL, postgres.Options{})
@@ -131,6 +147,16 @@ func TestCheckSchemaOfADumpThatWasRestoredWithoutItsRoles(t *testing.T) {
 	differences, err = store.CheckSchema(f.Ctx)
 	f.Must(err)
 	wantDifferences(t, differences)
+
+	admin.Exec("drop database shop with (force)")
+	run(lines[2:])
+	differences, err = openStore(t, shop.String(), postgres.Options{}).CheckSchema(admin.Ctx)
+	admin.Must(err)
+	wantDifferences(t, differences)
+	shop.User = url.User("gone")
+	if n := postgrestest.On(t, shop.String()).Number("select count(*) from penstock.ack_claim('mails', '{}', 10)"); n != 1 {
+		t.Errorf("the worker claims %d jobs, want 1", n)
+	}
 }
 
 // A worker may read nothing of the schema, and sees what changed of it all the same.
