@@ -104,18 +104,31 @@ func (w *Writer) Publish(ctx context.Context, outbox string, msgs ...penstock.Me
 	return err
 }
 
-// PublishAsync returns when there is room for the messages. wait returns when they are committed, with the errors of Publish. With
-// InFlight 1, messages of one goroutine are written in the order in which it gave them.
+// PublishAsync returns when there is room for the messages. wait returns when they are committed, with the errors of Publish, or with
+// err if that is not nil. With InFlight 1, messages of one goroutine are written in the order in which it gave them.
 func (w *Writer) PublishAsync(ctx context.Context, outbox string, msgs ...penstock.Message) (wait func(context.Context) error, err error) {
 	c, err := published(msgs)
 	if err != nil || len(msgs) == 0 {
-		return func(context.Context) error { return nil }, err
+		return func(context.Context) error { return err }, err
 	}
-	g, err := w.enter(ctx, target{name: outbox}, c)
+	results, err := w.later(ctx, target{name: outbox}, c)
 	return func(ctx context.Context) error {
-		_, err := w.await(ctx, g, c)
+		_, err := results(ctx)
 		return err
 	}, err
+}
+
+// later returns when a call has entered, or why it has not. wait returns the result, or the same error.
+func (w *Writer) later(ctx context.Context, to target, c *call) (wait func(context.Context) ([]penstock.Enqueued, error), err error) {
+	g, err := w.enter(ctx, to, c)
+	if err != nil {
+		return refusal(err), err
+	}
+	return func(ctx context.Context) ([]penstock.Enqueued, error) { return w.await(ctx, g, c) }, nil
+}
+
+func refusal(err error) func(context.Context) ([]penstock.Enqueued, error) {
+	return func(context.Context) ([]penstock.Enqueued, error) { return nil, err }
 }
 
 // PublishUnconfirmed returns when there is room for the messages, before they are committed. The caller does not learn of messages that are
@@ -165,23 +178,24 @@ func (w *Writer) Enqueue(ctx context.Context, queue string, jobs ...penstock.New
 // EnqueueAsync is PublishAsync for jobs.
 func (w *Writer) EnqueueAsync(ctx context.Context, queue string, jobs ...penstock.NewJob) (wait func(context.Context) ([]penstock.Enqueued, error), err error) {
 	if _, ok := w.store.(queueStore); !ok {
-		return nil, errors.New("the store has no queues")
+		err := errors.New("the store has no queues")
+		return refusal(err), err
 	}
 	if len(jobs) == 0 {
-		return func(context.Context) ([]penstock.Enqueued, error) { return nil, nil }, nil
+		return refusal(nil), nil
 	}
 	c := &call{jobs: make([]penstock.NewJob, len(jobs))}
 	for i, j := range jobs {
 		if err := j.Validate(); err != nil {
-			return nil, numbered("job", i, len(jobs), err)
+			err = numbered("job", i, len(jobs), err)
+			return refusal(err), err
 		}
 		j.Payload, j.Headers = bytes.Clone(j.Payload), maps.Clone(j.Headers)
 		c.jobs[i] = j
 		carried := penstock.Message{Key: j.Key, Headers: j.Headers, Payload: j.Payload}
 		c.size += carried.Size()
 	}
-	g, err := w.enter(ctx, target{queue, true}, c)
-	return func(ctx context.Context) ([]penstock.Enqueued, error) { return w.await(ctx, g, c) }, err
+	return w.later(ctx, target{queue, true}, c)
 }
 
 type queueStore interface {

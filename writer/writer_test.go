@@ -410,3 +410,24 @@ func TestNegativeOptions(t *testing.T) {
 		g.want(t, []string{"1", "2"})
 	})
 }
+
+// Who waits without having looked at the error gets it then.
+func TestWaitAfterAnError(t *testing.T) {
+	store := sqlitetest.New(t)
+	w := writer.New(store, writer.Options{})
+	closed := writer.New(store, writer.Options{})
+	if err := closed.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]*writer.Writer{"a bad key": w, "a closed writer": closed} {
+		key := map[*writer.Writer]string{w: "\xff"}[to]
+		published, err := to.PublishAsync(t.Context(), "orders", penstock.Message{Key: key})
+		if again := published(t.Context()); err == nil || !errors.Is(again, err) {
+			t.Errorf("%s: PublishAsync %v, and then %v", name, err, again)
+		}
+		enqueued, err := to.EnqueueAsync(t.Context(), "mails", penstock.NewJob{Key: key})
+		if made, again := enqueued(t.Context()); err == nil || made != nil || !errors.Is(again, err) {
+			t.Errorf("%s: EnqueueAsync %v, and then %v", name, err, again)
+		}
+	}
+}
