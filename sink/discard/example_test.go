@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/sink/discard"
 )
 
-// No error for a message means that the sink has it for good: this one only says so.
+// A message without an error is delivered: this sink only says so.
 func ExampleOpen() {
 	ctx := context.Background()
 	sink, err := discard.Open(discard.Config{}, slog.Default())

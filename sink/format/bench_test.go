@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/sink/kafka"
 )
 
-// batch is n messages of 200 bytes of JSON, of transactions of ten messages.
+// batch is n messages of 200 bytes of JSON, from transactions of ten messages.
 func batch(n int) []penstock.Message {
 	msgs := make([]penstock.Message, n)
 	payload := fmt.Appendf(nil, `{"filler":"%s"}`, strings.Repeat("x", 187))
@@ -28,8 +28,7 @@ func batch(n int) []penstock.Message {
 
 var confirmAll = sinkFunc(func([]penstock.Message) []error { return nil })
 
-// BenchmarkSend is the cost of a format in front of a sink that costs nothing, per
-// message.
+// BenchmarkSend is the cost per message of a format in front of a sink that costs nothing.
 func BenchmarkSend(b *testing.B) {
 	const n = 500
 	msgs := batch(n)

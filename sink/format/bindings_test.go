@@ -23,9 +23,9 @@ import (
 	"github.com/penstock/penstock/sink/webhook"
 )
 
-// event reads an arrival as the SDK does: HTTP by its binding, JSON by its
-// format, and the attributes in the headers of the others, for which the SDK's
-// bindings need clients of other versions or protocols, by their prefix.
+// event reads an arrival as the SDK does: HTTP by its binding, and JSON by its format. For the
+// other protocols it reads the attributes in headers by their prefix, because the SDK's bindings
+// need clients of other versions or protocols.
 func (a arrival) event(t *testing.T, b *broker) event.Event {
 	t.Helper()
 	var e event.Event
@@ -59,8 +59,7 @@ func (a arrival) event(t *testing.T, b *broker) event.Event {
 	return e
 }
 
-// unescape does what the HTTP binding tells readers to do, and the SDK leaves
-// to them.
+// unescape decodes as the HTTP binding requires of readers; the SDK leaves that to them.
 func unescape(t *testing.T, e *event.Event) {
 	t.Helper()
 	plain := func(s string) string {
@@ -81,7 +80,7 @@ func unescape(t *testing.T, e *event.Event) {
 	}
 }
 
-// unescapeContentType is for NATS, where it is an attribute as the others are.
+// unescapeContentType is for NATS, where the content type is an attribute like the others.
 func unescapeContentType(t *testing.T, e *event.Event) {
 	t.Helper()
 	plain, err := url.PathUnescape(e.DataContentType())
@@ -93,8 +92,7 @@ func isPrintable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' })
 }
 
-// What the sinks put on the wire is, to the SDK and to the vendors' clients, the
-// event that the message was.
+// To the SDK and to the vendors' clients, a sink's output is the event of the message.
 func TestOnTheWire(t *testing.T) {
 	special := order()
 	special.ID, special.Key, special.Topic = "1f/18", `ключ "100 %" 😀`, "orders.cancelled"
@@ -113,7 +111,7 @@ func TestOnTheWire(t *testing.T) {
 				}
 				s := wrap(t, b.open(t, slog.New(slog.DiscardHandler)), cfg, b.binding)
 				defer func() { check(t, s.Close(patient(t))) }()
-				for _, m := range msgs { // one by one, so that topics do not mix
+				for _, m := range msgs { // one by one, to keep topics from mixing
 					if errs := s.Send(patient(t), []penstock.Message{m}); errs != nil {
 						t.Fatal(errs)
 					}

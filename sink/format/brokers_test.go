@@ -34,26 +34,26 @@ import (
 	"github.com/penstock/penstock/sink/webhook"
 )
 
-// arrival is what a consumer of a broker finds, taken with the vendor's client.
+// arrival is what a consumer of a broker receives, by the vendor's client.
 type arrival struct {
 	headers     map[string]string // without the content type
 	contentType string
 	payload     []byte
 }
 
-// broker is a place to send to, made for one test.
+// broker is a destination that is created for one test.
 type broker struct {
 	binding format.Binding
 	prefix  string // of attributes
 	percent bool   // values are percent-encoded
 	open    func(t *testing.T, log *slog.Logger) driver.Sink
-	// take waits for n messages and returns those and what else is there by then;
-	// it gives up after sinktest.Patience.
+	// take waits for n messages and returns all that are there by then; it gives up after
+	// sinktest.Patience.
 	take  func(t *testing.T, n int) []arrival
 	proxy *tcpproxy.Proxy // between the sink and the broker; nil if there is no network
 }
 
-// brokers are all of them. Topics orders.placed and orders.cancelled exist.
+// brokers are all brokers. Topics orders.placed and orders.cancelled exist.
 var brokers = map[string]func(*testing.T) *broker{
 	"stdout": newStdout, "webhook": newWebhook, "kafka": newKafka, "nats": newNATS, "rabbitmq": newRabbitMQ,
 }
@@ -180,7 +180,7 @@ func newNATS(t *testing.T) *broker {
 	stream, err := js.CreateStream(patient(t), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	check(t, err)
 	read := uint64(0)
-	consumer := func() jetstream.Consumer { // anew for each question: what comes after its time is not delivered again
+	consumer := func() jetstream.Consumer { // again for each call: a message that comes after its time is not delivered again
 		c, err := stream.CreateConsumer(patient(t), jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1})
 		check(t, err)
 		return c

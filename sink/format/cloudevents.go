@@ -25,8 +25,8 @@ const (
 	structuredJSON  = "application/cloudevents+json"
 )
 
-// sequence is the documented extension of that name. Its values sort as text,
-// so they have all digits that a position can have.
+// sequence is the documented extension of that name. Its values sort as text, so they have the
+// digits of the largest position.
 const sequence = "sequence"
 
 // cloudEvents makes CloudEvents of messages, in either mode.
@@ -34,19 +34,19 @@ type cloudEvents struct {
 	attributes  []attribute
 	binding     Binding
 	names       map[string]bool // of attributes as headers, in lower case
-	contentType string          // of payloads that do not say it
+	contentType string          // of payloads that do not state it
 	structured  bool
 }
 
-// attribute is a context attribute: what it is called, and its value in
-// canonical string form. An empty value means that the event lacks it.
+// attribute is a context attribute: its name, and its value in canonical string form. An empty
+// value means that the event lacks it.
 type attribute struct {
 	name     string // in the specification, and in JSON
 	header   string // in binary mode
 	percent  bool   // the header's value is percent-encoded
 	required bool
 	value    func(m *penstock.Message, s *scratch) (string, error)
-	check    func(value string) error // nil: cannot be wrong
+	check    func(value string) error // nil: always valid
 	hint     string
 }
 
@@ -164,8 +164,7 @@ func position(m *penstock.Message, _ *scratch) (string, error) {
 	return fmt.Sprintf("%019d", m.Seq), nil
 }
 
-// checkSource: a source that is the same for all messages was checked with the
-// configuration.
+// checkSource: a source that is the same for all messages was checked with the configuration.
 func checkSource(text string) func(string) error {
 	if constant(text) {
 		return nil
@@ -185,8 +184,7 @@ func checkURI(v string) error {
 	return nil
 }
 
-// of returns the attribute's value in the event of m. The error says why there
-// is no such event.
+// of returns the attribute's value in the event of m. The error says why there is no such event.
 func (a *attribute) of(m *penstock.Message, s *scratch) (string, error) {
 	v, err := a.value(m, s)
 	if strings.TrimSpace(v) == "" {

@@ -22,7 +22,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 	for _, c := range []struct {
 		config format.Config
-		want   string // the field, and a part of what is said
+		want   string // the field, and a part of the error
 	}{
 		{format.Config{Kind: "avro"}, `kind is "avro": write raw`},
 		{format.Config{Mode: format.Binary}, "mode is set, but kind is raw"},
@@ -89,7 +89,7 @@ func TestDefaults(t *testing.T) {
 	check(t, raw.Validate())
 }
 
-// The source of any name is one that can be used.
+// The default source of any name is valid.
 func TestDefaultSource(t *testing.T) {
 	for _, name := range []string{"orders", "größe & {topic} 100%", "a/b:c"} {
 		c := format.Config{Kind: format.CloudEvents, Source: format.DefaultSource(name)}

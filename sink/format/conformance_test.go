@@ -15,13 +15,12 @@ import (
 	"github.com/penstock/penstock/sink/format"
 )
 
-// TestConformance runs the sinks' suite on sinks behind a format, with a reader
-// that looks at nothing but the event: what it calls id, key, topic, payload and
-// time are attributes and data.
+// TestConformance runs the sinks' suite on sinks with a format. The reader uses only the event.
+// The suite's id, key, topic, payload and time are attributes and data.
 func TestConformance(t *testing.T) {
 	for name, start := range brokers {
 		if name == "webhook" {
-			continue // it has no end of what has arrived, which the suite's reader needs
+			continue // the suite's reader needs an end of the arrivals, which this one does not have
 		}
 		for _, mode := range []string{format.Binary, format.Structured} {
 			cfg := format.Config{Kind: format.CloudEvents, Mode: mode, DataContentType: "application/octet-stream"}
@@ -77,7 +76,7 @@ func (a arrival) received(t *testing.T, b *broker) sinktest.Received {
 	return r
 }
 
-// asJSON makes JSON of the payloads that the suite calls JSON and are none.
+// asJSON makes JSON of the payloads that the suite labels as JSON and that are not.
 type asJSON struct{ driver.InOrderSink }
 
 func (s asJSON) Send(ctx context.Context, msgs []penstock.Message) []error {

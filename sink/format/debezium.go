@@ -9,9 +9,9 @@ import (
 // deduplicate by it.
 const debeziumID = "id"
 
-// debezium makes what consumers of Debezium's outbox EventRouter find on a
-// record: the header id, more headers where configured, the payload as it is.
-// The record's key is the message's, its topic the sink's to choose.
+// debezium makes records as consumers of Debezium's outbox EventRouter know them: the header id,
+// configured headers, and the payload unchanged. The record's key is the message's, and the sink
+// chooses the topic.
 // https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html
 type debezium struct {
 	headers []debeziumHeader

@@ -22,7 +22,7 @@ func (printer) Send(_ context.Context, msgs []penstock.Message) []error {
 
 func (printer) Close(context.Context) error { return nil }
 
-// A message as a CloudEvents event of one piece.
+// A message as a structured CloudEvents event.
 func ExampleWrap() {
 	sink, err := format.Wrap(printer{}, format.Config{Kind: format.CloudEvents, Mode: format.Structured, Source: "/shop"}, kafka.Driver.Binding)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock/sink/nats"
 )
 
-// Whatever a message holds, it either is refused for good, or arrives as an
-// event that the SDK takes for valid and that says the same in both modes.
+// Any message is either refused permanently, or arrives as an event that is valid for the SDK and
+// has the same meaning in both modes.
 func FuzzCloudEvents(f *testing.F) {
 	f.Add("id-1", "key", "orders.placed", "content-type", "text/plain", []byte("x"), int64(1))
 	f.Add("1/2", "", "t", "traceparent", traceparent, []byte(`{"a":1}`), int64(0))
@@ -56,7 +56,7 @@ func FuzzCloudEvents(f *testing.F) {
 				t.Fatalf("binary: %v", binary)
 			}
 			if refusedStructured != nil || strings.Contains(binary.DataContentType(), "+json") {
-				continue // what the SDK cannot read, see suffixed
+				continue // the SDK cannot read it, see suffixed
 			}
 			var e event.Event
 			if err := e.UnmarshalJSON(text.Payload); err != nil {
@@ -72,11 +72,10 @@ func FuzzCloudEvents(f *testing.F) {
 	})
 }
 
-// trim is what the SDK does to what it is told to set, though not to what it
-// reads from JSON.
+// trim does what the SDK does to values that are set, though not to those that it reads from JSON.
 func trim(s string) string { return strings.TrimSpace(s) }
 
-// attempt sends m, which may be refused for good.
+// attempt sends m, which may be refused permanently.
 func attempt(t *testing.T, cfg format.Config, b format.Binding, m penstock.Message) (penstock.Message, error) {
 	t.Helper()
 	r := &recorder{}

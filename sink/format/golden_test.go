@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden are messages and configurations; what arrives is in testdata.
+// golden are messages and configurations; the expected output is in testdata.
 var golden = []struct {
 	name   string
 	config format.Config
@@ -43,8 +43,8 @@ var golden = []struct {
 	}, func(m *penstock.Message) { m.Headers["region"], m.Headers["tenant"] = "eu-1", "Ærø & søn" }},
 }
 
-// suffixed is one that the SDK does not read: of the types that the JSON event
-// format calls JSON it knows only application/json and text/json (v2.16).
+// suffixed is an event that the SDK does not read: of the types that the JSON event format calls
+// JSON, it knows only application/json and text/json (v2.16).
 const suffixed = "json-suffix"
 
 // The structured event, byte for byte, and as the SDK reads it.
@@ -80,7 +80,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// docs/reference/formats.md shows the message and, cut into lines, what becomes of it; it abbreviates the traceparent.
+// docs/reference/formats.md shows the message and, broken into lines, the result; it abbreviates the traceparent.
 func TestPage(t *testing.T) {
 	shown := strings.NewReplacer("\n ", "", "\n", "", "00-4bf9…-01", traceparent).Replace(docblock.Of(t, "docs/reference/formats.md", "json")[0])
 	cfg := format.Config{Kind: format.CloudEvents, Mode: format.Structured, Source: "/penstock/orders"}
@@ -121,8 +121,7 @@ func TestModesAgree(t *testing.T) {
 	}
 }
 
-// In binary mode the payload is not even copied, and the caller's message is as
-// it was.
+// In binary mode the payload is not even copied, and the caller's message is unchanged.
 func TestTheMessageStays(t *testing.T) {
 	for _, mode := range []string{format.Binary, format.Structured} {
 		m := order()

@@ -27,7 +27,7 @@ func order() penstock.Message {
 	}
 }
 
-// recorder is a sink that keeps what it is given, as far as that may be kept.
+// recorder is a sink that keeps its messages, as far as they may be kept.
 type recorder struct {
 	inOrder bool
 	answer  func(m penstock.Message) error

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock/penstock/sink/nats"
 )
 
-// What cannot be a valid event is refused for good, with the field to change.
+// A message that cannot be a valid event is refused permanently, and the error names the field to
+// change.
 func TestRefused(t *testing.T) {
 	type message = penstock.Message
 	for _, c := range []struct {
@@ -50,8 +51,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A payload that is not the JSON it is said to be becomes a dead letter with the
-// fix, and nothing of it shows in the error.
+// A payload that is declared as JSON and is not becomes a dead letter. The error has the fix, and
+// nothing of the payload.
 func TestNotJSON(t *testing.T) {
 	for payload, where := range map[string]string{
 		`{"secret": tru}`:        "at byte 15 of 15",
@@ -76,7 +77,7 @@ func TestNotJSON(t *testing.T) {
 			t.Errorf("the payload shows: %s", err)
 		}
 
-		// Either way out of the error works.
+		// Both fixes in the error work.
 		m.Headers["content-type"] = "application/octet-stream"
 		send(t, structured, nats.Driver.Binding, m)
 		delete(m.Headers, "content-type")
@@ -84,8 +85,7 @@ func TestNotJSON(t *testing.T) {
 	}
 }
 
-// The message's own headers travel beside the event, except those that are
-// attributes.
+// The message's own headers travel with the event, except those that are attributes.
 func TestOwnHeaders(t *testing.T) {
 	m := order()
 	m.Headers["ce_id"], m.Headers["Ce_Type"], m.Headers["ce-tenant"] = "forged", "forged", "fine on Kafka"

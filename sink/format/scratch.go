@@ -6,10 +6,10 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// scratch is what one Send needs, kept for the next. A sink uses messages and
-// headers until its Send returns and no longer (see driver.Sink). Payloads are
-// not kept: an HTTP client may still be reading one from a request that was
-// given up, and must not find the bytes of another message there.
+// scratch is the memory of one Send, which the next one reuses. A sink uses messages and headers
+// only until its Send returns (see driver.Sink). Payloads are not reused: an HTTP client may still
+// be reading one for a request that was given up, and must not find the bytes of another message
+// there.
 type scratch struct {
 	wire    []penstock.Message
 	headers []map[string]string // of wire, and spare ones behind
@@ -22,7 +22,7 @@ type scratch struct {
 	json []byte // of an event up to its data
 }
 
-// How large a kept scratch may be; larger ones were for an unusual message.
+// The largest scratch that is kept; a larger one was for an unusual message.
 const (
 	keptMessages = 4096
 	keptHeaders  = 64
@@ -39,7 +39,7 @@ func (s *scratch) nextHeaders() map[string]string {
 	return h
 }
 
-// release lets go of everything that belongs to messages.
+// release drops everything that belongs to messages.
 func (s *scratch) release() {
 	for i := range s.wire {
 		if h := s.headers[i]; len(h) > keptHeaders {

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// checkText reports what the type String of CloudEvents does not allow.
-// Consumers may refuse or mangle the whole event for it.
+// checkText reports characters that the type String of CloudEvents does not allow. Consumers may
+// refuse or damage the whole event because of them.
 func checkText(s string) error {
 	ascii := true
 	for i := 0; i < len(s); i++ {
@@ -68,12 +68,11 @@ func percentEncode(s string) string {
 
 func needsPercent(c byte) bool { return c <= ' ' || c > '~' || c == '"' || c == '%' }
 
-// uriCharacters may stand in a URI besides letters, digits and %XX (RFC 3986,
-// section 2).
+// uriCharacters are allowed in URIs, in addition to letters, digits and %XX (RFC 3986, section 2).
 const uriCharacters = "-._~:/?#[]@!$&'()*+,;="
 
-// isURIReference is stricter than net/url, which lets pass what consumers in
-// other languages do not.
+// isURIReference is stricter than net/url, which accepts references that consumers in other
+// languages do not.
 func isURIReference(s string) bool {
 	if s == "" {
 		return false

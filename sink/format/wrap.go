@@ -98,7 +98,7 @@ func (f *formatted) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(s.wire) == 0 {
 		return errs
 	}
-	// The answers are for those that were sent, in their order.
+	// The answers are for the sent messages, in their order.
 	answers := f.Sink.Send(ctx, s.wire)
 	next := 0
 	for i, err := range errs {

@@ -49,7 +49,7 @@ func TestCloseClosesTheSink(t *testing.T) {
 	}
 }
 
-// good and bad are messages for the structured mode; bad is no JSON.
+// good and bad are messages for the structured mode; bad is not JSON.
 func good(id, key string) penstock.Message {
 	return penstock.Message{ID: id, Key: key, Topic: "t", Payload: []byte("1"), Attempt: 1}
 }
@@ -60,8 +60,8 @@ func bad(id, key string) penstock.Message {
 	return m
 }
 
-// Every message gets its own verdict, whatever becomes of its neighbours: what
-// cannot be encoded, what the sink refuses, what a message before it holds back.
+// Every message gets its own verdict, whatever happens to its neighbours: it cannot be encoded,
+// the sink refuses it, or an earlier message holds it back.
 func TestVerdicts(t *testing.T) {
 	refused := penstock.RetryAfter(errors.New("not now"), time.Second)
 	const sent, not, by, held = "sent", "not encoded", "refused by the sink", "held back"
@@ -120,8 +120,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What one Send needed serves the next. Nothing of a message may show in
-// another, also with Sends at once, refused messages and headers of many sizes.
+// One Send's memory is reused by the next. Nothing of a message may show in another, also with
+// parallel Sends, refused messages and headers of many sizes.
 func TestNothingIsLeftOver(t *testing.T) {
 	for _, mode := range []string{format.Binary, format.Structured} {
 		var mu sync.Mutex

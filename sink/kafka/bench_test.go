@@ -24,16 +24,15 @@ const (
 	benchTopic   = "orders.placed"
 )
 
-// BenchmarkSend compares the sink with the library itself, which produces the
-// same records from memory without waiting for anything but room in its buffer:
-// once without a linger and once with the library's own of 10 ms.
-// The three take turns within the run, so that a busy machine slows all. One op
-// is one message; ratio is against the better of the two.
+// BenchmarkSend compares the sink with the library itself. The library produces the same records
+// from memory and waits only for room in its buffer, once without a linger and once with its own
+// of 10 ms. The three take turns within the run, so a busy machine slows all of them. One op is
+// one message; ratio is against the better of the two.
 //
 //	go test -run '^$' -bench Send -benchtime 1000000x -count 5 ./sink/kafka
 //
-// measures against kfake in this process; with PENSTOCK_TEST_KAFKA_JARS, the
-// folder that script/kafka-jars.sh prints, against Apache Kafka.
+// measures against kfake in this process; with PENSTOCK_TEST_KAFKA_JARS, the folder that
+// script/kafka-jars.sh prints, against Apache Kafka.
 func BenchmarkSend(b *testing.B) {
 	for _, keys := range []int{0, 1000} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) { benchmarkSend(b, keys) })

@@ -21,8 +21,8 @@ import (
 	"github.com/penstock/penstock/sink/kafka"
 )
 
-// The tests of this file want Apache Kafka itself. It needs Java, so
-// `make test-kafka` runs them and `make test`, which has kfake, does not.
+// The tests of this file need Apache Kafka itself. It needs Java, so `make test-kafka` runs them.
+// `make test` uses kfake and skips them.
 func needBroker(t *testing.T) {
 	t.Helper()
 	if !testserver.HasKafka() {
@@ -30,8 +30,7 @@ func needBroker(t *testing.T) {
 	}
 }
 
-// A broker that asks for a user, behind a network that fails, and that is
-// killed.
+// A broker that requires a user, behind a network that fails, and that is killed.
 func TestBrokerConformance(t *testing.T) {
 	needBroker(t)
 	b := startBroker(t, testserver.KafkaOptions{})
@@ -49,8 +48,8 @@ func TestBrokerConformance(t *testing.T) {
 	}
 }
 
-// A listener with TLS that asks for a client's certificate. What Java's TLS refuses,
-// and how, is not what Go's does.
+// A listener with TLS that requires a client's certificate. Java's TLS and Go's differ in what
+// they refuse, and how.
 func TestBrokerTLS(t *testing.T) {
 	needBroker(t)
 	authority, other := testcerts.New(t), testcerts.New(t)
@@ -122,7 +121,7 @@ func TestBrokerTLS(t *testing.T) {
 	}
 }
 
-// joined is a file with the content of others.
+// joined is a file with the contents of others.
 func joined(t *testing.T, files ...string) string {
 	t.Helper()
 	var all []byte
@@ -168,7 +167,7 @@ func startBroker(t *testing.T, o testserver.KafkaOptions) *broker {
 
 func (b *broker) addr() string { return strings.TrimPrefix(b.URL, "kafka://") }
 
-// create makes a topic that no other test uses.
+// create creates a topic that no other test uses.
 func (b *broker) create(t *testing.T, name string, config map[string]string) string {
 	t.Helper()
 	name = fmt.Sprintf("%s-%d", name, b.topics.Add(1))
@@ -180,7 +179,7 @@ func (b *broker) create(t *testing.T, name string, config map[string]string) str
 	defer cancel()
 	_, err := b.admin.CreateTopic(ctx, 3, 1, values, name)
 	check(t, err)
-	for { // until the broker has heard of it from its controller
+	for { // until the broker has learned of it from its controller
 		found, err := b.admin.ListTopics(ctx, name)
 		check(t, err)
 		if topic := found[name]; topic.Err == nil && len(topic.Partitions) == 3 {

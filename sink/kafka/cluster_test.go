@@ -21,8 +21,7 @@ import (
 	"github.com/penstock/penstock/sink/kafka"
 )
 
-// cluster is brokers in this process, each behind a proxy: what they tell
-// clients is the proxy's address.
+// cluster is brokers in this process, each behind a proxy: they give clients the proxy's address.
 type cluster struct {
 	*kfake.Cluster
 	opts    []kfake.Opt
@@ -78,8 +77,8 @@ func (c *cluster) each(do func(*tcpproxy.Proxy)) {
 	}
 }
 
-// keepUnanswered makes the brokers keep what is produced from now on to themselves until the
-// test ends; asked is closed when the first of it has arrived.
+// keepUnanswered makes the brokers leave produce requests unanswered until the test ends; asked is
+// closed when the first has arrived.
 func (c *cluster) keepUnanswered(tb testing.TB) (asked <-chan struct{}) {
 	arrived, end := make(chan struct{}), make(chan struct{})
 	tb.Cleanup(func() { close(end) })
@@ -104,7 +103,7 @@ func (c *cluster) open(tb testing.TB, change func(*kafka.Config)) *kafka.Sink {
 	return open(tb, cfg)
 }
 
-// unhurried lets a busy machine decide no test.
+// unhurried keeps a busy machine from deciding a test.
 func unhurried(cfg kafka.Config) kafka.Config {
 	cfg.DeliveryTimeout, cfg.ConnectTimeout = 2*sinktest.Patience, sinktest.Patience
 	return cfg
@@ -122,7 +121,7 @@ func open(tb testing.TB, cfg kafka.Config) *kafka.Sink {
 	return s
 }
 
-// reader reads topics with the library, from their beginning on.
+// reader reads topics with the library, from their beginning.
 type reader struct {
 	client *kgo.Client
 	topics []string
@@ -143,8 +142,7 @@ func newReader(tb testing.TB, topics []string, opts ...kgo.Opt) *reader {
 	return r
 }
 
-// records waits until n more are there and returns those and all that were
-// there when it looked last.
+// records waits until n more are there and returns all records that were there at the last read.
 func (r *reader) records(tb testing.TB, n int) []*kgo.Record {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), sinktest.Patience)

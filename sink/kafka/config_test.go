@@ -73,8 +73,7 @@ func TestConfigMistakes(t *testing.T) {
 	}
 }
 
-// Files are looked at when the sink is opened, not when the first connection
-// is made.
+// Files are read when the sink is opened, not when the first connection is made.
 func TestOpenReadsFiles(t *testing.T) {
 	cfg := kafka.Config{URL: "kafkas://localhost", TLS: kafka.TLSConfig{CAFile: "/does/not/exist"}}
 	if _, err := kafka.Open(cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.ca_file cannot be read") {
@@ -82,8 +81,7 @@ func TestOpenReadsFiles(t *testing.T) {
 	}
 }
 
-// A password that is not escaped turns into a port or a path, and the errors of
-// URL parsers quote those.
+// An unescaped password is parsed as a port or a path, and the errors of URL parsers quote those.
 func TestMistakenURLKeepsItsPassword(t *testing.T) {
 	for _, u := range []string{
 		"kafka://me:pass/wordy@", "kafka://me:pass?wordy@localhost", "kafka://me:pass%wordy@localhost",

@@ -95,7 +95,7 @@ func opener(cfg kafka.Config, password string) func(*testing.T, *slog.Logger) dr
 	}
 }
 
-// badMessages are what no broker takes.
+// badMessages are messages that no broker accepts.
 func badMessages(limit int) []sinktest.Bad {
 	bad := []sinktest.Bad{
 		{Name: "larger than max_message_bytes", Message: penstock.Message{Topic: topics[0], Payload: make([]byte, limit)}},

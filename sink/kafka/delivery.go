@@ -15,19 +15,19 @@ type delivery struct {
 	sink     *Sink
 	producer *producer
 	msgs     []penstock.Message
-	records  []kgo.Record // of those messages that can be one
+	records  []kgo.Record // those messages that can be records
 	messages []int        // which message each record is
 
 	errs   []error          // Send's answer: nil as long as nothing failed
 	held   map[string]int   // keys of which a message has failed: the first one
-	absent map[string]error // topics that took nothing
+	absent map[string]error // topics that accepted nothing
 	index  map[*kgo.Record]int
 }
 
 // errHeldBack has no class: nothing is wrong with the message.
 var errHeldBack = errors.New("held back: an earlier message with the same key was not accepted")
 
-// fail answers message i, and holds back those of its key that come later.
+// fail answers message i, and holds back later messages of its key.
 func (d *delivery) fail(i int, err error) {
 	if d.errs == nil {
 		d.errs, d.held = make([]error, len(d.msgs)), map[string]int{}
@@ -50,8 +50,7 @@ func (d *delivery) isHeld(i int) bool {
 	return true
 }
 
-// encode makes records of the messages; those that cannot be one get their
-// answer.
+// encode makes records of the messages, and answers those that cannot be records.
 func (d *delivery) encode() {
 	d.records = make([]kgo.Record, len(d.msgs))
 	d.messages = make([]int, 0, len(d.msgs))
@@ -88,7 +87,7 @@ func (d *delivery) run(ctx context.Context) {
 		pending[i] = i
 	}
 	for len(pending) > 0 {
-		if d.producer.over() { // and nothing more goes anywhere
+		if d.producer.over() { // and nothing else is sent anywhere
 			for _, i := range pending {
 				d.conclude(ctx, &d.records[i], kgo.ErrClientClosed)
 			}
@@ -106,9 +105,8 @@ func (d *delivery) run(ctx context.Context) {
 	}
 }
 
-// next takes from pending what may fly together. Of one key these are messages
-// to one known topic, or a single scout: Kafka keeps order only within a
-// partition.
+// next takes from pending what may be sent together. Of one key these are messages to one known
+// topic, or a single scout: Kafka keeps order only within a partition.
 func (d *delivery) next(pending []int) (*flight, []int) {
 	f := &flight{line: make([]*kgo.Record, 0, len(pending))}
 	if d.oneTopic() {
@@ -169,8 +167,7 @@ func (d *delivery) learn(f *flight) {
 	}
 }
 
-// judge answers the messages of a flight that failed, once it is clear which of
-// them are to blame.
+// judge answers the failed messages of a flight, once it is clear which of them are to blame.
 func (d *delivery) judge(ctx context.Context, f *flight) {
 	for _, r := range f.scouts { // alone in their batches
 		d.conclude(ctx, r, f.failures[r])
@@ -179,7 +176,7 @@ func (d *delivery) judge(ctx context.Context, f *flight) {
 }
 
 // sift answers the messages of the line that failed for their own reason, and returns those of
-// which one has spoilt the whole batch.
+// which one has failed the whole batch.
 func (d *delivery) sift(ctx context.Context, f *flight) (suspects []*kgo.Record) {
 	for _, r := range f.line {
 		if err := f.failures[r]; spoilsBatch(err) && len(f.line) > 1 {
@@ -218,8 +215,8 @@ func (d *delivery) message(r *kgo.Record) int {
 	return d.index[r]
 }
 
-// spoilsBatch reports whether a broker refused a whole batch for what may be
-// wrong with one of its records. Kafka does not say with which.
+// spoilsBatch reports whether a broker refused a whole batch because one of its records may be
+// bad. Kafka does not say which one.
 func spoilsBatch(err error) bool {
 	var e *kerr.Error
 	if !errors.As(err, &e) || e.Retriable && e != kerr.CorruptMessage {
@@ -228,10 +225,9 @@ func spoilsBatch(err error) bool {
 	return !aboutTopic(e) && !aboutAll(e)
 }
 
-// isolate sends suspects once more, in halves, and as long as a half is refused
-// in halves of that: so the guilty one is found, and the others arrive. They
-// were not written before, for a batch is taken or refused as a whole. The first
-// half is through before the second begins, which keeps the order.
+// isolate sends suspects once more in halves, and refused halves in halves again. So it finds the
+// guilty one, and the others arrive. They were not written before, because a batch is accepted or
+// refused as a whole. The first half is finished before the second begins, which keeps the order.
 func (d *delivery) isolate(ctx context.Context, suspects []*kgo.Record) {
 	if len(suspects) == 0 {
 		return
@@ -245,7 +241,7 @@ func (d *delivery) isolate(ctx context.Context, suspects []*kgo.Record) {
 	}
 }
 
-// unheld leaves out those whose key has failed in the meantime.
+// unheld leaves out messages whose key has failed meanwhile.
 func (d *delivery) unheld(records []*kgo.Record) []*kgo.Record {
 	var rest []*kgo.Record
 	for _, r := range records {

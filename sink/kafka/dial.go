@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// dialer reads the files of tls, each time anew: a certificate that was renewed is
-// used by the next producer.
+// dialer reads the files of tls on each call, so the next producer uses a renewed certificate.
 func (c *Config) dialer() (dialFunc, error) {
 	a, err := c.address()
 	if err != nil {
@@ -37,14 +36,14 @@ func dialer(timeout time.Duration, config *tls.Config) dialFunc {
 			return nil, err
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // refused only by a connection that is gone
+			_ = tcp.SetLinger(0) // only a closed connection refuses it
 		}
 		if config == nil {
 			return conn, nil
 		}
 		own := config.Clone()
 		if own.ServerName == "" {
-			own.ServerName, _, _ = net.SplitHostPort(address) // was dialed
+			own.ServerName, _, _ = net.SplitHostPort(address) // it was dialed
 		}
 		secure := tls.Client(conn, own)
 		if err := secure.HandshakeContext(ctx); err != nil {

@@ -36,8 +36,8 @@ func aboutAll(e *kerr.Error) bool {
 	return false
 }
 
-// verdict classifies what became of a record for the relay. A refused batch stands
-// for its record only if it held no other (see isolate).
+// verdict classifies a record's error for the relay. A refused batch counts for its record only if
+// it had no other (see isolate).
 func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err error) error {
 	var e *kerr.Error
 	switch {
@@ -99,7 +99,7 @@ func closed() error {
 	return penstock.Unavailable(fmt.Errorf("the Kafka sink: %w", penstock.ErrClosed))
 }
 
-// unreachable explains why no broker takes anything.
+// unreachable explains why no broker accepts anything.
 func (s *Sink) unreachable(ctx context.Context, err error) error {
 	if errors.Is(err, penstock.ErrClosed) {
 		return closed()
@@ -120,9 +120,9 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		hint = "set tls.ca_file to the authority that signed the brokers' certificates"
 	case errors.As(err, &name):
 		hint = "set tls.server_name to a name in the brokers' certificates"
-	case errors.As(err, &network) && network.Op == "remote error": // an alert, though this side is content with the handshake
+	case errors.As(err, &network) && network.Op == "remote error": // an alert, though this side has accepted the handshake
 		hint = "set tls.cert_file and tls.key_file to a certificate that the brokers trust"
-	case errors.As(err, &eof), errors.Is(err, io.EOF): // a broker that hangs up says no more
+	case errors.As(err, &eof), errors.Is(err, io.EOF): // a broker that closes the connection gives no reason
 		hint = "see whether that port expects TLS (kafkas://) or none (kafka://), and a user, and check user, password and sasl"
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		hint = "check user, password and sasl"
@@ -132,7 +132,7 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		hint = "give the user Write on the topics; before Kafka 2.8 also IdempotentWrite on the cluster"
 	case errors.Is(err, kerr.UnsupportedVersion):
 		hint = "the brokers must be Kafka 0.11 or newer"
-	case strings.HasPrefix(s.cfg.URL, "kafka://") && !errors.As(err, &network) && !errors.As(err, new(*kerr.Error)): // it answers, but not as Kafka does
+	case strings.HasPrefix(s.cfg.URL, "kafka://") && !errors.As(err, &network) && !errors.As(err, new(*kerr.Error)): // it answers, but does not speak Kafka's protocol
 		hint = "see whether that port is a Kafka broker's and expects TLS (kafkas://)"
 	}
 	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("no Kafka broker can be reached: %w", err), "%s", hint))

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/sink/kafka"
 )
 
-// The key of a message chooses its partition, so that those of a key stay in order.
+// The key of a message chooses its partition, which keeps messages of a key in order.
 func ExampleOpen() {
 	cfg, err := kafka.ParseURL("kafka://h1:9092,h2:9092/?topic={topic}")
 	if err != nil {

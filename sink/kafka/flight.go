@@ -54,19 +54,19 @@ func (f *flight) failed() bool {
 	return len(f.failures) > scouts
 }
 
-// place is told of each record that the library has put into its partition.
+// place is called for each record that the library has put into its partition.
 func (f *flight) place(r *kgo.Record) {
 	if i := int(f.placed.Load()); i < len(f.line) && f.line[i] == r {
 		f.placed.Store(int64(i + 1))
 	}
 }
 
-// fly sends a flight and returns when each record has its answer, soon after ctx
-// ends at the latest. Then nothing refers to the messages any more.
+// fly sends a flight and returns when each record has its answer, soon after ctx ends at the
+// latest. After that nothing refers to the messages any more.
 //
-// The library fails together what waits for one partition, but a record that it is given after a
-// failure it takes. So all records are put into place first, while none can be sent. The line is
-// let go only when all of it is in place, in order and without a failure.
+// The library fails all records that wait for one partition together, but accepts one that it gets
+// after a failure. So all records are put into place first, while none can be sent. The line is
+// released only when all of it is in place, in order and without a failure.
 func (p *producer) fly(ctx context.Context, f *flight) {
 	f.left.Store(int64(len(f.scouts) + len(f.line)))
 	f.done = make(chan struct{})
@@ -96,8 +96,8 @@ func (p *producer) place(f *flight) bool {
 	p.flights.Add(1)
 	p.repartitioned.Store(false)
 
-	// The library gets a context without an end: a record that it called back
-	// while it is on its way would leave a gap in the producer's sequence.
+	// The library gets a context without an end. If it called back a record that is in flight, the
+	// producer's sequence would have a gap.
 	always, answer := context.Background(), f.answer
 	for _, r := range f.scouts {
 		p.client.Produce(always, r, answer)
@@ -109,9 +109,9 @@ func (p *producer) place(f *flight) bool {
 	return int(f.placed.Load()) == len(f.line) && !f.failed() && !p.repartitioned.Load()
 }
 
-// awaitAnswers returns when the library has given every answer that it knows by
-// now. It gives them in the order in which they arise, those to records that
-// cannot be sent among them, and this one has no topic.
+// awaitAnswers returns when the library has given every answer that it knows by now. It gives
+// answers in the order in which they arise, including those to records that cannot be sent; this
+// record is one, because it has no topic.
 func (p *producer) awaitAnswers() {
 	answered := make(chan struct{})
 	p.client.Produce(context.Background(), &kgo.Record{}, func(*kgo.Record, error) { close(answered) })

@@ -13,11 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Nothing leaves before it is let go, however long that takes: of a line that is
-// on its way while it is still put into place, a part could be refused and the rest
-// taken. Time is virtual, and so is the network.
+// Nothing is sent before its release, however long that takes. If a line were sent while it is
+// still put into place, a part could be refused and the rest accepted. Time is virtual, and so is
+// the network.
 
-// The library keeps what it is given until it is told to send it.
+// The library keeps its records until it is told to send them.
 func TestLibraryWaitsForFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, network, cfg := virtualCluster(t)
@@ -42,9 +42,8 @@ func TestLibraryWaitsForFlush(t *testing.T) {
 	})
 }
 
-// And so does a producer right after a Flush, when the library still looks for
-// more: of two topics that one broker leads, the second asks for another round,
-// which has to wait for the first answer.
+// So does a producer right after a Flush, when the library still looks for more. If one broker
+// leads two topics, the second needs another request, which has to wait for the first answer.
 func TestPlacedIsNotSent(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
@@ -75,8 +74,7 @@ func TestPlacedIsNotSent(t *testing.T) {
 	}
 }
 
-// A producer that ends while its valve is shut is gone all the same, and nothing
-// was sent.
+// A producer that ends while its valve is shut is still cleaned up, and nothing was sent.
 func TestEndBehindValve(t *testing.T) {
 	for range 20 { // the library does not always write in time
 		synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A line that is not found in place is not let go, not even in part.
+// A line that is not completely in place is not released, not even in part.
 func TestLineOutOfPlace(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "known", "other"))
 	if err != nil {
@@ -67,8 +67,8 @@ func stored(cluster *kfake.Cluster) (n int64) {
 	return n
 }
 
-// More partitions from one record to the next move keys; from one flight to the
-// next that is nothing new.
+// If the number of partitions grows between two records, keys move. Between two flights that is
+// normal.
 func TestRepartitioned(t *testing.T) {
 	p := &producer{cfg: &Config{MaxMessageBytes: 1 << 20}}
 	topic := partitioner{p}.ForTopic("t")
@@ -87,8 +87,8 @@ func TestRepartitioned(t *testing.T) {
 	}
 }
 
-// Records without a key go to one partition until a batch is full, and each
-// flight to one of its own.
+// Records without a key go to one partition until a batch is full, and each flight uses another
+// partition.
 func TestLoosePartitions(t *testing.T) {
 	const partitions, records = 1000, 512
 	p := &producer{cfg: &Config{MaxMessageBytes: 1 << 20}}

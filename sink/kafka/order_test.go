@@ -19,10 +19,9 @@ import (
 	"github.com/penstock/penstock/sink/kafka"
 )
 
-// TestOrderWhateverFails: brokers refuse batches for random reasons, lose
-// connections, move partitions; there are many batches per Send, several topics
-// per key, topics that do not exist. Of one key and one call, the log holds the
-// first messages only, in order, and all that were confirmed.
+// TestOrderWhateverFails: brokers refuse batches for random reasons, lose connections and move
+// partitions. There are many batches per Send, several topics per key, and missing topics. For one
+// key and one call, the log holds only the first messages, in order, with all confirmed ones.
 func TestOrderWhateverFails(t *testing.T) {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	for part := range testseed.Steps(2) {
@@ -36,7 +35,7 @@ func orderWhateverFails(t *testing.T, part int) {
 	topics := []string{"a", "b"}
 	c := startCluster(t, 3, kfake.SeedTopics(3, topics...), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "6000"}))
 	s := c.open(t, func(cfg *kafka.Config) {
-		cfg.MaxMessageBytes = 8 << 10 // more than the brokers take
+		cfg.MaxMessageBytes = 8 << 10 // more than the brokers accept
 		cfg.DeliveryTimeout = time.Second
 		cfg.Producers = 2 // less than there are senders
 	})
@@ -128,7 +127,7 @@ func answer(errs []error, i int) error {
 	return errs[i]
 }
 
-// disturb lets a few things go wrong at one of the next produce requests.
+// disturb makes a few things go wrong at one of the next produce requests.
 func disturb(c *cluster, random *rand.Rand) {
 	for range random.IntN(3) {
 		refusals := []*kerr.Error{
@@ -149,8 +148,8 @@ func disturb(c *cluster, random *rand.Rand) {
 	}
 }
 
-// A broker refuses the first records while there are others of their key still
-// to be given to the library: these must not arrive.
+// A broker refuses the first records while the library has not got all others of their key yet:
+// these must not arrive.
 func TestRefusedBeforeTheLastIsThere(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "5000"}))
 	s := c.open(t, func(cfg *kafka.Config) { cfg.MaxMessageBytes = 1 << 20 })

@@ -6,12 +6,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// partitioner sends the records of a key where Kafka's own clients send them (murmur2), and those
-// without one to a random partition. That changes with each flight and once a batch is full. So a
-// flight makes as few batches as it can, on which a broker's work depends.
+// partitioner sends the records of a key to the partition that Kafka's own clients choose
+// (murmur2), and those without a key to a random one. The random one changes with each flight and
+// once a batch is full. So a flight makes as few batches as it can, which saves the broker work.
 type partitioner struct{ producer *producer }
 
-// perRecord is about what a record takes besides its payload.
+// perRecord is about how many bytes a record takes in addition to its payload.
 const perRecord = 128
 
 func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
@@ -23,10 +23,10 @@ type topicPartitioner struct {
 	keyed    kgo.TopicPartitioner
 
 	flight     uint64 // the number of the flight in which
-	partitions int    // there were so many partitions
+	partitions int    // there was this number of partitions
 
 	looseFlight   uint64 // the number of the flight in which
-	current, left int    // this is the partition of those without a key, for so many bytes more
+	current, left int    // this is the partition of those without a key, for this many bytes more
 }
 
 // RequiresConsistency is true for a record with a key: its partition stays the same
@@ -51,7 +51,7 @@ func (t *topicPartitioner) Partition(r *kgo.Record, n int) int {
 	return t.current
 }
 
-// another is one of n partitions by chance, but not the present one if there are others.
+// another is a random one of n partitions, but not the current one if there are others.
 func another(present, n int) int {
 	if n == 1 || present < 0 || present >= n {
 		return rand.IntN(n)

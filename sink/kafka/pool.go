@@ -79,8 +79,7 @@ func (l *pool) put(p *producer) {
 	<-l.places
 }
 
-// stop ends all producers, those in use too, and waits until they are gone or ctx
-// ends.
+// stop ends all producers, including those in use, and waits until they are gone or ctx ends.
 func (l *pool) stop(ctx context.Context) {
 	close(l.done)
 	l.mu.Lock()

@@ -21,8 +21,8 @@ import (
 )
 
 // producer is a client of the library with its own connections and producer id. One Send uses it at
-// a time. It lives as long as a broker can be reached and answers in time. Then it is closed, which
-// answers all records under way, and a later Send makes another.
+// a time. It lives as long as a broker can be reached and answers in time. After that it is closed,
+// which answers all records in flight, and a later Send makes another.
 type producer struct {
 	client *kgo.Client
 	cfg    *Config
@@ -37,9 +37,9 @@ type producer struct {
 	ending sync.Once
 	err    error         // why it ended
 	ended  chan struct{} // closed when err is set
-	closed chan struct{} // closed when nothing of the client runs any more
+	closed chan struct{} // closed when no part of the client runs any more
 
-	// Of the Send that uses it.
+	// For the Send that uses it.
 	known         map[string]bool     // topics that exist
 	unknown       map[string]struct{} // topics that do not, but the library asks for
 	flight        atomic.Pointer[flight]
@@ -79,8 +79,8 @@ var codecs = map[string][]kgo.CompressionCodec{
 	"zstd":   {kgo.ZstdCompression()},
 }
 
-// Of the library's own pace: how often it asks for metadata while something is
-// wrong, and how long it waits between attempts.
+// The library's own pace: how often it asks for metadata during a problem, and how long it waits
+// between attempts.
 const (
 	metadataPause = 250 * time.Millisecond
 	shortestPause = 20 * time.Millisecond
@@ -95,10 +95,10 @@ func (c *Config) options() ([]kgo.Opt, error) {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(a.brokers...),
 		kgo.ClientID(c.ClientID),
-		kgo.DisableClientMetrics(), // pushes to the brokers, and delays closing
+		kgo.DisableClientMetrics(), // they are pushed to the brokers, and delay closing
 
-		// Acks from all in-sync replicas and idempotent writes are the library's
-		// defaults; here they are said, because everything rests on them.
+		// Acks from all in-sync replicas and idempotent writes are the library's defaults. They are stated
+		// here because everything depends on them.
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ManualFlushing(), // see fly
 		kgo.ProducerBatchCompression(codecs[c.Compression]...),
@@ -112,7 +112,7 @@ func (c *Config) options() ([]kgo.Opt, error) {
 		kgo.UnknownTopicRetries(2),
 	}
 	if c.CreateTopics {
-		// Between its creation and its leaders a topic is unknown for a while.
+		// Between its creation and the election of its leaders, a topic is unknown for a while.
 		options = append(options, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(20))
 	}
 	if a.user != "" {
@@ -135,8 +135,8 @@ func mechanism(name, user, password string) sasl.Mechanism {
 	return plain.Auth{User: user, Pass: password}.AsMechanism()
 }
 
-// reach makes sure that a broker answers and lets the user in. The library
-// itself would try on and on without a word.
+// reach makes sure that a broker answers and accepts the login. The library itself would retry
+// silently.
 func (p *producer) reach(ctx context.Context) error {
 	if p.up.Load() {
 		return nil
@@ -160,17 +160,16 @@ func (p *producer) probe() (any, error) {
 	return nil, nil
 }
 
-// OnBrokerConnect is called by the library for each connection that it made or
-// could not make. A single unreachable broker is normal in Kafka, so it checks
-// whether any can be reached.
+// OnBrokerConnect is called by the library for each connection that it made or failed to make. A
+// single unreachable broker is normal in Kafka, so it checks whether any can be reached.
 func (p *producer) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) && p.up.CompareAndSwap(true, false) {
 		p.probes.DoChan("", p.probe)
 	}
 }
 
-// onLoss: a broker has forgotten what it had confirmed to this client, as after
-// the election of a leader that was not in sync.
+// onLoss: a broker has lost messages that it had confirmed to this client, as after the election
+// of a leader that was not in sync.
 func (p *producer) onLoss(topic string, partition int32) {
 	p.log.Warn("Kafka has lost records of this partition that it had confirmed; see unclean.leader.election.enable and min.insync.replicas",
 		"topic", topic, "partition", partition)
@@ -219,9 +218,8 @@ func (p *producer) found(topic string) {
 	delete(p.unknown, topic)
 }
 
-// lost notes that a topic took nothing. Topics are whatever producers call
-// them; they are kept from filling the library's memory and its questions to the
-// brokers.
+// lost notes that a topic accepted nothing. Producers choose names of topics, so their number must
+// not fill the library's memory or its requests to the brokers.
 func (p *producer) lost(topic string) {
 	delete(p.known, topic)
 	p.unknown[topic] = struct{}{}
@@ -236,7 +234,7 @@ func (p *producer) lost(topic string) {
 	}
 }
 
-// logger is the library's log, at slog's debug level: it warns of every hiccup.
+// logger is the library's log, at slog's debug level: it warns of every minor problem.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Level() kgo.LogLevel {
@@ -250,7 +248,7 @@ func (l logger) Log(_ kgo.LogLevel, msg string, args ...any) {
 	l.log.Debug("kafka client: "+msg, args...)
 }
 
-// Reasons to end a producer that are none of the brokers'.
+// Reasons to end a producer that do not come from the brokers.
 var (
 	errAbandoned = errors.New("the time of the Send is over")
 	errChanged   = errors.New("partitions of the topic changed while records were put into them")

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// readPartitions of a run's topic: more than a machine that runs all of it has
-	// cores for.
+	// readPartitions is the number of partitions of a run's topic: more than the cores of a machine
+	// that runs everything.
 	readPartitions = 8
 	// endHeader is a record's header that ends the reading of its partition.
 	endHeader = "penstock-end"

@@ -29,9 +29,8 @@ func reserved(name string) bool {
 // ownHeaders is how many headers the sink adds at most.
 const ownHeaders = 4
 
-// encoder turns messages into records. All keys and header values of one Send
-// lie in one piece of memory, all headers in another: a message allocates
-// nothing.
+// encoder turns messages into records. All keys and header values of one Send are in one piece of
+// memory, and all headers in another, so a message allocates nothing.
 type encoder struct {
 	text    []byte
 	headers []kgo.RecordHeader
@@ -105,8 +104,8 @@ func (e *encoder) time(t time.Time) []byte {
 // maxTopicName is Kafka's limit, in bytes.
 const maxTopicName = 249
 
-// checkTopic refuses what no broker takes for a topic, as Permanent, and
-// the topics in which a cluster keeps its own state: a producer's topic is data.
+// checkTopic returns a Permanent error for topics that no broker accepts, and for topics in which
+// a cluster keeps its own state: a producer's topic is data.
 func checkTopic(name string) error {
 	switch name {
 	case "", ".", "..":
@@ -131,8 +130,8 @@ func badTopic(name, problem string) error {
 		"topics are called by letters, digits, dots, underscores and dashes; change the topic of the message or the topic template"))
 }
 
-// checkSize refuses a record that does not fit into a batch alone, as Permanent. It counts a few
-// bytes more than there are.
+// checkSize returns a Permanent error for a record that does not fit into a batch alone. It counts
+// a few bytes more than there are.
 func checkSize(r *kgo.Record, limit int) error {
 	const perBatch, perRecord, perHeader = 80, 40, 10
 	size := perBatch + perRecord + len(r.Key) + len(r.Value)

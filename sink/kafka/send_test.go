@@ -57,7 +57,7 @@ func wantAnswer(t *testing.T, err error, want, text string) {
 	}
 }
 
-// A broker refuses a batch as a whole and does not say for which record.
+// A broker refuses a batch as a whole and does not name the record.
 func TestOneRecordSpoilsBatch(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(2, orders), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "5000"}))
 	s := c.open(t, nil)
@@ -77,13 +77,13 @@ func TestOneRecordSpoilsBatch(t *testing.T) {
 			wantAnswer(t, err, "confirmed", "")
 		}
 	}
-	// 200 of them together are more than 5000 bytes, too.
+	// 200 of them together are also more than 5000 bytes.
 	if got := newReader(t, []string{orders}, kgo.SeedBrokers(c.proxies[0].Addr())).records(t, 197); len(got) != 197 {
 		t.Errorf("%d records are there, want 197", len(got))
 	}
 }
 
-// What brokers say, and its error class.
+// Errors of brokers, and their error classes.
 func TestVerdicts(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
 	for _, v := range []struct {
@@ -113,7 +113,7 @@ func TestVerdicts(t *testing.T) {
 			wantAnswer(t, send(t, s, message("1", "", orders))[0], "confirmed", "")
 			fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: v.says, Count: -1})
 			ctx := patient(t)
-			if v.says.Retriable { // mostly: the library tries again for as long as it may
+			if v.says.Retriable { // mostly: the library retries for as long as it may
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, 2*time.Second)
 				defer cancel()
@@ -132,7 +132,7 @@ func TestVerdicts(t *testing.T) {
 		s := c.open(t, func(cfg *kafka.Config) { cfg.DeliveryTimeout = 100 * time.Millisecond })
 		fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 		defer fault.Remove()
-		for { // connecting may take that long, too
+		for { // connecting may also take that long
 			if err := send(t, s, message("1", "", orders))[0]; strings.Contains(err.Error(), "within 100ms") {
 				wantAnswer(t, err, "unavailable", "min.insync.replicas")
 				return
@@ -147,8 +147,7 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
-// A topic that does not exist is nobody else's problem, and none any more when
-// it exists.
+// A missing topic affects no other topic, and works once it exists.
 func TestUnknownTopic(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(2, orders), kfake.AllowAutoTopicCreation())
 	s := c.open(t, nil)
@@ -170,8 +169,7 @@ func TestUnknownTopic(t *testing.T) {
 	wantAnswer(t, send(t, creates, message("6", "", "new"))[0], "confirmed", "")
 }
 
-// Topics are called whatever producers like; the library does not ask for ever
-// for those that never existed.
+// Producers choose names of topics. The library does not ask forever for those that never existed.
 func TestManyUnknownTopics(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
 	var asked atomic.Int64 // the most topics in one question
@@ -198,7 +196,7 @@ func TestManyUnknownTopics(t *testing.T) {
 	}
 }
 
-// One of three brokers is away: what the others lead goes on.
+// One of three brokers is away: partitions of the other leaders continue.
 func TestOneBrokerAway(t *testing.T) {
 	c := startCluster(t, 3, kfake.SeedTopics(3, orders))
 	for p := range int32(3) {
@@ -213,9 +211,9 @@ func TestOneBrokerAway(t *testing.T) {
 	}
 }
 
-// When a Send's time is over its records are called back: once the network heals,
-// nothing arrives that the relay has been told did not. The record is larger than
-// the proxy's buffer, and small enough to wait in the system's.
+// When a Send's time is over its records are called back. Once the network heals, nothing arrives
+// that the relay was told had failed. The record is larger than the proxy's buffer, and small
+// enough to wait in the system's.
 func TestGivenUpStaysAway(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
 	s := c.open(t, nil)
@@ -224,10 +222,10 @@ func TestGivenUpStaysAway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	late := message("2", "", orders)
-	late.Payload = make([]byte, 900<<10) // more than buffers on the way hold
+	late.Payload = make([]byte, 900<<10) // more than buffers in between hold
 	wantAnswer(t, s.Send(ctx, []penstock.Message{late})[0], "unavailable", "in time")
 	c.each((*tcpproxy.Proxy).Resume)
-	for i := range 5 { // time enough for what waits on the way
+	for i := range 5 { // enough time for the waiting bytes
 		wantAnswer(t, send(t, s, message(fmt.Sprint("later-", i), "", orders))[0], "confirmed", "")
 	}
 	for _, r := range newReader(t, []string{orders}, kgo.SeedBrokers(c.proxies[0].Addr())).records(t, 6) {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/sink/kafka"
 )
 
-// What a consumer sees of a message.
+// A message as a consumer sees it.
 func TestRecord(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, "shop.orders"))
 	created := time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
@@ -59,8 +59,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// Keys go where Kafka's own clients put them, so that the sink and other
-// producers agree; messages without one go everywhere.
+// Keys go to the partitions that Kafka's own clients choose, so the sink and other producers
+// agree. Messages without a key go to all partitions.
 func TestPartitions(t *testing.T) {
 	const partitions = 5
 	c := startCluster(t, 1, kfake.SeedTopics(partitions, orders, "theirs"))
@@ -114,8 +114,7 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// Wrong certificates and logins are the broker's matter, and their errors tell
-// what to set.
+// Wrong certificates and logins are errors of the broker, and say what to set.
 func TestLogin(t *testing.T) {
 	certs := makeCertificates(t)
 	secure := startCluster(t, 1, kfake.SeedTopics(1, orders), kfake.TLS(certs.server), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", user, password))
@@ -151,8 +150,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// What the sink asks of brokers: the word of all in-sync replicas, and to
-// recognize what it sends twice.
+// The sink requires acks of all in-sync replicas, and idempotent writes.
 func TestAcks(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
 	seen := make(chan *kmsg.ProduceRequest, 1)

@@ -28,7 +28,7 @@ type acks struct {
 	flights map[uint64]*flight
 }
 
-// flight is one Send under way.
+// flight is one running Send.
 type flight struct {
 	number uint64
 	msgs   []penstock.Message
@@ -37,7 +37,7 @@ type flight struct {
 	errs   []error // nil until the first failure
 	answer []bool  // which messages are confirmed or failed
 	open   int     // how many are not
-	taken  int     // the first so many messages have room in the window
+	taken  int     // this many messages, from the first, have room in the window
 	landed chan struct{}
 }
 
@@ -55,8 +55,8 @@ func (a *acks) begin(msgs []penstock.Message) *flight {
 	return f
 }
 
-// end takes the flight out of the air: what has no answer gets err. Afterwards
-// nothing writes to what it returns.
+// end removes the flight: messages without an answer get err. After that nothing writes to the
+// returned results.
 func (a *acks) end(f *flight, err error) []error {
 	a.mu.Lock()
 	delete(a.flights, f.number)
@@ -147,7 +147,7 @@ func (a *acks) fail(f *flight, which func(*penstock.Message) bool, err error) {
 	}
 }
 
-// failAll is fail for every flight under way.
+// failAll is fail for every flight.
 func (a *acks) failAll(which func(*penstock.Message) bool, err error) {
 	a.mu.RLock()
 	flights := make([]*flight, 0, len(a.flights))
@@ -160,9 +160,8 @@ func (a *acks) failAll(which func(*penstock.Message) bool, err error) {
 	}
 }
 
-// reserve notes that the next n messages have room in the window, and gives back
-// that of messages which were answered before they were published: their Send
-// was aborted.
+// reserve notes that the next n messages have room in the window. It gives back the room of
+// messages that were answered before they were published, because their Send was aborted.
 func (a *acks) reserve(f *flight, n int) {
 	f.mu.Lock()
 	messages, bytes := 0, 0

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock/penstock/sink/nats"
 )
 
-// benchBatch is how many messages one Send, or one round of the raw publisher,
-// carries; benchSenders how many go on at once, as the relay's lanes do.
+// benchBatch is how many messages one Send, or one round of the raw publisher, has. benchSenders
+// is how many of them run at once, as in the relay.
 const (
 	benchBatch   = 500
 	benchSenders = 4
@@ -108,7 +108,7 @@ func benchmarkSend(b *testing.B, listen string) {
 	b.ReportMetric(spent[1].Seconds()/spent[0].Seconds(), "ratio")
 }
 
-// rawPublisher is what a program without the sink would do.
+// rawPublisher is a program without the sink.
 func rawPublisher(b *testing.B, url string, opts ...natsgo.Option) func([]penstock.Message) error {
 	conn, err := natsgo.Connect(url, opts...)
 	if err != nil {

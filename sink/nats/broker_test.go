@@ -67,8 +67,8 @@ func (b *broker) stop() {
 
 func (b *broker) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(b.opts.Port)) }
 
-// reader looks at a stream with the vendor's client only. Its connection is
-// made anew for each use, because servers come and go.
+// reader reads a stream only with the vendor's client. It connects again for each use, because
+// servers come and go.
 type reader struct {
 	url  string
 	opts []natsgo.Option
@@ -107,7 +107,7 @@ func (r *reader) createStream(t testing.TB, cfg jetstream.StreamConfig) {
 func (r *reader) drain(t testing.TB, stream string, n int) (got []sinktest.Received) {
 	t.Helper()
 	r.use(t, func(ctx context.Context, js jetstream.JetStream) {
-		// Anew for each question: what comes after its time is not delivered again.
+		// Again for each call: a message that comes after its time is not delivered again.
 		consumer := func() jetstream.Consumer {
 			c, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 				AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(r.next, 1),
@@ -158,7 +158,7 @@ func received(t testing.TB, msg jetstream.Msg) sinktest.Received {
 	}
 }
 
-// patiently waits long for a server on a busy machine. Tests of acknowledgements that do not come say how long.
+// patiently waits long for a server on a busy machine. Tests of missing acknowledgements set their own times.
 func patiently(cfg nats.Config) nats.Config {
 	cfg.ConnectTimeout = sinktest.Patience
 	if cfg.AckWait == 0 {

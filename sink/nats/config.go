@@ -136,8 +136,8 @@ func (c *Config) SetDefaults() {
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
 }
 
-// everythingUnder is the wildcard for what a template produces, none if it
-// begins with a placeholder: a stream cannot store every subject there is.
+// everythingUnder is the wildcard for a template's subjects, or "" if it begins with a
+// placeholder: a stream cannot store every subject.
 func everythingUnder(subject string) []string {
 	fixed, _, _ := strings.Cut(subject, "{")
 	if i := strings.LastIndexByte(fixed, '.'); i > 0 {
@@ -232,7 +232,7 @@ func (c *EmbeddedConfig) Validate() error {
 	return nil
 }
 
-// validLogin accepts one way to log in, so that none is silently ignored.
+// validLogin accepts one way to log in, because others would be ignored silently.
 func (c *Config) validLogin() error {
 	var set []string
 	for _, f := range []struct{ name, value string }{

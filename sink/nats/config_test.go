@@ -54,7 +54,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// Every mistake names its field and what to write; none shows the password.
+// Every mistake names its field and the correct value; none shows the password.
 func TestBadURLs(t *testing.T) {
 	const secret = "s3cret"
 	for in, want := range map[string]struct{ field, hint string }{
@@ -119,7 +119,7 @@ func TestBadURLs(t *testing.T) {
 	}
 }
 
-// Files that cannot be read are known at Open, not at the first message.
+// Files that cannot be read are reported at Open, not at the first message.
 func TestMissingFiles(t *testing.T) {
 	for name, cfg := range map[string]nats.Config{
 		"credentials_file": {CredentialsFile: "/does/not/exist"},

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock/penstock/sink/nats"
 )
 
-// The server inside the process: no network, and nobody restarts it without the
-// sink (TestEmbeddedKeepsConfirmed does both).
+// The server inside the process: there is no network, and the server restarts only with the sink
+// (TestEmbeddedKeepsConfirmed does both).
 func TestConformanceEmbedded(t *testing.T) {
 	sinktest.Run(t, sinktest.Harness{
 		Features: sinktest.Features{ReadBack: true, Routes: true, Refuses: true, Deduplicates: true},
@@ -135,8 +135,7 @@ func destination(t *testing.T, b *broker, cfg, denied nats.Config, secrets []str
 	}
 }
 
-// badMessages are what no NATS server could store unchanged; tooLarge is in
-// bytes.
+// badMessages are messages that no NATS server could store unchanged; tooLarge is in bytes.
 func badMessages(tooLarge int) []sinktest.Bad {
 	var all []sinktest.Bad
 	add := func(name string, m penstock.Message) {

@@ -16,16 +16,16 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Timings of the connection. A server that answers no ping for two rounds is
-// given up, and looked for anew.
+// Timings of the connection. A server that answers no ping for two rounds is given up, and the
+// sink connects again.
 const (
 	pingInterval  = 10 * time.Second
 	reconnectWait = 250 * time.Millisecond
 	reconnectMax  = 5 * time.Second
 )
 
-// connect makes the connection, which from then on looks after itself, and the
-// one subscription on which every acknowledgement arrives.
+// connect makes the connection, which reconnects by itself from then on, and the only
+// subscription, on which every acknowledgement arrives.
 func (s *Sink) connect() error {
 	opts, err := s.options()
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Sink) connect() error {
 	if s.conn, err = nats.Connect(s.cfg.URL, opts...); err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", s.servers, err)
 	}
-	// The callback comes at once, from another goroutine: the first Send should
-	// know whether there is a connection, or why there is none.
+	// The callback comes at once, from another goroutine: the first Send should know whether there is
+	// a connection, or why there is none.
 	select {
 	case <-s.known:
 	case <-time.After(s.cfg.ConnectTimeout):
@@ -67,12 +67,12 @@ func (s *Sink) options() ([]nats.Option, error) {
 		nats.CustomReconnectDelay(reconnectDelay),
 		// A wrong password may be corrected on the server.
 		nats.IgnoreAuthErrorAbort(),
-		// Nothing is kept for later: a message published after its Send reported
-		// a failure could overtake, and would arrive twice.
+		// Nothing is kept for later: a message published after its Send reported a failure could overtake
+		// others, and would arrive twice.
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
-		// A server that does not read must not hold a Send for ever.
+		// A server that does not read must not block a Send forever.
 		nats.FlusherTimeout(s.cfg.AckWait),
 		nats.DisconnectErrHandler(s.disconnected),
 		nats.ReconnectHandler(s.connected),
@@ -143,8 +143,8 @@ func reconnectDelay(rounds int) time.Duration {
 	return min(reconnectWait<<min(max(rounds-1, 0), 10), reconnectMax)
 }
 
-// news is the level of what is worth knowing about servers elsewhere and goes
-// without saying for one in this process.
+// news is the log level of events that matter for servers elsewhere and are normal for one in this
+// process.
 func (s *Sink) news() slog.Level {
 	if s.cfg.InProcess != nil {
 		return slog.LevelDebug
@@ -172,7 +172,7 @@ func (s *Sink) disconnected(_ *nats.Conn, err error) {
 	}
 	s.trouble.Store(&err)
 	s.log.Warn("lost the connection to NATS, reconnecting", "servers", s.servers, "error", err)
-	// Acknowledgements of what was on its way will not come any more.
+	// Acknowledgements of messages in flight will not come any more.
 	s.acks.failAll(nil, s.unavailable(err))
 }
 
@@ -184,7 +184,7 @@ func (s *Sink) refused(_ *nats.Conn, err error) {
 	}
 }
 
-// asyncError handles what the server says about no request in particular.
+// asyncError handles errors of the server that belong to no particular request.
 func (s *Sink) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		s.log.Warn("NATS reports an error", "servers", s.servers, "error", err)
@@ -200,7 +200,7 @@ func (s *Sink) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 		s.mute.Store(true)
 		s.log.Warn("NATS does not let this user ask JetStream", "servers", s.servers, "error", err)
 	default:
-		// The server does not answer such a message, it only complains.
+		// The server does not answer such a message, it only reports an error.
 		denied := penstock.WithHint(fmt.Errorf("the NATS user may not publish to %q", subject), "allow it in the server's permissions, or log in as another user")
 		s.acks.failAll(func(m *penstock.Message) bool {
 			to, err := s.subject.Execute(m)
@@ -209,8 +209,8 @@ func (s *Sink) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	}
 }
 
-// unavailable says why nothing can be sent now: the trouble with the connection
-// if it is known, else what was met.
+// unavailable says why nothing can be sent now: the connection's problem if it is known, or else
+// the given error.
 func (s *Sink) unavailable(met error) error {
 	if p := s.trouble.Load(); p != nil {
 		met = *p

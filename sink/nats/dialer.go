@@ -11,8 +11,8 @@ import (
 // server does not read.
 const stuckAfter = 50 * time.Millisecond
 
-// dialer knows the connection made last, so that a stuck write can be broken off. The client
-// library writes while it holds the lock that every other call needs, and has no context there.
+// dialer knows the last connection, so a stuck write can be interrupted. The client library writes
+// while it holds the lock that every other call needs, and has no context there.
 type dialer struct {
 	net.Dialer
 	last atomic.Pointer[watchedConn]
@@ -49,7 +49,7 @@ func (d *dialer) freeWriter(released <-chan struct{}) {
 type watchedConn struct {
 	net.Conn
 	mu      sync.Mutex
-	writing time.Time // when the write under way began; zero if none is
+	writing time.Time // when the running write began; zero if there is none
 }
 
 func (c *watchedConn) Write(p []byte) (int, error) {

@@ -20,7 +20,8 @@ var Driver = descriptor.Sink[Config]{
 	Reach:    reach,
 }
 
-// reach connects and logs in; no stream is made. The embedded server belongs to who runs the relay.
+// reach connects and logs in; it creates no stream. The embedded server belongs to the relay's
+// process.
 func reach(_ context.Context, c Config, log *slog.Logger) error {
 	c.SetDefaults()
 	if c.Embedded != nil {

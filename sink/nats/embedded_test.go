@@ -33,8 +33,8 @@ func openEmbedded(t testing.TB, cfg nats.Config) *natsserver.Sink {
 	return s
 }
 
-// The default: one word on the command line, a stream of its own, readable by
-// other processes if a listener is asked for.
+// The default: one word on the command line, and a separate stream, which other processes can read
+// if a listener is configured.
 func TestEmbeddedDefault(t *testing.T) {
 	cfg, err := nats.ParseURL("embedded:" + t.TempDir() + "?listen=127.0.0.1:0")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestEmbeddedWithoutListener(t *testing.T) {
 	}
 }
 
-// The largest message that the server announces does fit into its file store.
+// The largest message that the server announces fits into its file store.
 func TestEmbeddedLargestMessage(t *testing.T) {
 	s := openEmbedded(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()}, AckWait: time.Minute}) // a busy disk takes long
 	m := messages(strings.Repeat("t", 1000), "large")[0]
@@ -82,7 +82,7 @@ func TestEmbeddedDirectoryInUse(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), "listen address") {
 		t.Fatalf("a second server on the directory: %v", err)
 	}
-	mustSend(t, first, messages("a", "1")) // and the first one is none the worse
+	mustSend(t, first, messages("a", "1")) // and the first one still works
 	if err := first.Close(patient(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +107,8 @@ func TestEmbeddedPortInUse(t *testing.T) {
 	}
 }
 
-// What was confirmed is there after Close and Open, and after the process was
-// killed without warning.
+// Confirmed messages are there after Close and Open, and after the process was killed without
+// warning.
 func TestEmbeddedKeepsConfirmed(t *testing.T) {
 	dir := os.Getenv("PENSTOCK_NATS_KILLED_DIR")
 	if dir != "" {
@@ -180,8 +180,8 @@ func publishUntilKilled(t *testing.T, dir string) {
 	}
 }
 
-// A topic is a producer's word, and must not reach the server's administration
-// even where the subject template is {topic} alone.
+// A producer chooses topics, and must not reach the server's administration, even if the subject
+// template is just {topic}.
 func TestTopicCannotAdminister(t *testing.T) {
 	s := openEmbedded(t, nats.Config{Subject: "{topic}", Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()},
 		CreateStream: &nats.StreamConfig{Name: "KEPT", Subjects: []string{"kept.>"}}})

@@ -20,9 +20,9 @@ const (
 	HeaderAttempt   = "Penstock-Attempt"
 )
 
-// envelope builds the headers of one message after another in the same map:
-// PublishMsg has written them out by the time it returns. Each name's value
-// lives in a slice of length one, made once. Not for concurrent use.
+// envelope builds the headers of one message after another in the same map: PublishMsg has written
+// them when it returns. Each name's value is in a slice of length one, made once. Not for
+// concurrent use.
 type envelope struct {
 	header                             nats.Header
 	id, key, topic, createdAt, attempt []string
@@ -40,9 +40,8 @@ func newEnvelope() *envelope {
 	return e
 }
 
-// fill puts m's headers into the envelope, instead of those of the message
-// before. The error is Permanent: NATS headers are lines of text, and
-// what they would change on the way is refused.
+// fill replaces the envelope's headers by those of m. The error is Permanent: NATS headers are
+// lines of text, and values that would change in transit are refused.
 func (e *envelope) fill(m *penstock.Message) error {
 	for _, name := range e.ownNames {
 		delete(e.header, name)
@@ -95,7 +94,7 @@ func reserved(name string) bool {
 	return false
 }
 
-// forbiddenInName is what the client library, like HTTP, refuses.
+// forbiddenInName are the characters that the client library, like HTTP, refuses.
 const forbiddenInName = `"()/,:;<=>?@[\]{}`
 
 func checkHeader(name, value string) error {
@@ -105,8 +104,8 @@ func checkHeader(name, value string) error {
 				"name headers with ASCII letters, digits and dashes"))
 		}
 	}
-	// A batch is acknowledged as a whole or not at all, which is not what a
-	// message that must be confirmed alone can be part of.
+	// A batch is acknowledged as a whole or not at all, so a message that must be confirmed alone
+	// cannot be part of one.
 	if strings.HasPrefix(name, "Nats-Batch-") {
 		return penstock.Permanent(penstock.WithHint(fmt.Errorf("header %q makes the message part of a JetStream batch", name),
 			"publish without it: every message is confirmed alone"))

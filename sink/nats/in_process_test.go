@@ -49,8 +49,8 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
-// What cannot go together with a server in the process, and a server that the sink is
-// asked to run itself.
+// Settings that exclude a server in the process, and a server that the sink is asked to run
+// itself.
 func TestInProcessMistakes(t *testing.T) {
 	srv := new(server.Server)
 	for _, c := range []struct {

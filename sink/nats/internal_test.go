@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// The shortcut for the usual answer must never confirm what the whole parse
-// would not.
+// The shortcut for the usual answer must never confirm anything that the complete parser would
+// not.
 func FuzzVerdict(f *testing.F) {
 	for _, s := range []string{
 		`{"stream":"S","seq":1}`, `{"stream":"S","domain":"d","seq":1}`, `{"stream":"S","seq":1,"duplicate": true}`,
@@ -77,7 +77,7 @@ func partly(err error) bool {
 	return later && penstock.IsUnavailable(err)
 }
 
-// A stream that is full is all there is as long as no other has answered.
+// A full stream counts as the whole broker as long as no other stream has answered.
 func TestFullStreamAmongOthers(t *testing.T) {
 	full := &nats.Msg{Data: []byte(`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"A","seq":0}`)}
 	var seen streams
@@ -99,8 +99,8 @@ func retriesLater(err error) bool {
 	return later && !penstock.IsPermanent(err) && !penstock.IsUnavailable(err)
 }
 
-// A subject is what the server takes as one, less spaces, control characters
-// and the server's own.
+// A valid subject is one that the server accepts, without spaces, control characters and the
+// server's own subjects.
 func FuzzSubject(f *testing.F) {
 	for _, s := range []string{"a", "a.b", "", ".", "a..b", "*", ">", "a.*", "a*", "a.>b", "a b", "ü.ß", "$JS.API.INFO", "$KV.b.k", "$JS", "a\x00b", "\u00a0"} {
 		f.Add(s)
@@ -120,8 +120,8 @@ func FuzzSubject(f *testing.F) {
 	})
 }
 
-// An acknowledgement that comes after its Send has returned, or a second time,
-// confirms nothing and frees no room.
+// An acknowledgement that comes after its Send has returned, or a second time, confirms nothing
+// and frees no room.
 func TestLateAcknowledgement(t *testing.T) {
 	w := newWindow(10, 1<<20)
 	a := newAcks("_INBOX.x.", w)
@@ -157,7 +157,7 @@ func TestLateAcknowledgement(t *testing.T) {
 	}
 }
 
-// An aborted Send gives back what it took, wherever it was.
+// An aborted Send gives back its room, wherever it was.
 func TestAbortGivesRoomBack(t *testing.T) {
 	w := newWindow(10, 1<<20)
 	a := newAcks("i.", w)
@@ -178,7 +178,7 @@ func TestAbortGivesRoomBack(t *testing.T) {
 	}
 }
 
-// Many takers, random sizes: never too much out, nobody forgotten.
+// Many takers and random sizes: never too much is given out, and no taker is forgotten.
 func TestWindow(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

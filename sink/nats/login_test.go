@@ -68,8 +68,8 @@ func TestLoginWithCredentials(t *testing.T) {
 	sendAndRead(t, b, nats.Config{CredentialsFile: file}, natsgo.UserCredentials(file))
 }
 
-// A password that is wrong today may be right tomorrow: the sink keeps trying,
-// also after the client library would have given up.
+// A password that is wrong today may be right tomorrow: the sink keeps trying, even after the
+// client library would have given up.
 func TestLoginCorrectedOnTheServer(t *testing.T) {
 	b := startBroker(t, func(o *server.Options) { o.Username, o.Password = "relay", "old" })
 	proxy := tcpproxy.New(t, b.addr())

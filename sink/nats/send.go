@@ -47,8 +47,8 @@ func (s *Sink) ready(ctx context.Context) error {
 	return s.ensureStream(ctx)
 }
 
-// publish hands every message to the connection. Messages that cannot be
-// published fail alone; the error is one that stops the rest.
+// publish passes every message to the connection. Messages that cannot be published fail alone;
+// the returned error stops the others.
 func (s *Sink) publish(ctx context.Context, f *flight) error {
 	released := make(chan struct{})
 	defer close(released)
@@ -86,8 +86,8 @@ func (s *Sink) publish(ctx context.Context, f *flight) error {
 	return nil
 }
 
-// publishOne hands one message to the connection. The first error is about the
-// message, the second about the connection.
+// publishOne passes one message to the connection. The first error is about the message, the
+// second about the connection.
 func (s *Sink) publishOne(msg *nats.Msg, e *envelope, m *penstock.Message) (refused, lost error) {
 	subject, err := s.subject.Execute(m)
 	if err != nil {
@@ -114,8 +114,8 @@ func (s *Sink) publishOne(msg *nats.Msg, e *envelope, m *penstock.Message) (refu
 	}
 }
 
-// await waits for the flight to land. It gives up when AckWait passes without
-// any acknowledgement; as long as some arrive, the broker is merely slow.
+// await waits until every message of the flight is answered. It gives up when AckWait passes
+// without any acknowledgement; as long as some arrive, the broker is only slow.
 func (s *Sink) await(ctx context.Context, f *flight) error {
 	timer := time.NewTimer(s.cfg.AckWait)
 	defer timer.Stop()
@@ -146,8 +146,8 @@ func interrupted(err error) error {
 	return penstock.Unavailable(fmt.Errorf("nats sink: no acknowledgement yet: %w", err))
 }
 
-// explain finds out why messages met silence, once per subject, or once for
-// all if it is the broker.
+// explain finds out why messages got no answer, once per subject, or once for all if the broker is
+// the cause.
 func (s *Sink) explain(ctx context.Context, msgs []penstock.Message, errs []error) []error {
 	var broker error
 	reasons := map[string]error{}

@@ -77,8 +77,8 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		s.letGo()
 		return nil, fmt.Errorf("nats sink: %w", err)
 	}
-	// Consumers may come before the first message, so the stream is made now if
-	// it can be; else with the first message.
+	// Consumers may come before the first message, so the stream is created now if possible, and
+	// otherwise with the first message.
 	if err := s.ensureStream(context.Background()); err != nil {
 		if cfg.InProcess != nil {
 			s.letGo()

@@ -95,12 +95,12 @@ func wantError(t testing.TB, err error, want errorClass, texts ...string) {
 	}
 }
 
-// What a server or stream refuses, and how the relay is told.
+// Refusals of a server or stream, and the error for the relay.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		stream *jetstream.StreamConfig // nil: none
 		broker func(*server.Options)
-		before func(*testing.T, *natsgo.Conn) // on a connection of its own
+		before func(*testing.T, *natsgo.Conn) // on a separate connection
 		send   penstock.Message
 		want   errorClass
 		texts  []string
@@ -199,7 +199,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A stream that appears later makes the same message go through.
+// When a stream appears later, the same message is delivered.
 func TestStreamCreatedLater(t *testing.T) {
 	b := startBroker(t, nil)
 	s := open(t, nats.Config{URL: b.addr()})
@@ -245,14 +245,14 @@ func TestCreateStream(t *testing.T) {
 		t.Errorf("the stream was created as %+v", c)
 	}
 
-	// One that exists is left as it is.
+	// An existing stream is left unchanged.
 	cfg.CreateStream = &nats.StreamConfig{Name: "MADE", Subjects: []string{"made.>"}}
 	mustSend(t, open(t, cfg), messages("made.again", "2"))
 	if c := info().Config; c.Storage != jetstream.MemoryStorage || c.Subjects[0] != "made.*" {
 		t.Errorf("the existing stream was changed to %+v", c)
 	}
 
-	// One that is deleted comes back.
+	// A deleted stream is created again.
 	r.use(t, func(ctx context.Context, js jetstream.JetStream) {
 		if err := js.DeleteStream(ctx, "MADE"); err != nil {
 			t.Fatal(err)
@@ -265,7 +265,7 @@ func TestCreateStream(t *testing.T) {
 	cfg.CreateStream = &nats.StreamConfig{Name: "OTHER", Subjects: []string{"made.here"}}
 	wantError(t, sendOne(t, open(t, cfg), messages("made.here", "4")[0]), unavailable, "OTHER", "another stream")
 
-	// Without create_stream none is made.
+	// Without create_stream none is created.
 	plain := open(t, nats.Config{URL: b.addr()})
 	wantError(t, sendOne(t, plain, messages("not.asked", "5")[0]), unclassified)
 	r.use(t, func(ctx context.Context, js jetstream.JetStream) {
@@ -286,8 +286,8 @@ func TestCreateStreamLater(t *testing.T) {
 	heals(t, s, msgs[0])
 }
 
-// A user who may not publish a subject: that message fails alone and soon. One
-// who may not ask JetStream's API still sends.
+// If a user may not publish to a subject, that message fails alone and soon. A user who may not
+// use JetStream's API can still send.
 func TestPermissions(t *testing.T) {
 	users := func(publish, subscribe []string) func(*server.Options) {
 		return func(o *server.Options) {
@@ -331,7 +331,7 @@ func TestPermissions(t *testing.T) {
 		t.Parallel()
 		s := setup(t, []string{">"}, []string{"_RELAY.>"}, nats.Config{AckWait: 200 * time.Millisecond})
 		wantError(t, sendOne(t, s, messages("orders.placed", "1")[0]), unavailable)
-		for ctx := patient(t); ; { // the server says it of itself, and not in time on a busy machine
+		for ctx := patient(t); ; { // the server reports it without a request, and late on a busy machine
 			err := sendOne(t, s, messages("orders.placed", "2")[0])
 			if ctx.Err() != nil || err != nil && strings.Contains(err.Error(), "inbox_prefix") {
 				wantError(t, err, unavailable, "inbox_prefix")
@@ -370,7 +370,7 @@ func TestMaxPending(t *testing.T) {
 				t.Fatalf("%d answered, %d out, no more come", answered, len(out))
 			}
 		}
-		// A round trip: whatever the sink sent beyond the limit would be here.
+		// A round trip: anything that the sink sent beyond the limit would have arrived.
 		if err := conn.Flush(); err != nil {
 			t.Fatal(err)
 		}

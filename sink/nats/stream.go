@@ -14,11 +14,10 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// lookupTimeout bounds one question to JetStream's API.
+// lookupTimeout bounds one request to JetStream's API.
 const lookupTimeout = 2 * time.Second
 
-// stream creates the configured stream before the first message, and again
-// when it turns out to be gone.
+// stream creates the configured stream before the first message, and again if it is gone.
 type stream struct {
 	ready atomic.Bool
 	mu    sync.Mutex
@@ -110,8 +109,8 @@ func (s *Sink) explainSilence(ctx context.Context, subject string, quiet *silenc
 	case s.mute.Load():
 		return unasked
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		// Nothing at all comes back, though the connection looks well: it may
-		// hang, and a new one be better.
+		// No answer comes at all, though the connection looks healthy: it may hang, and a new one may
+		// work.
 		if err := s.conn.ForceReconnect(); err != nil {
 			s.log.Warn("cannot reconnect to NATS", "servers", s.servers, "error", err)
 		}

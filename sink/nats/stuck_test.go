@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/sink/nats"
 )
 
-// A network that takes nothing holds the client library's lock for as long as
-// its write may last, here longer than the test. Contexts and Close still end.
+// A network that accepts nothing holds the client library's lock for as long as its write may
+// last, here longer than the test. Contexts and Close still end.
 func TestStuckWrite(t *testing.T) {
 	stuck := func(t *testing.T) (s *nats.Sink, sent chan []error, cancel func()) {
 		b := startBroker(t, nil)

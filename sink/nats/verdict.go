@@ -42,13 +42,12 @@ const (
 	codeTooManyRequests     = 10167
 )
 
-// Delays after which a message that JetStream would not take just now is worth
-// another attempt.
+// Delays after which to retry a message that JetStream would not accept just now.
 const (
 	pauseBusy = 100 * time.Millisecond
 	pauseFull = time.Second
-	// A server of a cluster believes an id that was refused to be on its way, for as
-	// long as the stream's duplicate window.
+	// A server of a cluster believes that a refused id is in flight, for as long as the stream's
+	// duplicate window.
 	pauseInProcess = time.Second
 )
 
@@ -154,8 +153,8 @@ func verdict(m *nats.Msg, seen *streams) error {
 		"look for a service that replies on the message's subject, or change the subject")
 }
 
-// classify gives what JetStream said an error class. Where there are several streams, one
-// that is full is only a part.
+// classify gives JetStream's error an error class. If there are several streams, a full one is
+// only a part of the sink.
 func classify(e *RefusedError, several bool) error {
 	switch e.ErrCode {
 	case codeMessageTooLarge:

@@ -22,9 +22,8 @@ func newWindow(messages, bytes int) *window {
 	return &window{messages: messages, bytes: bytes, whole: [2]int{messages, bytes}}
 }
 
-// take reserves room for the first n of msgs, at least one, as many as fit now;
-// while not even one fits it waits. A message larger than the whole window
-// passes when nothing else is on its way.
+// take reserves room for as many as fit of the first n of msgs, at least one. While not even one
+// fits, it waits. A message larger than the whole window passes when no other is in flight.
 func (w *window) take(ctx context.Context, quit <-chan struct{}, msgs []penstock.Message) (n int, err error) {
 	for {
 		w.mu.Lock()
@@ -56,9 +55,8 @@ func (w *window) take(ctx context.Context, quit <-chan struct{}, msgs []penstock
 	}
 }
 
-// give returns the room of n messages of together size bytes. It wakes the
-// waiting only when a quarter of the window is free, so that they publish many
-// at a time and not one per acknowledgement.
+// give returns the room of n messages of size bytes in sum. It wakes waiting Sends only when a
+// quarter of the window is free. So they publish many at a time, and not one per acknowledgement.
 func (w *window) give(n, size int) {
 	w.mu.Lock()
 	w.messages += n
@@ -70,5 +68,5 @@ func (w *window) give(n, size int) {
 	w.mu.Unlock()
 }
 
-// footprint is about what the server holds of a message.
+// footprint is about how many bytes of a message the server holds.
 func footprint(m *penstock.Message) int { return m.Size() }

@@ -24,8 +24,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// Outbox, relay, RabbitMQ, four consumers of one queue that fail, and acknowledge what
-// they have done too late: each message takes effect once, in the order of its key.
+// An outbox, a relay, RabbitMQ, and four consumers of one queue that fail, and acknowledge too
+// late. Each message takes effect once, in the order of its key.
 func TestEndToEndInOrder(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
@@ -217,7 +217,7 @@ func subscribe(conn *amqp.Connection, queue string) (<-chan amqp.Delivery, error
 	if err := ch.Qos(20, 0, false); err != nil {
 		return nil, err
 	}
-	// The relay declares the queue as well, whoever comes first.
+	// The relay also declares the queue, whichever comes first.
 	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
 		return nil, err
 	}

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// lasts remembers the trails of the keys that were put last. Not safe for
-// concurrent use.
+// lasts remembers the trails of the most recently used keys. Not safe for concurrent use.
 type lasts struct {
 	most   int
 	byKey  map[string]*list.Element

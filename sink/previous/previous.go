@@ -116,8 +116,8 @@ type step struct {
 	seq int64
 }
 
-// trail is where a key has come to: its newest message, and the last one of those
-// that came again from before that.
+// trail is the state of a key: its newest message, and the last one of those that were sent again
+// from before that.
 type trail struct {
 	newest string
 	seq    int64     // the highest that was sent
@@ -125,9 +125,9 @@ type trail struct {
 	again  step
 }
 
-// isNew reports whether m cannot have been sent before. A position tells, unless the
-// database lost its last transactions: then positions come again, with messages that
-// are younger than all that were sent.
+// isNew reports whether m cannot have been sent before. Its position decides, unless the database
+// lost its last transactions. In that case positions are used again, with messages that are
+// younger than all sent ones.
 func (t trail) isNew(m *penstock.Message) bool {
 	return t.newest == "" || m.Seq == 0 || m.Seq > t.seq || m.CreatedAt.After(t.at) // 0: the source has no positions
 }

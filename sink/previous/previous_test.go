@@ -18,7 +18,7 @@ import (
 	"github.com/penstock/penstock/sink/previous"
 )
 
-// sink notes what it was given and refuses what it is told to.
+// sink notes its messages and refuses those that the test says.
 type sink struct {
 	sent   []penstock.Message
 	refuse map[string]error
@@ -65,7 +65,7 @@ func send(t *testing.T, p driver.Sink, msgs ...penstock.Message) []error {
 	return p.Send(t.Context(), msgs)
 }
 
-// wantSent takes what was sent since, as id<previous.
+// wantSent checks the messages sent since the last call, as id<previous.
 func (s *sink) wantSent(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -124,8 +124,8 @@ func TestPreviousInAReplay(t *testing.T) {
 	s.wantSent(t, "x<y", "y<x")
 }
 
-// A failover, or a restore, lost the last transactions: positions come again, with other
-// messages. Those follow what was sent last, and each other.
+// A failover, or a restore, lost the last transactions: positions are used again for other
+// messages. Those follow the last sent message, and each other.
 func TestPreviousWherePositionsComeAgain(t *testing.T) {
 	t.Parallel()
 	s := &sink{keeps: true}
@@ -137,12 +137,12 @@ func TestPreviousWherePositionsComeAgain(t *testing.T) {
 	kept, lost := written("kept", 1, 1), written("lost", 4, 2)
 	send(t, p, kept, lost)
 	s.wantSent(t, "kept", "lost<kept")
-	// The cursor that covered kept is lost, too.
+	// The cursor that covered kept is also lost.
 	send(t, p, kept, written("n2", 2, 3))
 	send(t, p, written("n3", 3, 4))
 	send(t, p, written("n4", 4, 5), written("n5", 5, 6), kept, written("n2", 2, 3), written("n6", 6, 7))
 	s.wantSent(t, "kept", "n2<lost", "n3<n2", "n4<n3", "n5<n4", "kept", "n2<kept", "n6<n5")
-	// A transaction that drew a position and committed late is as new as any.
+	// A transaction that drew a position and committed late counts as new.
 	send(t, p, written("late", 7, 9), written("n8", 8, 8), written("n9", 9, 10))
 	s.wantSent(t, "late<n6", "n8<late", "n9<n8")
 	send(t, p, written("n8", 8, 8), written("n9", 9, 10))
@@ -204,7 +204,7 @@ func TestPreviousForgets(t *testing.T) {
 	})
 }
 
-// Sources hand out strings that are parts of large chunks. None of those is kept.
+// Sources return strings that are parts of large chunks. None of those is kept.
 func TestPreviousKeepsNoChunks(t *testing.T) {
 	const keys, chunk = 400, 256 << 10
 	s := &sink{}
@@ -225,8 +225,8 @@ func TestPreviousKeepsNoChunks(t *testing.T) {
 	runtime.KeepAlive(p)
 }
 
-// Whatever is refused, confirmed twice or sent again: the message that a header names
-// has been confirmed before, and each new message names the new one before it.
+// Messages are refused, confirmed twice or sent again. The message that a header names was always
+// confirmed before, and each new message names the new one before it.
 func TestPreviousUnderRandomUse(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())

@@ -24,8 +24,8 @@ func (o outgoing) only(which []int) outgoing {
 	return part
 }
 
-// batch is messages of one Send on their way on one channel, counted from 0.
-// The channel's lock guards it.
+// batch is messages of one Send in flight on one channel, counted from 0. The channel's lock
+// guards it.
 type batch struct {
 	outgoing
 	states  []state
@@ -48,7 +48,7 @@ func newBatch(out outgoing) *batch {
 	return &batch{outgoing: out, states: make([]state, len(out.todo)), left: len(out.todo), done: make(chan struct{})}
 }
 
-// answer takes the broker's word on the n-th message.
+// answer notes the broker's answer to the n-th message.
 func (b *batch) answer(n int, acked bool) {
 	if b.over {
 		return
@@ -62,7 +62,7 @@ func (b *batch) answer(n int, acked bool) {
 	b.settle(n, answered)
 }
 
-// lose says that there will be no word.
+// lose notes that there will be no answer.
 func (b *batch) lose(n int) {
 	if !b.over && b.states[n] == waiting {
 		b.settle(n, lost)
@@ -87,8 +87,8 @@ func (b *batch) bounce(n int, id string, r *returned) {
 	b.bounced[n] = r
 }
 
-// finish gives the messages without an answer their verdict, or returns which
-// they are if that is errSuspect.
+// finish gives the messages without an answer their verdict. If that is errSuspect, it returns
+// which they are instead.
 func (b *batch) finish(verdict error) (suspects []int) {
 	b.over = true
 	for n, s := range b.states {
@@ -100,6 +100,6 @@ func (b *batch) finish(verdict error) (suspects []int) {
 			b.errs.set(b.todo[n], verdict)
 		}
 	}
-	b.outgoing = outgoing{} // answers may be long in coming; the messages are not kept for them
+	b.outgoing = outgoing{} // answers may take long; the messages are not kept for them
 	return suspects
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
 
-// The two benchmarks publish the same messages, 200 bytes each, in batches of
-// 512 by several goroutines, confirmed and persistent, into a durable queue:
-// one through the sink, the other by hand with the library, one channel per
-// goroutine. Compare them within one run only:
+// The two benchmarks publish the same messages of 200 bytes, persistent and confirmed, into a
+// durable queue. Several goroutines publish them in batches of 512. One benchmark uses the sink,
+// and the other the library directly, with one channel per goroutine. Compare them within one run
+// only:
 //
 //	go test -run '^$' -bench . -benchtime 3s -count 5 ./sink/rabbitmq
 const (
@@ -76,7 +76,7 @@ func BenchmarkByHand(b *testing.B) {
 	}
 }
 
-// publish sends b.N messages, each goroutine with a function of its own.
+// publish sends b.N messages. Each goroutine has a separate function.
 func publish(b *testing.B, senders int, sender func() func([]penstock.Message)) {
 	msgs := make([]penstock.Message, benchBatch)
 	for i := range msgs {

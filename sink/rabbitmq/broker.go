@@ -11,9 +11,9 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// broker keeps one connection, made when a Send needs it and made anew when it
-// is broken. While the broker cannot be reached, attempts are spaced out; in
-// between, Sends get the last failure at once.
+// broker keeps one connection, which is made when a Send needs it, and again when it is broken.
+// While the broker cannot be reached, attempts are spaced out. In between, Sends get the last
+// failure at once.
 type broker struct {
 	cfg     *Config
 	log     *slog.Logger
@@ -24,7 +24,7 @@ type broker struct {
 	pause time.Duration // after the last attempt
 	until time.Time     // no attempt before
 	quit  bool
-	// giveUp ends the attempt that is under way, if one is.
+	// giveUp ends the running attempt, if there is one.
 	giveUp context.CancelFunc
 }
 
@@ -66,7 +66,7 @@ func (b *broker) connect() (*connection, error) {
 			b.log.Warn("RabbitMQ cannot be reached", "error", err)
 		}
 		b.pause = min(max(2*b.pause, firstPause), maxPause)
-		b.until = time.Now().Add(b.pause/2 + rand.N(b.pause/2)) // so that relays do not come all at once
+		b.until = time.Now().Add(b.pause/2 + rand.N(b.pause/2)) // to keep relays from coming all at once
 		b.err = err
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (b *broker) lastError() error {
 	return b.err
 }
 
-// stop ends the connection, in good order if patience allows, and makes no
-// other: an attempt that is under way has ended when it returns.
+// stop closes the connection, gracefully if patience allows, and makes no other: a running attempt
+// has ended when it returns.
 func (b *broker) stop(patience time.Duration) {
 	b.mu.Lock()
 	b.quit = true

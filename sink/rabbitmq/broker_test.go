@@ -28,8 +28,8 @@ type room struct {
 	ch       *amqp.Channel
 }
 
-// broker is one that tests kill and configure, with a user relay who may only
-// write, and a listener that speaks TLS and wants a certificate from its clients.
+// broker is a broker that tests kill and configure. It has a user relay who may only write, and a
+// TLS listener that requires a client certificate.
 type broker struct {
 	*testserver.RabbitMQ
 	password   string // relay's
@@ -37,7 +37,7 @@ type broker struct {
 	tlsAddress string
 }
 
-// One broker for all of these, because to start one takes as long as they do.
+// One broker for all of these tests, because starting one takes as long as they do.
 func TestOwnBroker(t *testing.T) {
 	authority := testcerts.New(t)
 	cert := authority.Server(t, "mq.example", "127.0.0.2")
@@ -145,7 +145,7 @@ func received(t *testing.T, d amqp.Delivery) sinktest.Received {
 	return r
 }
 
-// config sends to the room by way of address, which is a proxy or the broker.
+// config sends to the room through address, which is a proxy or the broker.
 func (r *room) config(t testing.TB, address string) rabbitmq.Config {
 	t.Helper()
 	u, err := url.Parse(r.url)

@@ -51,7 +51,7 @@ type returned struct {
 	exchange, key string
 }
 
-// newChannel asks the broker for a channel; it is of use once ready is closed.
+// newChannel asks the broker for a channel, which is usable once ready is closed.
 func newChannel(conn *connection, id uint16) *channel {
 	c := &channel{
 		conn: conn, id: id,
@@ -73,9 +73,9 @@ func (c *channel) broken() bool {
 	return c.closed || c.retired
 }
 
-// retire is for a channel on which a Send was refused whole: the next ones get another. A channel
-// may be opened while a quorum queue has no leader, as when a node dies. Then the queue refuses
-// everything on it permanently, long after the queue is back.
+// retire is for a channel on which a Send was refused completely: the next Sends get another. A
+// channel may be opened while a quorum queue has no leader, as when a node dies. Then the queue
+// refuses everything on it permanently, long after the queue is back.
 func (c *channel) retire() {
 	c.retired = true
 	if c.first == c.next {
@@ -83,8 +83,8 @@ func (c *channel) retire() {
 	}
 }
 
-// publish writes messages of a batch from the n-th on: at least one, and few enough not to hold up
-// the reader. It returns where to continue, and false if the channel is at its end.
+// publish writes messages of a batch from the n-th on: at least one, and few enough not to delay
+// the reader. It returns where to continue, and false if the channel has ended.
 func (c *channel) publish(b *batch, n int) (next int, ok bool) {
 	const few = 32
 	c.mu.Lock()
@@ -108,7 +108,7 @@ func (c *channel) publish(b *batch, n int) (next int, ok bool) {
 	return n, err == nil
 }
 
-// frame takes what the broker says on this channel.
+// frame handles a frame of this channel.
 func (c *channel) frame(kind byte, payload []byte) error {
 	switch kind {
 	case frameMethod:
@@ -148,7 +148,7 @@ func (c *channel) method(m method, a *arguments) error {
 	case basicAck, basicNack:
 		tag, flags := a.uint64(), a.uint8()
 		if a.bad {
-			return nil // the caller says so; half an ack is none
+			return nil // the caller reports it; half an ack does not count
 		}
 		return c.answer(tag, flags&1 != 0, m == basicAck)
 	case basicReturn:
@@ -212,11 +212,11 @@ func (c *channel) returns(id string, r *returned) {
 	}
 }
 
-// end is the channel's, for everyone who waits for something on it: alone, with
-// the broker's reason, or together with the connection.
+// end ends the channel for every Send that waits on it: alone, with the broker's reason, or
+// together with the connection.
 //
-// A broker that has closed a channel ignores what comes on it until it reads
-// that this is understood. Nothing may follow that on the wire, hence the lock.
+// A broker that has closed a channel ignores frames on it until it reads the confirmation. Nothing
+// may follow that on the wire, hence the lock.
 func (c *channel) end(e *amqp.Error, alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +240,7 @@ func (c *channel) end(e *amqp.Error, alone bool) {
 	close(c.gone)
 }
 
-// leave closes the channel in good order, without waiting for the broker.
+// leave closes the channel gracefully, without waiting for the broker.
 func (c *channel) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,7 +258,7 @@ func (c *channel) goodbye() {
 // goodChannel is why a channel is closed: code 200, no text, no method to blame.
 var goodChannel = []byte{0, 200, 0, 0, 0, 0, 0}
 
-// write appends a method. That the wire is broken shows elsewhere.
+// write appends a method. A broken wire is reported elsewhere.
 func (c *channel) write(m method, arguments ...byte) {
 	_ = c.conn.wire.append(func(buf []byte) []byte {
 		f := frames{buf: buf, channel: c.id}
@@ -299,8 +299,8 @@ func (c *channel) send(ctx context.Context, out outgoing) (suspects []int) {
 	return b.finish(c.unanswered(ctx))
 }
 
-// publishAll writes until everything is written, the channel ends or ctx does;
-// only the last is an error.
+// publishAll writes until everything is written, the channel ends or ctx does; only the end of ctx
+// is an error.
 func (c *channel) publishAll(ctx context.Context, b *batch) (published int, err error) {
 	c.conn.wire.hold()
 	defer c.conn.wire.release()

@@ -50,8 +50,8 @@ func (b *batch) isDone() bool {
 	}
 }
 
-// The broker may answer in any order, one by one or many at once, and the ring
-// goes round many times.
+// The broker may answer in any order, one by one or many at once, and the ring goes round many
+// times.
 func TestAnswersInAnyOrder(t *testing.T) {
 	c := testChannel(t, 8)
 	for range 100 {
@@ -79,7 +79,7 @@ func TestAnswersInAnyOrder(t *testing.T) {
 	}
 }
 
-// What waits for an early answer keeps its place, so the ring never laps it.
+// A message that waits for an early answer keeps its place, so the ring never laps it.
 func TestRoomIsGivenInOrder(t *testing.T) {
 	c := testChannel(t, 4)
 	publishTo(t, c, "1", "2", "3", "4")
@@ -107,8 +107,7 @@ func TestMultipleZeroMeansAll(t *testing.T) {
 	}
 }
 
-// An answer to what was never asked ends the connection rather than confirm
-// something.
+// An answer to a message that was never sent ends the connection, rather than confirm something.
 func TestAnswersToNothing(t *testing.T) {
 	c := testChannel(t, 4)
 	publishTo(t, c, "1", "2")
@@ -125,8 +124,8 @@ func TestAnswersToNothing(t *testing.T) {
 	}
 }
 
-// Another Send has filled the buffer since this one asked for room. It goes on
-// all the same, a message at a time.
+// Another Send has filled the buffer since this one asked for room. It still continues, one
+// message at a time.
 func TestPublishWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := fullWire(t)
@@ -142,7 +141,7 @@ func TestPublishWithoutRoom(t *testing.T) {
 	})
 }
 
-// An ack that breaks off confirms nothing.
+// An incomplete ack confirms nothing.
 func TestHalfAnAck(t *testing.T) {
 	c := testChannel(t, 4)
 	b := publishTo(t, c, "1")

@@ -62,8 +62,7 @@ func TestConfigMistakes(t *testing.T) {
 	}
 }
 
-// Files are looked at when the sink is opened, not when the first connection
-// is made.
+// Files are read when the sink is opened, not when the first connection is made.
 func TestOpenReadsFiles(t *testing.T) {
 	cfg := rabbitmq.Config{URL: "amqps://localhost", TLS: rabbitmq.TLSConfig{CAFile: "/does/not/exist"}}
 	if _, err := rabbitmq.Open(cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.ca_file cannot be read") {
@@ -71,7 +70,7 @@ func TestOpenReadsFiles(t *testing.T) {
 	}
 }
 
-// Several hosts are told apart, and none may be empty.
+// Several hosts are separated, and none may be empty.
 func TestSeveralHosts(t *testing.T) {
 	for u, ok := range map[string]bool{
 		"amqp://me:pw@a:5672,b:5673/shop": true, "amqps://a,b": true, "amqp://a,[::1]:5672,b/": true, "amqp://a,b?declare_queue=q": true, "amqp://x,y:z@a,b": true,
@@ -83,8 +82,8 @@ func TestSeveralHosts(t *testing.T) {
 	}
 }
 
-// A password that is not escaped turns into a port, a path or a fragment, and
-// the errors of URL parsers quote those.
+// An unescaped password is parsed as a port, a path or a fragment, and the errors of URL parsers
+// quote those.
 func TestMistakenURLKeepsItsPassword(t *testing.T) {
 	for _, u := range []string{
 		"amqp://me:pass/wordy@localhost", "amqp://me:pass#wordy@localhost", "amqp://me:pass?wordy@localhost",

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
 
-// conformance kills the broker, too.
+// conformance also kills the broker.
 func (b *broker) conformance(t *testing.T) {
 	sinktest.Run(t, sinktest.Harness{
 		Features: sinktest.Features{ReadBack: true, Network: true, Durable: true, Routes: true, Refuses: true, Secrets: true},

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// connection is one connection to the broker and its channels. When it breaks
-// it is thrown away with all of them.
+// connection is one connection to the broker and its channels. When it breaks it is replaced with
+// all of them.
 type connection struct {
 	amqp     *amqp.Connection
 	wire     *wire
@@ -45,15 +45,15 @@ const (
 // heartbeatsMissed, as the library counts them, make a connection dead.
 const heartbeatsMissed = 3
 
-// blocked is RabbitMQ's alarm: it is short of memory or disk and reads nothing
-// more from connections that publish.
+// blocked is RabbitMQ's alarm: it is short of memory or disk and reads nothing more from
+// connections that publish.
 type blocked struct {
 	reason string
 	over   chan struct{}
 }
 
-// connect tries one host after the other, in any order, so that many relays do not
-// all go to the first. Its error tells of each.
+// connect tries the hosts in random order, to keep many relays from all going to the first. Its
+// error lists each failure.
 func connect(ctx context.Context, cfg *Config, log *slog.Logger) (*connection, error) {
 	uris, err := cfg.addresses()
 	if err != nil {
@@ -110,8 +110,8 @@ func connectTo(ctx context.Context, uri amqp.URI, cfg *Config, log *slog.Logger)
 		// The library numbers its channels from 1 up.
 		c.frame, c.lowest = c.amqp.Config.FrameSize, c.amqp.Config.ChannelMax+1
 		if heartbeat := c.amqp.Config.Heartbeat; heartbeat > 0 {
-			// The library sets a deadline with the next frame that it sees, and on
-			// a connection that dies now there will be none.
+			// The library sets a deadline with the next frame that it sees. On a connection that dies now
+			// there will be no such frame.
 			_ = w.SetReadDeadline(time.Now().Add(heartbeatsMissed * heartbeat))
 		}
 		go c.watch(c.amqp.NotifyBlocked(make(chan amqp.Blocking, 1)), c.amqp.NotifyClose(make(chan *amqp.Error, 1)), log)
@@ -140,7 +140,7 @@ func (c *connection) declare(queue string) error {
 	if _, err = look.QueueDeclarePassive(queue, true, false, false, false, nil); err == nil {
 		return look.Close()
 	}
-	create, err := c.amqp.Channel() // the question that fails costs its channel
+	create, err := c.amqp.Channel() // a failed check costs its channel
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (c *connection) declare(queue string) error {
 	return create.Close()
 }
 
-// watch keeps track of what the broker says about the connection until it ends.
+// watch tracks the state of the connection until it ends.
 func (c *connection) watch(blocking <-chan amqp.Blocking, closed <-chan *amqp.Error, log *slog.Logger) {
 	for b := range blocking { // ends with the connection
 		c.mu.Lock()
@@ -175,7 +175,7 @@ func (c *connection) watch(blocking <-chan amqp.Blocking, closed <-chan *amqp.Er
 	}
 }
 
-// writable waits until the broker would read another message.
+// writable waits until the broker reads messages again.
 func (c *connection) writable(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -187,14 +187,14 @@ func (c *connection) writable(ctx context.Context) error {
 		select {
 		case <-b.over:
 		case <-c.gone:
-			return nil // publishing will tell
+			return nil // publishing will report it
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// blockedReason is why the broker reads nothing, empty if it does.
+// blockedReason is why the broker reads nothing, or "" if it does.
 func (c *connection) blockedReason() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +211,7 @@ func (c *connection) channel(ctx context.Context) (*channel, error) {
 }
 
 // open opens a channel. It waits for the broker without a time limit: a connection that breaks ends
-// it.
+// the wait.
 func (c *connection) open() (*channel, error) {
 	id, err := c.takeNumber()
 	if err != nil {

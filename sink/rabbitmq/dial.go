@@ -19,8 +19,8 @@ func dial(ctx context.Context, address string, deadline time.Time, config *tls.C
 	return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 }
 
-// tlsConfig reads the files each time it is called, so that a certificate that
-// was renewed is used from the next connection on. Nil without TLS.
+// tlsConfig reads the files on each call, so a renewed certificate is used from the next
+// connection on. It returns nil without TLS.
 func (c *Config) tlsConfig(uri amqp.URI) (*tls.Config, error) {
 	if uri.Scheme != "amqps" {
 		return nil, nil

@@ -22,7 +22,7 @@ var Driver = descriptor.Sink[Config]{
 	Reach:    reach,
 }
 
-// reach connects and logs in. What declare_queue names is not made.
+// reach connects and logs in. It does not create the queue of declare_queue.
 func reach(ctx context.Context, c Config, log *slog.Logger) error {
 	c.SetDefaults()
 	c.DeclareQueue = ""

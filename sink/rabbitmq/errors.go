@@ -31,8 +31,8 @@ func (v *verdicts) setAll(which []int, err error) {
 	}
 }
 
-// unroutable: the broker has taken the message and thrown it away. Another
-// attempt makes sense, for someone may bind a queue.
+// unroutable: the broker has accepted the message and dropped it. Another attempt makes sense,
+// because someone may bind a queue.
 func unroutable(r *returned) error {
 	if r.exchange == "" {
 		return penstock.WithHint(fmt.Errorf("there is no queue named %q", r.key),
@@ -45,8 +45,8 @@ func unroutable(r *returned) error {
 // pauseNacked is when a message that was nacked is sent again.
 const pauseNacked = time.Second
 
-// refused: a nack. RabbitMQ gives it for what is wrong with a queue, whatever the message: it
-// is full and rejects more, or has no leader.
+// refused: a nack. RabbitMQ sends it for a problem of a queue, whatever the message: it is full
+// and rejects more, or has no leader.
 func refused() error {
 	return penstock.RetryAfter(penstock.Unavailable(penstock.WithHint(errors.New("RabbitMQ did not take responsibility for the message (nack)"),
 		"a queue is full and rejects more, or failed; see its policy and RabbitMQ's log")), pauseNacked)
@@ -65,13 +65,11 @@ func closed() error {
 	return penstock.Unavailable(fmt.Errorf("RabbitMQ sink: %w", penstock.ErrClosed))
 }
 
-// errSuspect stands for: one of the messages closed the channel, and it is not
-// known which.
+// errSuspect: one of the messages closed the channel, and it is unknown which.
 var errSuspect = errors.New("suspect")
 
-// closedBecause is the verdict on messages that were under way when their
-// channel closed. AMQP closes a channel for what is wrong with one method, and
-// the connection for everything else.
+// closedBecause is the verdict on messages in flight when their channel closed. AMQP closes a
+// channel if one method is wrong, and the connection for everything else.
 func closedBecause(e *amqp.Error, alone bool) error {
 	switch {
 	case e == nil:
@@ -98,7 +96,7 @@ func explainExchange(e *amqp.Error) error {
 	return penstock.WithHint(err, "give the user write permission on the exchange")
 }
 
-// explainGuilty is the verdict on the message that closes a channel all alone.
+// explainGuilty is the verdict on a message that alone closes a channel.
 func explainGuilty(e *amqp.Error) error {
 	err := fmt.Errorf("RabbitMQ does not take this message: %s", said(e))
 	switch e.Code {

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
 
-// Any host of a cluster will do; a message that no queue is bound for is not delivered.
+// Any host of a cluster will do. A message for which no queue is bound is not delivered.
 func ExampleOpen() {
 	cfg, err := rabbitmq.ParseURL("amqp://relay:secret@h1,h2/?exchange=events&routing_key={topic}")
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
 
-// refuses is about all that a broker refuses by closing the channel or by not
-// reading.
+// refuses covers all that a broker refuses by closing the channel or by not reading.
 func (b *broker) refuses(t *testing.T) {
 	// Of channels that are opened from now on. RabbitMQ 3 reads the one, 4 the other.
 	b.ctl(t, "eval", "application:set_env(rabbit, max_message_size, 1000), persistent_term:put(max_message_size, 1000).")
@@ -31,8 +30,8 @@ func (b *broker) refuses(t *testing.T) {
 		return open(t, cfg)
 	}
 
-	// RabbitMQ closes the channel over a message that is too large, and tells
-	// not which: many share the channel, in several Sends.
+	// RabbitMQ closes the channel over a message that is too large, and does not say which. Many
+	// messages of several Sends share the channel.
 	t.Run("messages too large", func(t *testing.T) {
 		room := newRoom(t, b.URL)
 		s := open(t, room.config(t, host(t, b.URL)))
@@ -119,8 +118,8 @@ func (b *broker) refuses(t *testing.T) {
 		wantUnavailable(t, open(t, cfg).Send(patient(t), orders(2)), `virtual host "nowhere"`)
 	})
 
-	// Short of memory, RabbitMQ stops reading from publishers and says so. Then
-	// nothing more is published, and a Send tells why it waited.
+	// Short of memory, RabbitMQ stops reading from publishers and says so. Then nothing more is
+	// published, and a Send reports why it waited.
 	t.Run("blocked by an alarm", func(t *testing.T) {
 		room := newRoom(t, b.URL)
 		s := open(t, room.config(t, host(t, b.URL)))
@@ -177,7 +176,7 @@ func wantUnavailable(t *testing.T, errs []error, text string) {
 	}
 }
 
-// heals wants the sink to work again without a new Open.
+// heals requires that the sink works again without a new Open.
 func heals(t *testing.T, s *rabbitmq.Sink) {
 	t.Helper()
 	ctx := patient(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
 
-// Something listens and never says a word.
+// Something listens and never answers.
 func TestConnectTimeout(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -24,7 +24,7 @@ func TestConnectTimeout(t *testing.T) {
 	wantUnavailable(t, s.Send(patient(t), orders(2)), "no answer within connect_timeout (50ms)")
 }
 
-// An attempt to connect that is under way has ended when Close returns.
+// A running attempt to connect has ended when Close returns.
 func TestCloseEndsTheAttempt(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -48,8 +48,8 @@ func TestCloseEndsTheAttempt(t *testing.T) {
 	}
 }
 
-// Of several hosts the one that answers is used, whichever it is, also when the
-// connection has to be made anew; if none does, the error names each.
+// If there are several hosts, one that answers is used, also for the next connection. If none
+// answers, the error names each.
 func TestOtherHosts(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	a, b := tcpproxy.New(t, host(t, room.url)), tcpproxy.New(t, host(t, room.url))
@@ -77,8 +77,7 @@ func TestOtherHosts(t *testing.T) {
 	}
 }
 
-// A network that goes silent is given up after three heartbeats, though the
-// Send itself has all the time in the world.
+// A silent network is given up after three heartbeats, though the Send itself has plenty of time.
 func TestSilentNetwork(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	proxy := tcpproxy.New(t, host(t, room.url))
@@ -94,8 +93,8 @@ func TestSilentNetwork(t *testing.T) {
 	heals(t, s)
 }
 
-// The broker has the messages and its answers do not come through: they are not
-// confirmed, and sending them again is right.
+// The broker has the messages and its answers do not arrive: they are not confirmed, and sending
+// them again is right.
 func TestAnswersAreLost(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	proxy := tcpproxy.New(t, host(t, room.url))
@@ -112,8 +111,8 @@ func TestAnswersAreLost(t *testing.T) {
 	cancel()
 	wantUnavailable(t, <-answer, "not confirmed")
 
-	// The connection is still good. What was given up on does not confuse the
-	// next attempt, not even where it now has nowhere to go.
+	// The connection still works. Abandoned messages do not confuse the next attempt, not even if it
+	// now has no route.
 	proxy.Resume()
 	check(t, room.ch.QueueUnbind(room.queue, "orders.*", room.exchange, nil))
 	errs := s.Send(patient(t), msgs)
@@ -127,7 +126,7 @@ func TestAnswersAreLost(t *testing.T) {
 	}
 }
 
-// While the broker is away Sends come in all the time; connections do not.
+// While the broker is away, Sends come all the time, but connections do not.
 func TestAttemptsAreSpacedOut(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	proxy := tcpproxy.New(t, host(t, room.url))
@@ -155,8 +154,8 @@ func TestWrongHost(t *testing.T) {
 	}
 }
 
-// While confirms stream in RabbitMQ sends no heartbeats; that is no reason to
-// take the connection for dead.
+// While it streams confirms, RabbitMQ sends no heartbeats. The connection must not be presumed
+// dead because of that.
 func TestBusyConnectionStays(t *testing.T) {
 	testseed.Soak(t)
 	room := newRoom(t, testserver.RabbitMQURL(t))
@@ -182,7 +181,7 @@ func TestBusyConnectionStays(t *testing.T) {
 	}
 }
 
-// Whoever answers is not RabbitMQ.
+// The server that answers is not RabbitMQ.
 func TestNotAMQP(t *testing.T) {
 	for name, says := range map[string]string{
 		"HTTP":          "HTTP/1.1 400 Bad Request\r\n\r\n",

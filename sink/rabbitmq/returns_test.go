@@ -12,9 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// Everything comes back, far more than one channel may have waiting, while
-// other Sends share the channel; not one is taken for delivered, and not one of
-// the others for lost.
+// Everything is returned, far more than one channel may have waiting, while other Sends share the
+// channel. No returned message counts as delivered, and no other message as lost.
 func TestFloodOfReturns(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	cfg := room.config(t, host(t, room.url))
@@ -48,8 +47,8 @@ func TestFloodOfReturns(t *testing.T) {
 	}
 }
 
-// A message id says what a return is about, and ids may repeat. Then all that
-// bear it count as returned: sent again they arrive twice, which is allowed.
+// A message id says which message was returned, and ids may repeat. In that case all messages with
+// it count as returned: sent again they arrive twice, which is allowed.
 func TestReturnOfARepeatedID(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	s := open(t, room.config(t, host(t, room.url)))
@@ -84,7 +83,8 @@ func TestUnroutableTellsWhatToDo(t *testing.T) {
 	}
 }
 
-// A full queue that rejects answers with a nack, which says nothing about the message. Classic, whatever the server's default: a quorum queue takes some more before it does.
+// A full queue that rejects answers with a nack, which says nothing about the message. It is a classic queue, whatever the server's default: a quorum queue accepts some more
+// before it rejects.
 func TestNack(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	full := room.queue + "-full"

@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// shared is a value that is made when it is first needed and again when it is
-// broken, by one goroutine for all who ask meanwhile. Each of them waits no
-// longer than its own context.
+// shared is a value that is made when it is first needed and again when it is broken. One
+// goroutine makes it for all who ask meanwhile. Each of them waits no longer than its own context.
 type shared[T interface{ broken() bool }] struct {
 	mu     sync.Mutex
 	value  T

@@ -14,9 +14,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// tap is the reading half of a wire. It passes the library what is the
-// library's (the handshake, heartbeats, alarms, the end of the connection) and
-// keeps the frames of the channels that messages are published on.
+// tap is the reading half of a wire. It passes the library its own frames (the handshake,
+// heartbeats, alarms, the end of the connection) and keeps the frames of channels on which
+// messages are published.
 type tap struct {
 	in      *bufio.Reader
 	pass    int    // bytes of the current frame that the library still gets
@@ -105,9 +105,9 @@ func (t *tap) take(r receiver, kind byte, size int) error {
 	return r.frame(kind, frame[frameHead:whole-1])
 }
 
-// patience is the library's read deadline, as a duration. The library sets it
-// anew for every frame it sees, and it does not see the tap's; RabbitMQ sends no
-// heartbeats while it sends confirms. So whatever is read moves the deadline.
+// patience is the library's read deadline, as a duration. The library sets a new one for every
+// frame that it sees, and it does not see the tap's; RabbitMQ sends no heartbeats while it sends
+// confirms. So any read moves the deadline.
 type patience struct {
 	after atomic.Int64 // nanoseconds, 0 for no deadline
 	moved time.Time    // only the reader touches it

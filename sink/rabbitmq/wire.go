@@ -30,7 +30,7 @@ type wire struct {
 }
 
 const (
-	// wireBatch is what is worth a system call while more is coming.
+	// wireBatch is how many bytes make a system call worthwhile while more are coming.
 	wireBatch = 32 << 10
 	// wireLimit is how much may wait for the kernel before publishing pauses.
 	wireLimit = 256 << 10
@@ -93,7 +93,7 @@ func (w *wire) run() {
 		w.mu.Lock()
 		if err != nil {
 			w.fail(err)
-			// The library reads on a broken connection until it hears of it.
+			// The library reads on a broken connection until it learns of it.
 			_ = w.Conn.Close()
 		}
 	}
@@ -122,8 +122,7 @@ func (w *wire) append(more func(buf []byte) []byte) error {
 	return nil
 }
 
-// hold announces more writes until release, so that small ones wait for
-// company.
+// hold announces more writes until release, to collect small ones.
 func (w *wire) hold() {
 	w.mu.Lock()
 	w.holders++
@@ -139,8 +138,8 @@ func (w *wire) release() {
 	w.mu.Unlock()
 }
 
-// await waits until there is room for another message. A broken connection has
-// room: the write then tells what broke it.
+// await waits until there is room for another message. A broken connection has room: the write
+// then reports what broke it.
 func (w *wire) await(ctx context.Context) error {
 	for {
 		w.mu.Lock()

@@ -14,8 +14,7 @@ import (
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
 
-// The headers that come on top of a message's own, and nothing else: each costs
-// the broker.
+// The sink adds these headers to a message's own, and no others: each costs the broker time.
 func TestAddedHeaders(t *testing.T) {
 	at := time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
 	plain := penstock.Message{ID: "1", Topic: "orders.placed", CreatedAt: at, Attempt: 1}
@@ -80,7 +79,7 @@ func TestContentType(t *testing.T) {
 	}
 }
 
-// declare_queue creates what is missing and leaves alone what is there. Without a
+// declare_queue creates a missing queue and leaves an existing one unchanged. Without a
 // routing_key every message goes into that queue, whatever its topic.
 func TestDeclareQueue(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))

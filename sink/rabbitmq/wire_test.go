@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What is written arrives, in order and once, held back or not.
+// Written bytes arrive, in order and once, held back or not.
 func TestWireDeliversInOrder(t *testing.T) {
 	here, there := net.Pipe()
 	w := newWire(here)
@@ -49,7 +49,7 @@ func TestWireDeliversInOrder(t *testing.T) {
 	}
 }
 
-// Nobody reads: writing does not block, asking for room does, and ends with its
+// The other end does not read. Writing does not block; asking for room does, and ends with its
 // context, when there is room, or when the connection is closed.
 func TestWireRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -92,8 +92,8 @@ func fullWire(t *testing.T) (w *wire, there net.Conn) {
 	return w, there
 }
 
-// The first failure is what every later write says, and the connection is
-// closed so that its reader notices.
+// Every later write returns the first failure, and the connection is closed, which its reader
+// notices.
 func TestWireFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()

@@ -55,7 +55,7 @@ func TestConfigMistakes(t *testing.T) {
 	}
 }
 
-// Files are looked at when the sink is opened, not when the first connection is made.
+// Files are read when the sink is opened, not when the first connection is made.
 func TestOpenReadsFiles(t *testing.T) {
 	cfg := redis.Config{URL: "rediss://localhost", TLS: redis.TLSConfig{CAFile: "/does/not/exist"}}
 	if _, err := redis.Open(cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.ca_file cannot be read") {
@@ -63,7 +63,7 @@ func TestOpenReadsFiles(t *testing.T) {
 	}
 }
 
-// A password that is not escaped turns into a port, a path or a fragment.
+// An unescaped password is parsed as a port, a path or a fragment.
 func TestMistakenURLKeepsItsPassword(t *testing.T) {
 	for _, u := range []string{
 		"redis://me:pass/wordy@localhost", "redis://me:pass#wordy@localhost", "redis://me:pass?wordy@localhost",

@@ -17,7 +17,7 @@ var Driver = descriptor.Sink[Config]{
 		redis.SetLogger(silent{}) // the relay says what fails; this is the whole program's, so Open leaves it alone
 		return Open(c, log)
 	}),
-	// There is no binding for Redis. Fields of an entry are as Kafka's headers are.
+	// There is no binding for Redis. Fields of an entry are like Kafka's headers.
 	Binding:  descriptor.Headers("redis", "ce_"),
 	ReadBack: readBack,
 	Reach:    reach,

@@ -63,7 +63,7 @@ var (
 	errNoAnswer = errors.New("the server has not answered")
 )
 
-// explain is the Unavailable error of what is wrong with the server or the way to it.
+// explain is the Unavailable error for a problem of the server or of the connection to it.
 func (s *Sink) explain(ctx context.Context, err error) error {
 	if s.gate.Closed() && ctx.Err() != nil {
 		return errClosed

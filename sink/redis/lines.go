@@ -116,7 +116,7 @@ func (l *line) keep(conn net.Conn) error {
 	return nil
 }
 
-// cut breaks the connection for good.
+// cut breaks the connection permanently.
 func (l *line) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,10 +134,10 @@ func (l *line) isOver() bool {
 // defaultMax is proto-max-bulk-len as servers have it unless it is set.
 const defaultMax = 512 << 20
 
-// limit is the largest field that the server takes. It connects the first time.
+// limit is the largest field that the server accepts. The first call connects.
 func (l *line) limit(ctx context.Context) (int64, error) {
 	if l.max == 0 {
-		// Who may only write may not ping, but is logged in: ask was called.
+		// A user who may only write may not ping, but is logged in: ask was called.
 		if err := l.client.Ping(ctx).Err(); err != nil && (l.max == 0 || !refused(err)) {
 			return 0, err
 		}
@@ -145,8 +145,8 @@ func (l *line) limit(ctx context.Context) (int64, error) {
 	return l.max, nil
 }
 
-// ask learns from a new connection what the sink and the operator should know. A user without the right
-// to ask, or a service that has no such command, is no error.
+// ask learns from a new connection what the sink and the operator should know. It returns no error for
+// a user without the right to ask, or a service without such a command.
 func (l *line) ask(ctx context.Context, c *redis.Conn) error {
 	if err := c.ClientSetName(ctx, "penstock").Err(); err != nil && !refused(err) {
 		return err

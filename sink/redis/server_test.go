@@ -17,7 +17,7 @@ import (
 	"github.com/penstock/penstock/sink/redis"
 )
 
-// What the server says about itself, and not about a message, spends no attempt.
+// An error of the server itself, rather than of a message, spends no attempt.
 func TestServerThatTakesNothing(t *testing.T) {
 	server := testserver.StartRedis(t, "maxmemory-policy noeviction")
 	c := goredis.NewClient(&goredis.Options{Addr: server.Address})
@@ -73,7 +73,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// fsync is Redis 7.2's: an older server's answer is no confirmation.
+// fsync needs Redis 7.2: an older server's answer does not confirm anything.
 func TestFsync(t *testing.T) {
 	server := testserver.StartRedis(t)
 	sink := open(t, redis.Config{URL: "redis://" + server.Address, Fsync: true}, nil)
@@ -101,7 +101,7 @@ func TestMaxLength(t *testing.T) {
 	}
 }
 
-// Settings that lose confirmed messages are said once.
+// Settings that lose confirmed messages are logged once.
 func TestWarnings(t *testing.T) {
 	server := testserver.StartRedis(t, "appendonly no", "maxmemory 100mb", "maxmemory-policy allkeys-lru")
 	var out bytes.Buffer

@@ -98,7 +98,7 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	return nil
 }
 
-// send reports too whether the line cannot be used any more.
+// send also reports whether the line can no longer be used.
 func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message) (errs []error, broken bool) {
 	defer context.AfterFunc(ctx, l.cut)()
 	errs = make([]error, len(msgs))
@@ -188,7 +188,8 @@ func (s *Sink) command(m *penstock.Message, limit int64) ([]any, error) {
 	return append(args, fieldPayload, payload), nil
 }
 
-// wait asks for what cfg wants more than the server's answer, nil if nothing.
+// wait makes the requests that cfg requires in addition to the server's answer, or returns nil if
+// there are none.
 func (s *Sink) wait(ctx context.Context, pipe redis.Pipeliner) *redis.Cmd {
 	ms := s.cfg.WaitTimeout.Milliseconds()
 	switch {
@@ -200,7 +201,7 @@ func (s *Sink) wait(ctx context.Context, pipe redis.Pipeliner) *redis.Cmd {
 	return nil
 }
 
-// judgeWait returns nil if as many have the messages as cfg wants.
+// judgeWait returns nil if the number of copies that cfg requires has the messages.
 func (s *Sink) judgeWait(ctx context.Context, waited *redis.Cmd, failed error) error {
 	if err := waited.Err(); err != nil {
 		return s.explain(ctx, err)

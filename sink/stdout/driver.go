@@ -6,6 +6,7 @@ import "github.com/penstock/penstock/internal/descriptor"
 var Driver = descriptor.Sink[Config]{
 	Name: "stdout", Usage: "stdout", Schemes: []string{"stdout", "-"},
 	Parse: ParseURL, Open: descriptor.Opens(Open),
-	// No protocol of the specification; it does as HTTP does, without its encoding.
+	// The specification has no binding for it. It does what the HTTP binding does, without the
+	// encoding.
 	Binding: descriptor.Headers("stdout", "ce-"),
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// line is a message as it is written.
+// line is the written form of a message.
 type line struct {
 	ID      string            `json:"id"`
 	Seq     int64             `json:"seq"`
@@ -25,7 +25,7 @@ type line struct {
 	Attempt       int     `json:"attempt"`
 }
 
-// chunk is a number of whole lines, to be written together.
+// chunk has whole lines, to be written together.
 type chunk struct {
 	bytes []byte
 	ends  []int // where each line ends

@@ -27,8 +27,8 @@ import (
 // Sink writes JSON lines. It implements driver.InOrderSink.
 type Sink struct {
 	w io.Writer
-	// turn holds one token per running write: Sends wait for it, and for their
-	// context, where a mutex would only wait for the write.
+	// turn holds one token per running write. Sends wait for it and for their context; a mutex would
+	// wait only for the write.
 	turn   chan struct{}
 	closed atomic.Bool
 	// torn is true if the last write ended within a line. Only the holder of
@@ -48,8 +48,8 @@ func New(w io.Writer) *Sink { return &Sink{w: w, turn: make(chan struct{}, 1)} }
 // cannot be written ends the Send.
 func (*Sink) KeepsOrder() bool { return true }
 
-// chunkBytes is about how much is encoded before it is written, so that a Send of large messages
-// needs little more memory.
+// chunkBytes is about how much is encoded before it is written. It limits the memory for a Send of
+// large messages.
 const chunkBytes = 64 << 10
 
 // Send writes the messages and returns when all are written. If the writer fails, the
@@ -96,9 +96,9 @@ func (s *Sink) Close(ctx context.Context) error {
 // errLeftBehind: ctx ended while the writer was blocked.
 var errLeftBehind = errors.New("the reader of the output does not read")
 
-// write writes a chunk and returns how many bytes were taken. A reader that does not read blocks
-// the writer. When ctx ends, such a write is left behind. It keeps the turn, so that no other
-// starts before it is over.
+// write writes a chunk and returns how many bytes were written. A reader that does not read blocks
+// the writer. When ctx ends, such a write is left behind. It keeps the turn, so no other write
+// starts before it has ended.
 func (s *Sink) write(ctx context.Context, c chunk) (int, error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)

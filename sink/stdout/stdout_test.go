@@ -77,8 +77,8 @@ func ExampleSink() {
 	// []
 }
 
-// A full disk takes part of a line: that message and all behind it are not
-// sent, and the next Send starts on a line of its own.
+// A full disk takes part of a line: that message and all behind it are not sent, and the next Send
+// starts on a new line.
 func TestWriterFailsWithinALine(t *testing.T) {
 	w := &failingWriter{room: 250, err: syscall.ENOSPC}
 	s := stdout.New(w)
@@ -114,8 +114,8 @@ func TestWriterFailsWithinALine(t *testing.T) {
 	}
 }
 
-// A reader that does not read holds a Send up only until its context ends, and
-// afterwards lines are still whole.
+// A reader that does not read delays a Send only until its context ends, and lines after that are
+// whole.
 func TestBlockedReader(t *testing.T) {
 	r, w := io.Pipe()
 	counted := &countingWriter{w: w}
@@ -176,7 +176,7 @@ func (b *lockedBuffer) take() string {
 	return b.buf.String()
 }
 
-// failingWriter takes as many bytes as there is room for.
+// failingWriter accepts as many bytes as there is room for.
 type failingWriter struct {
 	strings.Builder
 	room int

@@ -18,7 +18,7 @@ func (e *AddressError) Error() string { return fmt.Sprintf("%s is %s", e.Addr, e
 
 const allowHint = "if the endpoint is meant to be there, set allow_private: true, or list its range in allow_addresses; of a sink given as a URL, append #allow_private=true"
 
-// permitted is what may be connected to besides the public internet.
+// permitted is what may be connected to in addition to the public internet.
 type permitted struct {
 	all    bool
 	ranges []netip.Prefix
@@ -101,10 +101,9 @@ var special = []struct {
 		"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "3fff::/20")},
 }
 
-// The prefixes under which IPv6 holds IPv4 addresses: NAT64 (RFC 6052), with
-// the address in the last four bytes, and 6to4 (RFC 3056), with it after the
-// prefix. Local-use NAT64 (64:ff9b:1::/48, RFC 8215) may hold it anywhere, and
-// is not of the public internet anyway.
+// The prefixes under which IPv6 holds IPv4 addresses: NAT64 (RFC 6052), with the address in the
+// last four bytes, and 6to4 (RFC 3056), with it after the prefix. Local-use NAT64 (64:ff9b:1::/48,
+// RFC 8215) may hold it anywhere, and is not part of the public internet anyway.
 var (
 	nat64   = netip.MustParsePrefix("64:ff9b::/96")
 	sixToV4 = netip.MustParsePrefix("2002::/16")
@@ -119,7 +118,7 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// notPublic names what addr is if it is not of the public internet.
+// notPublic names the kind of addr if it is not part of the public internet.
 func notPublic(addr netip.Addr) (kind string) {
 	for _, s := range special {
 		for _, r := range s.ranges {

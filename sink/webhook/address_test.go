@@ -73,7 +73,7 @@ func TestAllowAddresses(t *testing.T) {
 	}
 }
 
-// Names are no way around the check, and the error says what to do.
+// Names do not bypass the check, and the error says what to do.
 func TestNamesOfPrivateAddresses(t *testing.T) {
 	for _, url := range []string{"http://localhost:9/", "http://LocalHost:9/"} {
 		s, err := Open(Config{URL: url}, nil)
@@ -88,8 +88,8 @@ func TestNamesOfPrivateAddresses(t *testing.T) {
 	}
 }
 
-// A name that leads to one address first and to another one later: each
-// connection is checked by what it connects to.
+// A name leads to one address first and to another one later: each connection is checked by its
+// own address.
 func TestRebinding(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {

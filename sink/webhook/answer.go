@@ -69,8 +69,8 @@ func (s *Sink) verdict(res *http.Response, body []byte) error {
 	return penstock.Permanent(err)
 }
 
-// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, 10.2.3). A
-// time that has passed is none.
+// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, 10.2.3). It ignores a time
+// that has passed.
 func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -104,7 +104,7 @@ var buffers = sync.Pool{New: func() any { return new([keptBody]byte) }}
 func readBody(res *http.Response) (text []byte, err error) {
 	defer func() { _ = res.Body.Close() }()
 	if res.Body == http.NoBody || res.StatusCode == http.StatusSwitchingProtocols {
-		return nil, nil // what follows 101 is the bare connection, to which no timeout applies
+		return nil, nil // after 101 the connection has no HTTP, and no timeout applies to it
 	}
 	buf := buffers.Get().(*[keptBody]byte)
 	defer buffers.Put(buf)
@@ -129,7 +129,7 @@ func readBody(res *http.Response) (text []byte, err error) {
 	return text, nil
 }
 
-// excerpt is the beginning of a text as it can stand in a log.
+// excerpt is the beginning of a text in a form that a log can have.
 func (s *Sink) excerpt(mediaType string, body []byte) string {
 	if !readable(mediaType) {
 		return ""
@@ -147,8 +147,8 @@ func readable(mediaType string) bool {
 	return mediaType == "" || strings.HasPrefix(mediaType, "text/") || strings.HasSuffix(mediaType, "json") || strings.HasSuffix(mediaType, "xml")
 }
 
-// oneLine turns characters that are not printable into spaces, joins spaces, and cuts the text to
-// limit bytes.
+// oneLine turns unprintable characters into spaces, joins spaces, and cuts the text to limit
+// bytes.
 func oneLine(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {

@@ -73,8 +73,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// A redirect is an answer like others: nothing goes where it points, and the
-// error tells the host only, as the rest may be a token.
+// A redirect is an answer like others: nothing is sent to its target. The error names only the
+// host, because the rest may be a token.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	for location, host := range map[string]string{
 		"https://elsewhere.test/hooks?token=hunter2":    " to elsewhere.test,",
@@ -138,8 +138,8 @@ func TestExcerpt(t *testing.T) {
 	}
 }
 
-// Bodies are read to their end, so that connections serve again; connections
-// whose body has no end soon are not kept.
+// Bodies are read to their end, so connections can be reused. Connections whose body does not end
+// soon are closed.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name       string

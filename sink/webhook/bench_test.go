@@ -28,14 +28,13 @@ const (
 	benchRound   = 20_000 // messages; about two seconds
 )
 
-// BenchmarkRelay carries messages of 200 keys from memory to an endpoint that
-// takes 20 ms to answer, and compares that with the same HTTP client called by
-// 200 goroutines in a loop. One op is one message. The two take turns within the
-// run, so that a busy machine slows both.
+// BenchmarkRelay sends messages of 200 keys from memory to an endpoint that takes 20 ms to answer.
+// It compares that with 200 goroutines that call the same HTTP client in a loop. One op is one
+// message. The two take turns within the run, so a busy machine slows both.
 func BenchmarkRelay(b *testing.B) {
 	for _, v := range []struct {
 		name           string
-		senders, batch int // of the relay; 0: its defaults
+		senders, batch int // of the relay; 0 means its defaults
 		wholeLanes     bool
 	}{
 		{"each-alone", webhook.DefaultConcurrency, 1, false},
@@ -107,7 +106,7 @@ func throughRelay(b *testing.B, sink driver.Sink, n, senders, batch int) time.Du
 	return spent
 }
 
-// throughClient is the ceiling: the client with nothing around it.
+// throughClient is the upper limit: only the client.
 func throughClient(b *testing.B, client *http.Client, url string, n int) time.Duration {
 	payload := bytes.Repeat([]byte("x"), 200)
 	var next atomic.Int64
@@ -157,8 +156,8 @@ func check(b *testing.B, err error) {
 	}
 }
 
-// slowEndpoint answers every request after benchLatency. It is written by hand to
-// leave the processor to the client.
+// slowEndpoint answers every request after benchLatency. It does not use net/http, to leave the
+// processor to the client.
 func slowEndpoint(b *testing.B) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(b, err)

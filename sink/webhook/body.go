@@ -9,12 +9,12 @@ import (
 )
 
 // payload lends a message's bytes to the requests that carry it. The HTTP library may still be
-// writing a body when the answer has come, or when it gave the request up. The bytes belong to the
-// relay again once Send has returned. So reading ends with release.
+// writing a body when the answer has come, or after it gave up the request. The bytes belong to
+// the relay again once Send has returned, so release ends the reading.
 //
-// Of a small message the requests get a copy instead. The library writes headers and body at once
+// Requests of a small message get a copy instead. The library writes headers and body together
 // only if the body is one of certain readers in memory, which cannot be stopped. Otherwise every
-// request is two packets and two system calls.
+// request takes two packets and two system calls.
 type payload struct {
 	mu       sync.Mutex
 	data     []byte
@@ -37,10 +37,10 @@ func lend(data []byte, drop func()) *payload {
 }
 
 // The library writes a request again if the connection that it took from the pool breaks. A server
-// closes idle connections at any time, and all of them when it restarts. So the second time the
-// pool is emptied first. It also does if an HTTP/2 server takes no more streams on a connection.
-// Without a bound, a message that makes the server hang up would be written to every connection
-// there is.
+// closes idle connections at any time, and all of them when it restarts. So the pool is emptied
+// before the second try. The library also writes again if an HTTP/2 server accepts no more streams
+// on a connection. Without a bound, a message that makes the server close connections would be
+// written to all of them.
 const (
 	replaysFromPool = 1
 	maxReplays      = 8

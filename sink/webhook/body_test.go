@@ -18,8 +18,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// Whatever the library still does with a request's body when it is over, it no
-// longer gets the message's bytes, whose memory is somebody else's by then.
+// After a request is over, the library may still use its body, but no longer gets the message's
+// bytes: that memory is reused by then.
 func TestBodiesEndWithTheirRequest(t *testing.T) {
 	for what, end := range map[string]func() (*http.Response, error){
 		"answered": func() (*http.Response, error) {
@@ -56,7 +56,7 @@ func TestBodiesEndWithTheirRequest(t *testing.T) {
 	}
 }
 
-// opensLate asks for another body when the first byte is wanted.
+// opensLate asks for another body when the first byte is read.
 type opensLate struct {
 	open func() (io.ReadCloser, error)
 	body io.ReadCloser
@@ -73,7 +73,7 @@ func (o *opensLate) Read(buf []byte) (n int, err error) {
 
 func (o *opensLate) Close() error { return nil }
 
-// A small message is one write, as with any client's body that is in memory.
+// A small message is one write, as with any client whose body is in memory.
 func TestSmallMessagesAreWrittenAtOnce(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -109,7 +109,7 @@ func (c countingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// However many connections others put back into the pool meanwhile.
+// The limit holds however many connections others return to the pool meanwhile.
 func TestReplaysEnd(t *testing.T) {
 	dropped := 0
 	p := payload{data: []byte("x"), drop: func() { dropped++ }}

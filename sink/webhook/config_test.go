@@ -100,7 +100,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What can be read only when the sink is opened.
+// Settings that can be read only when the sink is opened.
 func TestOpenErrors(t *testing.T) {
 	for _, c := range []struct {
 		field string
@@ -183,7 +183,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	}
 }
 
-// Unencrypted requests are worth a word in the log.
+// Unencrypted requests are logged.
 func TestPlainHTTPIsLogged(t *testing.T) {
 	for scheme, want := range map[string]bool{"http": true, "https": false} {
 		var log strings.Builder

@@ -43,14 +43,13 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// patient gives a busy machine the time that it needs.
+// patient gives a busy machine enough time.
 func patient(cfg webhook.Config) webhook.Config {
 	cfg.ConnectTimeout, cfg.ResponseTimeout, cfg.Timeout = sinktest.Patience, sinktest.Patience, sinktest.Patience
 	return cfg
 }
 
-// destination is an endpoint behind a network, and proto what it wants to be
-// spoken to with.
+// destination is an endpoint behind a network, with its HTTP version in proto.
 func destination(t *testing.T, scheme, proto string, cfg webhook.Config, bad []sinktest.Bad) *sinktest.Destination {
 	var r *receiver
 	if scheme == "https" {
@@ -91,8 +90,8 @@ func destination(t *testing.T, scheme, proto string, cfg webhook.Config, bad []s
 	}
 }
 
-// inOrder claims what the sink does and does not claim, so that the suite's tests
-// of order within one Send run.
+// inOrder claims to be an InOrderSink, which the sink does not, to run the suite's tests of order
+// within one Send.
 type inOrder struct{ *webhook.Sink }
 
 func (inOrder) KeepsOrder() bool { return true }
@@ -115,7 +114,7 @@ func TestConformanceInOrder(t *testing.T) {
 	})
 }
 
-// Through a proxy that wants a password, with every other secret there is.
+// Through a proxy that requires a password, with every other secret there is.
 func TestConformanceProxy(t *testing.T) {
 	const password, wrong = "s3cr3t-pr0xy", "wr0ng-pr0xy"
 	for _, scheme := range []string{"http", "https"} {
@@ -145,7 +144,7 @@ func TestConformanceProxy(t *testing.T) {
 
 const signingSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// badMessages are what no endpoint gets, or what this one refuses.
+// badMessages are messages that are never sent, or that this endpoint refuses.
 func badMessages() []sinktest.Bad {
 	var all []sinktest.Bad
 	add := func(name string, headers map[string]string) {

@@ -18,7 +18,7 @@ var Driver = descriptor.Sink[Config]{
 	Reach:   reach,
 }
 
-// reach connects to the endpoint, or to the proxy, and asks nothing of it.
+// reach connects to the endpoint, or to the proxy, and sends no request.
 func reach(ctx context.Context, c Config, log *slog.Logger) error {
 	s, err := Open(c, log)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock/penstock/internal/template"
 )
 
-// maxURLBytes bounds what a message can make of path and query; servers refuse
-// longer ones.
+// maxURLBytes bounds the path and query that a message can produce; servers refuse longer ones.
 const maxURLBytes = 8 << 10
 
 // endpoint is the configured URL: scheme and host as they are, path and query as
@@ -67,8 +66,7 @@ func parseEndpoint(raw string) (*endpoint, error) {
 	return e, e.check(path, query, hasQuery)
 }
 
-// check fills the templates once to see whether the text around placeholders
-// can stand in a URL.
+// check fills the templates once to see whether the text around placeholders is valid in a URL.
 func (e *endpoint) check(path, query string, hasQuery bool) error {
 	sample := penstock.Message{Topic: "x", Key: "x", Headers: map[string]string{}}
 	for _, name := range append(e.path.Headers(), e.query.Headers()...) {
@@ -115,7 +113,7 @@ func setPath(u *url.URL, escaped string) (err error) {
 	return err
 }
 
-// url is where m goes. The error is Permanent.
+// url is the URL for m. The error is Permanent.
 func (e *endpoint) url(m *penstock.Message) (*url.URL, error) {
 	if e.fixed != nil {
 		return e.fixed, nil
@@ -149,8 +147,8 @@ func pathSegment(placeholder, value string) (string, error) {
 	return url.PathEscape(value), nil
 }
 
-// climbs reports whether a part of the path is . or .., however it is written:
-// servers and proxies resolve them, and the request ends up elsewhere.
+// climbs reports whether a part of the path is . or .., in any encoding: servers and proxies
+// resolve them, and the request would reach another path.
 func climbs(path string) bool {
 	if !strings.Contains(path, "/.") && !strings.Contains(path, "%2") {
 		return false

@@ -11,8 +11,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// deliver sends one message as soon as there is a slot for it, and returns what
-// became of it.
+// deliver sends one message as soon as there is a slot for it, and returns the result.
 func (s *Sink) deliver(ctx context.Context, m *penstock.Message) error {
 	if ctx.Err() == nil {
 		select {
@@ -50,14 +49,14 @@ func (s *Sink) exchange(ctx context.Context, m *penstock.Message) error {
 	}
 	text, err := readBody(res)
 	if err != nil && delivered(res.StatusCode) {
-		// Many servers send a status before their handler has come to its end.
+		// Many servers send a status before their handler has finished.
 		return s.unanswered(ctx, m, began, fmt.Errorf("the answer %d broke off: %w", res.StatusCode, err))
 	}
 	s.silence.broken(m.ID, began)
 	return s.verdict(res, text)
 }
 
-// unanswered says what it means that a request got no complete answer.
+// unanswered decides what a missing or incomplete answer means.
 func (s *Sink) unanswered(ctx context.Context, m *penstock.Message, began time.Time, err error) error {
 	if ctx.Err() != nil {
 		return s.interrupted(ctx)
@@ -79,13 +78,12 @@ func (s *Sink) unanswered(ctx context.Context, m *penstock.Message, began time.T
 	return penstock.Unavailable(err)
 }
 
-// headerTooLarge is what the library says, in no other form, if a request's
-// headers exceed what an HTTP/2 server announced that it takes.
+// headerTooLarge is the library's error if a request's headers exceed the limit that an HTTP/2
+// server announced. It has no other form.
 const headerTooLarge = "http2: request header list larger than peer's advertised limit"
 
-// cannotConnect recognizes failures before the first byte of a request, and
-// says what to do; empty for others. All requests go to the same host, so these
-// are never about a message.
+// cannotConnect recognizes failures before the first byte of a request, and says what to do, or
+// returns "". All requests go to the same host, so these are never about a message.
 func cannotConnect(err error) (hint string) {
 	var address *AddressError
 	var dns *net.DNSError

@@ -46,8 +46,8 @@ const (
 	signedHeaders = 3
 )
 
-// headers builds the header of one request. The error is Permanent: HTTP
-// headers are lines of text, and what they would change on the way is refused.
+// headers builds the header of one request. The error is Permanent: HTTP headers are lines of
+// text, and values that would change in transit are refused.
 func (s *Sink) headers(m *penstock.Message, now time.Time) (http.Header, error) {
 	n := plainHeaders + len(m.Headers)
 	if s.signer != nil {
@@ -118,8 +118,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkValue accepts one line that arrives unchanged. Bytes of UTF-8 beyond ASCII do; spaces at
-// either end are taken off on the way.
+// checkValue accepts one line that arrives unchanged. UTF-8 beyond ASCII does; spaces at either
+// end are removed in transit.
 func checkValue(what, value string) error {
 	for i := 0; i < len(value); i++ {
 		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {

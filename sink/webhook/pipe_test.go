@@ -14,8 +14,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// piped opens a sink whose connections are pipes to serve, which owns its end.
-// Nothing of it needs the network, so it runs in virtual time.
+// piped opens a sink whose connections are pipes to serve, which owns its end. It does not use the
+// network, so it runs in virtual time.
 func piped(t *testing.T, cfg Config, serve func(conn net.Conn)) *Sink {
 	t.Helper()
 	if cfg.URL == "" {
@@ -91,7 +91,7 @@ func one(t *testing.T, s *Sink, m penstock.Message) error {
 	return errs[0]
 }
 
-// kind is how the relay understands an error.
+// kind is the relay's view of an error.
 func kind(err error) string {
 	after, asked := penstock.RetryDelay(err)
 	switch {

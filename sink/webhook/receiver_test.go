@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock/internal/test/sinktest"
 )
 
-// receiver is an endpoint that keeps what it is sent. A message with the header
-// "refuse" gets the status 422.
+// receiver is an endpoint that keeps its requests. A message with the header "refuse" gets the
+// status 422.
 type receiver struct {
 	tls  *tls.Config // nil for http
 	addr string      // host:port, the same after a restart
@@ -54,7 +54,7 @@ func (r *receiver) start(t *testing.T) {
 	go func() { _ = serve(l) }()
 }
 
-// restart is not graceful: requests under way are lost.
+// restart is not graceful: running requests are lost.
 func (r *receiver) restart(t *testing.T) {
 	_ = r.srv.Close()
 	r.start(t)
@@ -74,7 +74,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		ID: req.Header.Get("Idempotency-Key"), Key: req.Header.Get("Penstock-Key"), Topic: req.Header.Get("Penstock-Topic"),
 		Payload: payload, CreatedAt: created, Headers: map[string]string{},
 	}
-	for name, values := range req.Header { // HTTP does not tell upper from lower case
+	for name, values := range req.Header { // HTTP ignores the case of names
 		got.Headers[name] = strings.Join(values, ",")
 		got.Headers[strings.ToLower(name)] = strings.Join(values, ",")
 	}
@@ -106,7 +106,7 @@ func (r *receiver) drain(_ *testing.T, n int) []sinktest.Received {
 	return got
 }
 
-// startProxy is an HTTP proxy that wants a user and password and knows CONNECT.
+// startProxy is an HTTP proxy that requires a user and password and supports CONNECT.
 func startProxy(t *testing.T, user, password string) (addr string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		check := http.Request{Header: http.Header{"Authorization": req.Header["Proxy-Authorization"]}}

@@ -31,7 +31,7 @@ type outbox struct {
 	stop  func()
 }
 
-// startRelay hands each message over alone, as DESIGN.md recommends.
+// startRelay sends each message alone, as DESIGN.md recommends.
 func startRelay(t *testing.T, sink driver.Sink, senders int) *outbox {
 	t.Helper()
 	ctx := context.Background()
@@ -72,8 +72,7 @@ func (o *outbox) dead(t *testing.T) []admin.DeadLetter {
 	return letters
 }
 
-// deadLetter waits for the one dead letter that there is to be, while others are
-// answered.
+// deadLetter waits for the one expected dead letter, while other messages are answered.
 func (o *outbox) deadLetter(t *testing.T, key string, within time.Duration) {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(time.Second) {
@@ -97,8 +96,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A key whose requests hang, or make the endpoint hang up, costs itself its
-// attempts, and the others next to nothing.
+// A key whose requests hang, or make the endpoint close connections, spends its own attempts, and
+// hardly affects the others.
 func TestOneBadKeyStopsNoOther(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -139,9 +138,9 @@ func TestOneBadKeyStopsNoOther(t *testing.T) {
 	}
 }
 
-// Twenty keys that hang at once are no outage either once something else is
-// answered, and what comes does not wait until each of them was tried out. A timeout
-// shorter than response_timeout is the one that counts.
+// Twenty keys that hang at once are not an outage either once something else is answered. New
+// messages do not wait until each of them was tried. A timeout shorter than response_timeout is
+// the one that counts.
 func TestManyThatHangStopNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hanging = 20
@@ -180,7 +179,7 @@ func TestManyThatHangStopNoOther(t *testing.T) {
 			}
 		}
 		mu.Unlock()
-		for range 3 { // a request that is answered now and then is enough
+		for range 3 { // one request that is answered now and then is enough
 			time.Sleep(time.Minute)
 			o.publish(t, penstock.Message{Key: "well", Topic: "t"})
 		}
@@ -196,12 +195,12 @@ func TestManyThatHangStopNoOther(t *testing.T) {
 	})
 }
 
-// While the endpoint is away nothing is counted against any message, however it
-// is away; when it is back everything is delivered, once and in order.
+// While the endpoint is away, in whatever way, nothing is counted against any message. When it is
+// back everything is delivered, once and in order.
 func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		dead func(net.Conn) // nil: connections are refused
+		dead func(net.Conn) // nil means that connections are refused
 	}{
 		{"refuses connections", nil},
 		{"hangs up on everything", func(net.Conn) {}},

@@ -16,14 +16,14 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// seen is a request as the endpoint got it.
+// seen is a request as the endpoint received it.
 type seen struct {
 	*http.Request
 	payload string
 }
 
-// request sends m to an endpoint that says yes, and returns what arrived: nil if
-// nothing did.
+// request sends m to an endpoint that accepts it, and returns the request, or nil if there was
+// none.
 func request(t *testing.T, cfg Config, m penstock.Message) (got *seen, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func request(t *testing.T, cfg Config, m penstock.Message) (got *seen, err error
 	return got, err
 }
 
-// recorded keeps what was read.
+// recorded keeps the bytes that were read.
 type recorded struct {
 	net.Conn
 	raw *strings.Builder
@@ -95,8 +95,8 @@ func TestPlainRequest(t *testing.T) {
 	}
 }
 
-// What a producer writes into headers neither changes the request's frame nor
-// passes for Penstock or for credentials.
+// Headers of a producer neither change the request's frame, nor count as Penstock's own or as
+// credentials.
 func TestReservedHeaders(t *testing.T) {
 	m := message("1", "k")
 	m.Headers = map[string]string{"Harmless": "yes"}
@@ -192,8 +192,8 @@ func TestURLTemplates(t *testing.T) {
 	}
 }
 
-// The signature is what the libraries of Standard Webhooks verify, with each of
-// the secrets, and with no other.
+// The libraries of Standard Webhooks accept the signature, with each of the secrets, and with no
+// other.
 func TestSignature(t *testing.T) {
 	const second, wrong = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSx", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	for _, payload := range []string{"", `{"test": 2432232314}`, "a\x00b\xff", strings.Repeat("x", 1<<20)} {
@@ -224,7 +224,7 @@ func TestSignature(t *testing.T) {
 // epoch is when a synctest bubble begins.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A message that is sent again is signed again: receivers refuse old timestamps.
+// A message that is sent again gets a new signature: receivers refuse old timestamps.
 func TestSignatureOfLaterAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stamps, signatures []string
@@ -242,7 +242,7 @@ func TestSignatureOfLaterAttempts(t *testing.T) {
 	})
 }
 
-// Signatures of one sink are made side by side.
+// Signatures of one sink are made concurrently.
 func TestSignatureConcurrently(t *testing.T) {
 	key, err := signingKey(testSecret)
 	must(t, err)

@@ -55,8 +55,7 @@ type call struct {
 	failed atomic.Bool
 }
 
-// chain links the messages of each key, in order. One without a
-// key is by itself.
+// chain links the messages of each key, in order. A message without a key stays alone.
 func (c *call) chain() {
 	c.heads, c.next = make([]int32, 0, len(c.msgs)), make([]int32, len(c.msgs))
 	tails := make(map[string]int32, len(c.msgs))

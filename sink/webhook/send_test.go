@@ -16,7 +16,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// busy is an endpoint that takes 20 ms, of virtual time, and notes how much it had to do at once.
+// busy is an endpoint that takes 20 ms, of virtual time, and notes how many requests it had at
+// once.
 type busy struct {
 	mu        sync.Mutex
 	now, most int
@@ -50,8 +51,8 @@ func (b *busy) answer(req *http.Request, out io.Writer) {
 	reply(status)(req, out)
 }
 
-// Different keys, and messages without one, go side by side; one key's go one
-// after another.
+// Messages of different keys, or without a key, are sent concurrently; those of one key one after
+// another.
 func TestConcurrency(t *testing.T) {
 	for _, c := range []struct {
 		name               string
@@ -102,8 +103,8 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// Behind a message that is not delivered nothing of its key is sent, and the
-// relay is told so in a way that costs nothing.
+// After a message that is not delivered, nothing more of its key is sent. The relay gets an error
+// for the others that costs nothing.
 func TestNothingIsSentBehindAFailure(t *testing.T) {
 	for _, c := range []struct{ answer, want, behind string }{
 		{"500", "retry", "retry"},
@@ -132,7 +133,7 @@ func TestNothingIsSentBehindAFailure(t *testing.T) {
 			}
 		})
 	}
-	// An endpoint that is away is away for those behind as well.
+	// An endpoint that is away is also away for those behind.
 	synctest.Test(t, func(t *testing.T) {
 		s := piped(t, Config{}, answering(func(_ *http.Request, out io.Writer) { untilClosed(out) }))
 		for _, err := range s.Send(context.Background(), []penstock.Message{message("1", "a"), message("2", "a"), message("3", "b")}) {
@@ -141,7 +142,7 @@ func TestNothingIsSentBehindAFailure(t *testing.T) {
 	})
 }
 
-// The sink leaves it to the relay to hand over one message of a key at a time.
+// The sink leaves it to the relay to send one message of a key at a time.
 func TestIsNoInOrderSink(t *testing.T) {
 	var s any = new(Sink)
 	if _, ok := s.(driver.InOrderSink); ok {

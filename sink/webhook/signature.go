@@ -10,15 +10,14 @@ import (
 	"sync"
 )
 
-// Signing keys have the length that Standard Webhooks asks for.
+// Lengths of signing keys that Standard Webhooks requires.
 const (
 	secretPrefix = "whsec_"
 	minKeyBytes  = 24
 	maxKeyBytes  = 64
 )
 
-// signingKey decodes a secret. The error says what is wrong with it, without
-// showing it.
+// signingKey decodes a secret. The error says what is wrong with it, without showing it.
 func signingKey(s Secret) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s.Reveal(), secretPrefix))
 	switch {

@@ -29,8 +29,8 @@ type silence struct {
 	unanswered map[string]int64 // message id → when it failed last
 }
 
-// maxUnanswered bounds the ids that are remembered. A message that is forgotten gets the benefit of
-// the doubt once more.
+// maxUnanswered bounds the ids that are remembered. A forgotten message is presumed innocent once
+// more.
 const maxUnanswered = 4096
 
 func newSilence(long time.Duration) *silence {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Whom to blame for a request without an answer.
+// These tests decide who is to blame for a request without an answer.
 func TestSilence(t *testing.T) {
 	const long = 5 * time.Second
 	run := func(what string, want bool, history func(s *silence) bool) {
@@ -93,7 +93,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// What is remembered of an outage is bounded.
+// The memory of an outage is bounded.
 func TestSilenceForgets(t *testing.T) {
 	s := newSilence(time.Second)
 	for i := range 2 * maxUnanswered {
@@ -110,8 +110,7 @@ func TestSilenceForgets(t *testing.T) {
 	}
 }
 
-// A message that makes the endpoint hang up is not tried on every connection
-// there is.
+// A message that makes the endpoint close connections is not tried on all of them.
 func TestReplaysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idle = 50
@@ -133,8 +132,8 @@ func TestReplaysAreBounded(t *testing.T) {
 	})
 }
 
-// An endpoint that restarts closes all connections, and the next request gets a
-// new one, without an error.
+// An endpoint that restarts closes all connections, and the next request gets a new one, without
+// an error.
 func TestRestartIsNotNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idle = 50

@@ -22,11 +22,11 @@ type Sink struct {
 	endpoint  *endpoint
 	signer    *signer // nil without secrets
 	static    http.Header
-	hidden    []string // what must not be quoted from an answer
+	hidden    []string // must not be quoted from an answer
 	retry     map[int]bool
 	transport *http.Transport
-	request   *http.Request // what all requests have in common
-	slots     chan struct{} // one per request under way
+	request   *http.Request // shared by all requests
+	slots     chan struct{} // one per running request
 	silence   *silence
 	gate      gate.Gate
 }
@@ -93,8 +93,8 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	return s, nil
 }
 
-// hide remembers a secret, and what follows its scheme ("Bearer …"), as what an
-// endpoint might send back in an error page.
+// hide remembers a secret, and the part after its scheme ("Bearer …"), because an endpoint might
+// quote it in an error page.
 func (s *Sink) hide(secret string) {
 	_, credentials, _ := strings.Cut(secret, " ")
 	for _, part := range []string{secret, credentials} {

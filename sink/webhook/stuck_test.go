@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Endpoints that misbehave, one way each: the message is neither lost nor holds
-// its worker longer than the configuration says.
+// Endpoints that misbehave, each in one way. The message is not lost, and does not hold its worker
+// longer than the configuration says.
 func TestMisbehavingEndpoints(t *testing.T) {
 	const timeout, response = DefaultTimeout, DefaultResponseTimeout
 	say := func(text string) func(*http.Request, io.Writer) {
@@ -110,7 +110,7 @@ func TestMisbehavingEndpoints(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := piped(t, Config{}, func(conn net.Conn) {
-					go func() { // ends what waits for the client
+					go func() { // ends handlers that wait for the client
 						<-t.Context().Done()
 						_ = conn.Close()
 					}()
@@ -125,13 +125,13 @@ func TestMisbehavingEndpoints(t *testing.T) {
 				if took := time.Since(began); took != c.after {
 					t.Errorf("it took %v, want %v", took, c.after)
 				}
-				time.Sleep(2 * time.Hour) // whoever still serves comes to an end
+				time.Sleep(2 * time.Hour) // running handlers end
 			})
 		})
 	}
 }
 
-// TLS that is never agreed on has a timeout of its own.
+// A TLS handshake that never finishes has a separate timeout.
 func TestHandshakeThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := piped(t, Config{URL: "https://endpoint.test/"}, func(conn net.Conn) { untilClosed(conn) })
@@ -144,7 +144,7 @@ func TestHandshakeThatHangs(t *testing.T) {
 	})
 }
 
-// A worker that waits for a slot does so no longer than its context.
+// A worker waits for a slot no longer than its context.
 func TestHangingRequestsHoldTheirSlotsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := piped(t, Config{Concurrency: 2}, answering(func(_ *http.Request, out io.Writer) { untilClosed(out) }))
@@ -168,8 +168,8 @@ func TestHangingRequestsHoldTheirSlotsOnly(t *testing.T) {
 	})
 }
 
-// A message that hangs while others are answered is to blame at its first attempt,
-// also where timeout ends the wait long before response_timeout would.
+// A message that hangs while others are answered is to blame at its first attempt, even if timeout
+// ends the wait long before response_timeout would.
 func TestShortTimeoutIsLongEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := piped(t, Config{Timeout: 2 * time.Second}, answering(func(req *http.Request, out io.Writer) {

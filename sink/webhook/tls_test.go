@@ -42,8 +42,7 @@ func order(id string) penstock.Message {
 	return penstock.Message{ID: id, Topic: "orders.placed", Payload: []byte("x"), CreatedAt: time.Now(), Attempt: 1}
 }
 
-// A certificate that is not the endpoint's says nothing about a message, and the
-// error says what to set.
+// A certificate of another host says nothing about a message, and the error says what to set.
 func TestWrongCertificate(t *testing.T) {
 	authority := testcerts.New(t)
 	config, caFile := serve(authority.Server(t, "127.0.0.1", "example.com")), authority.CAFile
@@ -105,8 +104,8 @@ func startH2(t *testing.T, handler http.HandlerFunc, adjust func(*http.Server)) 
 	return patient(webhook.Config{URL: s.URL, AllowPrivate: true, TLS: webhook.TLSConfig{CAFile: caFile}})
 }
 
-// An HTTP/2 endpoint announces how large headers may be. The client library
-// refuses larger ones itself, and that is about the message.
+// An HTTP/2 endpoint announces its limit for headers. The client library refuses larger ones
+// itself, and that is about the message.
 func TestHTTP2HeadersTooLarge(t *testing.T) {
 	cfg := startH2(t, func(http.ResponseWriter, *http.Request) {}, func(s *http.Server) { s.MaxHeaderBytes = 4 << 10 })
 	s, err := webhook.Open(cfg, nil)
@@ -116,7 +115,7 @@ func TestHTTP2HeadersTooLarge(t *testing.T) {
 	defer s.Close(context.Background())
 	large := order("2")
 	large.Headers = map[string]string{"long": strings.Repeat("x", 60<<10)}
-	for i, m := range []penstock.Message{order("1"), large, order("3")} { // the first makes the server's limit known
+	for i, m := range []penstock.Message{order("1"), large, order("3")} { // the first request makes the server's limit known
 		errs := s.Send(context.Background(), []penstock.Message{m})
 		if (errs != nil) != (i == 1) || i == 1 && !penstock.IsPermanent(errs[0]) {
 			t.Errorf("message %d: %v", i, errs)
@@ -124,7 +123,7 @@ func TestHTTP2HeadersTooLarge(t *testing.T) {
 	}
 }
 
-// More requests at once than a connection may carry use several.
+// More concurrent requests than a connection may carry use several.
 func TestHTTP2ManyStreams(t *testing.T) {
 	const streams, messages = 100, 250
 	var mu sync.Mutex
@@ -134,7 +133,7 @@ func TestHTTP2ManyStreams(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		connections[req.RemoteAddr] = true
-		for arrived++; arrived < messages; { // nobody is answered before all are there
+		for arrived++; arrived < messages; { // no request is answered before all are there
 			all.Wait()
 		}
 		all.Broadcast()
@@ -160,8 +159,8 @@ func TestHTTP2ManyStreams(t *testing.T) {
 	}
 }
 
-// Requests that hang or are answered without end share their connection with
-// others, which do not notice.
+// Requests that hang or whose answers never end share their connection with others, which are not
+// affected.
 func TestHTTP2BadStreams(t *testing.T) {
 	cfg := startH2(t, func(w http.ResponseWriter, req *http.Request) {
 		switch req.Header.Get("Bad") {

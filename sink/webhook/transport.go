@@ -15,14 +15,13 @@ const (
 	maxAnswerBody   = 64 << 10
 
 	idleTimeout = 90 * time.Second
-	// pingAfter is how long an HTTP/2 connection may be silent before it is asked
-	// whether it is alive. All requests to an endpoint share one, so a dead one
-	// must not be found out only by TCP.
+	// pingAfter is how long an HTTP/2 connection may be silent before a ping checks it. All requests
+	// to an endpoint share one, so TCP alone would find a dead one too late.
 	pingAfter = 5 * time.Second
 )
 
-// newTransport is the HTTP client without its conveniences: nothing is
-// redirected, decompressed, remembered in cookies or taken from the environment.
+// newTransport is the HTTP client without its conveniences: no redirects, no decompression, no
+// cookies, nothing from the environment.
 func newTransport(c *Config) (*http.Transport, error) {
 	tlsConfig, err := c.TLS.Load()
 	if err != nil {
@@ -55,8 +54,8 @@ func newTransport(c *Config) (*http.Transport, error) {
 	return t, nil
 }
 
-// newDialer checks every address that it connects to, except a proxy's: that is
-// all there is to connect to then, and it is configured.
+// newDialer checks every address that it connects to. A configured proxy is not checked: it is
+// then the only address to connect to.
 func newDialer(c *Config) (*net.Dialer, error) {
 	d := &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 15 * time.Second}
 	if c.Proxy != "" {
