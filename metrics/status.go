@@ -205,7 +205,7 @@ func (m *Metrics) read(ctx context.Context, r *reading) error {
 	begin := func(part string, f func() error) {
 		all.Go(func() {
 			err := f()
-			if err != nil && pgerror.State(err) != "42501" {
+			if err != nil && !pgerror.IsForbidden(err) {
 				errs <- err
 				return
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -16,7 +17,9 @@ import (
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/metrics"
+	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -239,4 +242,70 @@ func TestPrivilegesAreEnough(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On plain tables a role that may not read one of them is told so, with the grant, and sees what it may read.
+func TestPartsOfPlainTables(t *testing.T) {
+	t.Parallel()
+	role := fmt.Sprintf("penstock_sees_%d", os.Getpid())
+	sees := func(t *testing.T, of *url.URL, grant, schema string, flags ...string) {
+		flags = append(flags, "--schema", schema, "--database-url", of.String())
+		o := invoke(t, append([]string{"status"}, flags...)...)
+		o.wants(t, terminal.ExitOK, "queues are not shown: this role may not read them")
+		clitest.Contains(t, o.stdout, "orders", "billing")
+		invoke(t, append([]string{"status", "mails"}, flags...)...).wants(t, terminal.ExitDatabase, grant)
+		var report struct{ Findings []doctor.Finding }
+		if err := json.Unmarshal([]byte(invoke(t, append([]string{"doctor", "--measure", "1ms", "--json"}, flags...)...).stdout), &report); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(report.Findings, func(f doctor.Finding) bool {
+			return f.Check == doctor.CheckNotLookedAt && f.Severity == doctor.Unknown && f.About == "queues" && strings.Contains(f.Next, grant)
+		}) {
+			t.Errorf("doctor does not say which grant is missing for queues: %+v", report.Findings)
+		}
+	}
+	made := func(t *testing.T, of *url.URL, schema string, flags ...string) {
+		for _, verb := range []string{"migrate", "outbox create orders", "queue create mails", "inbox create billing"} {
+			must(t, slices.Concat(strings.Fields(verb), flags, []string{"--schema", schema, "--database-url", of.String()})...)
+		}
+	}
+	t.Run("MariaDB", func(t *testing.T) {
+		t.Parallel()
+		of, err := url.Parse(testserver.MariaDBDatabase(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema := strings.TrimPrefix(of.Path, "/")
+		made(t, of, schema)
+		db, err := mysql.Connect(of.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		exec := func(sql string) {
+			if _, err := db.ExecContext(context.Background(), sql); err != nil {
+				t.Errorf("%s: %v", sql, err)
+			}
+		}
+		exec("create user " + role)
+		t.Cleanup(func() { exec("drop user " + role) })
+		for _, table := range []string{"version", "outboxes", "outbox_orders", "subscriptions", "entries", "progress", "queues", "leases", "tries", "dead_jobs", "inboxes", "held", "gaps"} {
+			exec("grant select on " + table + " to " + role)
+		}
+		of.User = url.User(role)
+		sees(t, of, "grant select on `"+schema+"`.* to the user", schema)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		database := testserver.Database(t, testserver.PostgresURL(t))
+		of, err := url.Parse(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made(t, of, "plain", "--profile", "portable")
+		makeRole(t, database, role)
+		execute(t, database, "grant usage on schema plain to "+role+"; grant select on all tables in schema plain to "+role+"; revoke select on plain.queue_mails from "+role)
+		of.User = url.User(role)
+		sees(t, of, "grant select on all tables in schema plain to ROLE", "plain", "--profile", "portable")
+	})
 }

@@ -1,4 +1,5 @@
-// Package pgerror says what an operator can do about a PostgreSQL error, and whether a database is down, also for MySQL.
+// Package pgerror says what an operator can do about a PostgreSQL error, whether a database is down, and whether it refuses
+// a role, the last two also for MySQL.
 package pgerror
 
 import (
@@ -22,6 +23,17 @@ func State(err error) string {
 	}
 	return ""
 }
+
+// IsForbidden reports whether the server says that the role lacks a privilege.
+func IsForbidden(err error) bool {
+	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return slices.Contains(forbiddenMySQL, refused.Number)
+	}
+	return State(err) == "42501"
+}
+
+// forbiddenMySQL are the numbers for a database, a table and a column that the user may not read or write.
+var forbiddenMySQL = []uint16{1044, 1142, 1143}
 
 // IsDown reports whether waiting can help: no server answers, or it is starting, stopping or full.
 func IsDown(err error) bool {

@@ -28,8 +28,6 @@ func DatabaseHint(err error) string {
 			return "check user and password in --database-url and the server's pg_hba.conf"
 		case "3D000":
 			return "create the database first, or correct its name in --database-url"
-		case "42501":
-			return "use a role that may do this, or have its owner grant it; docs/reference/cli.md lists what each verb needs"
 		case "53100":
 			return "free space on the database's disk; nothing was written"
 		case "25006":
@@ -37,6 +35,9 @@ func DatabaseHint(err error) string {
 		case "55P03", "57014":
 			return "try again: another session holds what this one waited for, and lock_timeout or statement_timeout ended it"
 		}
+	}
+	if pgerror.IsForbidden(err) {
+		return "use a role that may do this, or have its owner grant it; docs/reference/cli.md lists what each verb needs"
 	}
 	if pgerror.IsDown(err) {
 		return "check that the server is up and that --database-url names its host and port"

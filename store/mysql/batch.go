@@ -210,7 +210,7 @@ var hints = map[uint16]string{
 	1040:           "raise max_connections or close other connections",
 	1044:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
 	1045:           "check user and password",
-	noSuchDatabase: "run: penstock migrate, or correct the URL",
+	noSuchDatabase: "run: penstock migrate, or in Go call the store's Migrate, or correct the URL",
 	1142:           grantMore,
 	1143:           grantMore, // on a column
 	1114:           "the server's disk is full: free space and it continues; nothing is lost",
@@ -233,6 +233,9 @@ func (s *Store) explain(err error) error {
 	n := number(err)
 	if errors.Is(err, mysql.ErrPktTooLarge) || n == 1105 && strings.Contains(err.Error(), "max_allowed_packet") {
 		n = tooLarge
+	}
+	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && n == 1142 && strings.HasPrefix(refused.Message, "SELECT ") && strings.Contains(refused.Message, quoted(s.opts.Schema)+".") {
+		return penstock.WithHint(err, "an administrator can grant it: grant select on %s.* to the user, or on that table only", quoted(s.opts.Schema))
 	}
 	if hint := hints[n]; hint != "" {
 		return penstock.WithHint(err, "%s", hint)

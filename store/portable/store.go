@@ -200,7 +200,7 @@ func (s *Store) explain(err error) error {
 	if pgerror.State(err) == "" && !errors.Is(err, pgx.ErrNoRows) {
 		s.pool.Reset() // its idle connections have probably died with the one that failed
 	}
-	return pgerror.Explain(err, nil)
+	return pgerror.Explain(err, map[string]string{"42501": "the owner of the tables can grant it: grant usage on schema " + s.opts.Schema + " to ROLE, and grant select on all tables in schema " + s.opts.Schema + " to ROLE"})
 }
 
 // Retries returns how often transactions ran again because the database asked for it, by reason. "unknown" counts how often

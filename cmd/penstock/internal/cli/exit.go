@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -92,10 +91,4 @@ func nextStep(err error) string {
 		return "stop that relay, or wait until its lease ends"
 	}
 	return terminal.DatabaseHint(err)
-}
-
-// IsForbidden reports whether the role lacks the right for the operation.
-func IsForbidden(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "42501"
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -94,7 +95,7 @@ func ReadUntaken(ctx context.Context, store any, queues []admin.QueueStatus, age
 			continue
 		}
 		groups, err := reader.QueueGroups(ctx, q.Queue, "", GroupsAtOnce)
-		if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !IsForbidden(err) { // dropped meanwhile
+		if err != nil && !errors.Is(err, penstock.ErrNoQueue) && !pgerror.IsForbidden(err) { // dropped meanwhile
 			return err
 		}
 		q.Groups = groups

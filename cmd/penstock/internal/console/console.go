@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -181,13 +180,19 @@ type Status struct {
 	Inboxes  []admin.InboxStatus  `json:"inboxes"`
 	Pins     []admin.VacuumPin    `json:"vacuum_pins"`
 	// Unseen are the kinds of things that the role may not read.
-	Unseen []string `json:"unseen,omitempty"`
+	Unseen  []string `json:"unseen,omitempty"`
+	refused map[string]error
 }
 
 // without is the reason why a kind is not in it.
 func (s *Status) without(kind string, err error) error {
-	if slices.Contains(s.Unseen, kind) {
-		return penstock.WithHint(fmt.Errorf("%w %s", errUnseen, kind), "use a role that may: penstock outbox grant ROLE --relay, penstock queue grant QUEUE ROLE --operate, penstock inbox grant CONSUMER ROLE --operate")
+	refused := s.refused[kind]
+	if refused == nil {
+		return err
+	}
+	err = fmt.Errorf("%w %s", errUnseen, kind)
+	if hint, ok := errors.AsType[*penstock.HintError](refused); ok {
+		err = penstock.WithHint(err, "%s", hint.Hint)
 	}
 	return err
 }
@@ -199,10 +204,11 @@ func (c *Console) readStatus(ctx context.Context) (*Status, error) {
 func (c *Console) lookAtStatus() (*Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s := &Status{Outboxes: []admin.OutboxStatus{}, Queues: []admin.QueueStatus{}, Inboxes: []admin.InboxStatus{}, Pins: []admin.VacuumPin{}}
+	s := &Status{Outboxes: []admin.OutboxStatus{}, Queues: []admin.QueueStatus{}, Inboxes: []admin.InboxStatus{}, Pins: []admin.VacuumPin{}, refused: map[string]error{}}
 	refused := func(what string, err error) error {
-		if pgerror.State(err) == "42501" {
+		if pgerror.IsForbidden(err) {
 			s.Unseen = append(s.Unseen, what)
+			s.refused[what] = err
 			return nil
 		}
 		return err
@@ -293,7 +299,7 @@ func wrong(err error) (int, problem) {
 	}
 	field, isField := errors.AsType[*penstock.FieldError](err)
 	switch {
-	case errors.Is(err, errMayNot), errors.Is(err, errUnseen), pgerror.State(err) == "42501":
+	case errors.Is(err, errMayNot), errors.Is(err, errUnseen), pgerror.IsForbidden(err):
 		return http.StatusForbidden, p
 	case isField:
 		p.Hint = field.Hint

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -120,7 +121,7 @@ func (e *examination) plans(ctx context.Context, now *look) {
 func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) (l look, err error) {
 	l.at = time.Now().Add(ahead)
 	unseen := func(what string, err error) error {
-		if !cli.IsForbidden(err) {
+		if !pgerror.IsForbidden(err) {
 			return err
 		}
 		if tell {

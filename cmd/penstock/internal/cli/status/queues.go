@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/about"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -134,7 +135,7 @@ func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only [
 	}
 	if examiner, ok := store.(doctor.Examiner); ok && running {
 		jobs, err := examiner.Running(ctx, append(only, "")[0], leasesRead)
-		if err != nil && !cli.IsForbidden(err) {
+		if err != nil && !pgerror.IsForbidden(err) {
 			return l, fmt.Errorf("reading the leases of queues: %w", err)
 		}
 		for _, job := range jobs {

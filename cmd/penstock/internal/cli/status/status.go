@@ -201,6 +201,9 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 		s.Outboxes = slices.DeleteFunc(s.Outboxes, func(o admin.OutboxStatus) bool { return o.Outbox != only[0] })
 		s.Queues = slices.DeleteFunc(s.Queues, func(q admin.QueueStatus) bool { return q.Queue != only[0] })
 		if len(s.Outboxes)+len(s.Queues)+len(adoptions) == 0 {
+			if _, ok := store.(cli.Granter); !ok && len(refused) > 0 {
+				return s, refused[0]
+			}
 			return s, notFound(ctx, store, only[0], s.unseen)
 		}
 		s.unseen = nil // the named thing is not in it
@@ -238,7 +241,7 @@ func readKind[T any](read func() ([]T, error), kind string, s *statusOf, refused
 		return append([]T{}, found...), nil // [] rather than null
 	}
 	err = fmt.Errorf("reading the status of %s: %w", kind, err)
-	if !cli.IsForbidden(err) {
+	if !pgerror.IsForbidden(err) {
 		return nil, err
 	}
 	s.unseen = append(s.unseen, kind)
@@ -250,7 +253,7 @@ func readKind[T any](read func() ([]T, error), kind string, s *statusOf, refused
 // read: one of them may have that name.
 func notFound(ctx context.Context, store cli.StatusReader, name string, unseen []string) error {
 	if queues, ok := store.(cli.DeadJobStore); ok && !slices.Contains(unseen, "queues") {
-		if _, err := cli.IsQueue(ctx, queues, name); cli.IsForbidden(err) {
+		if _, err := cli.IsQueue(ctx, queues, name); pgerror.IsForbidden(err) {
 			return notSeen(fmt.Errorf("queue %q: this role may not see it", name), name, []string{"queues"})
 		}
 	}
