@@ -34,7 +34,12 @@ func (o Of) Check(have int64) error {
 	case have > 0 && have < o.Oldest:
 		return penstock.WithHint(err, "it is from before the first release: %s, or bring it to version %d with the program that made it", o.Fresh, o.Oldest)
 	}
-	return penstock.WithHint(err, "run: %s", o.Migrate)
+	return o.Unmigrated(err)
+}
+
+// Unmigrated adds to an error what migrates: the command, or the call of a program in Go.
+func (o Of) Unmigrated(err error) error {
+	return penstock.WithHint(err, "run: %s, or in Go call Migrate", o.Migrate)
 }
 
 // Broken is the error for tables of that version that lack something.

@@ -210,7 +210,7 @@ var hints = map[uint16]string{
 	1040:           "raise max_connections or close other connections",
 	1044:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
 	1045:           "check user and password",
-	noSuchDatabase: "run: penstock migrate, or in Go call the store's Migrate, or correct the URL",
+	noSuchDatabase: "run: penstock migrate, or in Go call Migrate, or correct the URL",
 	1142:           grantMore,
 	1143:           grantMore, // on a column
 	1114:           "the server's disk is full: free space and it continues; nothing is lost",

@@ -77,7 +77,7 @@ func (s *Store) explain(err error) error {
 			"run PRAGMA integrity_check on a copy, and restore a backup if it reports damage")
 	}
 	if noSuchTable(err) {
-		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, penstock.ErrNotMigrated, err), "run: %s", s.of(0).Migrate)
+		return s.of(0).Unmigrated(fmt.Errorf("%s: %w: %w", file, penstock.ErrNotMigrated, err))
 	}
 	return fmt.Errorf("%s: %w", file, err)
 }

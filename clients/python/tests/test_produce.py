@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -231,11 +233,20 @@ def test_an_older_schema(empty: Callable[[], str]) -> None:
         with pytest.raises(penstock.SchemaError, match=str(penstock.SCHEMA_VERSION)) as e:
             penstock.check(conn)
         assert e.value.sqlstate == "PS002"
+        assert (e.value.hint, str(e.value).count("run: penstock migrate")) == ("run: penstock migrate", 1)
 
 
 def test_payloads_are_json(db: psycopg.Connection, queue: str) -> None:
     penstock.enqueue(db, queue, ["a", 1, None])
     assert json.loads(rows(db, "select payload from penstock.claim(%s)", queue)[0][0]) == ["a", 1, None]  # type: ignore[arg-type]
+
+
+def test_what_json_cannot_hold_is_refused_with_a_way(db: psycopg.Connection, queue: str) -> None:
+    for value in (Decimal("1.50"), NAIVE, UUID(int=1)):
+        with pytest.raises(penstock.FieldError, match=r"json\.dumps\(payload, default=str\)") as refused:
+            penstock.enqueue(db, queue, {"v": value})
+        assert refused.value.field == "payload"
+        penstock.enqueue(db, queue, json.dumps({"v": value}, default=str))
 
 
 def test_strangers_are_refused() -> None:

@@ -64,6 +64,18 @@ def test_run_one(url: str, queue: str) -> None:
         tx.rollback()
 
 
+def test_run_one_logs_the_traceback(url: str, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    with psycopg.connect(url) as tx:
+        penstock.enqueue(tx, queue, "x")
+
+        def broken(_job: penstock.Job) -> None:
+            raise ValueError("no such address")
+
+        testing.run_one(tx, queue, broken)
+        tx.rollback()
+    assert "in broken\n" in caplog.text and "ValueError: no such address" in caplog.text
+
+
 def test_run_one_tries_again(url: str, queue: str) -> None:
     with psycopg.connect(url) as tx:
         penstock.enqueue(tx, queue, "x")

@@ -35,12 +35,17 @@ var oddNames = []string{
 }
 
 func notMigrated(e *env) {
-	e.MustBe(e.Store.CreateOutbox(e.ctx, outbox), penstock.ErrNotMigrated, "CreateOutbox before Migrate")
-	e.MustBe(e.Store.Publish(e.ctx, outbox, message("", "m")), penstock.ErrNotMigrated, "Publish before Migrate")
-	_, err := e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
-	e.MustBe(err, penstock.ErrNotMigrated, "Subscribe before Migrate")
-	_, err = e.Store.Status(e.ctx)
-	e.MustBe(err, penstock.ErrNotMigrated, "Status before Migrate")
+	_, subscribed := e.Store.Subscribe(e.ctx, e.request(driver.Subscribe{}))
+	_, status := e.Store.Status(e.ctx)
+	for what, err := range map[string]error{
+		"CreateOutbox": e.Store.CreateOutbox(e.ctx, outbox), "Publish": e.Store.Publish(e.ctx, outbox, message("", "m")), "Subscribe": subscribed, "Status": status,
+	} {
+		e.MustBe(err, penstock.ErrNotMigrated, what+" before Migrate")
+		hinted, _ := errors.AsType[*penstock.HintError](err)
+		if hinted == nil || !strings.Contains(hinted.Hint, "penstock migrate") || !strings.Contains(hinted.Hint, "call Migrate") {
+			e.Errorf("%s before Migrate: %v, want the command and the call that migrate", what, err)
+		}
+	}
 	e.Must(e.Store.Migrate(e.ctx), "Migrate")
 	e.Must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	e.publish(message("", "m"))

@@ -30,7 +30,7 @@ func explain(err error) error {
 		case pg.Code == fenced:
 			return penstock.ErrFenced
 		case hints[pg.Code] == gone && strings.Contains(pg.Message, "_adopt_"):
-			return penstock.WithHint(penstock.ErrNotMigrated, "run: penstock migrate")
+			return penstock.WithHint(penstock.ErrNotMigrated, "run: penstock migrate, or in Go call Migrate")
 		}
 	}
 	return pgerror.Explain(err, hints)

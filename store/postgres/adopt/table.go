@@ -155,7 +155,7 @@ func (t *Table) migrated(ctx context.Context) error {
 		return t.explain(err)
 	}
 	if !known {
-		return penstock.WithHint(fmt.Errorf("%w: schema %q does not know of adopted tables as this version does", penstock.ErrNotMigrated, t.schema), "run: penstock migrate")
+		return penstock.WithHint(fmt.Errorf("%w: schema %q does not know of adopted tables as this version does", penstock.ErrNotMigrated, t.schema), "run: penstock migrate, or in Go call Migrate")
 	}
 	return nil
 }

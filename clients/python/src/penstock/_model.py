@@ -181,7 +181,7 @@ def encode(payload: Payload) -> bytes:
         else:
             made = json.dumps(payload, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as e:  # NaN is not JSON, and other parsers refuse it
-        raise FieldError("payload", f"cannot be encoded: {e}", "give bytes, a text, or what JSON can hold") from e
+        raise FieldError("payload", f"cannot be encoded: {e}", "give bytes, a text, or what JSON can hold, perhaps json.dumps(payload, default=str)") from e
     if len(made) > MAX_PAYLOAD:
         raise FieldError(
             "payload",

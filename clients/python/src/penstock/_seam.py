@@ -184,7 +184,10 @@ def known(e: BaseException) -> BaseException:
     if state in ("3F000", "42883"):
         ours = SchemaError(first, sqlstate=state, hint="the database is not migrated, or older than this client; run: penstock migrate" + of_django)
     elif state == "PS002":
-        ours = SchemaError(message, sqlstate=state)
+        step = hint(e)
+        if step and "penstock migrate" in step:
+            step += of_django
+        ours = SchemaError(first if step else message, sqlstate=state, hint=step)
     elif state == "PS001":
         ours = LeaseLostError(first, sqlstate=state, hint="extend leases in time, or claim with longer ones")
     elif state == "42P01" or "no such table" in message:

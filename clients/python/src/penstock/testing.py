@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._desk import Desk, Options, Task, reason_of
+from ._desk import Desk, Options, Task, log, reason_of
 from ._model import Cancelled, DeadLetter, Job, Message, NewJob, Payload, Retry, Snooze, encode
 from ._seam import Transaction, run
 from ._sql import Op, Rows, at_epoch, quoted
@@ -101,8 +101,9 @@ def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, gr
             run(tx, desk.verdict(Task(jobs[0], 0), how, reason_of(how))[1])
         except Exception as e:  # perhaps the handler's own error has ended the transaction
             raise e from (how if isinstance(how, BaseException) else None)
-    if word == "error" and not isinstance(how, Exception):
-        how = TypeError(reason_of(how))
+    if word == "error":
+        log.error("job %d of queue %s failed: %s", jobs[0].id, queue, reason_of(how), exc_info=how if isinstance(how, Exception) else None)
+        how = how if isinstance(how, Exception) else TypeError(reason_of(how))
     return Ran(jobs[0], word, how)
 
 
