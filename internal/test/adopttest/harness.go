@@ -1,4 +1,4 @@
-// Package adopttest is the suite of what adopts tables, whatever the dialect of its SQL.
+// Package adopttest is the suite of readers of adopted tables, for any dialect of SQL.
 package adopttest
 
 import (
@@ -22,15 +22,16 @@ type Instance struct {
 	Open func(subscription string, c adopted.Config) (descriptor.Adopted, error)
 	// Begin opens a transaction of an application.
 	Begin func(ctx context.Context) (Tx, error)
-	// Define runs the dialect's own statement of a name, of which the suite says what it makes.
+	// Define runs the dialect's own statement of a name; the suite defines its effect.
 	Define func(t testing.TB, name string)
-	// Adoptions are those that are remembered.
+	// Adoptions are the subscriptions that are remembered.
 	Adoptions func(ctx context.Context) ([]descriptor.Remembered, error)
-	// IDsGrow: a later draw of a number of a table gives a higher one, in whatever session.
+	// IDsGrow: a later draw of a table's number gives a higher one, in any session.
 	IDsGrow bool
-	// Differs are cases of the suite that this reader answers in another way, as docs/reference/engines.md says, and has tests of.
+	// Differs are cases of the suite in which this reader behaves differently, as docs/reference/engines.md says; it has its own
+	// tests of them.
 	Differs []string
-	// Ago is a time that long ago, as SQL.
+	// Ago is the time that long ago, as SQL.
 	Ago func(d time.Duration) string
 }
 
@@ -128,7 +129,7 @@ func (f *fixture) subscribe(t descriptor.Adopted) driver.Source {
 	return src
 }
 
-// exec runs statements, each a transaction.
+// exec runs statements, each in a separate transaction.
 func (f *fixture) exec(statements ...string) {
 	f.Helper()
 	for _, s := range statements {

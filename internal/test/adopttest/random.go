@@ -16,8 +16,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// randomUse has writers that take turns by key, commit late and roll back. A reader parks, is replaced, and forgets what it had: each key comes in
-// its order, and all of it.
+// randomUse has writers that take turns by key, commit late and roll back. A reader parks messages, is replaced, and forgets its batches. Each key
+// arrives complete and in order.
 func randomUse(f *fixture) {
 	f.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	f.Define(f, Shop)
@@ -93,7 +93,7 @@ func (f *fixture) write(r *rand.Rand, keys int) error {
 	return tx.Commit()
 }
 
-// reader is what a relay is to a source.
+// reader is the relay's side of a source.
 type reader struct {
 	f      *fixture
 	r      *rand.Rand

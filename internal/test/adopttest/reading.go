@@ -47,7 +47,8 @@ func rolledBack(f *fixture) {
 	f.want(f.fetch(src), "b")
 }
 
-// late: what commits behind others goes before what saw it, within the margin, and is delivered beyond it.
+// late: a row that commits behind others comes before rows that saw it, within the margin, and is still
+// delivered beyond it.
 func late(f *fixture) {
 	f.Define(f, Shop)
 	f.Define(f, Letters)
@@ -85,7 +86,7 @@ func late(f *fixture) {
 	f.want(f.fetch(src), "late")
 }
 
-// farAhead: one row has the time of a clock that is wrong. It does not take the mark with it, so what comes is read at once and not by a sweep.
+// farAhead: one row has the time of a wrong clock. It does not move the mark, so new rows are read at once and not by a sweep.
 func farAhead(f *fixture) {
 	f.Define(f, Letters)
 	c := letters()
@@ -103,7 +104,7 @@ func farAhead(f *fixture) {
 	}
 }
 
-// eachOnce fetches on while nothing is settled: every read sees the rows again.
+// eachOnce continues to fetch while nothing is settled: every read sees the rows again.
 func eachOnce(f *fixture) {
 	f.Define(f, Shop)
 	f.Define(f, Letters)
@@ -289,7 +290,7 @@ func next(f *fixture) {
 	f.must(f.subscribe(table).Close(context.Background()))
 }
 
-// lowWaterMark: a reader that comes next begins where the mark is, and finds what is before it by a sweep.
+// lowWaterMark: the next reader begins at the mark, and finds rows before it by a sweep.
 func lowWaterMark(f *fixture) {
 	f.Define(f, Shop)
 	c := shop()

@@ -195,7 +195,8 @@ func unfit(f *fixture) {
 	}
 }
 
-// refuses: what this database does not offer, and what does not fit the table, is an error that says what to do.
+// refuses: a feature that this database lacks, or a mapping that does not fit the table, is an error that says
+// what to do.
 func refuses(f *fixture) {
 	f.Define(f, Shop)
 	f.Define(f, Bare)

@@ -21,13 +21,12 @@ import (
 
 const module = "github.com/penstock/penstock"
 
-// row says what the packages of a room import of ours. A room is a folder, relative to the module,
-// with its subfolders, or several: "store/*" is each folder under store. "." is the root package
-// alone.
+// row says which of our packages a room imports. A room is a folder, relative to the module, with
+// its subfolders, or several: "store/*" is each folder under store. "." is only the root package.
 type row struct {
 	room  string
 	may   []string // in any file: other rooms, or folders in them
-	tests []string // in test files, besides may
+	tests []string // in test files, in addition to may
 	named bool     // only a row that has this very room may import it: internal/* does not stand for internal/test
 }
 
@@ -43,10 +42,10 @@ const lab = "lab"
 // helpers are what any test may use.
 var helpers = []string{self, "internal/*", "internal/test"}
 
-// wiring is everything that parts are put together from.
+// wiring is everything from which parts are assembled.
 var wiring = []string{self, ".", "admin", "driver", "internal/*", "internal/drivers", "relay", "work", "writer", "metrics", "trace", "store/*", "store/postgres/adopt", "sink/*"}
 
-// rooms in the order in which they are tried; a folder that is in none has to be given one.
+// rooms in the order in which they are tried; a folder that is in none needs one.
 var rooms = []row{
 	{room: ".", tests: with(helpers, "admin", "driver")},
 	{room: "admin", may: []string{"."}, tests: with(helpers, "store/sqlite")},
@@ -58,7 +57,7 @@ var rooms = []row{
 	{room: "trace", may: []string{self, ".", "admin", "driver", "relay", "work"}, tests: with(helpers, "store/*")},
 	{room: "metrics", may: []string{".", "admin", "driver", "relay", "work", "internal/*"}, tests: with(helpers, "store/*", "sink/*")},
 
-	// The reader of adopted tables on PostgreSQL, which programs with store/postgres are not built with.
+	// The reader of adopted tables on PostgreSQL. Programs with store/postgres do not contain it.
 	{room: "store/postgres/adopt", named: true, may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/*")},
 	{room: "store/*", may: []string{self, ".", "admin", "driver", "work", "internal/*"}, tests: helpers},
 
@@ -70,7 +69,7 @@ var rooms = []row{
 	{room: "internal/test", named: true, may: []string{self, ".", "admin", "driver", "work", "internal/*", "store/postgres", "store/sqlite"}, tests: with(helpers, "sink/discard")},
 	{room: "internal/drivers", named: true, may: []string{".", "admin", "driver", "internal/*", "internal/natsserver", "store/*", "store/postgres/adopt", "sink/*"}, tests: helpers},
 	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
-	// A whole NATS server, which programs with sink/nats are not built with.
+	// A whole NATS server. Programs with sink/nats do not contain it.
 	{room: "internal/natsserver", named: true, may: []string{".", "admin", "driver", "internal/*", "sink/nats"}, tests: helpers},
 	// The ledger, next to the relay. It is not the memory of a store.
 	{room: "internal/inflight", named: true, may: []string{".", "driver"}, tests: helpers},
@@ -89,7 +88,7 @@ var rooms = []row{
 	{room: "cmd/penstock/systemtest", may: with(wiring, program+"demo", "internal/natsserver"), tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, "internal/terminal", program+"*", program+"cli"), tests: with(helpers, program+"cli/clitest")},
 
-	// What measures and proves: a module that imports the other, and that the other does not import.
+	// Measurements and proofs: a module that imports the other, and that the other does not import.
 	{room: lab, named: true, may: with(wiring, "internal/test", "internal/terminal", "internal/natsserver")},
 
 	{room: "penstocktest", named: true, may: []string{".", "admin", "driver", "work", "store/postgres"}, tests: with(helpers, "store/*")},
@@ -275,7 +274,7 @@ func imports(t *testing.T, file string) []string {
 	return all
 }
 
-// The rules themselves: what they let pass and what they stop.
+// Tests of the rules: what they permit and what they refuse.
 func TestObjection(t *testing.T) {
 	for _, c := range []struct {
 		folder string
@@ -341,10 +340,10 @@ func TestObjection(t *testing.T) {
 	}
 }
 
-// builtWithServer are the folders whose importers get a NATS server into their program.
+// builtWithServer are the folders whose importers contain a NATS server.
 var builtWithServer = []string{"cmd", lab, "internal/drivers", "internal/natsserver"}
 
-// A program with sink/nats is not built with a server, by whatever way.
+// A program with sink/nats does not contain a server, through any import.
 func TestNoServerInPrograms(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{.Deps}}", module+"/...")
 	list.Stderr = t.Output()
@@ -400,7 +399,8 @@ func TestEachFunctionOfUsersHasAnExample(t *testing.T) {
 	}
 }
 
-// A package that a program may import, and has something to call, has an example, also a suite.
+// A package that a program may import, and that has something to call, has an example, and so has
+// a suite.
 func TestEachPublicPackageHasAnExample(t *testing.T) {
 	root := moduleRoot(t)
 	shown := map[string]bool{}

@@ -66,8 +66,8 @@ var timeAllowed = map[string]string{
 	"internal/test/queuetest/retry.go retryBackoff":                          "not before its time",
 }
 
-// The finder itself: what it finds and what it lets pass. Each is the body of a test; t.Fatal
-// stands for what fails.
+// Tests of the finder: what it finds and what it permits. Each is the body of a test; t.Fatal
+// stands for a failing call.
 func TestDecidedByTime(t *testing.T) {
 	for _, c := range []struct{ want, body string }{
 		{"sleep", `time.Sleep(d)`},

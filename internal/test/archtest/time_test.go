@@ -87,7 +87,7 @@ type finding struct {
 	what           string
 }
 
-// decidedByTime returns what is found in the files of a folder.
+// decidedByTime returns the findings in the files of a folder.
 func decidedByTime(t *testing.T, files map[string]string) (all []finding) {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -118,7 +118,7 @@ func decidedByTime(t *testing.T, files map[string]string) (all []finding) {
 type declared struct {
 	file string
 	name string // of a method, its type's
-	full string // as it is told: Type.method
+	full string // its reported name: Type.method
 	node ast.Node
 	root bool // it runs, or can be used, without being named in this package
 }
@@ -255,7 +255,7 @@ func (w finder) isNow(e ast.Expr) bool {
 	return isCall(e, "time", "Now") || ok && w.now[id.Name]
 }
 
-// objection says what is wrong with a node, empty if nothing.
+// objection says what is wrong with a node, or "" if nothing is.
 func (w finder) objection(n ast.Node, up []ast.Node) string {
 	loop := waitingLoop(up)
 	switch n := n.(type) {
@@ -300,7 +300,7 @@ func names(n ast.Node, list ...string) bool {
 	}) != nil
 }
 
-// lastOf says whether the innermost statement is what a round of the loop ends with.
+// lastOf says whether the innermost statement is the end of a round of the loop.
 func lastOf(loop *ast.ForStmt, up []ast.Node) bool {
 	if loop.Post == up[len(up)-1] {
 		return true
@@ -326,7 +326,7 @@ func isAfter(n ast.Node) bool {
 	return ok && u.Op == token.ARROW && isCall(u.X, "time", "After")
 }
 
-// fails says whether a clause fails the test, or returns that something failed.
+// fails says whether a clause fails the test, or returns a failure.
 func fails(n ast.Node) bool {
 	return find(n, func(n ast.Node) bool {
 		r, ok := n.(*ast.ReturnStmt)

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// began is the folder of the package whose tests run. They may change to another later.
+// began is the folder of the package whose tests run. Tests may change the working directory
+// later.
 var began, errBegan = os.Getwd()
 
 // Root is the repository's folder.
@@ -45,8 +46,8 @@ func Of(t testing.TB, page, language string) (blocks []string) {
 	return blocks
 }
 
-// Excerpt expects the lines of a block in a Go file of the test's folder, in their order, in the function that begins so. It may have
-// others between them. The spaces in a line do not count.
+// Excerpt requires that a Go file of the test's folder has the lines of a block, in their order, in the function that begins with
+// this text. Other lines may be between them. Spaces within a line do not count.
 func Excerpt(t testing.TB, block, file, begins string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -84,8 +85,8 @@ type Command struct {
 
 var shellWord = regexp.MustCompile(`(?:"[^"]*"|'[^']*'|\$\([^)]*\)|[^\s'"])+`)
 
-// Commands are those of a block of shell as simple as the documentation's: words, quotes, comments, and lines that \ continues. Variables
-// stay as they are written.
+// Commands parses a block of shell as simple as the documentation's: words, quotes, comments, and lines that \ continues. Variables are
+// not expanded.
 func Commands(t testing.TB, block string) (all []Command) {
 	t.Helper()
 	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {

@@ -1,4 +1,4 @@
-// Package docstest reads the documentation: every link leads somewhere, every block of code says its language, and the prose is plain.
+// Package docstest checks the documentation: every link works, every block of code has a language, and the prose is plain.
 package docstest
 
 import (
@@ -36,7 +36,7 @@ type block struct {
 
 var fence = regexp.MustCompile("^\\s*(```+|~~~+)\\s*(\\S*)")
 
-// pages are all of the repository, but those of other people's packages.
+// pages are all pages of the repository, except those of other projects' packages.
 func pages(t *testing.T) (all []page) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "lower the numbers in testdata/prose.txt")
 
-// habit is a way to write that readers stumble over.
+// habit is a pattern of writing over which readers stumble.
 type habit struct {
 	name    string
 	pattern *regexp.Regexp

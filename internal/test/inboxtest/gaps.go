@@ -16,8 +16,8 @@ func idsOf(uid string) func(n int) string {
 	return func(n int) string { return outbox.ID(int64(n), time.Date(2026, 11, 22, 12, 0, n, 0, time.UTC)) }
 }
 
-// A message behind a second gap is late if it was written before the one handed over past the first, and so is what follows
-// it. The key continues where it was. A message that was written later is not late.
+// A message behind a second gap is late if it was written before the one handed over past the first, and so is the message
+// that follows it. The key continues where it was. A message that was written later is not late.
 func secondGap(f *fixture) {
 	for _, uid := range []string{"3f2a", "3f2a9c0b1d4e"} { // short ids, and those of outboxes of earlier versions
 		secondGapOf(f, idsOf(uid), uid)
@@ -58,8 +58,8 @@ func secondGapOf(f *fixture, written func(n int) string, other string) {
 	})
 }
 
-// Of producers' own ids no order is known: what comes behind a second gap is taken for newer than what was handed over past the first.
-// A message between them that comes after all tells that it is older, and the key continues where it was.
+// The order of producers' own ids is unknown: a message behind a second gap counts as newer than the one handed over past the first.
+// If a message between them still comes, it shows that the later part is older, and the key continues where it was.
 func ownIDs(f *fixture) {
 	receive := func(id, previous string, want ...string) {
 		f.Helper()
@@ -120,7 +120,8 @@ func joined(f *fixture) {
 	receive(31, 30, "m31")
 }
 
-// A message that was discarded and comes again is late. In its place nothing was handed over, so what follows it is not.
+// A discarded message that comes again is late. Nothing was handed over in its place, so the message that follows it is
+// not late.
 func discardedComesAgain(f *fixture) {
 	for _, released := range []bool{false, true} { // what waited for it, before it comes again
 		id := func(n int) string { return fmt.Sprint(released, n) }

@@ -52,7 +52,7 @@ func consumersApart(f *fixture) {
 	f.in(func(tx Tx) { f.wantFresh(tx, []string{"a"}) })
 }
 
-// Who receives what another one has received waits for its end.
+// A consumer that receives a message that another is receiving waits for its end.
 func waits(f *fixture) {
 	for _, commits := range []bool{true, false} {
 		id := fmt.Sprint("commits: ", commits)
@@ -69,7 +69,7 @@ func waits(f *fixture) {
 			fresh, err = tx.FirstOf(f.Context(), id)
 			err = errors.Join(err, tx.Commit())
 		})
-		time.Sleep(50 * time.Millisecond) // for the other to wait: without that the test passes all the same
+		time.Sleep(50 * time.Millisecond) // for the other to wait: without that the test would still pass
 		if commits {
 			f.must(first.Commit())
 		} else {
@@ -102,7 +102,7 @@ func window(f *fixture) {
 		f.Errorf("%d ids are left after the window", left)
 	}
 	f.in(func(tx Tx) {
-		f.receive(tx, "held", "never", 0) // it is not forgotten as long as it is held
+		f.receive(tx, "held", "never", 0) // it is not forgotten while it is held
 		f.due(tx, "held after the gap never")
 		f.wantFresh(tx, []string{"young-0", "old-0"}, "old-0")
 	})

@@ -8,12 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Deadline ends a test whose condition never came. It is far longer than any
-// condition takes, so that a slow machine fails nothing.
+// Deadline ends a test whose condition never came. It is far longer than any condition takes, so a
+// slow machine fails nothing.
 const Deadline = 2 * time.Minute
 
-// DB is a database of the test's own with a session in it. Its methods end the
-// test where something goes wrong.
+// DB is a database of one test with a session in it. Its methods end the test on an error.
 type DB struct {
 	testing.TB
 	Ctx  context.Context // ends after a few deadlines, or with the test

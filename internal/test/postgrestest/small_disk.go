@@ -52,7 +52,7 @@ func SmallDisk(t *testing.T) (url, dir string) {
 	return strings.Replace(server.URL, "/postgres?", "/small?", 1), dir
 }
 
-// Ballast makes a file of that many bytes on a small disk; 0: of all that is left.
+// Ballast makes a file of that many bytes on a small disk; 0 means all free bytes.
 func Ballast(dir, name string, size int) (path string, err error) {
 	path = filepath.Join(dir, name)
 	file, err := os.Create(path)

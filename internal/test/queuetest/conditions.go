@@ -5,7 +5,8 @@ import "github.com/penstock/penstock/internal/test/suite"
 // Cases are those that a condition can change.
 type Cases = suite.Cases
 
-// Buffered transactions write later: when a job is seen, in which order, what of it, duplicates, and what is refused.
+// Buffered transactions write later. This changes when a job is visible, in which order, its contents, duplicates,
+// and refusals.
 var Buffered = Cases{"Tx", "Order/FIFO", "Order/LIFO", "Key/OneAtATimeInOrder", "Dedup", "Delay/NotBeforeItsTime", "Delay/DelayedAndRolledBack", "Content", "Input/BadJobs", "Input/NoSuchQueue", "Model/RandomWalk"}
 
 // SmallPieces of storage are full soon: all that frees them, or is kept when they are, and what lies in several.
@@ -13,12 +14,12 @@ var SmallPieces = Cases{"Tx/ManyLateCommits", "Order/FIFO", "Order/LIFO", "Key/M
 	"Groups/ManyReadyOnes", "Queue/DropForgetsEverything", "Reclaim", "Load/ManyWorkers", "Load/ManyWorkersLIFO", "Model"}
 
 // Isolated transactions have one snapshot each, or fail because of other transactions: the cases in which others are open
-// meanwhile.
+// at the same time.
 var Isolated = Cases{"Tx/LateCommit", "Tx/LateCommitLIFO", "Tx/ManyLateCommits", "Tx/LateCommitOfAKey", "Tx/OpenWriterDelaysNothing", "Key/OneAtATimeInOrder", "Key/AcrossProcesses", "Lease/LostLeaseSettlesNothing",
 	"Dedup/SecondIsTheFirst", "Dedup/Race", "Settings/MaxRunning", "Settings/MaxRunningAtOnce", "Schedule/FiresOnceInAllProcesses", "Queue/FirstMakersRace", "Groups/LateCommit",
 	"Load/ManyWorkers", "Model/RandomWalk"}
 
-// Pooled connections give each transaction another session, and may be lost: what locks, what is long, and what is interrupted.
+// Pooled connections give each transaction another session, and may be lost: locks, long calls, and interruptions.
 var Pooled = Cases{"Claim/EnqueueClaimAck", "Claim/AcrossProcesses", "Tx/LateCommit", "Lease/LostLeaseSettlesNothing", "Dedup/Race", "Cancel", "Content/BytesSurvive", "Schedule/FiresOnceInAllProcesses",
 	"Settings/MaxRunningAtOnce", "Queue/FirstMakersRace", "Reclaim/KeepsWhatIsLeft", "Work/TwoProcesses"}
 

@@ -67,7 +67,7 @@ func deadLetterListDiscard(e *env) {
 	e.want()
 }
 
-// A dead letter that is sent back goes to the end, with one attempt to spend.
+// A dead letter that is retried goes to the end, with one attempt to spend.
 func deadRetry(e *env) {
 	attempts := 2
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
@@ -168,8 +168,8 @@ func deadNothing(e *env) {
 	}
 }
 
-// A dead letter that was written by hand, so that it cannot be read, says so. It hides no other, and can be tried again, though no number is left
-// for its next attempt; and what fails then is kept.
+// A dead letter that was written by hand, and cannot be parsed, says so. It hides no other, and can be retried, though no number is left for its
+// next attempt. A new failure of it is kept.
 func deadSpoilt(e *env) {
 	if e.Spoil == nil {
 		e.Skip("nobody can write into this store by hand")

@@ -30,7 +30,7 @@ func dedup(e *env) {
 	}
 	claimed := e.want("a", "b", "c", "d")
 	e.ack(claimed...)
-	// While the window lasts, it counts what becomes of the first.
+	// While the window lasts, the id counts whatever happens to the first job.
 	if third := e.enqueue(once("d", "after it is done")); third[0] != first[0] {
 		e.Errorf("a duplicate of a job that is done has the id %d, want %d", third[0], first[0])
 	}
@@ -38,7 +38,8 @@ func dedup(e *env) {
 	e.want()
 }
 
-// Told: who enqueues learns which jobs were there already, whatever came before in his transaction.
+// Told: the caller of Enqueue learns which jobs existed already, whatever happened earlier in its
+// transaction.
 func dedupTold(e *env) {
 	batch := []penstock.NewJob{once("d", "a"), job("b"), once("e", "c"), once("d", "again"), once("e", "again"), once("f", "d")}
 	made, err := e.q.Enqueue(e.ctx, batch...)

@@ -99,7 +99,7 @@ func keyManyRetried(e *env) {
 	e.enqueue(job("again"))
 	e.retry(e.want("again")[0], 0, "at once")
 	e.enqueue(withPriority(1, "later"))
-	another := e.Another(e).DriverQueue(queue) // which does not know yet what is in the way
+	another := e.Another(e).DriverQueue(queue) // which does not know the obstacle yet
 	for _, want := range []string{"again", "later"} {
 		claimed, err := another.Claim(e.ctx, driver.Claim{Jobs: 1, Lease: suite.LongLease})
 		e.Must(err, "Claim")
@@ -165,7 +165,7 @@ func keyCancel(e *env) {
 	}
 }
 
-// A job that comes back while a later one of its key runs, and was passed over for that, runs however that attempt ends.
+// A job that comes back while a later one of its key runs was passed over. It runs however the later one's attempt ends.
 func keyEarlier(e *env) {
 	ends := map[string]func(penstock.Job){
 		"retried": func(j penstock.Job) { e.retry(j, 0, "at once") },

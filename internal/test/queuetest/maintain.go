@@ -72,7 +72,8 @@ func maintainBounded(e *env) {
 		}
 	}
 	e.claim(1)
-	// Now and then a store looks everywhere, and what it deleted a moment ago it walks over until no snapshot keeps it. Else it reads what is due.
+	// Now and then a store scans everything, and rows that it has just deleted are scanned until no snapshot needs them. Otherwise it reads only
+	// due jobs.
 	n := 0.0
 	defer func() { e.Logf("%.0f entries, at most %.0f", n, most) }()
 	e.eventually(fmt.Sprintf("maintenance reads at most %.0f entries next to %d jobs of each kind, of which nothing is due", most, many), func() bool {

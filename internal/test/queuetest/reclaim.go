@@ -93,7 +93,7 @@ func (e *env) wantFloor(floor int64) {
 	})
 }
 
-// Reclaiming loses nothing of what still waits, runs or is delayed.
+// Reclaiming loses no job that waits, runs or is delayed.
 func reclaimKeeps(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("running"), job("retried"), job("dead"))
 	running := e.want("k0", "running", "retried", "dead")

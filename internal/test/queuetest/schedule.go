@@ -71,7 +71,7 @@ func scheduleSet(e *env) {
 	e.want()
 }
 
-// Times that passed while no worker looked are made up for by one job.
+// One job makes up for the times that passed while no worker ran.
 func scheduleFires(e *env) {
 	monthly := penstock.Schedule{Name: "monthly", Cron: "0 0 1 1 *",
 		Job: penstock.NewJob{Key: "k", Priority: -3, Headers: map[string]string{"h": "1"}, Payload: []byte("m")}}

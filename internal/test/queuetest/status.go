@@ -76,7 +76,8 @@ func statusDefaults(e *env) {
 	}
 }
 
-// Queues that are named are described alone; their settings are told without counting anything.
+// If queues are named, only they are described; their settings are returned without counting
+// anything.
 func statusNamed(e *env) {
 	e.Must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
 	three := 3
@@ -107,7 +108,7 @@ func statusNamed(e *env) {
 	}
 }
 
-// A store that counts up to a number says which figures there may be more of, and not of the others.
+// A store that counts up to a limit names the figures that may be higher, and no others.
 func statusUpTo(e *env) {
 	counter, ok := e.Store.(driver.QueueStatusCounter)
 	if !ok {

@@ -47,8 +47,8 @@ func cancelBefore(e *env) {
 	r.again().want("m0", "m1")
 }
 
-// Contexts that end at any moment of a Fetch make none of its messages vanish:
-// what Fetch has taken and not returned comes with a later one.
+// Contexts end at any moment of a Fetch. None of its messages is lost: those that Fetch has taken
+// and not returned come with a later one.
 func cancelFetch(e *env) {
 	rnd := e.Random(0)
 	r := e.read()
@@ -100,8 +100,8 @@ func cancelSettle(e *env) {
 	c.finish(payloads(messages("m", 100))...)
 }
 
-// Where there is one writer at a time, others wait; a context that ends ends
-// the waiting.
+// If the database has one writer at a time, others wait. A context that ends also ends the
+// waiting.
 func cancelWaiting(e *env) {
 	if e.features.ConcurrentWriters {
 		e.Skip("the store declares the feature ConcurrentWriters: nobody waits")

@@ -5,7 +5,8 @@ import "github.com/penstock/penstock/internal/test/suite"
 // Cases are those that a condition can change.
 type Cases = suite.Cases
 
-// Buffered transactions write later: when a message is seen, in which order, what of it, and what is refused.
+// Buffered transactions write later. This changes when a message is visible, in which order, its contents,
+// and refusals.
 var Buffered = Cases{"Visibility", "Order/WithinOneTransaction", "Order/EarlyIdentifierCommitsLast", "Content", "Input/BadFieldsAreNamed", "Input/NoSuchOutbox", "Model/RandomWalk/1"}
 
 // SmallPieces of storage are full soon: all that frees them, or is kept when they are, and what lies in several.
@@ -14,13 +15,13 @@ var SmallPieces = Cases{"Reclaim", "Retention", "Visibility/ManyLateCommits", "O
 	"DropSubscription/LetsReclaimGoOn", "DropSubscription/LetsReclaimGoOnPastAReplay", "Replay/BySeq", "Replay/OfABacklogLargerThanABatch", "Restore", "Model"}
 
 // Isolated transactions have one snapshot each, or fail because of other transactions: the cases in which others are open
-// meanwhile.
+// at the same time.
 var Isolated = Cases{"Visibility/LateCommitIsDelivered", "Visibility/LateCommitAfterSettleAndRestart", "Visibility/LateCommitDuringPaging", "Visibility/ManyLateCommits", "Visibility/UnrelatedWriterDelaysNothing",
 	"Lease/FirstSubscribersRace", "Lease/SettleRacesTakeover", "Settle/SettleWhileFetching", "ParkedSettle/CommittedLateBelowTheHead", "Hold/OfOneThatCommittedLate",
 	"Subscription/FromNowWithOpenTransaction", "Reclaim/LosesNoOpenTransaction", "Reclaim/ByTwoProcessesAtOnce", "Part/LateCommit", "Once/FromSeveralAtOnce",
 	"Outbox/MigrateFromSeveralAtOnce", "Outbox/CreateFromSeveralAtOnce", "Model/RandomWalk/1"}
 
-// Pooled connections give each transaction another session, and may be lost: what locks, what is long, and what is interrupted.
+// Pooled connections give each transaction another session, and may be lost: locks, long calls, and interruptions.
 var Pooled = Cases{"Visibility/LateCommitIsDelivered", "Lease/OneHolderAtATime", "Lease/CloseGivesTheLeaseBack", "Lease/SettleRacesTakeover", "Settle/MixedVerdictsApplyTogether", "Settle/SettleWhileFetching",
 	"Once/FromSeveralAtOnce", "Outbox/MigrateFromSeveralAtOnce", "Outbox/DropUnderAReader", "Content/PayloadBytes", "Content/Headers", "Replay/BySeq", "Reclaim/ByTwoProcessesAtOnce", "Cancel", "Outage"}
 

@@ -163,9 +163,8 @@ func givenID(e *env) {
 	roundTrip(e, msgs)
 }
 
-// Consumers throw away what has an id they have seen. An id must not come
-// again: not from another outbox, not from one that was dropped and made anew,
-// and not from another database that feeds the same broker.
+// Consumers drop messages whose ids they have seen. An id must not be used again by another outbox, or by
+// one that was dropped and created again. Nor must another database use it that feeds the same broker.
 func derivedIDs(e *env) {
 	seen := map[string]string{}
 	look := func(s driver.Store, name, where string) {
@@ -195,7 +194,7 @@ func derivedIDs(e *env) {
 	look(elsewhere.Store, outbox, "another database")
 }
 
-// The caller may do what it likes with a message after Publish or Fetch.
+// The caller may change a message after Publish or Fetch.
 func callersKeepMemory(e *env) {
 	m := penstock.Message{Payload: []byte("payload"), Headers: map[string]string{"h": "v"}}
 	tx := e.begin()

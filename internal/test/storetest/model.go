@@ -55,7 +55,7 @@ func (w *walk) note(t *tracked, format string, args ...any) {
 	t.life = append(t.life, fmt.Sprintf("step %d: ", w.step)+fmt.Sprintf(format, args...))
 }
 
-// wrong ends the walk and tells the lives of the messages.
+// wrong ends the walk and prints the lives of the messages.
 func (w *walk) wrong(what string, ts ...*tracked) {
 	w.Helper()
 	for _, t := range ts {

@@ -172,8 +172,8 @@ func dropOutbox(e *env) {
 	other.want("other")
 }
 
-// A reader of what was dropped learns of it, and does no harm to an outbox that
-// got the same name, in its own process or in another.
+// A reader of a dropped outbox learns of it, and does no harm to a new outbox of the same name, in
+// its own process or in another.
 func dropUnderReader(e *env) {
 	stores := []driver.Store{e.Store, e.Another(e)}
 	for i, s := range stores {

@@ -101,7 +101,7 @@ func replayBySeq(e *env) {
 	r.again().want()
 }
 
-// From is in the range, To is not.
+// From is part of the range, To is not.
 func replayByTime(e *env) {
 	r, sent := e.settledOnes(10)
 	for _, c := range []struct{ from, to time.Time }{
@@ -158,8 +158,8 @@ func replayNothing(e *env) {
 	r.want()
 }
 
-// Parked messages come anyway, and a dead letter is sent back by a person: a replay would deliver
-// both twice, and a held key out of order.
+// Parked messages come anyway, and an operator retries a dead letter: a replay would deliver both
+// twice, and a held key out of order.
 func replayNeitherParkedNorDead(e *env) {
 	e.Must(e.Store.SetRetention(e.ctx, outbox, admin.Retention{Age: notInThisTest}), "SetRetention")
 	r := e.read()

@@ -175,7 +175,7 @@ func statusSink(e *env) {
 	want("the next holder", down, "again")
 }
 
-// A store that counts up to a number says which figures there may be more of.
+// A store that counts up to a limit names the figures that may be higher, and no others.
 func statusUpTo(e *env) {
 	counter, ok := e.Store.(driver.StatusCounter)
 	if !ok {

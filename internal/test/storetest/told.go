@@ -31,7 +31,7 @@ func Settle(ctx context.Context, src driver.Source, settled ...driver.Settled) e
 
 var toldOf sync.Map // *told by Source
 
-// told is what a Source was told.
+// told is what was reported to a Source.
 type told struct {
 	source     driver.Source
 	mu         sync.Mutex

@@ -76,8 +76,8 @@ func lateCommitIsDelivered(e *env) {
 	r.again().want()
 }
 
-// The same, but the relay that settled past the late message is gone, housekeeping has run, and
-// only the durable cursor can know that something is missing.
+// The same, but the relay that settled past the late message is gone and housekeeping has run.
+// Only the durable cursor can know that something is missing.
 func lateCommitAfterRestart(e *env) {
 	r := e.read()
 	late := e.begin()

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Deadline ends a test whose condition never came. It is far longer than
-	// any condition takes, so that a slow machine fails nothing.
+	// Deadline ends a test whose condition never came. It is far longer than any condition takes, so a
+	// slow machine fails nothing.
 	Deadline = 5 * time.Minute
 	// LongLease outlives every test; ShortLease is one that a test lets expire.
 	LongLease  = time.Hour

@@ -1,5 +1,5 @@
-// Package suite is what the suites of stores have in common. storetest and queuetest list their cases and say what a store is;
-// suite chooses among them, runs them, and helps each.
+// Package suite has the common parts of the stores' suites. storetest and queuetest list their cases and define a store; suite
+// chooses among the cases and runs them.
 package suite
 
 import (

@@ -87,7 +87,7 @@ func Start(server string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where clients connect to.
+// Addr is the address for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Cut resets every connection that is open now. Bytes on their way are lost. New connections are
@@ -258,8 +258,7 @@ func (p *Proxy) pass(c net.Conn, d Direction, said []byte) bool {
 	return open && p.spare(l, d, said)
 }
 
-// reset closes with RST, so that the other side notices at once and drops what
-// it had not read.
+// reset closes with RST. The other side notices at once, and drops what it had not read.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Deadlock has call, which is to lock the three tables in this order, exclusively, run into a deadlock: another transaction has the
-// last one and asks for the first. It is call's statement that the server ends; the transaction commits then.
+// Deadlock makes call, which must lock the three tables in this order, exclusively, run into a deadlock: another transaction has
+// the last one and asks for the first. The server ends call's statement, and the transaction then commits.
 func Deadlock(tb testing.TB, url, first, middle, last string, call func() error) error {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -25,7 +25,7 @@ const (
 	faults
 )
 
-// Proxy decides, for every round trip, what becomes of it.
+// Proxy decides what happens to every round trip.
 type Proxy struct {
 	Trips  atomic.Int64        // how many were asked for
 	Answer atomic.Int64        // bytes of PostgreSQL's largest answer to one
@@ -44,7 +44,7 @@ type Proxy struct {
 // New is a proxy that lets everything pass.
 func New() *Proxy { return &Proxy{let: make(chan struct{}), done: make(chan struct{})} }
 
-// Decide has the function decide from now on, one trip after another; nil lets all pass.
+// Decide makes the function decide from now on, one trip after another; nil lets all pass.
 func (p *Proxy) Decide(decide func(trip []byte) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

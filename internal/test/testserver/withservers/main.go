@@ -169,7 +169,7 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 	return env, stop, nil
 }
 
-// temporary has what the command makes for a while, databases in files among it, lie where the servers' data do.
+// temporary puts the command's temporary files, including databases in files, next to the servers' data.
 func temporary(env []string, stop func() error) ([]string, func() error, error) {
 	data := os.Getenv("PENSTOCK_TEST_DATA")
 	if data == "" || os.Getenv("TMPDIR") != "" {
