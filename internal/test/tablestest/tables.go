@@ -81,7 +81,7 @@ func cancelledWithinAClaim(f *fixture) {
 	closed, err := f.App.BeginTx(f.Context(), nil)
 	f.must(err)
 	defer func() { _ = closed.Rollback() }()
-	f.exec("update {schema}.gate set n = 2", closed)
+	f.exec("select n from {schema}.gate for update", closed) // not changed: MariaDB 11.8 has a claim that meets a newer row run again
 	await := func(what string, condition func() bool) {
 		f.Helper()
 		// Asked more often than every 100 ms MariaDB shows an old copy of who waits.
