@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# in-debian.sh RELEASE "PACKAGE…" COMMAND [ARGUMENT…]: runs the command in a Debian of that release (trixie, sid, experimental) that has
+# in-debian.sh RELEASE "PACKAGE…" COMMAND [ARGUMENT…]: runs the command in a Debian of that release (trixie, sid) that has
 # these packages, in the same folder; `go test -exec` takes it. The Debian is made once, as root, by debootstrap from the mirror that
 # apt has on this machine (or PENSTOCK_DEBIAN_MIRROR), and kept in PENSTOCK_CACHE: delete it there for newer packages. The command
 # sees this repository, /tmp, /dev and the network of the machine, of which nothing is changed: what is mounted is mounted for the
@@ -10,9 +10,7 @@ release=$1 packages=$2
 shift 2
 
 cache=${PENSTOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/penstock}/debian
-suite=$release
-[[ $release != experimental ]] || suite=sid # which it is a part of
-base=$cache/$suite dir=$cache/$release-$(tr -s ' ' '-' <<<"$packages")
+base=$cache/$release dir=$cache/$release-$(tr -s ' /' '-' <<<"$packages")
 
 # enter DIR COMMAND…: with DIR as the root of all files. It replaces the shell.
 enter() {
@@ -39,7 +37,7 @@ make_base() {
 		mirror=$(apt-get indextargets --no-release-info --format '$(RELEASE) $(REPO_URI)' | awk -v name="$name" '$1 == name && /debian/ { print $2; exit }')
 		[[ $mirror ]] || { echo "no mirror of Debian in /etc/apt: name one, PENSTOCK_DEBIAN_MIRROR=…" >&2; exit 1; }
 	fi
-	debootstrap --variant=minbase "$suite" "$work" "$mirror" >"$log" 2>&1
+	debootstrap --variant=minbase "$release" "$work" "$mirror" >"$log" 2>&1
 	# Package scripts start no services and make no cluster of databases.
 	printf '#!/bin/sh\nexit 101\n' >"$work/usr/sbin/policy-rc.d"
 	mkdir -p "$work/etc/postgresql-common"
@@ -51,19 +49,17 @@ make_base() {
 		echo 'Dpkg::Options { "--force-confold"; };' # of createcluster.conf
 		apt-config dump | grep -E '^Acquire::[a-z]+::Proxy' || true
 	} >"$work/etc/apt/apt.conf.d/99penstock"
-	[[ $suite != sid ]] || echo "deb $mirror experimental main" >>"$work/etc/apt/sources.list"
+	[[ $release != sid ]] || echo "deb $mirror experimental main" >>"$work/etc/apt/sources.list"
 	mv -T "$work" "$base"
 }
 
 make_dir() {
-	local target=()
 	cp -a "$base" "$work"
 	cp -L /etc/resolv.conf /etc/hosts "$work/etc"
-	[[ $release != experimental ]] || target=(-t experimental)
 	export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 	isolated=(--pid --fork --kill-child) # the scripts of packages look for servers that run, and see none of the machine's
 	# shellcheck disable=SC2086 # several packages
-	for step in update "${target[*]} install $packages" clean; do
+	for step in update "install $packages" clean; do
 		(enter "$work" apt-get -qq $step) </dev/null >"$log" 2>&1
 	done
 	mv -T "$work" "$dir"

@@ -10,7 +10,7 @@ rabbitmq-4.0|RabbitMQ 4.0|trixie|rabbitmq-server|postgresql
 rabbitmq-4.3|RabbitMQ 4.3|sid|rabbitmq-server|postgresql
 postgres-17|PostgreSQL 17|trixie|postgresql-17|gcc libc6-dev
 postgres-18|PostgreSQL 18|sid|postgresql-18|gcc libc6-dev
-postgres-19|PostgreSQL 19|experimental|postgresql-19|gcc libc6-dev
+postgres-19|PostgreSQL 19|sid|postgresql-19/experimental|postgresql-client-19/experimental libpq5/experimental gcc libc6-dev
 mariadb-11.8|MariaDB 11.8|trixie|mariadb-server|mariadb-plugin-rocksdb galera-4 rsync
 mysql-9|MySQL 9|sid|mysql-server|
 pgbouncer-1.26|PgBouncer 1.26|sid|pgbouncer|postgresql-18'
@@ -53,7 +53,7 @@ for name in "${names[@]}"; do
 	}
 	debian=(script/in-debian.sh "$release" "$package${others:+ $others}")
 	# Of 1:11.8.9+ds-0+deb13u1 it is 11.8.9.
-	version=$("${debian[@]}" dpkg-query -W -f '${Version}' "$package" | sed -E 's/^[0-9]+://; s/-[^-]*$//; s/\+.*//; s/~//')
+	version=$("${debian[@]}" dpkg-query -W -f '${Version}' "${package%/*}" | sed -E 's/^[0-9]+://; s/-[^-]*$//; s/\+.*//; s/~//')
 	unset PENSTOCK_TEST_MARIADB_BIN
 	[[ $name != mysql-* ]] || export PENSTOCK_TEST_MARIADB_BIN=/usr/sbin
 	suites "$name" | while read -ra arguments; do

@@ -70,7 +70,7 @@ func newMariaDB(options ...string) (*MariaDB, error) {
 	}
 	options = append([]string{
 		"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=" + filepath.Join(m.dir, "socket"),
-		"--max-connections=500", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--innodb-use-native-aio=0",
+		"--max-connections=500", "--max-allowed-packet=16M", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--innodb-use-native-aio=0",
 	}, options...)
 	program := filepath.Join(bin, "mariadbd")
 	if ofMySQL() {
@@ -83,13 +83,13 @@ func newMariaDB(options ...string) (*MariaDB, error) {
 		return run(program, options...)
 	}
 	m.ready = m.ping
-	if err := m.initialise(who, run); err != nil {
+	if err := m.initialise(who, run, options); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-func (m *MariaDB) initialise(who *syscall.Credential, run func(string, ...string) *exec.Cmd) error {
+func (m *MariaDB) initialise(who *syscall.Credential, run func(string, ...string) *exec.Cmd, options []string) error {
 	if err := own(who, m.dir); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (m *MariaDB) initialise(who *syscall.Credential, run func(string, ...string
 		if err := errors.Join(os.WriteFile(users, []byte("create user root@'127.0.0.1';\ngrant all on *.* to root@'127.0.0.1' with grant option;\n"), 0o600), own(who, users)); err != nil {
 			return err
 		}
-		install = run(filepath.Join(os.Getenv(envMariaDBBin), "mysqld"), "--initialize-insecure", "--init-file="+users)
+		install = run(filepath.Join(os.Getenv(envMariaDBBin), "mysqld"), append(slices.Clone(options), "--initialize-insecure", "--init-file="+users)...)
 	}
 	if out, err := install.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", install.Path, err, bytes.TrimSpace(out))

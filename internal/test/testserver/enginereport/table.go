@@ -44,8 +44,19 @@ func (r *report) row(commit string) string {
 	if len(r.Skipped) > 0 {
 		skipped += ": " + r.reasons()
 	}
-	failed := fmt.Sprint(len(r.Failed) + len(r.Broken))
-	return fmt.Sprintf("| %s | %s | %d | %s | %s | %.1f | %s |\n", r.Server[:at], strings.TrimSpace(r.Server[at:]), len(r.Passed), skipped, failed, r.Seconds/60, commit)
+	return fmt.Sprintf("| %s | %s | %d | %s | %d | %.1f | %s |\n", r.Server[:at], strings.TrimSpace(r.Server[at:]), len(r.Passed), skipped, r.failures()+len(r.Broken), r.Seconds/60, commit)
+}
+
+// failures counts those that failed by themselves, not by a part of theirs or by a test of the package.
+func (r *report) failures() (n int) {
+	for _, f := range r.Failed {
+		if !slices.ContainsFunc(r.Failed, func(o result) bool {
+			return strings.HasPrefix(o.Test, f.Test+"/") || strings.HasSuffix(f.Test, " ") && o.Test != f.Test && strings.HasPrefix(o.Test, f.Test)
+		}) {
+			n++
+		}
+	}
+	return n
 }
 
 var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
