@@ -64,7 +64,9 @@ func TestRunOne(t *testing.T) {
 			t.Errorf("ran %q, which is %s, with %d calls, want %q, %s, 1", job.Payload, how, calls, c.payload, c.how)
 		}
 	}
-	if said := failing(t, func(t testing.TB) { penstocktest.RunOne(t, q, nil) }); said != "the queue has no job to run now" {
+	if said := failing(t, func(t testing.TB) {
+		penstocktest.RunOne(t, q, func(context.Context, penstock.Job) error { return nil })
+	}); said != "the queue has no job to run now" {
 		t.Errorf("without a job it said %q", said)
 	}
 }

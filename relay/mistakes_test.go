@@ -18,7 +18,6 @@ func TestArgumentsOfNew(t *testing.T) {
 	for field, wrong := range map[string]func() (*Relay, error){
 		"store":        func() (*Relay, error) { return New(nil, "orders", "billing", sink, Options{}) },
 		"sink":         func() (*Relay, error) { return New(store, "orders", "billing", nil, Options{}) },
-		"outbox":       func() (*Relay, error) { return New(store, "", "billing", sink, Options{}) },
 		"subscription": func() (*Relay, error) { return New(store, "orders", "", sink, Options{}) },
 		"holder": func() (*Relay, error) {
 			return New(store, "orders", "billing", sink, Options{Holder: strings.Repeat("h", penstock.MaxHolderBytes+1)})

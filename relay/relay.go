@@ -39,8 +39,6 @@ func New(store Store, outbox, subscription string, sink driver.Sink, opts Option
 		return nil, &penstock.FieldError{Field: "store", Problem: "is nil", Hint: "open one, for example with postgres.Open"}
 	case sink == nil:
 		return nil, &penstock.FieldError{Field: "sink", Problem: "is nil", Hint: "open one, for example with rabbitmq.Open"}
-	case outbox == "":
-		return nil, &penstock.FieldError{Field: "outbox", Problem: "has no name", Hint: "give the name of an outbox of the store"}
 	}
 	if err := opts.Validate(); err != nil {
 		return nil, err
