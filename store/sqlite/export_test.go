@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"database/sql"
+
 	"time"
 
 	"github.com/penstock/penstock/driver"
@@ -66,4 +68,11 @@ func RestartEvery(d time.Duration) (restore func()) {
 // Forwarding is what Forward runs over a source.
 func Forwarding(src driver.Source, queue string) forward.Subscription {
 	return &forwarding{source: src.(*source), queue: src.(*source).store.Queue(queue)}
+}
+
+// Prepared opens a file with connections that parse each statement once.
+func Prepared(path string) *sql.DB {
+	db := sql.OpenDB(connector{dsn(path, "rw", nil)})
+	db.SetMaxOpenConns(1)
+	return db
 }

@@ -29,10 +29,7 @@ func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts w
 	if opts.Concurrency == 0 {
 		opts.Concurrency = 1
 	}
-	db, err := store.open([]string{"busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(1)"})
-	if err != nil {
-		return err
-	}
+	db := store.open([]string{"busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(1)"})
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1) // handlers take turns here, which is fairer than polling for the lock
 	return work.Run(ctx, store.Queue(queue), inTx(db, store, queue, h), opts)

@@ -71,13 +71,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	s := &Store{path: file, busy: o.BusyTimeout, log: o.Log, sizes: map[string]measurement{}, ledgers: map[string]ledger{}}
 	s.inboxes = tables.NewInboxes(onTables{s})
-	if s.writer, err = s.open(append(o.pragmas, "busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)")); err != nil {
-		return nil, err
-	}
+	s.writer = s.open(append(o.pragmas, "busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)"))
 	s.writer.SetMaxOpenConns(1)
-	if s.readers, err = s.open([]string{fmt.Sprintf("busy_timeout(%d)", o.BusyTimeout.Milliseconds()), "query_only(1)"}); err != nil {
-		return nil, err
-	}
+	s.readers = s.open([]string{fmt.Sprintf("busy_timeout(%d)", o.BusyTimeout.Milliseconds()), "query_only(1)"})
 	s.readers.SetMaxOpenConns(maxReaders)
 	s.readers.SetMaxIdleConns(maxReaders)
 	if exists, err := s.exists(); err != nil || !exists {
@@ -131,8 +127,8 @@ func dsn(file, mode string, pragmas []string) string {
 	return b.String()
 }
 
-func (s *Store) open(pragmas []string) (*sql.DB, error) {
-	return sql.Open(driverName, dsn(s.path, "rw", pragmas))
+func (s *Store) open(pragmas []string) *sql.DB {
+	return sql.OpenDB(connector{dsn(s.path, "rw", pragmas)})
 }
 
 const driverName = "sqlite"
