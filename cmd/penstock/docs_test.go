@@ -125,7 +125,7 @@ func TestWorkersDocs(t *testing.T) {
 			}
 		}
 	}
-	r.alter("update penstock_dead_jobs set at = at - 31 * 86400000000 where id = " + ids[2])
+	r.alter("update penstock_dead_jobs set at = at - 31 * 86400000000 where seq = " + ids[2])
 	r.follow(2,
 		step{shows: ids[0] + "…disk full"},
 		step{with: []string{"ID", ids[0]}, shows: "disk full"},

@@ -9,11 +9,11 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// History is a message's attempts so far.
+// History is the attempts of a message or a job so far. SQLite keeps it whole, as JSON.
 type History struct {
-	Attempt  int // how many attempts it has had
-	Failures []penstock.Failure
-	Since    time.Time // of the first, zero if there was none
+	Attempt  int                `json:"attempts"`       // how many it has had: more than Failures, of which only the latest are kept
+	Since    time.Time          `json:"since,omitzero"` // of the first failure, zero if there was none
+	Failures []penstock.Failure `json:"failures,omitempty"`
 }
 
 // And adds the failures of a verdict.
@@ -22,7 +22,7 @@ func (h History) And(failures []penstock.Failure) History {
 		return h
 	}
 	if h.Since.IsZero() {
-		h.Since = failures[0].At
+		h.Since = failures[0].At.UTC()
 	}
 	h.Attempt = max(h.Attempt+len(failures), failures[len(failures)-1].Attempt)
 	all := append(h.Failures[:len(h.Failures):len(h.Failures)], failures...)

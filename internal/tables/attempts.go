@@ -60,6 +60,9 @@ func (a *Attempts) Once(ctx context.Context, on DB, retries *retry.Counter, note
 
 // sweep takes away what others left, if it is time to look for that.
 func (a *Attempts) sweep(b *Batch) {
+	if a == nil { // no answer is lost
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if time.Since(a.swept) > leftEvery {

@@ -71,6 +71,19 @@ var ErrAnew = errors.New("the queue is another one")
 // if it found leases that have ended and no job; expire then ends these leases. If it has jobs, their leases run, and it leaves that to the
 // next claim, which begins with it.
 func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire func(since time.Time) error) (jobs []penstock.Job, err error) {
+	if o.Ready {
+		r := &Round{Jobs: c.Jobs}
+		if err := ask(r); err != nil {
+			return nil, err
+		}
+		if !r.There {
+			return nil, ErrAnew
+		}
+		for _, p := range r.Page {
+			jobs = append(jobs, p.Job)
+		}
+		return jobs, nil
+	}
 	if err := s.pay(expire); err != nil {
 		return nil, err
 	}

@@ -26,8 +26,13 @@ func Free(ctx context.Context, tx Tx, kind, name string) error {
 	if err := tx.Run(ctx, b); err != nil {
 		return err
 	}
+	return NameFree(ctx, tx, kind, name)
+}
+
+// NameFree is Free where one transaction at a time writes.
+func NameFree(ctx context.Context, tx Tx, kind, name string) error {
 	taken, has := false, ""
-	b = &Batch{}
+	b := &Batch{}
 	b.Row(&taken, "select 'outbox' from {schema}.outboxes where name = {name} union all select 'queue' from {schema}.queues where name = {name}", Args{"name": name}, &has)
 	if err := tx.Run(ctx, b); err != nil || !taken {
 		return err

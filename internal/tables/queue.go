@@ -17,9 +17,12 @@ type QueueDB interface {
 	// NewTable is an error if nothing new of a kind can have the name, or something has it. No other transaction makes one until this one
 	// ends.
 	NewTable(ctx context.Context, tx Tx, kind, name string) error
-	// MakeJobs makes the table of a queue's jobs anew: an existing one is left from a process that died on the way.
-	MakeJobs(ctx context.Context, q *QueueRow) error
-	DropJobs(ctx context.Context, q *QueueRow) error
+	// MakeJobs makes the table of a queue's jobs anew: an existing one is left from a process that died on the way. tx is for a dialect whose
+	// transactions can define tables.
+	MakeJobs(ctx context.Context, tx Tx, q *QueueRow) error
+	DropJobs(ctx context.Context, tx Tx, q *QueueRow) error
+	// PerQueue are the tables that have rows of queues.
+	PerQueue() []string
 	// JobsTable is its name, quoted.
 	JobsTable(queue string) SQL
 	// JobsBytes is about its size with its indexes, or 0 if that is not known.
@@ -34,6 +37,12 @@ type QueueDB interface {
 	// Round is a round trip of a claim, which begins with giving back what claims have leased whose answers were lost, and with what is in first. It returns
 	// the numbers of this one, should its answer be lost.
 	Round(ctx context.Context, q *QueueRow, c driver.Claim, r *Round, lost []int64, first *Batch) (numbers []int64, err error)
+}
+
+// Waker is a QueueDB that keeps jobs that may run apart from others. Its Round sets Expired if jobs have become due, and calls Queue.Back then.
+type Waker interface {
+	// Wake has some jobs run that have become due, and says whether there may be more.
+	Wake(ctx context.Context, tx Tx, q *QueueRow) (more bool, err error)
 }
 
 // Queues is the part of a driver.QueueStore that is the same in every dialect.
@@ -87,13 +96,15 @@ func (s *Queues) CreateQueue(ctx context.Context, name string, order penstock.Qu
 		if err := s.on.NewTable(ctx, tx, "queue", name); err != nil {
 			return err
 		}
+		q := &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(order == penstock.LIFO)}
 		b := &Batch{}
 		b.Do("patient", nil)
-		b.Do("insert into {schema}.queues (name, lifo) values ({name}, {lifo})", Args{"name": name, "lifo": order == penstock.LIFO})
+		b.Do("insert into {schema}.queues (name, lifo) values ({name}, {lifo})", Args{"name": name, "lifo": q.LIFO()})
+		b.Row(new(bool), "select id from {schema}.queues where name = {name}", Args{"name": name}, &q.ID)
 		if err := tx.Run(ctx, b); err != nil {
 			return err
 		}
-		return s.on.MakeJobs(ctx, &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(order == penstock.LIFO)})
+		return s.on.MakeJobs(ctx, tx, q)
 	})
 }
 
@@ -112,14 +123,14 @@ func (s *Queues) DropQueue(ctx context.Context, name string) error {
 		}
 		b = &Batch{}
 		b.Do("patient", nil)
-		for _, table := range []string{"leases", "tries", "dead_jobs", "dedup", "schedules"} {
+		for _, table := range s.on.PerQueue() {
 			b.Do("delete from {schema}."+table+" where queue_id = {queue}", q.Args(nil))
 		}
 		b.Do("delete from {schema}.queues where id = {queue}", q.Args(nil))
 		if err := tx.Run(ctx, b); err != nil {
 			return err
 		}
-		return s.on.DropJobs(ctx, q)
+		return s.on.DropJobs(ctx, tx, q)
 	})
 	s.rows.Delete(name)
 	return err

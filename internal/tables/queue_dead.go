@@ -23,11 +23,7 @@ func (s *Queues) DeadJobs(ctx context.Context, q admin.DeadJobQuery) ([]admin.De
 
 // deadJobs are those chosen, and the clock of the database.
 func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q admin.DeadJobQuery, lock SQL) (dead []admin.DeadJob, now time.Time, err error) {
-	most := q.Limit
-	if most == 0 {
-		most = math.MaxInt64
-	}
-	b := &Batch{}
+	b, bytes := &Batch{}, 0
 	b.Row(new(bool), "select {clock}", nil, &now)
 	b.Rows(func(scan Scan) error {
 		var d admin.DeadJob
@@ -40,11 +36,23 @@ func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q admin
 		j.Headers, j.CreatedAt, d.At = Headers(headers), j.CreatedAt.UTC(), d.At.UTC()
 		h.Parse(failures)
 		d.Failures = h.Failures
-		dead = append(dead, d)
+		if q.Bytes == 0 || bytes < q.Bytes {
+			dead = append(dead, d)
+		}
+		bytes += len(d.Job.Payload)
 		return nil
-	}, "dead_jobs", row.Args(Args{"all": len(q.IDs) == 0, "ids": q.IDs, "key": q.Key, "group": q.Group, "error": q.Error,
-		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "from": q.AfterID, "most": most, "lock": lock}))
+	}, "dead_jobs", row.DeadJobArgs(q).With(Args{"lock": lock}))
 	return dead, now, on.Run(ctx, b)
+}
+
+// DeadJobArgs choose dead letters.
+func (row *QueueRow) DeadJobArgs(q admin.DeadJobQuery) Args {
+	most := q.Limit
+	if most == 0 {
+		most = math.MaxInt64
+	}
+	return row.Args(Args{"all": len(q.IDs) == 0, "ids": q.IDs, "key": q.Key, "group": q.Group, "error": q.Error,
+		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "from": q.AfterID, "most": most})
 }
 
 // Headers reads those of a message or a job. A plain INSERT may have given them other values than texts, and before the tables refused it anything else.

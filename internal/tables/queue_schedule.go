@@ -113,5 +113,5 @@ func (q Queue) correctSchedules(ctx context.Context, row *QueueRow) error {
 	if len(*b) == 0 {
 		return nil
 	}
-	return q.on.Run(ctx, b)
+	return q.on.Send(ctx, func(all *Batch) { *all = append(*all, *b...) })
 }

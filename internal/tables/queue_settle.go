@@ -101,46 +101,9 @@ func (q Queue) Ack(ctx context.Context, leases ...int64) (held []int64, err erro
 // meanwhile.
 func (q Queue) settle(ctx context.Context, statement string, args Args, judge func(j *Tried)) (held []int64, err error) {
 	var unsure []int64 // which an attempt has ended, if it happened
-	one := func(tx Tx, row *QueueRow) error {
-		held = nil
-		var seqs []int64
-		var jobs []*Tried
-		b := &Batch{}
-		b.Rows(func(scan Scan) error {
-			j := &Tried{}
-			var since *time.Time
-			var failures []byte
-			if err := scan(&j.Lease, &j.Seq, &j.Attempt, &j.Worker, &j.History.Attempt, &since, &failures, &j.Limit); err != nil {
-				return err
-			}
-			j.History.Since = timeOf(since)
-			jobs, seqs = append(jobs, j), append(seqs, j.Seq)
-			j.History.Parse(failures)
-			return nil
-		}, statement, row.Args(args))
-		if err := tx.Run(ctx, b); err != nil {
-			return err
-		}
-		if len(jobs) == 0 {
-			b = &Batch{}
-			happened := ended(b, unsure)
-			err := tx.Run(ctx, b)
-			held = slices.Sorted(maps.Keys(happened))
-			return err
-		}
-		for _, j := range jobs {
-			judge(j)
-			held = append(held, j.Lease)
-		}
-		b = &Batch{}
-		these := row.Args(Args{"leases": held, "seqs": seqs})
-		if statement == "read_expired" {
-			b.Do("give_up", these)
-		}
-		b.Do("end_tries", these)
-		q.on.Judge(b, row, jobs)
-		b.Do("end_leases", these)
-		return tx.Finish(ctx, b)
+	one := func(tx Tx, row *QueueRow) (err error) {
+		held, err = q.end(ctx, tx, row, statement, args, judge, unsure)
+		return err
 	}
 	err = q.again(ctx, func() error {
 		err := q.in(ctx, q.name, one)
@@ -153,6 +116,47 @@ func (q Queue) settle(ctx context.Context, statement string, args Args, judge fu
 		return nil, err
 	}
 	return held, nil
+}
+
+// end is settle in a transaction, of which this is the last part.
+func (q Queue) end(ctx context.Context, tx Tx, row *QueueRow, statement string, args Args, judge func(j *Tried), unsure []int64) (held []int64, err error) {
+	var seqs []int64
+	var jobs []*Tried
+	b := &Batch{}
+	b.Rows(func(scan Scan) error {
+		j := &Tried{}
+		var since *time.Time
+		var failures []byte
+		if err := scan(&j.Lease, &j.Seq, &j.Attempt, &j.Worker, &j.History.Attempt, &since, &failures, &j.Limit); err != nil {
+			return err
+		}
+		j.History.Since = timeOf(since)
+		jobs, seqs = append(jobs, j), append(seqs, j.Seq)
+		j.History.Parse(failures)
+		return nil
+	}, statement, row.Args(args))
+	if err := tx.Run(ctx, b); err != nil {
+		return nil, err
+	}
+	if len(jobs) == 0 {
+		b = &Batch{}
+		happened := ended(b, unsure)
+		err := tx.Run(ctx, b)
+		return slices.Sorted(maps.Keys(happened)), err
+	}
+	for _, j := range jobs {
+		judge(j)
+		held = append(held, j.Lease)
+	}
+	b = &Batch{}
+	these := row.Args(Args{"leases": held, "seqs": seqs})
+	if statement == "read_expired" {
+		b.Do("give_up", these)
+	}
+	b.Do("end_tries", these)
+	q.on.Judge(b, row, jobs)
+	b.Do("end_leases", these)
+	return held, tx.Finish(ctx, b)
 }
 
 // one settles the job of a lease.
@@ -183,15 +187,39 @@ func (q Queue) DeadLetter(ctx context.Context, lease int64, reason string) error
 	return q.one(ctx, lease, func(j *Tried) { j.Failed(reason, Never) })
 }
 
+// mostBack is how many leases that have ended one transaction ends, and how many jobs that are due a Waker wakes.
+const mostBack = 500
+
 // expire ends leases whose time is over, which counts as a failure of their jobs. Of those that end before since it is known that there are none.
 func (q Queue) expire(ctx context.Context, since time.Time) error {
-	for {
-		const most = 500
-		held, err := q.settle(ctx, "read_expired", Args{"most": most, "since": since.UTC()}, (*Tried).Expired)
-		if err != nil || len(held) < most {
+	_, wakes := q.on.(Waker)
+	for more := true; more; {
+		var held []int64
+		var err error
+		if wakes {
+			err = q.in(ctx, q.name, func(tx Tx, row *QueueRow) error {
+				more, err = q.Back(ctx, tx, row)
+				return err
+			})
+		} else {
+			held, err = q.settle(ctx, "read_expired", Args{"most": mostBack, "since": since.UTC()}, (*Tried).Expired)
+			more = len(held) == mostBack
+		}
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// Back is expire in a transaction of a Waker, which also wakes jobs that are due. There may be more.
+func (q Queue) Back(ctx context.Context, tx Tx, row *QueueRow) (more bool, err error) {
+	held, err := q.end(ctx, tx, row, "read_expired", Args{"most": mostBack, "since": time.Time{}}, (*Tried).Expired, nil)
+	if err != nil {
+		return false, err
+	}
+	more, err = q.on.(Waker).Wake(ctx, tx, row)
+	return more || len(held) == mostBack, err
 }
 
 // Maintain implements driver.Queue.
@@ -225,7 +253,7 @@ func (q Queue) Maintain(ctx context.Context) error {
 		err = q.correctSchedules(ctx, row)
 	}
 	if err == nil && forgettable {
-		err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) { b.Do("forget_dedup", these) })
+		err = q.forgetDedup(ctx, these)
 	}
 	if err == nil {
 		since.Found(false, now.Add(-endedMargin))
@@ -233,12 +261,36 @@ func (q Queue) Maintain(ctx context.Context) error {
 	return err
 }
 
+// forgetDedup forgets dedup keys whose time is over, in transactions that are short where the dialect asks for that.
+func (q Queue) forgetDedup(ctx context.Context, these Args) error {
+	const most = 10_000
+	for n := int64(most); n == most; {
+		if err := q.send(ctx, q.name, func(b *Batch, _ *QueueRow) {
+			b.Counted(&n, "forget_dedup", these.With(Args{"most": most}))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ReadyGroups implements driver.GroupFinder. Jobs whose leases have ended are back first.
 func (q Queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
-	err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) {
+	fill := func(b *Batch, row *QueueRow) {
 		found = nil
 		b.Do("by_index", nil)
 		b.Rows(All(&found), "ready_groups", row.Args(Args{"all": len(groups) == 0, "groups": groups, "behind": behind, "most": most}))
-	})
+	}
+	if !q.on.Looks().Ready {
+		err = q.send(ctx, q.name, fill)
+		return found, err
+	}
+	row, err := q.find(ctx, q.name) // only reads, so that it does not wait for the lock
+	if err != nil {
+		return nil, err
+	}
+	b := &Batch{}
+	fill(b, row)
+	err = q.orNoQueue(q.on.Run(ctx, b), q.name)
 	return found, err
 }

@@ -28,8 +28,8 @@ func (s onTables) JobsTable(queue string) tables.SQL {
 }
 
 // MakeJobs implements tables.QueueDB. In a LIFO queue the index is read backwards, so the place of a priority is its negative.
-func (s onTables) MakeJobs(ctx context.Context, q *queueRow) error {
-	if err := s.DropJobs(ctx, q); err != nil {
+func (s onTables) MakeJobs(ctx context.Context, _ tables.Tx, q *queueRow) error {
+	if err := s.DropJobs(ctx, nil, q); err != nil {
 		return err
 	}
 	engine, err := s.engine(ctx)
@@ -41,7 +41,7 @@ func (s onTables) MakeJobs(ctx context.Context, q *queueRow) error {
 }
 
 // DropJobs implements tables.QueueDB.
-func (s onTables) DropJobs(ctx context.Context, q *queueRow) error {
+func (s onTables) DropJobs(ctx context.Context, _ tables.Tx, q *queueRow) error {
 	return s.define(ctx, "drop table if exists "+string(q.Table))
 }
 
@@ -52,6 +52,11 @@ func (s onTables) JobsBytes(ctx context.Context, queue string) (n int64, err err
 		"select greatest(coalesce(sum(data_length + index_length), 0), (select coalesce(sum(octet_length(payload)), 0) from "+queueTable(s.opts.Schema, queue)+
 			")) from information_schema.tables where table_schema = ? and table_name = ?", s.opts.Schema, tableName("queue", queue))
 	return n, s.explain(s.ask(ctx, b))
+}
+
+// PerQueue implements tables.QueueDB.
+func (s onTables) PerQueue() []string {
+	return []string{"leases", "tries", "dead_jobs", "dedup", "schedules"}
 }
 
 // EnqueueIn implements tables.QueueDB.

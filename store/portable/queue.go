@@ -28,7 +28,7 @@ func (s *Store) jobsTable(queue string) string {
 func (s onTables) JobsTable(queue string) tables.SQL { return tables.SQL(s.jobsTable(queue)) }
 
 // MakeJobs implements tables.QueueDB.
-func (s onTables) MakeJobs(ctx context.Context, q *queueRow) error {
+func (s onTables) MakeJobs(ctx context.Context, _ tables.Tx, q *queueRow) error {
 	for _, statement := range []string{"drop table if exists {jobs}", "create_queue", "create index on {jobs} (key, ts, seq) where key <> ''"} {
 		if err := s.defineFor(ctx, q, statement); err != nil {
 			return err
@@ -38,7 +38,7 @@ func (s onTables) MakeJobs(ctx context.Context, q *queueRow) error {
 }
 
 // DropJobs implements tables.QueueDB.
-func (s onTables) DropJobs(ctx context.Context, q *queueRow) error {
+func (s onTables) DropJobs(ctx context.Context, _ tables.Tx, q *queueRow) error {
 	return s.defineFor(ctx, q, "drop table if exists {jobs}")
 }
 
@@ -52,6 +52,11 @@ func (s *Store) defineFor(ctx context.Context, q *queueRow, statement string) er
 // JobsBytes implements tables.QueueDB.
 func (s onTables) JobsBytes(ctx context.Context, queue string) (int64, error) {
 	return s.bytes(ctx, s.jobsTable(queue))
+}
+
+// PerQueue implements tables.QueueDB.
+func (s onTables) PerQueue() []string {
+	return []string{"leases", "tries", "dead_jobs", "dedup", "schedules"}
 }
 
 // EnqueueIn implements tables.QueueDB.

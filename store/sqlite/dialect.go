@@ -3,8 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 var spelled = strings.NewReplacer("{schema}.key_heads", "penstock_heads", "{schema}.", "penstock_", " for update", "")
 
 // rendered is a statement as it is sent: arguments in it are parameters with numbers. Times are microseconds.
-func rendered(statement string, with tables.Args) (text string, args []any) {
+func rendered(statement string, with tables.Args, now time.Time) (text string, args []any) {
 	if found, ok := texts[statement]; ok {
 		statement = found
 	}
@@ -32,7 +34,7 @@ func rendered(statement string, with tables.Args) (text string, args []any) {
 		switch {
 		case ok:
 		case of == "clock":
-			value = time.Now()
+			value = now
 		case of == "collate":
 			return "", true
 		default:
@@ -58,24 +60,36 @@ func bound(value any) any {
 	switch v := value.(type) {
 	case time.Time:
 		return v.UnixMicro()
-	case []string:
-		return array(append([]string{}, v...)) // nil would be null
-	case *int64:
-		if v != nil {
-			return *v
+	case []byte, nil:
+		return value
+	}
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Slice:
+		if v.IsNil() {
+			return "[]"
 		}
-		return nil
-	case *string:
-		if v != nil {
-			return *v
+		list, _ := json.Marshal(value) // of numbers, strings and histories: cannot fail
+		return string(list)
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
 		}
-		return nil
+		return bound(v.Elem().Interface())
 	}
 	return value
 }
 
-// onTx is a transaction, the application's or one of ours, for what is the same on all plain tables: one statement at a time.
-type onTx struct{ Tx }
+// idle are statements of other dialects that have nothing to do here: Judge and triggers delete rows, no answer is lost and no plan forced.
+var idle = map[string]bool{"patient": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true}
+
+// onTx is a transaction, the application's or one of ours, for what is the same on all plain tables: one statement at a time. It is one moment.
+type onTx struct {
+	Tx
+	at time.Time
+}
+
+// onOurs begins now.
+func onOurs(tx Tx) onTx { return onTx{tx, time.Now()} }
 
 // Run implements tables.Runner.
 func (t onTx) Run(ctx context.Context, b *tables.Batch) error {
@@ -94,7 +108,10 @@ func (t onTx) Run(ctx context.Context, b *tables.Batch) error {
 func (t onTx) Finish(ctx context.Context, b *tables.Batch) error { return t.Run(ctx, b) }
 
 func (t onTx) one(ctx context.Context, st *tables.Statement) error {
-	text, args := rendered(st.Text, st.Args)
+	if idle[st.Text] {
+		return nil
+	}
+	text, args := rendered(st.Text, st.Args, t.at)
 	if st.Read == nil {
 		done, err := t.ExecContext(ctx, text, args...)
 		if err == nil && st.Count != nil {
@@ -108,15 +125,15 @@ func (t onTx) one(ctx context.Context, st *tables.Statement) error {
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		if err := st.Read(scanTimes(rows)); err != nil {
+		if err := st.Read(scanned(rows)); err != nil {
 			return err
 		}
 	}
 	return rows.Err()
 }
 
-// scanTimes reads microseconds where a time is asked for.
-func scanTimes(rows *sql.Rows) tables.Scan {
+// scanned reads microseconds where a time is asked for, and does not copy bytes once more.
+func scanned(rows *sql.Rows) tables.Scan {
 	return func(dest ...any) error {
 		for i, d := range dest {
 			switch t := d.(type) {
@@ -124,13 +141,15 @@ func scanTimes(rows *sql.Rows) tables.Scan {
 				dest[i] = atTime(func(at time.Time) { *t = at })
 			case **time.Time:
 				dest[i] = atTime(func(at time.Time) { *t = &at })
+			case *[]byte:
+				dest[i] = (*payload)(t)
 			}
 		}
 		return rows.Scan(dest...)
 	}
 }
 
-// atTime takes microseconds since 1970, or NULL.
+// atTime takes microseconds since 1970, the text of a JSON, or NULL.
 type atTime func(at time.Time)
 
 // Scan implements sql.Scanner.
@@ -139,6 +158,10 @@ func (set atTime) Scan(src any) error {
 	case nil:
 	case int64:
 		set(time.UnixMicro(v).UTC())
+	case string: // one that was written by hand is none
+		if at, err := time.Parse(time.RFC3339Nano, v); err == nil {
+			set(at)
+		}
 	default:
 		return fmt.Errorf("a time that is a %T", src)
 	}
@@ -152,7 +175,7 @@ var _ tables.InboxDB = onTables{}
 
 // Run implements tables.Runner. It reads in one snapshot.
 func (s onTables) Run(ctx context.Context, b *tables.Batch) error {
-	return s.read(ctx, func(ctx context.Context, tx *sql.Tx) error { return onTx{tx}.Run(ctx, b) })
+	return s.read(ctx, func(ctx context.Context, tx *sql.Tx) error { return onOurs(tx).Run(ctx, b) })
 }
 
 // Send implements tables.DB.
@@ -166,7 +189,7 @@ func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 
 // Within implements tables.DB.
 func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error {
-	return s.write(ctx, func(_ context.Context, tx *sql.Tx) error { return fn(onTx{tx}) })
+	return s.write(ctx, func(_ context.Context, tx *sql.Tx) error { return fn(onOurs(tx)) })
 }
 
 // Ready implements tables.DB.

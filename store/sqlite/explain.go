@@ -6,11 +6,31 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 var _ doctor.Explainer = (*Store)(nil)
 
 var parameter = regexp.MustCompile(`\?\d*|:[a-z_]+`)
+
+// unbound is a statement without its parameters, of which only the plan matters.
+func unbound(table, text string) string {
+	text = tables.Render(spelled.Replace(text), func(name string) (string, bool) {
+		column, _, list := tables.In(name)
+		switch {
+		case name == "table", name == "jobs":
+			return table, true
+		case name == "collate":
+			return "", true
+		case name == "sign":
+			return "-", true
+		case list:
+			return column + " in (select value from json_each(null))", true
+		}
+		return "null", true
+	})
+	return parameter.ReplaceAllString(text, "null")
+}
 
 // ExplainOutbox implements doctor.Explainer. It returns plans, because SQLite does not count rows.
 func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Statement, error) {
@@ -25,12 +45,12 @@ func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statem
 	if _, err := findQueue(ctx, s.readers, queue); err != nil {
 		return nil, err
 	}
-	return s.plans(ctx, queue, QueueTable(queue), []string{"claim", "ack"}, statement("claim"), statement("ack"))
+	return s.plans(ctx, queue, QueueTable(queue), []string{"claim", "ack"}, statement("claim"), statement("end_jobs"))
 }
 
 func (s *Store) plans(ctx context.Context, of, table string, names []string, statements ...string) (found []doctor.Statement, err error) {
 	for i, text := range statements {
-		rows, err := s.readers.QueryContext(ctx, "explain query plan "+parameter.ReplaceAllString(on(table, text), "null"))
+		rows, err := s.readers.QueryContext(ctx, "explain query plan "+unbound(table, text))
 		if err != nil {
 			return nil, s.explain(err)
 		}

@@ -38,7 +38,7 @@ func HotStatements(outbox string) map[string]string {
 		"end_keys": statement("end_keys"), "hold": statement("hold"), "hold_keys": statement("hold_keys"), "held_keys": statement("held_keys"), "release": statement("release"),
 		"retry_dead_letters": statement("retry_dead_letters"), "retry": statement("retry"), "chosen": statement("chosen"),
 	} {
-		all[name] = parameter.ReplaceAllString(on(Table(outbox), text), "null")
+		all[name] = unbound(Table(outbox), text)
 	}
 	return all
 }
@@ -46,14 +46,11 @@ func HotStatements(outbox string) map[string]string {
 // HotQueueStatements are those that run for every claim and every end of jobs.
 func HotQueueStatements(queue string) map[string]string {
 	all := map[string]string{}
-	for name, text := range map[string]string{
-		"claimable": statement("claimable"), "claim": statement("claim"), "take_ready": statement("take_ready"), "lease": statement("lease"), "occupy": statement("occupy"), "leave_keyed": statement("leave_keyed"),
-		"ack": statement("ack"), "extend": statement("extend"), "held_lease": statement("held_lease"), "remember": statement("remember"), "dead_letter_jobs": statement("dead_letter_jobs"), "cancel": statement("cancel"),
-		"housekeeping": statement("housekeeping"), "expired": statement("expired"), "due_jobs": statement("due_jobs"), "wake_keyed": statement("wake_keyed"), "wake": statement("wake"),
-		"known_dedup": statement("known_dedup"), "note_dedup": statement("note_dedup"), "forget_dedup": statement("forget_dedup"), "due_schedules": statement("due_schedules"),
-		"retry_jobs": statement("retry_jobs"), "retry_histories": statement("retry_histories"), "chosen_jobs": statement("chosen_jobs"),
+	for _, name := range []string{
+		"claimable", "claim", "take_ready", "lease", "occupy", "leave_keyed", "hold_leases", "end_jobs", "extend_leases", "read_leases", "remember", "run_later",
+		"dead_letter_jobs", "cancel_jobs", "housekeeping", "read_expired", "due_jobs", "wake_keyed", "wake", "known_dedup", "note_dedup", "forget_dedup", "dead_jobs",
 	} {
-		all[name] = parameter.ReplaceAllString(onQueue(queue, text), "null")
+		all[name] = unbound(QueueTable(queue), statement(name))
 	}
 	return all
 }

@@ -2,20 +2,14 @@ package sqlite
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/internal/pg"
 )
 
-// history has the attempts of a message so far: a column of JSON next to it.
-type history struct {
-	// Attempts it has had. More than Failures, of which only the latest are kept.
-	Attempts int                `json:"attempts"`
-	Since    time.Time          `json:"since,omitzero"` // when the first one failed
-	Failures []penstock.Failure `json:"failures,omitempty"`
-}
+// history is that of a message or a job: a column of JSON next to it.
+type history = pg.History
 
 // mostAttempts is more than the attempts of any message: a larger number, written by hand, continues from
 // there.
@@ -28,42 +22,18 @@ func readHistory(column string) (h history) {
 		return h
 	}
 	if err := json.Unmarshal([]byte(column), &h); err != nil {
-		h = history{Attempts: 1, Failures: []penstock.Failure{{Err: "what failed before cannot be read: " + err.Error()}}}
+		h = history{Attempt: 1, Failures: []penstock.Failure{{Err: "what failed before cannot be read: " + err.Error()}}}
 	}
-	h.Attempts = min(max(h.Attempts, 0), mostAttempts)
+	h.Attempt = min(max(h.Attempt, 0), mostAttempts)
 	return h
 }
 
-// after is the history once these failures have come to it.
-func (h history) after(failures []penstock.Failure) history {
+// givenUp is the history of a message that is a dead letter. It had an attempt even if no failure was noted.
+func givenUp(h history, failures []penstock.Failure) history {
 	if len(failures) == 0 {
-		return h
+		h.Attempt++
 	}
-	if h.Since.IsZero() {
-		h.Since = failures[0].At.UTC()
-	}
-	h.Attempts += len(failures)
-	all := slices.Concat(h.Failures, failures)
-	h.Failures = all[max(0, len(all)-penstock.MaxFailures):]
-	return h
-}
-
-// dead is the history of a message that is given up. It had an attempt even if no failure was
-// noted.
-func (h history) dead(failures []penstock.Failure) history {
-	if len(failures) == 0 {
-		h.Attempts++
-	}
-	return h.after(failures)
-}
-
-// refused reports whether an attempt was made.
-func (h *history) refused() bool { return h.Attempts > 0 }
-
-// deadLetter makes a dead letter of m.
-func (h *history) deadLetter(m penstock.Message, at int64, held bool) admin.DeadLetter {
-	m.Attempt, m.FailedSince = h.Attempts, h.Since
-	return admin.DeadLetter{Message: m, Failures: h.Failures, At: fromMicros(at), Held: held}
+	return h.And(failures)
 }
 
 // fromMicros reads a time that was written with UnixMicro; 0 is the zero time.

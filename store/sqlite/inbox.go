@@ -34,9 +34,9 @@ func (i *Inbox) First(ctx context.Context, tx Tx, id string) (bool, error) {
 // order.
 func (i *Inbox) FirstOf(ctx context.Context, tx Tx, ids ...string) ([]string, error) {
 	if len(ids) == 0 {
-		return nil, i.box.There(ctx, onTx{tx})
+		return nil, i.box.There(ctx, onOurs(tx))
 	}
-	return i.box.FirstOf(ctx, onTx{tx}, ids...)
+	return i.box.FirstOf(ctx, onOurs(tx), ids...)
 }
 
 // InOrder notes a message that has a key. It returns the messages to process now in tx, in
@@ -45,13 +45,13 @@ func (i *Inbox) FirstOf(ctx context.Context, tx Tx, ids ...string) ([]string, er
 // and can be acknowledged once tx has committed. No message is held for longer than wait,
 // if Due is called regularly.
 func (i *Inbox) InOrder(ctx context.Context, tx Tx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
-	return i.box.InOrder(ctx, onTx{tx}, m, wait)
+	return i.box.InOrder(ctx, onOurs(tx), m, wait)
 }
 
 // Due returns messages whose predecessor did not arrive in time. For up to n keys it returns
 // the message after the gap, with Gap and Missing set, and those that follow it.
 func (i *Inbox) Due(ctx context.Context, tx Tx, n int) ([]penstock.Released, error) {
-	return i.box.Due(ctx, onTx{tx}, n)
+	return i.box.Due(ctx, onOurs(tx), n)
 }
 
 // Turns implements tables.InboxDialect. It is false: one transaction at a time writes.

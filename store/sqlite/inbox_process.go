@@ -29,7 +29,7 @@ func (i *Inbox) Process(ctx context.Context, db *sql.DB, m penstock.Message, wai
 func (i *Inbox) ProcessDue(ctx context.Context, db *sql.DB, h ReceivedHandler) (int, error) {
 	return due.Process(func(passingOver []string) (n int, key *string, err error) {
 		n, err = process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) {
-			released, err := i.box.Due(ctx, onTx{tx}, 1, passingOver...)
+			released, err := i.box.Due(ctx, onOurs(tx), 1, passingOver...)
 			if len(released) > 0 {
 				key = &released[0].Key
 			}

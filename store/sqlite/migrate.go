@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,7 +87,8 @@ func (s *Store) migrate(ctx context.Context) error {
 		if before == 0 && made > 0 {
 			return s.of(newest).Broken(0, "its version in "+versionTable)
 		}
-		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
+		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true),
+			goose.WithGoMigrations(goose.NewGoMigration(14, &goose.GoFunc{RunTx: schedulesAsJSON}, nil)))
 		if err != nil {
 			return err
 		}
@@ -96,6 +98,39 @@ func (s *Store) migrate(ctx context.Context) error {
 			return failed
 		}
 	}
+}
+
+// schedulesAsJSON writes the jobs of schedules in one column. SQL has no base64, which their payloads need.
+func schedulesAsJSON(ctx context.Context, tx *sql.Tx) error {
+	rows, err := tx.QueryContext(ctx, `select rowid, group_key, priority, key, dedup_key, coalesce(headers, ''), payload from penstock_schedules`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	jobs := map[int64]penstock.NewJob{}
+	for rows.Next() {
+		var id int64
+		var j penstock.NewJob
+		var head string
+		if err := rows.Scan(&id, &j.Group, &j.Priority, &j.Key, &j.DedupKey, &head, (*payload)(&j.Payload)); err != nil {
+			return err
+		}
+		j.Headers = headers(head)
+		jobs[id] = j
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for id, j := range jobs {
+		text, err := json.Marshal(j)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `update penstock_schedules set job = cast(? as text) where rowid = ?`, text, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // createFile makes the first connection, whose pragmas make the file. Switching

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // Table returns the quoted name of the table with an outbox's messages, for plain
@@ -40,7 +41,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 		return err
 	}
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := nameFree(ctx, tx, "outbox", name); err != nil {
+		if err := tables.NameFree(ctx, onOurs(tx), "outbox", name); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `insert into penstock_outboxes (name, uid, created_at) values (?, ?, ?)`,

@@ -34,7 +34,8 @@ func (s *Store) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]adm
 				return err
 			}
 			h := readHistory(past)
-			letter := h.deadLetter(r.message(sub.box.ids), at, held)
+			letter := admin.DeadLetter{Message: r.message(sub.box.ids), Failures: h.Failures, At: fromMicros(at), Held: held}
+			letter.Message.Attempt, letter.Message.FailedSince = h.Attempt, h.Since
 			found = append(found, letter)
 			if bytes += len(letter.Message.Payload); q.Bytes > 0 && bytes >= q.Bytes {
 				break
@@ -52,8 +53,19 @@ func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) (
 		if err != nil {
 			return err
 		}
-		found, err = readCauses(ctx, tx, strings.NewReplacer("{table}", "penstock_dead_letters", "{owner}", "subscription_id = :subscription", "{number}", "seq", "{chosen}", statement("chosen")).Replace(causesSQL), sub.choose(q))
-		return err
+		rows, err := tx.QueryContext(ctx, strings.ReplaceAll(statement("dead_letter_causes"), "{chosen}", statement("chosen")), sub.choose(q)...)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var c admin.DeadCause
+			if err := scanned(rows)(&c.Error, &c.Letters, &c.First, &c.Last); err != nil {
+				return err
+			}
+			found = append(found, c)
+		}
+		return rows.Err()
 	})
 	return found, err
 }
@@ -68,7 +80,7 @@ func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after 
 			if err != nil {
 				return err
 			}
-			table, number, owner, id = "penstock_dead_jobs", "id", "queue_id", row.id
+			table, number, owner, id = "penstock_dead_jobs", "seq", "queue_id", row.id
 		} else if sub, err := findSubscription(ctx, tx, in, subscription); err != nil {
 			return err
 		} else {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/driver"
 )
 
 // subscription is one row of penstock_subscriptions, without what changes.
@@ -88,7 +87,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 				return err
 			}
 			h := readHistory(past)
-			k.Attempt, k.Since, k.Err = h.Attempts, h.Since, driver.Verdict{Failures: h.Failures}.Err()
+			k.Attempt, k.Since, k.Err = h.Attempt, h.Since, h.LastError()
 			k.Retry, k.Held = fromMicros(due), due == 0
 			keys = append(keys, k)
 		}

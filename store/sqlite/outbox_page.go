@@ -130,8 +130,12 @@ type payload []byte
 
 func (p *payload) Scan(src any) error {
 	switch v := src.(type) {
+	case nil:
+		*p = nil
 	case []byte:
-		*p = v
+		if *p = v; v == nil {
+			*p = []byte{}
+		}
 	case string: // who publishes by INSERT may leave text in the column
 		*p = []byte(v)
 	default: // or a number

@@ -107,7 +107,7 @@ func (s *source) readHeads(ctx context.Context, p *page, now time.Time) (rests [
 		if !p.addParked(&r, h, at) {
 			break
 		}
-		if followed && !h.refused() {
+		if followed && h.Attempt == 0 {
 			rests = append(rests, follow{at.key, r.seq})
 		}
 		lastDue, lastKey = due, at.key
@@ -134,7 +134,7 @@ func (s *source) readRest(ctx context.Context, p *page, head follow) error {
 			return err
 		}
 		h := readHistory(past)
-		if h.refused() || !p.addParked(&r, h, at) {
+		if h.Attempt > 0 || !p.addParked(&r, h, at) {
 			break
 		}
 	}
@@ -144,7 +144,7 @@ func (s *source) readRest(ctx context.Context, p *page, head follow) error {
 // addParked takes a parked message if it fits.
 func (p *page) addParked(r *row, h history, at place) bool {
 	m := r.message(p.ids)
-	m.Attempt, m.FailedSince = h.Attempts+1, h.Since
+	m.Attempt, m.FailedSince = h.Attempt+1, h.Since
 	if !p.add(&m) {
 		return false
 	}

@@ -80,7 +80,7 @@ func (o outbox) pages() pages { return pages{o.ids.UID, []string{unquoted(Table(
 // size asks dbstat, which walks the pages. The answer holds for twenty times as long as it took.
 // That is short for a small table, and takes at most a twentieth of a caller's time for a large
 // one.
-func (s *Store) size(ctx context.Context, tx *sql.Tx, what pages) (int64, error) {
+func (s *Store) size(ctx context.Context, tx querier, what pages) (int64, error) {
 	s.mu.Lock()
 	m := s.sizes[what.as]
 	s.mu.Unlock()
@@ -103,6 +103,13 @@ func (s *Store) size(ctx context.Context, tx *sql.Tx, what pages) (int64, error)
 	s.sizes[what.as] = m
 	s.mu.Unlock()
 	return m.bytes, nil
+}
+
+// forgetSize is for something that is dropped.
+func (s *Store) forgetSize(what pages) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sizes, what.as)
 }
 
 // subscriptions describes the readers of an outbox.
@@ -175,4 +182,12 @@ func (o outbox) backlog(ctx context.Context, tx *sql.Tx, position, last int64, a
 	}
 	err = tx.QueryRowContext(ctx, on(table, `select coalesce((select created_at from {table} where seq > ?1 and seq not in (select value from json_each(?2)) order by seq limit 1), 0)`), position, settled).Scan(&oldest)
 	return n, oldest, err
+}
+
+// orAll is a limit of SQL: 0 means none.
+func orAll(most int) int {
+	if most == 0 {
+		return -1
+	}
+	return most
 }

@@ -50,11 +50,11 @@ func (t *settlement) fresh(ctx context.Context, failed []failedVerdict) error {
 	for _, r := range failed {
 		seq := t.b.seq(r.index)
 		if r.Outcome == driver.Parked {
-			park = append(park, entry{seq, micros(r.RetryIn), column(history{}.after(r.Failures))})
+			park = append(park, entry{seq, micros(r.RetryIn), column(history{}.And(r.Failures))})
 			continue
 		}
-		h := history{}.dead(r.Failures)
-		h.Failures = before[seq].after(h.Failures).Failures
+		h := givenUp(history{}, r.Failures)
+		h.Failures = before[seq].And(h.Failures).Failures
 		dead = append(dead, entry{seq, column(h)})
 		if r.Hold {
 			hold = append(hold, seq)
@@ -106,13 +106,13 @@ func (t *settlement) parked(ctx context.Context, failed []failedVerdict) error {
 			}
 		case r.Outcome == driver.Dead:
 			gone = append(gone, p.number)
-			dead = append(dead, entry{p.number, column(before[p.number].dead(r.Failures))})
+			dead = append(dead, entry{p.number, column(givenUp(before[p.number], r.Failures))})
 			if r.Hold && !p.outOfOrder {
 				hold = append(hold, seq)
 			}
 		default:
 			if len(r.Failures) > 0 {
-				refused = append(refused, entry{p.number, column(before[p.number].after(r.Failures))})
+				refused = append(refused, entry{p.number, column(before[p.number].And(r.Failures))})
 			}
 			if !delayed[p.key] {
 				delayed[p.key] = true
@@ -205,7 +205,7 @@ func (t *settlement) seqsOf(failed []failedVerdict) string {
 
 // column is the value of the history column: nil, so NULL, without one.
 func column(h history) any {
-	if !h.refused() {
+	if h.Attempt == 0 {
 		return nil
 	}
 	b, _ := json.Marshal(h) // cannot fail, but for a year of five digits

@@ -1,20 +1,45 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
-	"errors"
+	"encoding/json"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/tables"
 )
 
-var _ driver.QueueStore = (*Store)(nil)
+var (
+	_ driver.QueueStore         = (*Store)(nil)
+	_ driver.QueueStatusCounter = (*Store)(nil)
+	_ tables.QueueDB            = onTables{}
+	_ tables.Waker              = onTables{}
+)
+
+type queues = tables.Queues
+
+// Queue is one queue, to enqueue jobs and to work on them. Safe for concurrent use.
+type Queue struct {
+	tables.WorkedQueue
+	store *Store
+	name  string
+}
+
+// Queue returns a queue. It does not check that there is one.
+func (s *Store) Queue(name string) *Queue { return &Queue{s.queues.Queue(name), s, name} }
+
+// DriverQueue implements driver.QueueStore.
+func (s *Store) DriverQueue(name string) driver.Queue { return s.Queue(name) }
+
+// Maintain implements driver.Queue. Like Maintain of outboxes it gives free pages back.
+func (q *Queue) Maintain(ctx context.Context) error {
+	if err := q.WorkedQueue.Maintain(ctx); err != nil {
+		return err
+	}
+	return q.store.shrink(ctx)
+}
 
 // QueueTable returns the quoted name of the table with a queue's jobs, for plain
 // INSERTs: penstock_queue_ and the queue's name, with the suffix that Table
@@ -24,132 +49,133 @@ func QueueTable(queue string) string { return quotedName("penstock_queue_", queu
 // onQueue puts the table of a queue into a statement.
 func onQueue(queue, statement string) string { return on(QueueTable(queue), statement) }
 
-// CreateQueue implements driver.QueueStore. After it, an application can insert into
-// QueueTable(name).
-func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
-	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
-		return err
-	}
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := nameFree(ctx, tx, "queue", name); err != nil {
-			return err
-		}
-		done, err := tx.ExecContext(ctx, `insert into penstock_queues (name, lifo, created_at) values (?, ?, ?)`,
-			name, order == penstock.LIFO, time.Now().UnixMicro())
-		if err != nil {
-			return err
-		}
-		id, err := done.LastInsertId()
-		if err != nil {
-			return err
-		}
-		sign := ""
-		if order == penstock.LIFO {
-			sign = "-"
-		}
-		parts := []string{"{table}", QueueTable(name), "{queue}", strconv.FormatInt(id, 10), "{sign}", sign}
-		for _, part := range []string{"ids", "scheduled", "ready", "keyed", "ended", "fixed"} {
-			parts = append(parts, "{"+part+"}", quotedName("penstock_"+part+"_of_", name))
-		}
-		_, err = tx.ExecContext(ctx, strings.NewReplacer(parts...).Replace(statement("create_queue")))
-		return err
-	})
+// JobsTable implements tables.QueueDB.
+func (s onTables) JobsTable(queue string) tables.SQL { return tables.SQL(QueueTable(queue)) }
+
+// NewTable implements tables.QueueDB.
+func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
+	return tables.NameFree(ctx, tx, kind, name)
 }
 
-// nameFree is an error if an outbox or a queue has the name of a new one of kind.
-func nameFree(ctx context.Context, q querier, kind, name string) error {
-	var has string
-	err := q.QueryRowContext(ctx, `select 'outbox' from penstock_outboxes where name = ?1 union all select 'queue' from penstock_queues where name = ?1`, name).Scan(&has)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
+// MakeJobs implements tables.QueueDB. After it, an application can insert into QueueTable(q.Name).
+func (s onTables) MakeJobs(ctx context.Context, tx tables.Tx, q *tables.QueueRow) error {
+	parts := []string{"{table}", QueueTable(q.Name), "{queue}", strconv.FormatInt(q.ID, 10), "{sign}", string(q.Args(nil)["sign"].(tables.SQL))}
+	for _, part := range []string{"ids", "scheduled", "ready", "keyed", "ended", "fixed"} {
+		parts = append(parts, "{"+part+"}", quotedName("penstock_"+part+"_of_", q.Name))
 	}
-	return cmp.Or(err, tables.Taken(kind, name, has))
-}
-
-// DropQueue implements driver.QueueStore.
-func (s *Store) DropQueue(ctx context.Context, name string) error {
-	var q queueRow
-	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		if q, err = findQueue(ctx, tx, name); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, onQueue(name, `drop table {table}`)); err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, statement("drop_queue"), q.id)
-		return err
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		delete(s.sizes, q.pages().as)
-	}
+	_, err := tx.(onTx).ExecContext(ctx, strings.NewReplacer(parts...).Replace(statement("create_queue")))
 	return err
 }
 
-// SetQueue implements driver.QueueStore.
-func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
-	if err := set.ValidateWithoutHistory(); err != nil {
+// DropJobs implements tables.QueueDB.
+func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *tables.QueueRow) error {
+	s.forgetSize(jobPages(q.Name))
+	_, err := tx.(onTx).ExecContext(ctx, onQueue(q.Name, `drop table {table}`))
+	return err
+}
+
+// PerQueue implements tables.QueueDB.
+func (s onTables) PerQueue() []string {
+	return []string{"keyed", "busy", "ready", "scheduled", "leases", "histories", "dead_jobs", "dedup", "schedules"}
+}
+
+// JobsBytes implements tables.QueueDB: the size of the table of jobs in the file, with its index. The small rows about jobs, and dead letters, are in
+// tables that queues share.
+func (s onTables) JobsBytes(ctx context.Context, queue string) (int64, error) {
+	bytes, err := s.size(ctx, s.readers, jobPages(queue))
+	return bytes, s.explain(err)
+}
+
+func jobPages(queue string) pages {
+	return pages{"queue:" + queue, []string{unquoted(QueueTable(queue)), unquoted(quotedName("penstock_ids_of_", queue))}}
+}
+
+// Enqueue implements tables.QueueDB. When it has returned the jobs survive a power cut.
+func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
+	if err := validJobs(jobs); err != nil {
+		return nil, err
+	}
+	err = s.Within(ctx, func(tx tables.Tx) error {
+		made, err = s.Store.Queue(queue).EnqueueTx(ctx, tx.(onTx), jobs...)
 		return err
-	}
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		var window *int64
-		if set.DedupWindow != nil {
-			window = new(set.DedupWindow.Nanoseconds())
-		}
-		done, err := tx.ExecContext(ctx, statement("set_queue"), sql.Named("queue", name), sql.Named("paused", set.Paused),
-			sql.Named("max_attempts", set.MaxAttempts), sql.Named("max_running", set.MaxRunning), sql.Named("dedup_window", window))
-		if err != nil {
-			return err
-		}
-		if n, err := done.RowsAffected(); err != nil || n > 0 {
-			return err
-		}
-		return tables.NoQueue(name)
 	})
-}
-
-// queueRow is one row of penstock_queues.
-type queueRow struct {
-	id          int64
-	name        string
-	lifo        bool
-	maxAttempts int
-	dedupWindow time.Duration
-}
-
-func findQueue(ctx context.Context, q querier, name string) (queueRow, error) {
-	row := queueRow{name: name}
-	err := q.QueryRowContext(ctx, `select id, lifo, max_attempts, dedup_window from penstock_queues where name = ?`, name).
-		Scan(&row.id, &row.lifo, &row.maxAttempts, &row.dedupWindow)
-	if errors.Is(err, sql.ErrNoRows) {
-		return row, tables.NoQueue(name)
+	if err != nil {
+		return nil, err
 	}
-	return row, err
+	return made, nil
 }
 
-// sign makes ranks of seqs.
-func (q queueRow) sign() int {
-	if q.lifo {
-		return -1
+// EnqueueIn implements tables.QueueDB.
+func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) error {
+	_, err := s.Store.Queue(queue).EnqueueTx(ctx, tx.(onTx), jobs...)
+	return err
+}
+
+// verdict is a job and what it has been through, as statements take it.
+type verdict struct {
+	seq     int64
+	history history
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v verdict) MarshalJSON() ([]byte, error) { return json.Marshal([2]any{v.seq, v.history}) }
+
+// Judge implements tables.QueueDB. What there is of a dead letter goes with its row, and the next one of its key is ready.
+func (s onTables) Judge(b *tables.Batch, q *tables.QueueRow, jobs []*tables.Tried) {
+	var dead, failed []verdict
+	var leases, gone, ready []int64
+	var later [][2]int64
+	for _, j := range jobs {
+		leases = append(leases, j.Lease)
+		v := verdict{j.Seq, j.History}
+		switch {
+		case j.Dead:
+			dead, gone = append(dead, v), append(gone, j.Seq)
+			continue
+		case j.After > 0:
+			later = append(later, [2]int64{j.Seq, j.After.Microseconds()})
+		default:
+			ready = append(ready, j.Seq)
+		}
+		if v.history.Attempt > 0 {
+			failed = append(failed, v)
+		}
 	}
-	return 1
+	b.Do("delete from {schema}.leases where {lease in leases}", q.Args(tables.Args{"leases": leases}))
+	if len(dead) > 0 {
+		b.Do("dead_letter_jobs", q.Args(tables.Args{"verdicts": dead}))
+		b.Do("delete from {jobs} where {seq in seqs}", q.Args(tables.Args{"seqs": gone}))
+	}
+	if len(failed) > 0 {
+		b.Do("remember", q.Args(tables.Args{"verdicts": failed}))
+	}
+	if len(later) > 0 {
+		b.Do("run_later", q.Args(tables.Args{"later": later}))
+	}
+	wake(b, q, ready)
 }
 
-// Queue is one queue, to enqueue jobs and to work on them. Safe for concurrent use.
-type Queue struct {
-	store *Store
-	name  string
+// wake makes jobs ready that stand nowhere, or has them wait for their key. A key stays busy with the job that it is busy with.
+func wake(b *tables.Batch, q *tables.QueueRow, seqs []int64) {
+	if len(seqs) > 0 {
+		b.Do("wake_keyed", q.Args(tables.Args{"seqs": seqs}))
+		b.Do("wake", q.Args(tables.Args{"seqs": seqs}))
+	}
 }
 
-var (
-	_ driver.Queue       = (*Queue)(nil)
-	_ driver.Releaser    = (*Queue)(nil)
-	_ driver.GroupFinder = (*Queue)(nil)
-)
+// mostWoken is how many jobs that became due one transaction takes.
+const mostWoken = 500
 
-// Queue returns a queue. It does not check that there is one.
-func (s *Store) Queue(name string) *Queue { return &Queue{s, name} }
-
-// DriverQueue implements driver.QueueStore.
-func (s *Store) DriverQueue(name string) driver.Queue { return s.Queue(name) }
+// Wake implements tables.Waker.
+func (s onTables) Wake(ctx context.Context, tx tables.Tx, q *tables.QueueRow) (more bool, err error) {
+	var seqs []int64
+	b := &tables.Batch{}
+	b.Rows(tables.All(&seqs), "due_jobs", q.Args(tables.Args{"most": mostWoken}))
+	if err := tx.Run(ctx, b); err != nil || len(seqs) == 0 {
+		return false, err
+	}
+	b = &tables.Batch{}
+	b.Do("delete from {schema}.scheduled where queue_id = {queue} and {seq in seqs}", q.Args(tables.Args{"seqs": seqs}))
+	wake(b, q, seqs)
+	return len(seqs) == mostWoken, tx.Run(ctx, b)
+}

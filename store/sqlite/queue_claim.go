@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -11,71 +9,82 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// claimable is what a Claim has to know before it takes jobs.
+// Looks implements tables.QueueDB.
+func (s onTables) Looks() tables.Options { return tables.Options{Ready: true} }
+
+// claimable is what a claim has to know before it takes jobs.
 type claimable struct {
-	queueRow
+	there      bool // the queue is
 	room       int  // how many it may take; 0 of a queue that is paused
 	ready, due bool // there are jobs that may run, or that have become due for it
 }
 
-func readClaimable(ctx context.Context, q querier, name string, c driver.Claim, now time.Time) (claimable, error) {
-	at := claimable{queueRow: queueRow{name: name}}
-	err := q.QueryRowContext(ctx, statement("claimable"), sql.Named("queue", name), sql.Named("group_key", c.Group), sql.Named("jobs", c.Jobs), sql.Named("now", now.UnixMicro())).
-		Scan(&at.id, &at.lifo, &at.maxAttempts, &at.room, &at.ready, &at.due)
-	if errors.Is(err, sql.ErrNoRows) {
-		return at, tables.NoQueue(name)
-	}
-	return at, err
+func readClaimable(ctx context.Context, on tables.Runner, row *tables.QueueRow, c driver.Claim) (at claimable, err error) {
+	b := &tables.Batch{}
+	b.Row(&at.there, "claimable", row.Args(tables.Args{"group": c.Group, "most": c.Jobs}), &at.room, &at.ready, &at.due)
+	return at, on.Run(ctx, b)
 }
 
-// Claim implements driver.Queue. It reads before it takes the lock, so that waiting
-// workers do not keep producers from writing.
-func (q *Queue) Claim(ctx context.Context, c driver.Claim) ([]penstock.Job, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	var worth bool
-	err := q.store.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		at, err := readClaimable(ctx, tx, q.name, c, time.Now())
-		worth = at.due || at.room > 0 && at.ready
-		return err
-	})
-	if err != nil || !worth {
-		return nil, err
-	}
-	var jobs []penstock.Job
-	err = q.store.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		jobs, err = claim(ctx, tx, q.name, c)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return jobs, nil
-}
-
-// claim leases jobs within a transaction that writes.
-func claim(ctx context.Context, tx *sql.Tx, name string, c driver.Claim) ([]penstock.Job, error) {
-	now := time.Now()
-	at, err := readClaimable(ctx, tx, name, c, now)
-	if err == nil && at.due {
-		if _, err = maintain(ctx, tx, at.queueRow, now); err == nil {
-			at, err = readClaimable(ctx, tx, name, c, now)
+// Round implements tables.QueueDB. It reads before it takes the lock, so that waiting workers do not keep producers from writing.
+func (s onTables) Round(ctx context.Context, row *tables.QueueRow, c driver.Claim, r *tables.Round, _ []int64, first *tables.Batch) ([]int64, error) {
+	r.Page = nil
+	if len(*first) == 0 {
+		at, err := readClaimable(ctx, s, row, c)
+		if r.There = at.there; err != nil || !at.due && (at.room == 0 || !at.ready) {
+			return nil, err
 		}
 	}
-	if err != nil || at.room == 0 || !at.ready {
+	return nil, s.Within(ctx, func(tx tables.Tx) error {
+		err := tx.Run(ctx, first)
+		if err != nil {
+			return err
+		}
+		at, err := readClaimable(ctx, tx, row, c)
+		if err == nil && at.due {
+			if _, err = s.queues.Queue(row.Name).Back(ctx, tx, row); err == nil {
+				at, err = readClaimable(ctx, tx, row, c)
+			}
+		}
+		if r.There = at.there; err != nil || at.room == 0 || !at.ready {
+			return err
+		}
+		r.Page, err = claim(ctx, tx.(onTx), row, c, at.room)
+		return err
+	})
+}
+
+// claim leases the jobs that come next.
+func claim(ctx context.Context, tx onTx, row *tables.QueueRow, c driver.Claim, room int) (page []tables.Claimed, err error) {
+	var leases [][2]int64    // seq and attempt of each
+	var keys [][3]any        // seq, key and id of those with a key
+	var priority, rank int64 // where the last one stood
+	b := &tables.Batch{}
+	b.Rows(func(scan tables.Scan) error {
+		j := penstock.Job{Group: c.Group}
+		var seq, createdAt int64
+		var head, past string
+		if err := scan(&priority, &rank, &seq, &j.ID, &createdAt, &j.Key, &head, &j.Payload, &past); err != nil {
+			return err
+		}
+		j.Priority, j.Attempt, j.CreatedAt, j.Headers = int(priority), readHistory(past).Attempt+1, time.UnixMilli(createdAt).UTC(), headers(head)
+		page, leases = append(page, tables.Claimed{Job: j}), append(leases, [2]int64{seq, int64(j.Attempt)})
+		if j.Key != "" {
+			keys = append(keys, [3]any{seq, j.Key, j.ID})
+		}
+		return nil
+	}, "claim", row.Args(tables.Args{"group": c.Group, "room": room}))
+	if err := tx.Run(ctx, b); err != nil || len(page) == 0 {
 		return nil, err
 	}
-	next, err := readReady(ctx, tx, at, c.Group)
-	if err != nil || len(next.jobs) == 0 {
+	b = &tables.Batch{}
+	b.Do("take_ready", row.Args(tables.Args{"group": c.Group, "priority": priority, "rank": rank}))
+	if err := tx.Run(ctx, b); err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, statement("take_ready"), at.id, c.Group, next.priority, next.rank); err != nil {
-		return nil, err
-	}
-	now = time.Now() // the time spent so far does not count
+	now := time.Now() // the time spent so far does not count
 	until := now.Add(c.Lease)
-	done, err := tx.ExecContext(ctx, statement("lease"), at.id, until.UnixMicro(), c.Worker, array(next.leases), now.UnixMicro())
+	text, args := rendered("lease", row.Args(tables.Args{"until": until, "worker": c.Worker, "leases": leases, "now": now}), now)
+	done, err := tx.ExecContext(ctx, text, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -83,52 +92,14 @@ func claim(ctx context.Context, tx *sql.Tx, name string, c driver.Claim) ([]pens
 	if err != nil {
 		return nil, err
 	}
-	for i := range next.jobs {
-		next.jobs[i].Lease = last - int64(len(next.jobs)-1-i)
-		next.jobs[i].LeaseUntil = until.UTC().Truncate(time.Microsecond)
+	for i := range page {
+		page[i].Job.Lease, page[i].Job.LeaseUntil = last-int64(len(page)-1-i), until.UTC().Truncate(time.Microsecond)
 	}
-	if len(next.keys) == 0 {
-		return next.jobs, nil
+	if len(keys) == 0 {
+		return page, nil
 	}
-	// In this order: of a busy key nothing becomes ready when its first job leaves.
-	for _, statement := range []string{statement("occupy"), statement("leave_keyed")} {
-		if _, err := tx.ExecContext(ctx, statement, at.id, array(next.keys)); err != nil {
-			return nil, err
-		}
-	}
-	return next.jobs, nil
-}
-
-// upcoming is the jobs that come next.
-type upcoming struct {
-	jobs           []penstock.Job
-	leases         [][2]int64 // seq and attempt of each
-	keys           [][3]any   // seq, key and id of those with a key
-	priority, rank int64      // where the last one stood
-}
-
-func readReady(ctx context.Context, tx *sql.Tx, at claimable, group string) (l upcoming, err error) {
-	rows, err := tx.QueryContext(ctx, onQueue(at.name, statement("claim")), at.id, group, at.room)
-	if err != nil {
-		return l, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		j := penstock.Job{Group: group}
-		var seq, createdAt int64
-		var head, past string
-		var body payload
-		if err := rows.Scan(&l.priority, &l.rank, &seq, &j.ID, &createdAt, &j.Key, &head, &body, &past); err != nil {
-			return l, err
-		}
-		h := readHistory(past)
-		j.Priority, j.Attempt = int(l.priority), h.Attempts+1
-		j.CreatedAt, j.Headers, j.Payload = time.UnixMilli(createdAt).UTC(), headers(head), notNull(body)
-		l.jobs = append(l.jobs, j)
-		l.leases = append(l.leases, [2]int64{seq, int64(j.Attempt)})
-		if j.Key != "" {
-			l.keys = append(l.keys, [3]any{seq, j.Key, j.ID})
-		}
-	}
-	return l, rows.Err()
+	b = &tables.Batch{} // in this order: of a busy key nothing becomes ready when its first job leaves
+	b.Do("occupy", row.Args(tables.Args{"keys": keys}))
+	b.Do("leave_keyed", row.Args(tables.Args{"keys": keys}))
+	return page, tx.Run(ctx, b)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // EnqueueTx writes jobs inside the application's transaction, with any SQLite driver,
@@ -201,21 +202,16 @@ func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
 	return fmt.Errorf("enqueue to %q: %w", name, err)
 }
 
-// Enqueue implements driver.Queue. When it has returned the jobs survive a power cut.
-func (q *Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
-	if err := validJobs(jobs); err != nil {
-		return nil, err
+// queueRow is what enqueueing has to know of a queue.
+type queueRow struct {
+	id          int64
+	dedupWindow time.Duration
+}
+
+func findQueue(ctx context.Context, q querier, name string) (row queueRow, err error) {
+	err = q.QueryRowContext(ctx, `select id, dedup_window from penstock_queues where name = ?`, name).Scan(&row.id, &row.dedupWindow)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = tables.NoQueue(name)
 	}
-	err = q.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if len(jobs) == 0 {
-			_, err := findQueue(ctx, tx, q.name)
-			return err
-		}
-		made, err = q.EnqueueTx(ctx, tx, jobs...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return made, nil
+	return row, err
 }

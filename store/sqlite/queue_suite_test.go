@@ -55,7 +55,7 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 		Pin:       func(t testing.TB) func() { return pin(t, path) },
 		Reads:     func(t testing.TB) float64 { return stepsOf(t, path) },
 		Spoil: func(t testing.TB, id int64) {
-			mustExec(t, app, `update penstock_dead_jobs set history = '{"attempts": 9223372036854775807, "failures": {"a": 1}}' where id = ?`, id)
+			mustExec(t, app, `update penstock_dead_jobs set history = '{"attempts": 9223372036854775807, "failures": {"a": 1}}' where seq = ?`, id)
 		},
 		Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
 			mustExec(t, app, `update penstock_schedules set next = ? where name = ? and queue_id = (select id from penstock_queues where name = ?)`,

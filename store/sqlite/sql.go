@@ -21,6 +21,13 @@ var texts = func() map[string]string {
 		text, _ := files.ReadFile("sql/" + e.Name())
 		all[strings.TrimSuffix(e.Name(), ".sql")] = string(text)
 	}
+	parts := strings.NewReplacer("{chosen_jobs}", strings.TrimSpace(all["chosen_jobs"]),
+		"{tried}", "coalesce(case when json_valid(h.history) then min(max(json_extract(h.history, '$.attempts'), 0), 1000000000) else h.history is not null end, 0)",
+		"{tried_since}", "case when json_valid(h.history) then json_extract(h.history, '$.since') end",
+		"{tried_failures}", "case when json_valid(h.history) then json_extract(h.history, '$.failures') else h.history end")
+	for name, text := range all {
+		all[name] = parts.Replace(text)
+	}
 	return all
 }()
 

@@ -50,6 +50,7 @@ type Store struct {
 	sizes   map[string]measurement // by outbox or queue, see size
 	ledgers map[string]ledger      // by outbox, see beyond
 
+	*queues
 	*inboxes
 }
 
@@ -70,7 +71,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		o.Log = slog.Default()
 	}
 	s := &Store{path: file, busy: o.BusyTimeout, log: o.Log, sizes: map[string]measurement{}, ledgers: map[string]ledger{}}
-	s.inboxes = tables.NewInboxes(onTables{s})
+	s.queues, s.inboxes = tables.NewQueues(onTables{s}, nil, nil), tables.NewInboxes(onTables{s})
 	s.writer = s.open(append(o.pragmas, "busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)"))
 	s.writer.SetMaxOpenConns(1)
 	s.readers = s.open([]string{fmt.Sprintf("busy_timeout(%d)", o.BusyTimeout.Milliseconds()), "query_only(1)"})

@@ -1,4 +1,5 @@
-select d.history, d.at, d.id, d.group_key, d.priority, d.created_at, coalesce(d.key, ''), coalesce(d.headers, ''), d.payload
-  from penstock_dead_jobs d
- where d.queue_id = :queue and d.id in ({chosen})
- order by d.id
+select h.seq, h.group_key, h.priority, h.created_at * 1000, coalesce(h.key, ''), h.headers, h.payload, {tried}, {tried_failures}, h.at
+  from penstock_dead_jobs h
+ where {chosen_jobs}
+ order by h.seq
+ limit {most}

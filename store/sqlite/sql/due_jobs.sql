@@ -1,4 +1,4 @@
 select seq from penstock_scheduled
- where queue_id = ? and due <= ?
+ where queue_id = {queue} and due <= {clock}
  order by due
- limit ?
+ limit {most}

@@ -1,3 +1,5 @@
 delete from penstock_dedup
- where queue_id = ?1
-   and dedup_key in (select d.dedup_key from penstock_dedup d where d.queue_id = ?1 and d.at <= ?2 order by d.at limit ?3)
+ where queue_id = {queue}
+   and dedup_key in (select d.dedup_key from penstock_dedup d
+                      where d.queue_id = {queue} and d.at <= {clock} - (select q.dedup_window from penstock_queues q where q.id = {queue}) / 1000
+                      order by d.at limit {most})

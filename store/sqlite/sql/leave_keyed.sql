@@ -1,3 +1,3 @@
--- ?2 is a JSON array of [seq, key, id].
+-- As occupy.
 delete from penstock_keyed
- where queue_id = ?1 and (key, id) in (select json_extract(j.value, '$[1]'), json_extract(j.value, '$[2]') from json_each(?2) j)
+ where queue_id = {queue} and (key, id) in (select json_extract(j.value, '$[1]'), json_extract(j.value, '$[2]') from json_each({keys}) j)

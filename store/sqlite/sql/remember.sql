@@ -1,6 +1,6 @@
--- What jobs have been through. ?2 is a JSON array of [seq, history].
+-- What jobs have been through: [seq, history] of each.
 insert into penstock_histories (queue_id, seq, history)
-select ?1, json_extract(j.value, '$[0]'), json_extract(j.value, '$[1]')
-  from json_each(?2) j
+select {queue}, json_extract(j.value, '$[0]'), json_extract(j.value, '$[1]')
+  from json_each({verdicts}) j
  where true
     on conflict (queue_id, seq) do update set history = excluded.history

@@ -1,0 +1,1 @@
+delete from penstock_dead_jobs where queue_id = {queue} and {seq in seqs}
