@@ -32,6 +32,7 @@ func deployed(t *testing.T, path string, text []byte) map[string][]string {
 	for docs := goyaml.NewDecoder(bytes.NewReader(text)); ; {
 		var doc struct {
 			Kind     string
+			Metadata struct{ Name string }
 			Services map[string]struct {
 				Image   string
 				Command []string
@@ -57,7 +58,7 @@ func deployed(t *testing.T, path string, text []byte) map[string][]string {
 			}
 		}
 		for _, c := range doc.Spec.Template.Spec.Containers {
-			all[doc.Kind] = c.Args
+			all[doc.Metadata.Name] = c.Args
 		}
 		if doc.Kind == "ConfigMap" {
 			env := func(name string) (string, bool) {
@@ -96,14 +97,14 @@ func TestDeployedCommands(t *testing.T) {
 			}
 		}
 	}
-	if commands < 7 {
+	if commands < 10 {
 		t.Errorf("only %d commands were found", commands)
 	}
 }
 
 // The manifests probe the program's address. The budget covers the right pods and lets nodes be drained.
 func TestProbesAndDisruptionBudget(t *testing.T) {
-	file, err := os.Open("../../deploy/kubernetes/relay.yaml")
+	file, err := os.Open("../../deploy/kubernetes/penstock.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,8 @@ func TestProbesAndDisruptionBudget(t *testing.T) {
 		MatchLabels map[string]string `yaml:"matchLabels"`
 	}
 	var deployment, budget struct {
-		Kind string
+		Kind     string
+		Metadata struct{ Name string }
 		Spec struct {
 			Replicas     int
 			MinAvailable int `yaml:"minAvailable"`
@@ -141,10 +143,10 @@ func TestProbesAndDisruptionBudget(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		switch doc.Kind {
-		case "Deployment":
+		switch doc.Kind + " " + doc.Metadata.Name {
+		case "Deployment penstock-relay":
 			deployment = doc
-		case "PodDisruptionBudget":
+		case "PodDisruptionBudget penstock-relay":
 			budget = doc
 		}
 	}
