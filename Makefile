@@ -5,17 +5,18 @@ TEST      ?=
 FUZZTIME  ?= 60s
 # What `make bench` measures, e.g. make bench BENCH="--messages 1000000" or BENCH="fifo-lifo --pin"
 BENCH     ?=
+# What `make release` builds for, e.g. PLATFORMS="linux/amd64 linux/arm64"; all if empty
+PLATFORMS ?=
 # How long `make chaos` lets things go wrong, and what it draws from (0: anew)
 DURATION  ?= 10m
 SEED      ?= 0
 # One set of compiled packages serves build, lint and tests.
 export GOFLAGS := $(strip -trimpath $(filter-out -trimpath,$(GOFLAGS)))
 export CGO_ENABLED ?= 0
-BUILD     := $(shell git describe --tags --always --dirty 2>/dev/null)
-GOBUILD   := CGO_ENABLED=0 go build -ldflags "-s -w -X main.version=$(BUILD)"
+GOBUILD   := CGO_ENABLED=0 go build -ldflags "-s -w"
 
 .DEFAULT_GOAL := help
-.PHONY: help build docs demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients test-engine test-engines install-servers servers lint fmt fuzz bench chaos clean
+.PHONY: help build release test-release docs demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients test-engine test-engines install-servers servers lint fmt fuzz bench chaos clean
 
 help: ## list the targets
 	@echo 'make demo, make check and make test need nothing but Go; run as root on Debian, make test installs its servers.'
@@ -27,6 +28,14 @@ build: ## build bin/penstock, one static binary
 
 demo: build ## see it run: SQLite and an embedded NATS server in one process, nothing to install
 	bin/penstock demo
+
+release: ## build what a release has into bin/release, for all platforms or PLATFORMS="linux/amd64" (needs Python, npm and Maven; fetches its tools once)
+	script/release.sh $(PLATFORMS)
+
+test-release: ## install each file of bin/release in an empty folder and run the demo with it
+	@mkdir -p bin
+	@go build -o bin/withservers ./internal/test/testserver/withservers
+	bin/withservers -only postgres script/test-release.sh
 
 docs: ## build the site of the documentation, bin/docs/index.html (needs Python and npm; fetches its tools once)
 	script/docs.sh

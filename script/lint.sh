@@ -25,5 +25,6 @@ diff <(GOWORK=off "${modules[@]}" | sort -u) <("${modules[@]}" | sort -u)
 # Asks for more modules than a build does.
 if [[ ${CI:-} ]]; then
 	for module in . lab; do (cd "$module" && GOWORK=off go mod tidy -diff); done
+	(cd release && GOWORK=off go vet ./...)
 fi
 for script in script/*.sh .ci/run; do bash -n "$script"; done

@@ -118,7 +118,7 @@ func TestProbesAndDisruptionBudget(t *testing.T) {
 	var deployment, budget struct {
 		Kind     string
 		Metadata struct{ Name string }
-		Spec struct {
+		Spec     struct {
 			Replicas     int
 			MinAvailable int `yaml:"minAvailable"`
 			Selector     selector

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/terminal"
 )
 
-// version is set by the linker in a release.
-var version = ""
+// version is the next release, or this one where the commit has its tag. TestVersions compares it with those of the packages.
+const version = "0.1.0"
 
 type versionInfo struct {
 	Version string `json:"version"`
@@ -54,11 +54,7 @@ func versionCommand(a *cli.App) *cobra.Command {
 
 func readVersion() versionInfo {
 	v := versionInfo{Version: version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if ok {
-		if v.Version == "" {
-			v.Version = info.Main.Version
-		}
+	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
@@ -69,9 +65,6 @@ func readVersion() versionInfo {
 				v.Dirty = s.Value == "true"
 			}
 		}
-	}
-	if v.Version == "" {
-		v.Version = "(devel)"
 	}
 	return v
 }

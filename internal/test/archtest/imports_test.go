@@ -411,7 +411,7 @@ func TestEachPublicPackageHasAnExample(t *testing.T) {
 		rel, _ := filepath.Rel(root, file)
 		rel = filepath.ToSlash(rel)
 		if d.IsDir() {
-			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "examples", lab, "cmd/penstock/systemtest", "testdata", "node_modules", "bin"}, name)) {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "examples", "cmd/penstock/systemtest", "testdata", "node_modules", "bin"}, name) || hasModule(file)) {
 				return filepath.SkipDir
 			}
 			return nil
