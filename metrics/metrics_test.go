@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -348,7 +349,8 @@ func TestStatusIsShared(t *testing.T) {
 func TestStatusThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := busy()
-		m := metrics.New(metrics.Options{Store: d})
+		var log strings.Builder
+		m := metrics.New(metrics.Options{Store: d, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 1, of("subscription_backlog_messages", "billing"): 5})
 		d.err = errors.New("password=secret")
 		time.Sleep(time.Minute)
@@ -370,9 +372,18 @@ func TestStatusThatCannotBeRead(t *testing.T) {
 		if code, text := ready(m, ""); code != http.StatusServiceUnavailable || !strings.Contains(text, "the role may read no outbox, queue or inbox") || !strings.Contains(text, "grant it") {
 			t.Errorf("of a role that may read nothing: %d %q", code, text)
 		}
+		for _, part := range []string{"outboxes", "queues", "inboxes", "vacuum"} {
+			if n := strings.Count(log.String(), "part="+part+" err=\":  (SQLSTATE 42501) (grant it)\""); n != 1 {
+				t.Errorf("the log names the grant for %s %d times, want once:\n%s", part, n, log.String())
+			}
+		}
 		m.Worker("mails")
-		if code, text := ready(m, ""); code != http.StatusOK {
-			t.Errorf("of a worker's role that may read nothing: %d %q", code, text)
+		ingests := metrics.New(metrics.Options{Store: d})
+		ingests.Ingest()
+		for what, m := range map[string]*metrics.Metrics{"a worker": m, "an ingest server": ingests} {
+			if code, text := ready(m, ""); code != http.StatusOK {
+				t.Errorf("of the role of %s that may read nothing: %d %q", what, code, text)
+			}
 		}
 	})
 }

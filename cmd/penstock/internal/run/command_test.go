@@ -34,7 +34,7 @@ func TestLastLines(t *testing.T) {
 }
 
 func TestJobEnvironment(t *testing.T) {
-	env := jobEnvironment([]string{"A=b", "PENSTOCK_JOB_KEY=old", "PENSTOCK_DATABASE_URL=x", "PENSTOCK_HTTP_SECRETS=y", "PGPASSWORD=z", "PGPASSFILE=/f", "PGSERVICE=s", "PGSERVICEFILE=/f", "PGSYSCONFDIR=/d", "PGSSLKEY=/k", "PGSSLPASSWORD=p", "PGHOST=h"}, "q", &penstock.Job{ID: 7, Headers: map[string]string{"LD_PRELOAD": "x", "PATH=": "y"}})
+	env := jobEnvironment([]string{"A=b", "PENSTOCK_JOB_KEY=old", "PENSTOCK_DATABASE_URL=x", "PENSTOCK_HTTP_SECRETS=y", "PGPASSWORD=z", "PGPASSFILE=/f", "PGSERVICE=s", "PGSERVICEFILE=/f", "PGSYSCONFDIR=/d", "PGSSLKEY=/k", "PGSSLPASSWORD=p", "TRACEPARENT=a", "TRACESTATE=b", "PGHOST=h"}, "q", &penstock.Job{ID: 7, Headers: map[string]string{"LD_PRELOAD": "x", "PATH=": "y"}})
 	for _, want := range []string{"A=b", "PGHOST=h", "PENSTOCK_JOB_ID=7", "PENSTOCK_JOB_HEADER_LD_PRELOAD=x", "PENSTOCK_JOB_HEADER_PATH_=y"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%s is not in %q", want, env)
