@@ -137,7 +137,7 @@ begin
             select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
                    count(*), case when {lifo} then max(v.seq) + 1 else min(v.seq) - 1 end, case when {lifo} then min(v.seq) else max(v.seq) end
               into ctids, seqs, ids, keys, got, before, upto
-              from (select v.*, (v.key <> all (skip)) is not false as free from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+              from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                         select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {segment} t
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
                          order by t.seq {dir} limit most) v

@@ -46,15 +46,22 @@ declare
     empty int := 0;
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
-        if (n between 1 and 10000) is not true then
-            raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
-        elsif octet_length(worker) > 256 then
-            raise exception 'the worker has % bytes, the limit is 256', octet_length(worker) using errcode = '23514', hint = 'use a shorter name';
-        end if;
-        raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(lease::text, 'null')
-        using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
+        perform {schema}._refuse_claim(n, lease, worker);
     end if;
-    if path is null and came is not null then -- from a backlog
+    if path is not null then
+{segments path}
+        return query
+        with d as (
+            delete from {segment} t where t.ctid = any (array(
+                select t.ctid from {segment} t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into {schema}._lease as l (slot, {lease_columns})
+        select leaf, {lease_row} from d t order by t.seq
+        returning {leased_job};
+{end}
+    elsif came is not null then -- from a backlog
         drawn := pg_sequence_last_value({fast_path}) - ({now} - 7) * 4096;
         if drawn between 0 and 32767 and drawn % 4096 < 2048 then
             if drawn % 4096 < 1024 then -- see {scan}
@@ -71,13 +78,11 @@ begin
                 pos := case when most = 1 then nextval({next}) - 1 else setval({next}, pos + most) - most end;
                 if acks is null or most < 8 then
 {segments drawn 1024}
-{leaf of lease}
                     return query
                     with d as ({drawn})
-                    insert into {leaf} as l (slot, {lease_columns})
+                    insert into {schema}._lease as l (slot, {lease_columns})
                     select leaf, {lease_row} from d t
                     returning {leased_job};
-{end}
 {end}
                 else
                     base := {next_base};
@@ -95,22 +100,7 @@ begin
             end loop;
         end if;
     end if;
-    if path is not null then
-{segments path}
-{leaf of lease}
-        return query
-        with d as (
-            delete from {segment} t where t.ctid = any (array(
-                select t.ctid from {segment} t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into {leaf} as l (slot, {lease_columns})
-        select leaf, {lease_row} from d t order by t.seq
-        returning {leased_job};
-{end}
-{end}
-    elsif n = 0 then
+    if path is not null or n = 0 then
         null; -- all that was asked for
     elsif flags & ({keyed} | {watched}) = 0 then
         if pg_current_xact_id_if_assigned() is not null then
@@ -120,12 +110,10 @@ begin
         end if;
         base := case when acks is not null and n between 8 and 255 and flags = {plain} then {next_base} end;
         if base is null then
-{leaf of lease}
             return query
-            insert into {leaf} as l (slot, {lease_columns})
+            insert into {schema}._lease as l (slot, {lease_columns})
             select leaf, {lease_row} from {take}(n, in_group, due, false) t
             returning {leased_job};
-{end}
         else
             return query
             with d as materialized (select t.*, row_number() over () as i from {take}(n, in_group, due, false) t), {as_one}
@@ -295,6 +283,19 @@ $$, '{as_one}', $one$-- A row for the jobs of d, in place i each. It is a row ea
                     returning {if kept}l.*{end if}{if not kept}1{end if}){if kept},
                 kept as ({done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j) d){end if}$one$, 'g'),
     '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)') $text$;
+
+-- _refuse_claim raises the error of a claim's first argument that is out of its range.
+create or replace function _refuse_claim(n int, lease interval, worker text) returns void
+language plpgsql immutable set search_path from current as $$
+begin
+    if (n between 1 and 10000) is not true then
+        raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
+    elsif octet_length(worker) > 256 then
+        raise exception 'the worker has % bytes, the limit is 256', octet_length(worker) using errcode = '23514', hint = 'use a shorter name';
+    end if;
+    raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(lease::text, 'null')
+    using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
+end $$;
 
 -- _running returns how many jobs of a queue are leased.
 create or replace function _running(queue int) returns int

@@ -87,7 +87,7 @@ begin
     if n operator(pg_catalog.=) 1 and group_key operator(pg_catalog.=) '' then
         return query execute pg_catalog.concat('select * from ', {prefix}, pg_catalog.quote_ident(pg_catalog.concat('dequeue_', queue)), '()');
     else
-        return query execute pg_catalog.concat('select coalesce(id, seq), key, group_key, priority, attempt operator(pg_catalog.+) 1, created_at, headers, payload from ', take, '($1, $2, null, true)') using n, coalesce(group_key, '');
+        return query execute pg_catalog.concat('select coalesce(id, seq), key, group_key, priority, attempt operator(pg_catalog.+) 1, created_at, headers, payload from ', take, '($1, $2)') using n, coalesce(group_key, '');
     end if;
 end $fn$;
 

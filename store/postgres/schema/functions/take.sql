@@ -1,36 +1,66 @@
 -- Taking jobs: skip maps say where they may be, and batches continue where the last one ended.
 
--- _skip_map_functions returns the text of a queue's functions that know where jobs may be.
+-- _skip_map_functions returns the text of {skip_map}.
 create or replace function _skip_map_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
 -- {skip_map} writes a new skip map if that brings something. It reads the jobs that are there, within the
 -- ranges of the last one. Between them nothing is left, as far as the sequence had come when the last one
--- was written. Its xid lies between the drawing of such a seq and the snapshot taken here
+-- was written. Its xid lies between the drawing of such a seq and the snapshot of the new one
 -- (docs/decisions/0003). So the transaction that drew it has ended, or is in the snapshot's list and
 -- pending from now on. An xid of the future is another cluster's, which a restored skip map waits for: it
 -- has ended as well.
 --
--- The snapshot comes first, then the list of segments: what the one sees is in the other.
+-- It locks nothing: a job whose taking is not committed is still seen. It goes from older segments to younger
+-- ones, as jobs do that are carried over, so it misses none that moves meanwhile.
 create or replace function {skip_map}(in_group text, in_priority smallint, bound bigint default null) returns {schema}._skip_map
 language plpgsql volatile as $fn$
 declare
-    most     int := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
-    no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
-    now_seen bigint := coalesce(bound, pg_sequence_last_value({seq}), 0);
-    was      {schema}._skip_map := {schema}._newest_skip_map({id}, in_group, in_priority);
-    snap     pg_snapshot := pg_current_snapshot();
-    ring     bigint := pg_sequence_last_value({ring});
-    slots    smallint[] := case when ring = was.turn then was.slots else {slots} end;
-    here     smallint;
-    seqs     bigint[] := '{}';
-    ended    xid8[];
-    found    int8multirange;
-    late     int8multirange := '{}';
-    gone     int8multirange;
-    new      {schema}._skip_map;
+    b     constant record := {schema}._begin_skip_map({id}, {lifo}, {ring}, {seq}, in_group, in_priority, bound);
+    slots constant smallint[] := (b.new).slots;
+    here  smallint;
+    seqs  bigint[] := '{}';
+    found int8multirange;
+    late  int8multirange := '{}';
 begin
+    for i {older_first} loop
+        here := slots[i];
+{segments here}
+        seqs := seqs || array(
+            select v.seq from (select unnest((b.was).lo) as lo, unnest((b.was).hi) as hi) r cross join lateral (
+                select t.seq from {segment} t
+                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, (b.new).base)
+                 order by t.seq {dir} limit b.most) v limit b.most);
+        if b.ended <> '{}' then
+            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]')) else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end into found
+              from unnest(b.ended) x cross join lateral (
+                select l.seq, l.group_key, l.priority from {segment} l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+             where t.group_key = in_group and t.priority = in_priority;
+            late := late + coalesce(found, '{}');
+        end if;
+{end}
+    end loop;
+    return {schema}._end_skip_map({lifo}, {ring}, {seen}, b.was, b.new, b.snap, b.most, seqs, late);
+end $fn$;
+
+$$ $text$;
+
+-- _begin_skip_map returns the newest skip map of a group and priority, and the beginning of the next one. That says up to which seq (base) no
+-- job can appear in between, and which segments to read. Its xid is null if it may not say how far the sequence has come (seen).
+-- most is how many seqs to read, ended which transactions of the last one have ended. If nothing has come since, and all is gone, there are
+-- no segments to read. The snapshot comes first, then the list of segments: what the one sees is in the other.
+create or replace function _begin_skip_map(queue int, lifo boolean, ring regclass, seq regclass, in_group text, in_priority smallint, bound bigint,
+                                           out was _skip_map, out new _skip_map, out snap pg_snapshot, out most int, out ended xid8[])
+language plpgsql volatile set search_path from current as $$
+begin
+    most := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
+    new.xid := case when bound is not null or pg_current_xact_id_if_assigned() is null then '0'::xid8 end;
+    new.seen := coalesce(bound, pg_sequence_last_value(seq), 0);
+    new.group_key := in_group;
+    new.priority := in_priority;
+    was := _newest_skip_map(queue, in_group, in_priority);
     if was.n is null then
+        was.queue := queue;
         was.base := 0;
         was.lo := '{0}';
         was.hi := '{9223372036854775806}';
@@ -39,77 +69,63 @@ begin
         was.turn := -1;
         was.pending := '{}';
     end if;
+    snap := pg_current_snapshot();
+    new.turn := pg_sequence_last_value(ring);
+    if was.lo[1] > new.seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = new.seen and was.turn = new.turn then
+        new.slots := '{}';
+        return;
+    end if;
+    new.slots := case when new.turn = was.turn then was.slots else _listed_slots(queue, lifo, ring) end;
     -- A skip map of this very transaction bounds nothing yet. Its xid has not ended, and one before
     -- it may be missing from the snapshot's list for being the highest of all.
     new.base := case when was.xid < pg_snapshot_xmax(snap) then was.seen else was.base end;
-    if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
-        return was; -- nothing has come since, and all is gone
+    ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap));
+end $$;
+
+-- _end_skip_map writes the next skip map: seqs are those of up to most jobs, late the ranges of those whose transactions have ended since. It
+-- returns the last one if nothing has changed, and where a kept snapshot does not show what is in the segments.
+create or replace function _end_skip_map(lifo boolean, ring regclass, seen regclass, was _skip_map, new _skip_map, snap pg_snapshot, most int, seqs bigint[], late int8multirange) returns _skip_map
+language plpgsql volatile set search_path from current as $$
+declare
+    no_xid constant boolean := new.xid is not null;
+    gone   int8multirange := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
+begin
+    if new.slots = '{}' then
+        return was;
     end if;
-    -- Nothing is locked: one whose taking is not committed is still seen. It goes from older segments to
-    -- younger ones, as jobs do that are carried over, so it misses none that moves meanwhile.
-    for i {older_first} loop
-        here := slots[i];
-{segments here}
-        seqs := seqs || array(
-            select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
-                select t.seq from {segment} t
-                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
-                 order by t.seq {dir} limit most) v limit most);
-{end}
-    end loop;
-    if cardinality(slots) > 1 then
-        seqs := array(select s from unnest(seqs) s order by s {dir} limit most);
+    if cardinality(new.slots) > 1 then
+        seqs := array(select s from unnest(seqs) s order by case when lifo then -s else s end limit most);
     end if;
     new.pending := array(select x from unnest(was.pending) x where not (pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap))
                          union
                          select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
-    if no_xid then
-        new.seen := now_seen;
-    else -- it was drawn before the sequence was read, and bounds nothing: _refresh will see to it
+    if not no_xid then -- it was drawn before the sequence was read, and bounds nothing: _refresh will see to it
         new.seen := was.seen;
-        perform setval({seen}, pg_sequence_last_value({seen}) | 1);
-    end if;
-    gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
-    ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap));
-    if ended <> '{}' then
-        for i {older_first} loop
-            here := slots[i];
-{segments here}
-            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
-                        else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
-              into found
-              from unnest(ended) x cross join lateral (
-                select l.seq, l.group_key, l.priority from {segment} l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
-             where t.group_key = in_group and t.priority = in_priority;
-{end}
-            late := late + coalesce(found, '{}');
-        end loop;
+        perform setval(_end_skip_map.seen, pg_sequence_last_value(_end_skip_map.seen) | 1);
     end if;
     gone := gone + int8multirange(case when cardinality(seqs) < most then int8range(0, new.base, '[]')
-                                       when {lifo} then int8range(seqs[most], new.base, '[]')
+                                       when lifo then int8range(seqs[most], new.base, '[]')
                                        else int8range(0, seqs[most], '[]') end)
             - coalesce((select range_agg(int8range(s, s, '[]')) from unnest(seqs) s), '{}') - late;
     select coalesce(range_agg(g.r), '{}') into gone
       from (select r from unnest(gone) r where lower(r) = 0 or upper(r) - lower(r) > 64
              order by lower(r) = 0 desc, upper(r) - lower(r) desc limit 64) g;
-    select array_agg(lower(r) order by lower(r) {dir}), array_agg(upper(r) - 1 order by lower(r) {dir}) into new.lo, new.hi
-      from unnest(int8multirange(int8range(0, 9223372036854775807)) - gone) r;
-    if new.seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
+    select array_agg(lower(r) order by i), array_agg(upper(r) - 1 order by i) into new.lo, new.hi
+      from (select r, case when lifo then -lower(r) else lower(r) end as i from unnest(int8multirange(int8range(0, 9223372036854775807)) - gone) r) r;
+    if new.seen = was.seen and new.turn = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
         return was;
     end if;
     -- A snapshot that is kept, and from before a segment left, misses what was carried over from it.
     if current_setting('transaction_isolation') <> 'read committed'
-       and (not exists (select from {schema}._segment s where s.queue = {id} and s.turn = ring / 1024) or pg_sequence_last_value({ring}) <> ring) then
-        was.slots := slots;
+       and (not exists (select from _segment s where s.queue = was.queue and s.turn = new.turn / 1024) or pg_sequence_last_value(ring) <> new.turn) then
+        was.slots := new.slots;
         return was;
     end if;
-    insert into {schema}._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
-    values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_group, new.lo, new.hi, new.pending, slots)
+    insert into _skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+    values (was.queue, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, new.turn, new.priority, new.group_key, new.lo, new.hi, new.pending, new.slots)
     returning * into new;
     return new;
-end $fn$;
-
-$$ $text$;
+end $$;
 
 -- _take_function returns the text of {take}.
 create or replace function _take_function() returns text
@@ -121,12 +137,10 @@ create or replace function {take}(n int, in_group text, due boolean default null
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
-    flags bigint := pg_sequence_last_value({flags});
+    flags constant bigint := pg_sequence_last_value({flags});
     p     int := 0;
     m     record;
     here  smallint;
-    low   bigint;
-    high  bigint;
     todo  int := n;
     got   int;
     path  bigint;
@@ -167,6 +181,7 @@ begin
         end loop;
     end if;
     -- A new skip map pays once for this many jobs, where much may be gone.
+    fresh := pg_current_xact_id_if_assigned() is null;
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if todo > 0 and flags <> {plain} then
         p := -16;
@@ -183,7 +198,6 @@ begin
             select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {leaf} k
              where k.queue = {id} and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
 {end}
-            fresh := pg_current_xact_id_if_assigned() is null;
             if m.n is null or due and pg_sequence_last_value({seq}) - m.lo[1] > 256
                or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {skip_map}(in_group, p::smallint) k;
@@ -191,12 +205,10 @@ begin
             if m.turn <> pg_sequence_last_value({ring}) then
                 m.slots := {slots};
             end if;
-            low := m.lo[1];
-            high := case when cardinality(m.lo) = 1 then m.hi[1] end;
             -- With mode 2 less than a second ago few jobs waited: the call that found that sets the registers anew itself.
-            if path is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and fresh
+            if path is not null and todo = n and pg_sequence_last_value({seq}) - m.lo[1] >= 512 and fresh
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
-                perform {schema}._reposition({name}, n, low, m.slots);
+                perform {schema}._reposition({name}, n, m.lo[1], m.slots);
             end if;
             -- A job with a key, the first one of the queue, may be committed
             -- after the flags were read: it is left to {take_keyed}. The segment is named, so that
@@ -205,26 +217,15 @@ begin
             -- rows meet at each.
             foreach here in array m.slots loop
 {segments here}
-                if high is null then
-                    return query
-                    with d as (
-                        delete from {segment} t where t.ctid = any (array(
-                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                                select t.ctid from {segment} t
-                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                                 order by t.seq {dir} limit todo for update skip locked) v limit todo))
-                        returning t.*)
-                    select t.* from d t order by t.seq {dir};
-                else
-                    return query
-                    with d as (
-                        delete from {segment} t where t.ctid = any (array(
+                return query
+                with d as (
+                    delete from {segment} t where t.ctid = any (array(
+                        select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                             select t.ctid from {segment} t
-                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                             order by t.seq {dir} limit todo for update skip locked))
-                        returning t.*)
-                    select t.* from d t order by t.seq {dir};
-                end if;
+                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                             order by t.seq {dir} limit todo for update skip locked) v limit todo))
+                    returning t.*)
+                select t.* from d t order by t.seq {dir};
 {end}
                 get diagnostics got = row_count;
                 todo := todo - got;

@@ -342,12 +342,10 @@ CREATE OR REPLACE FUNCTION penstock."_mails.take"(n integer, in_group text, due 
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
 declare
-    flags bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass);
+    flags constant bigint := pg_sequence_last_value('penstock."_mails.flags"'::pg_catalog.regclass);
     p     int := 0;
     m     record;
     here  smallint;
-    low   bigint;
-    high  bigint;
     todo  int := n;
     got   int;
     path  bigint;
@@ -406,6 +404,7 @@ end if;
         end loop;
     end if;
     -- A new skip map pays once for this many jobs, where much may be gone.
+    fresh := pg_current_xact_id_if_assigned() is null;
     due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if todo > 0 and flags <> 65536 then
         p := -16;
@@ -425,7 +424,6 @@ else
             select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock._skip_map_1 k
              where k.queue = 1 and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
 end if;
-            fresh := pg_current_xact_id_if_assigned() is null;
             if m.n is null or due and pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - m.lo[1] > 256
                or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from penstock."_mails.skip_map"(in_group, p::smallint) k;
@@ -433,12 +431,10 @@ end if;
             if m.turn <> pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) then
                 m.slots := penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass);
             end if;
-            low := m.lo[1];
-            high := case when cardinality(m.lo) = 1 then m.hi[1] end;
             -- With mode 2 less than a second ago few jobs waited: the call that found that sets the registers anew itself.
-            if path is not null and todo = n and pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - low >= 512 and fresh
+            if path is not null and todo = n and pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass) - m.lo[1] >= 512 and fresh
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
-                perform penstock._reposition('mails', n, low, m.slots);
+                perform penstock._reposition('mails', n, m.lo[1], m.slots);
             end if;
             -- A job with a key, the first one of the queue, may be committed
             -- after the flags were read: it is left to penstock."_mails.take_keyed". The segment is named, so that
@@ -447,68 +443,35 @@ end if;
             -- rows meet at each.
             foreach here in array m.slots loop
 if here operator(pg_catalog.<) 1 then
-                if high is null then
-                    return query
-                    with d as (
-                        delete from penstock."_mails.0" t where t.ctid = any (array(
-                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                                select t.ctid from penstock."_mails.0" t
-                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                                 order by t.seq asc limit todo for update skip locked) v limit todo))
-                        returning t.*)
-                    select t.* from d t order by t.seq asc;
-                else
-                    return query
-                    with d as (
-                        delete from penstock."_mails.0" t where t.ctid = any (array(
+                return query
+                with d as (
+                    delete from penstock."_mails.0" t where t.ctid = any (array(
+                        select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                             select t.ctid from penstock."_mails.0" t
-                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                             order by t.seq asc limit todo for update skip locked))
-                        returning t.*)
-                    select t.* from d t order by t.seq asc;
-                end if;
+                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                             order by t.seq asc limit todo for update skip locked) v limit todo))
+                    returning t.*)
+                select t.* from d t order by t.seq asc;
 elsif here operator(pg_catalog.<) 2 then
-                if high is null then
-                    return query
-                    with d as (
-                        delete from penstock."_mails.1" t where t.ctid = any (array(
-                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                                select t.ctid from penstock."_mails.1" t
-                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                                 order by t.seq asc limit todo for update skip locked) v limit todo))
-                        returning t.*)
-                    select t.* from d t order by t.seq asc;
-                else
-                    return query
-                    with d as (
-                        delete from penstock."_mails.1" t where t.ctid = any (array(
+                return query
+                with d as (
+                    delete from penstock."_mails.1" t where t.ctid = any (array(
+                        select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                             select t.ctid from penstock."_mails.1" t
-                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                             order by t.seq asc limit todo for update skip locked))
-                        returning t.*)
-                    select t.* from d t order by t.seq asc;
-                end if;
+                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                             order by t.seq asc limit todo for update skip locked) v limit todo))
+                    returning t.*)
+                select t.* from d t order by t.seq asc;
 else
-                if high is null then
-                    return query
-                    with d as (
-                        delete from penstock."_mails.2" t where t.ctid = any (array(
-                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                                select t.ctid from penstock."_mails.2" t
-                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                                 order by t.seq asc limit todo for update skip locked) v limit todo))
-                        returning t.*)
-                    select t.* from d t order by t.seq asc;
-                else
-                    return query
-                    with d as (
-                        delete from penstock."_mails.2" t where t.ctid = any (array(
+                return query
+                with d as (
+                    delete from penstock."_mails.2" t where t.ctid = any (array(
+                        select v.ctid from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                             select t.ctid from penstock."_mails.2" t
-                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                             order by t.seq asc limit todo for update skip locked))
-                        returning t.*)
-                    select t.* from d t order by t.seq asc;
-                end if;
+                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                             order by t.seq asc limit todo for update skip locked) v limit todo))
+                    returning t.*)
+                select t.* from d t order by t.seq asc;
 end if;
                 get diagnostics got = row_count;
                 todo := todo - got;
@@ -529,132 +492,66 @@ end $function$;
 
 -- skip_map writes a new skip map if that brings something. It reads the jobs that are there, within the ranges of the last one.
 -- Between them nothing is left, as far as the sequence had come when the last one was written. Its xid lies between the drawing
--- of such a seq and the snapshot taken here (docs/decisions/0003). So the transaction that drew it has ended, or is in the
+-- of such a seq and the snapshot of the new one (docs/decisions/0003). So the transaction that drew it has ended, or is in the
 -- snapshot's list and pending from now on. An xid of the future is another cluster's, which a restored skip map waits for: it has
--- ended as well. The snapshot comes first, then the list of segments: what the one sees is in the other.
+-- ended as well. It locks nothing: a job whose taking is not committed is still seen. It goes from older segments to younger
+-- ones, as jobs do that are carried over, so it misses none that moves meanwhile.
 CREATE OR REPLACE FUNCTION penstock."_mails.skip_map"(in_group text, in_priority smallint, bound bigint DEFAULT NULL::bigint)
  RETURNS penstock._skip_map
  LANGUAGE plpgsql
 AS $function$
 declare
-    most     int := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
-    no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
-    now_seen bigint := coalesce(bound, pg_sequence_last_value('penstock."_mails.seq"'::pg_catalog.regclass), 0);
-    was      penstock._skip_map := penstock._newest_skip_map(1, in_group, in_priority);
-    snap     pg_snapshot := pg_current_snapshot();
-    ring     bigint := pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass);
-    slots    smallint[] := case when ring = was.turn then was.slots else penstock._listed_slots(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass) end;
-    here     smallint;
-    seqs     bigint[] := '{}';
-    ended    xid8[];
-    found    int8multirange;
-    late     int8multirange := '{}';
-    gone     int8multirange;
-    new      penstock._skip_map;
+    b     constant record := penstock._begin_skip_map(1, false, 'penstock."_mails.ring"'::pg_catalog.regclass, 'penstock."_mails.seq"'::pg_catalog.regclass, in_group, in_priority, bound);
+    slots constant smallint[] := (b.new).slots;
+    here  smallint;
+    seqs  bigint[] := '{}';
+    found int8multirange;
+    late  int8multirange := '{}';
 begin
-    if was.n is null then
-        was.base := 0;
-        was.lo := '{0}';
-        was.hi := '{9223372036854775806}';
-        was.seen := 0;
-        was.xid := '0';
-        was.turn := -1;
-        was.pending := '{}';
-    end if;
-    -- A skip map of this very transaction bounds nothing yet. Its xid has not ended, and one before
-    -- it may be missing from the snapshot's list for being the highest of all.
-    new.base := case when was.xid < pg_snapshot_xmax(snap) then was.seen else was.base end;
-    if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
-        return was; -- nothing has come since, and all is gone
-    end if;
-    -- Nothing is locked: one whose taking is not committed is still seen. It goes from older segments to
-    -- younger ones, as jobs do that are carried over, so it misses none that moves meanwhile.
     for i in 1 .. cardinality(slots) loop
         here := slots[i];
 if here operator(pg_catalog.<) 1 then
         seqs := seqs || array(
-            select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
+            select v.seq from (select unnest((b.was).lo) as lo, unnest((b.was).hi) as hi) r cross join lateral (
                 select t.seq from penstock."_mails.0" t
-                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
-                 order by t.seq asc limit most) v limit most);
-elsif here operator(pg_catalog.<) 2 then
-        seqs := seqs || array(
-            select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
-                select t.seq from penstock."_mails.1" t
-                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
-                 order by t.seq asc limit most) v limit most);
-else
-        seqs := seqs || array(
-            select v.seq from unnest(was.lo, was.hi) r(lo, hi) cross join lateral (
-                select t.seq from penstock."_mails.2" t
-                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, new.base)
-                 order by t.seq asc limit most) v limit most);
-end if;
-    end loop;
-    if cardinality(slots) > 1 then
-        seqs := array(select s from unnest(seqs) s order by s asc limit most);
-    end if;
-    new.pending := array(select x from unnest(was.pending) x where not (pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap))
-                         union
-                         select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
-    if no_xid then
-        new.seen := now_seen;
-    else -- it was drawn before the sequence was read, and bounds nothing: _refresh will see to it
-        new.seen := was.seen;
-        perform setval('penstock."_mails.seen"'::pg_catalog.regclass, pg_sequence_last_value('penstock."_mails.seen"'::pg_catalog.regclass) | 1);
-    end if;
-    gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
-    ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap));
-    if ended <> '{}' then
-        for i in 1 .. cardinality(slots) loop
-            here := slots[i];
-if here operator(pg_catalog.<) 1 then
-            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
-                        else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
-              into found
-              from unnest(ended) x cross join lateral (
+                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, (b.new).base)
+                 order by t.seq asc limit b.most) v limit b.most);
+        if b.ended <> '{}' then
+            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]')) else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end into found
+              from unnest(b.ended) x cross join lateral (
                 select l.seq, l.group_key, l.priority from penstock."_mails.0" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
              where t.group_key = in_group and t.priority = in_priority;
+            late := late + coalesce(found, '{}');
+        end if;
 elsif here operator(pg_catalog.<) 2 then
-            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
-                        else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
-              into found
-              from unnest(ended) x cross join lateral (
+        seqs := seqs || array(
+            select v.seq from (select unnest((b.was).lo) as lo, unnest((b.was).hi) as hi) r cross join lateral (
+                select t.seq from penstock."_mails.1" t
+                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, (b.new).base)
+                 order by t.seq asc limit b.most) v limit b.most);
+        if b.ended <> '{}' then
+            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]')) else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end into found
+              from unnest(b.ended) x cross join lateral (
                 select l.seq, l.group_key, l.priority from penstock."_mails.1" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
              where t.group_key = in_group and t.priority = in_priority;
+            late := late + coalesce(found, '{}');
+        end if;
 else
-            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
-                        else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
-              into found
-              from unnest(ended) x cross join lateral (
+        seqs := seqs || array(
+            select v.seq from (select unnest((b.was).lo) as lo, unnest((b.was).hi) as hi) r cross join lateral (
+                select t.seq from penstock."_mails.2" t
+                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, (b.new).base)
+                 order by t.seq asc limit b.most) v limit b.most);
+        if b.ended <> '{}' then
+            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]')) else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end into found
+              from unnest(b.ended) x cross join lateral (
                 select l.seq, l.group_key, l.priority from penstock."_mails.2" l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
              where t.group_key = in_group and t.priority = in_priority;
-end if;
             late := late + coalesce(found, '{}');
-        end loop;
-    end if;
-    gone := gone + int8multirange(case when cardinality(seqs) < most then int8range(0, new.base, '[]')
-                                       when false then int8range(seqs[most], new.base, '[]')
-                                       else int8range(0, seqs[most], '[]') end)
-            - coalesce((select range_agg(int8range(s, s, '[]')) from unnest(seqs) s), '{}') - late;
-    select coalesce(range_agg(g.r), '{}') into gone
-      from (select r from unnest(gone) r where lower(r) = 0 or upper(r) - lower(r) > 64
-             order by lower(r) = 0 desc, upper(r) - lower(r) desc limit 64) g;
-    select array_agg(lower(r) order by lower(r) asc), array_agg(upper(r) - 1 order by lower(r) asc) into new.lo, new.hi
-      from unnest(int8multirange(int8range(0, 9223372036854775807)) - gone) r;
-    if new.seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
-        return was;
-    end if;
-    -- A snapshot that is kept, and from before a segment left, misses what was carried over from it.
-    if current_setting('transaction_isolation') <> 'read committed'
-       and (not exists (select from penstock._segment s where s.queue = 1 and s.turn = ring / 1024) or pg_sequence_last_value('penstock."_mails.ring"'::pg_catalog.regclass) <> ring) then
-        was.slots := slots;
-        return was;
-    end if;
-    insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
-    values (1, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_group, new.lo, new.hi, new.pending, slots)
-    returning * into new;
-    return new;
+        end if;
+end if;
+    end loop;
+    return penstock._end_skip_map(false, 'penstock."_mails.ring"'::pg_catalog.regclass, 'penstock."_mails.seen"'::pg_catalog.regclass, b.was, b.new, b.snap, b.most, seqs, late);
 end $function$;
 
 -- claim takes jobs from the ring and leases them. Then it ends the jobs of acks, as ack does: a worker's done jobs and its next
@@ -698,15 +595,44 @@ declare
     empty int := 0;
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
-        if (n between 1 and 10000) is not true then
-            raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
-        elsif octet_length(worker) > 256 then
-            raise exception 'the worker has % bytes, the limit is 256', octet_length(worker) using errcode = '23514', hint = 'use a shorter name';
-        end if;
-        raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(lease::text, 'null')
-        using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
+        perform penstock._refuse_claim(n, lease, worker);
     end if;
-    if path is null and came is not null then -- from a backlog
+    if path is not null then
+if path operator(pg_catalog.<) 1 then
+        return query
+        with d as (
+            delete from penstock."_mails.0" t where t.ctid = any (array(
+                select t.ctid from penstock."_mails.0" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+elsif path operator(pg_catalog.<) 2 then
+        return query
+        with d as (
+            delete from penstock."_mails.1" t where t.ctid = any (array(
+                select t.ctid from penstock."_mails.1" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+else
+        return query
+        with d as (
+            delete from penstock."_mails.2" t where t.ctid = any (array(
+                select t.ctid from penstock."_mails.2" t
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
+        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+end if;
+    elsif came is not null then -- from a backlog
         drawn := pg_sequence_last_value('penstock."_mails.fast_path"'::pg_catalog.regclass) - ((pg_catalog.date_part('epoch'::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) '40')::bigint - 7) * 4096;
         if drawn between 0 and 32767 and drawn % 4096 < 2048 then
             if drawn % 4096 < 1024 then -- see penstock."_mails.scan"
@@ -723,47 +649,23 @@ begin
                 pos := case when most = 1 then nextval('penstock."_mails.next"'::pg_catalog.regclass) - 1 else setval('penstock."_mails.next"'::pg_catalog.regclass, pos + most) - most end;
                 if acks is null or most < 8 then
 if drawn operator(pg_catalog.<) 1025 then
-if leaf = 0 then
                     return query
                     with d as (delete from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
-                    insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                     select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-else
-                    return query
-                    with d as (delete from penstock."_mails.0" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
-                    insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
-                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
 elsif drawn operator(pg_catalog.<) 1026 then
-if leaf = 0 then
                     return query
                     with d as (delete from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
-                    insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
-                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-else
-                    return query
-                    with d as (delete from penstock."_mails.1" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
-                    insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-                    select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
-                    returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
-else
-if leaf = 0 then
-                    return query
-                    with d as (delete from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
-                    insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                     select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
 else
                     return query
                     with d as (delete from penstock."_mails.2" t where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = '0' and t.key is null returning t.*)
-                    insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+                    insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
                     select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t
                     returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
 end if;
                 else
                     base := (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1;
@@ -831,81 +733,7 @@ end if;
             end loop;
         end if;
     end if;
-    if path is not null then
-if path operator(pg_catalog.<) 1 then
-if leaf = 0 then
-        return query
-        with d as (
-            delete from penstock."_mails.0" t where t.ctid = any (array(
-                select t.ctid from penstock."_mails.0" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
-        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-else
-        return query
-        with d as (
-            delete from penstock."_mails.0" t where t.ctid = any (array(
-                select t.ctid from penstock."_mails.0" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
-        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
-elsif path operator(pg_catalog.<) 2 then
-if leaf = 0 then
-        return query
-        with d as (
-            delete from penstock."_mails.1" t where t.ctid = any (array(
-                select t.ctid from penstock."_mails.1" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
-        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-else
-        return query
-        with d as (
-            delete from penstock."_mails.1" t where t.ctid = any (array(
-                select t.ctid from penstock."_mails.1" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
-        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
-else
-if leaf = 0 then
-        return query
-        with d as (
-            delete from penstock."_mails.2" t where t.ctid = any (array(
-                select t.ctid from penstock."_mails.2" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
-        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-else
-        return query
-        with d as (
-            delete from penstock."_mails.2" t where t.ctid = any (array(
-                select t.ctid from penstock."_mails.2" t
-                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value('penstock."_mails.next"'::pg_catalog.regclass)) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-        select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from d t order by t.seq
-        returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
-end if;
-    elsif n = 0 then
+    if path is not null or n = 0 then
         null; -- all that was asked for
     elsif flags & (4294967296 | 25769803776) = 0 then
         if pg_current_xact_id_if_assigned() is not null then
@@ -915,17 +743,10 @@ end if;
         end if;
         base := case when acks is not null and n between 8 and 255 and flags = 65536 then (nextval('penstock._lease_n'::pg_catalog.regclass) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1 end;
         if base is null then
-if leaf = 0 then
             return query
-            insert into penstock._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
+            insert into penstock._lease as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
             select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, due, false) t
             returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-else
-            return query
-            insert into penstock._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures)
-            select leaf, 1, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.group_key, t.key, t.headers, t.payload, t.failures from penstock."_mails.take"(n, in_group, due, false) t
-            returning l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-end if;
         else
             return query
             with d as materialized (select t.*, row_number() over () as i from penstock."_mails.take"(n, in_group, due, false) t), -- A row for the jobs of d, in place i each. It is a row each if they are few, or one is large, or if keys and
@@ -1121,7 +942,7 @@ if here operator(pg_catalog.<) 1 then
             select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
                    count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
               into ctids, seqs, ids, keys, got, before, upto
-              from (select v.*, (v.key <> all (skip)) is not false as free from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+              from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                         select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_mails.0" t
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
                          order by t.seq asc limit most) v
@@ -1130,7 +951,7 @@ elsif here operator(pg_catalog.<) 2 then
             select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
                    count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
               into ctids, seqs, ids, keys, got, before, upto
-              from (select v.*, (v.key <> all (skip)) is not false as free from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+              from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                         select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_mails.1" t
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
                          order by t.seq asc limit most) v
@@ -1139,7 +960,7 @@ else
             select array_agg(v.ctid) filter (where v.free), array_agg(v.seq) filter (where v.free), array_agg(v.id) filter (where v.free), array_agg(v.key) filter (where v.free),
                    count(*), case when false then max(v.seq) + 1 else min(v.seq) - 1 end, case when false then min(v.seq) else max(v.seq) end
               into ctids, seqs, ids, keys, got, before, upto
-              from (select v.*, (v.key <> all (skip)) is not false as free from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+              from (select v.*, (v.key <> all (skip)) is not false as free from (select unnest(m.lo) as lo, unnest(m.hi) as hi) i cross join lateral (
                         select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from penstock."_mails.2" t
                          where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq > pos
                          order by t.seq asc limit most) v

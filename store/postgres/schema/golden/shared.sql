@@ -849,11 +849,14 @@ begin
 end $function$;
 
 -- function _skip_map_functions(): schema/functions/take.sql
+-- function _begin_skip_map(queue integer, lifo boolean, ring regclass, seq regclass, in_group text, in_priority smallint, bound bigint, OUT was penstock._skip_map, OUT new penstock._skip_map, OUT snap pg_snapshot, OUT most integer, OUT ended xid8[]): schema/functions/take.sql
+-- function _end_skip_map(lifo boolean, ring regclass, seen regclass, was penstock._skip_map, new penstock._skip_map, snap pg_snapshot, most integer, seqs bigint[], late int8multirange): schema/functions/take.sql
 -- function _take_function(): schema/functions/take.sql
 -- function _listed_slots(queue integer, lifo boolean, ring regclass): schema/functions/take.sql
 -- function _newest_skip_map(queue integer, group_key text, priority smallint): schema/functions/take.sql
 -- function _reposition(queue text, n integer, low bigint, slots smallint[]): schema/functions/take.sql
 -- function _lease_functions(): schema/functions/lease.sql
+-- function _refuse_claim(n integer, lease interval, worker text): schema/functions/lease.sql
 -- function _running(queue integer): schema/functions/lease.sql
 -- function _not_moved(queue integer, leases bigint[]): schema/functions/lease.sql
 -- function _extend(queue integer, leases bigint[], by interval): schema/functions/settle_leases.sql
