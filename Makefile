@@ -16,7 +16,7 @@ export CGO_ENABLED ?= 0
 GOBUILD   := CGO_ENABLED=0 go build -ldflags "-s -w"
 
 .DEFAULT_GOAL := help
-.PHONY: help build release test-release docs demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients test-engine test-engines install-servers servers lint fmt fuzz bench chaos clean
+.PHONY: help build release test-release docs demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-sinks test-topologies test-clients test-engine test-engines install-servers servers lint fmt fuzz bench chaos clean
 
 help: ## list the targets
 	@echo 'make demo, make check and make test need nothing but Go; run as root on Debian, make test installs its servers.'
@@ -72,6 +72,9 @@ test-python: build ## build the Python client twice, install its wheel, run ruff
 
 test-kafka: ## run the Kafka sink's tests on a private Apache Kafka, fetched with Maven (needs Java)
 	script/test-kafka.sh
+
+test-sinks: ## run the tests of SQS and SNS on moto, an emulator fetched from PyPI (needs Python)
+	script/test-sinks.sh
 
 test-topologies: ## run the long form of the tests in clusters, behind poolers, on PostgreSQL 14 to 18
 	script/test-topologies.sh

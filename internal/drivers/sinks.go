@@ -20,6 +20,8 @@ import (
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/redis"
+	"github.com/penstock/penstock/sink/sns"
+	"github.com/penstock/penstock/sink/sqs"
 	"github.com/penstock/penstock/sink/stdout"
 	"github.com/penstock/penstock/sink/webhook"
 )
@@ -30,6 +32,8 @@ var sinks = []sinkDriver{
 	listed(natsserver.Driver),
 	listed(kafka.Driver),
 	listed(redis.Driver),
+	listed(sqs.Driver),
+	listed(sns.Driver),
 	listed(webhook.Driver),
 	listed(stdout.Driver),
 	listed(discard.Driver),
@@ -81,7 +85,7 @@ func listed[C any, P interface {
 }
 
 // ParseSink turns the value of --sink into a sink with its defaults set:
-// amqp://…, nats://…, embedded[:DIR], kafka://…, redis://…, https://…, queue:NAME and so on. The fields of the sink's
+// amqp://…, nats://…, embedded[:DIR], kafka://…, redis://…, sqs://…, sns://…, https://…, queue:NAME and so on. The fields of the sink's
 // configuration are query parameters.
 func ParseSink(url string) (Sink, error) {
 	d, err := sinkOf(url)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/publicaddr"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
@@ -169,11 +170,26 @@ func (c *Config) validAddresses(host string) error {
 		return err
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		if err := allowed.check(ip); err != nil {
+		if err := allowed.Check(ip); err != nil {
 			return field("url", fmt.Sprintf("has a host that is refused (%v)", err), "%s", allowHint)
 		}
 	}
 	return nil
+}
+
+// AddressError: the endpoint's host has an address that is not public.
+type AddressError = publicaddr.Error
+
+const allowHint = "if the endpoint is meant to be there, set allow_private: true, or list its range in allow_addresses; of a sink given as a URL, append #allow_private=true"
+
+func (c *Config) permitted() (*publicaddr.Permitted, error) {
+	p := &publicaddr.Permitted{All: c.AllowPrivate}
+	for i, s := range c.AllowAddresses {
+		if !p.Add(s) {
+			return nil, field(fmt.Sprintf("allow_addresses[%d]", i), fmt.Sprintf("is %q", strings.TrimSpace(s)), "write an address or a range such as 10.1.0.0/16 or fd00::/8")
+		}
+	}
+	return p, nil
 }
 
 func (c *Config) validHeaders(e *endpoint) error {

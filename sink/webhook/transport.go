@@ -65,7 +65,7 @@ func newDialer(c *Config) (*net.Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Control = allowed.control
+	d.Control = allowed.Control
 	return d, nil
 }
 

@@ -340,32 +340,44 @@ func TestObjection(t *testing.T) {
 	}
 }
 
-// builtWithServer are the folders whose importers contain a NATS server.
-var builtWithServer = []string{"cmd", lab, "internal/drivers", "internal/natsserver"}
+// builtWith are the folders whose importers contain a library, by a part of its path.
+var builtWith = map[string][]string{
+	"/nats-server/":    {"cmd", lab, "internal/drivers", "internal/natsserver"},
+	"/aws-sdk-go-v2/":  {"cmd", lab, "internal/drivers", "internal/amazon", "internal/test/awstest", "sink/sqs", "sink/sns"},
+	"/redis/go-redis/": {"cmd", lab, "internal/drivers", "sink/redis"},
+}
 
-// A program with sink/nats does not contain a server, through any import.
-func TestNoServerInPrograms(t *testing.T) {
+// A program with sink/nats does not contain a server, through any import. A program that publishes or works
+// contains no client of a broker that it does not use.
+func TestLibrariesInPrograms(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{.Deps}}", module+"/...")
 	list.Stderr = t.Output()
 	out, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	folders, with := 0, 0
+	folders, with := 0, map[string]int{}
 	for line := range strings.Lines(string(out)) {
 		imported, deps, _ := strings.Cut(line, " ")
 		folder := path.Clean(strings.TrimPrefix(imported+"/", module+"/"))
 		folders++
-		if !strings.Contains(deps, "/nats-server/") {
-			continue
-		}
-		with++
-		if !slices.ContainsFunc(builtWithServer, func(room string) bool { return within(folder, room) }) {
-			t.Errorf("%s is built with a NATS server", folder)
+		for library, may := range builtWith {
+			if !strings.Contains(deps, library) {
+				continue
+			}
+			with[library]++
+			if !slices.ContainsFunc(may, func(room string) bool { return within(folder, room) }) {
+				t.Errorf("%s is built with %s", folder, library)
+			}
 		}
 	}
-	if folders < 50 || with < 5 {
-		t.Errorf("%d folders, %d of them with a server: is it the module?", folders, with)
+	for library := range builtWith {
+		if with[library] < 2 {
+			t.Errorf("only %d folders have %s: is it the module?", with[library], library)
+		}
+	}
+	if folders < 50 {
+		t.Errorf("%d folders: is it the module?", folders)
 	}
 }
 

@@ -2,6 +2,7 @@ package sinktest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -103,7 +104,7 @@ func awkwardCharacters(e *env) {
 
 // bytesSurvive: a payload is bytes, whatever they are.
 func bytesSurvive(e *env) {
-	large := make([]byte, 1<<20)
+	large := make([]byte, cmp.Or(e.LargePayload, 1<<20))
 	rng := rand.New(rand.NewPCG(1, 2)) // fixed: any incompressible bytes do
 	for i := range large {
 		large[i] = byte(rng.Uint32())

@@ -72,6 +72,8 @@ type Destination struct {
 	// Open opens a sink on the destination; the suite closes it. The sink logs
 	// to log and nowhere else.
 	Open func(t *testing.T, log *slog.Logger) driver.Sink
+	// LargePayload is how many bytes of any kind a large message has, 1 MiB unless the broker takes less.
+	LargePayload int
 	// Drain takes messages out of the destination, in the order in which they
 	// lie there, without using the sink's own code. It waits until there are n
 	// and returns those and what else is there by then; it gives up after

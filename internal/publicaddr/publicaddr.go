@@ -1,4 +1,6 @@
-package webhook
+// Package publicaddr keeps connections away from addresses that are not of the public internet, for
+// sinks whose endpoint a configuration names.
+package publicaddr
 
 import (
 	"fmt"
@@ -7,33 +9,26 @@ import (
 	"syscall"
 )
 
-// AddressError: the endpoint's host has an address that is not public, so a request could
-// reach a server inside the network.
-type AddressError struct {
+// Error: a host has an address that is not public, so a request could reach a server inside the
+// network.
+type Error struct {
 	Addr netip.Addr
 	Kind string // for example "a private address"
 }
 
-func (e *AddressError) Error() string { return fmt.Sprintf("%s is %s", e.Addr, e.Kind) }
+func (e *Error) Error() string { return fmt.Sprintf("%s is %s", e.Addr, e.Kind) }
 
-const allowHint = "if the endpoint is meant to be there, set allow_private: true, or list its range in allow_addresses; of a sink given as a URL, append #allow_private=true"
-
-// permitted is what may be connected to in addition to the public internet.
-type permitted struct {
-	all    bool
+// Permitted is what may be connected to in addition to the public internet: every address, or ranges.
+type Permitted struct {
+	All    bool
 	ranges []netip.Prefix
 }
 
-func (c *Config) permitted() (*permitted, error) {
-	p := &permitted{all: c.AllowPrivate}
-	for i, s := range c.AllowAddresses {
-		prefix, err := parsePrefix(strings.TrimSpace(s))
-		if err != nil {
-			return nil, field(fmt.Sprintf("allow_addresses[%d]", i), fmt.Sprintf("is %q", s), "write an address or a range such as 10.1.0.0/16 or fd00::/8")
-		}
-		p.ranges = append(p.ranges, prefix)
-	}
-	return p, nil
+// Add permits an address or a range. It reports whether s is one.
+func (p *Permitted) Add(s string) bool {
+	prefix, err := parsePrefix(strings.TrimSpace(s))
+	p.ranges = append(p.ranges, prefix)
+	return err == nil
 }
 
 func parsePrefix(s string) (netip.Prefix, error) {
@@ -49,20 +44,20 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return prefix.Masked(), err
 }
 
-// control is a net.Dialer's Control. It sees the address that the socket is about to connect to,
+// Control is a net.Dialer's Control. It sees the address that the socket is about to connect to,
 // after name resolution, every time. So it does not help an attacker if a name first leads to a
 // public address and then to a private one.
-func (p *permitted) control(_, address string, _ syscall.RawConn) error {
+func (p *Permitted) Control(_, address string, _ syscall.RawConn) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("cannot tell whether %q is a public address", address)
 	}
-	return p.check(addr.Addr())
+	return p.Check(addr.Addr())
 }
 
-// check returns an *AddressError unless addr is public or permitted.
-func (p *permitted) check(addr netip.Addr) error {
-	if p.all {
+// Check returns an *Error unless addr is public or permitted.
+func (p *Permitted) Check(addr netip.Addr) error {
+	if p.All {
 		return nil
 	}
 	addr = addr.Unmap().WithZone("")
@@ -72,11 +67,11 @@ func (p *permitted) check(addr netip.Addr) error {
 		}
 	}
 	if kind := notPublic(addr); kind != "" {
-		return &AddressError{addr, kind}
+		return &Error{addr, kind}
 	}
 	if inner, ok := translated(addr); ok {
-		if err := p.check(inner); err != nil {
-			return &AddressError{addr, "another name for " + err.Error()}
+		if err := p.Check(inner); err != nil {
+			return &Error{addr, "another name for " + err.Error()}
 		}
 	}
 	return nil

@@ -1,0 +1,186 @@
+package amazon
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/gate"
+	"github.com/penstock/penstock/internal/template"
+)
+
+// Failure is the verdict on an entry that the service did not take.
+type Failure struct {
+	ID, Code, Message string
+	SenderFault       bool
+}
+
+// Sender sends messages in batches. It is a driver.Sink.
+//
+// It is not a driver.InOrderSink: of a batch the service may refuse an entry and take those behind it. So
+// the relay sends one message of a key at a time, and of one group one batch is under way.
+type Sender struct {
+	o    *Options
+	dest *template.Template
+	// batch sends up to ten entries in one request.
+	batch func(ctx context.Context, destination string, entries []Entry) (taken int, failed []Failure, err error)
+	idle  func() // closes idle connections
+	slots chan struct{}
+	gate  gate.Gate
+}
+
+// NewSender makes a Sender; o is valid.
+func NewSender(o *Options, idle func(), batch func(context.Context, string, []Entry) (int, []Failure, error)) (*Sender, error) {
+	dest, err := template.Parse(o.Destination)
+	if err != nil {
+		return nil, err
+	}
+	return &Sender{o: o, dest: dest, batch: batch, idle: idle, slots: make(chan struct{}, o.Concurrency)}, nil
+}
+
+// Destination is where all messages go, and whether that does not depend on the message.
+func (s *Sender) Destination() (to string, fixed bool) {
+	to, err := s.dest.Execute(&penstock.Message{})
+	return to, s.dest.Fixed() && err == nil
+}
+
+// Send is driver.Sink's.
+func (s *Sender) Send(ctx context.Context, msgs []penstock.Message) []error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pass := s.gate.Enter(cancel)
+	if pass == nil {
+		return driver.SendError(msgs, s.closed())
+	}
+	defer pass.Leave()
+	errs := make([]error, len(msgs))
+	var running sync.WaitGroup
+	for destination, batches := range s.batches(msgs, errs) {
+		for _, entries := range batches {
+			running.Go(func() { s.deliver(ctx, destination, entries, errs) })
+		}
+	}
+	running.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return errs
+		}
+	}
+	return nil
+}
+
+// batches sorts the messages by destination, into batches that are small enough.
+func (s *Sender) batches(msgs []penstock.Message, errs []error) map[string][][]Entry {
+	all, bytes := map[string][][]Entry{}, map[string]int{}
+	for i := range msgs {
+		// A value cannot name another account or host: these have slashes and colons.
+		to, err := s.dest.Escape(&msgs[i], func(_, value string) (string, error) {
+			return strings.Map(func(r rune) rune {
+				if named(r) {
+					return r
+				}
+				return '-'
+			}, value), nil
+		})
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		e, err := s.o.entry(&msgs[i], strings.HasSuffix(to, ".fifo"))
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		e.index, e.ID = i, strconv.Itoa(i)
+		list := all[to]
+		if n := len(list); n == 0 || len(list[n-1]) == batchEntries || bytes[to]+e.bytes > s.o.MaxMessageBytes {
+			list, bytes[to] = append(list, nil), 0
+		}
+		last := len(list) - 1
+		list[last] = append(list[last], e)
+		bytes[to] += e.bytes
+		all[to] = list
+	}
+	return all
+}
+
+// deliver sends one batch and notes the verdict on each entry.
+func (s *Sender) deliver(ctx context.Context, destination string, entries []Entry, errs []error) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		s.setAll(entries, errs, s.gaveUp(ctx))
+		return
+	}
+	timed, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	taken, failed, err := s.batch(timed, destination, entries)
+	cancel()
+	<-s.slots
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		s.setAll(entries, errs, s.gaveUp(ctx))
+		return
+	case len(entries) > 1 && aboutEntries(err):
+		// The request was refused for one of them, and does not say for which.
+		for i := range entries {
+			s.deliver(ctx, destination, entries[i:i+1], errs)
+		}
+		return
+	default:
+		s.setAll(entries, errs, s.Explain(destination, err))
+		return
+	}
+	if taken+len(failed) != len(entries) {
+		s.setAll(entries, errs, penstock.Unavailable(fmt.Errorf("%s answered for %d of %d messages", s.o.Service, taken+len(failed), len(entries))))
+		return
+	}
+	for _, f := range failed {
+		i, err := strconv.Atoi(f.ID)
+		if err != nil || i < 0 || i >= len(errs) {
+			s.setAll(entries, errs, penstock.Unavailable(fmt.Errorf("%s answered for a message %q that it was not sent", s.o.Service, f.ID)))
+			return
+		}
+		errs[i] = s.verdict(f)
+	}
+}
+
+func (s *Sender) setAll(entries []Entry, errs []error, err error) {
+	for _, e := range entries {
+		errs[e.index] = err
+	}
+}
+
+// Close waits for running Sends until ctx ends. Those that run longer end with an Unavailable error.
+func (s *Sender) Close(ctx context.Context) error {
+	idle, first := s.gate.Close()
+	if !first {
+		return nil
+	}
+	defer s.idle()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		s.gate.CancelAll()
+		return fmt.Errorf("close %s sink: messages were not confirmed in time and will be sent again: %w", s.o.Service, context.Cause(ctx))
+	}
+}
+
+func (s *Sender) closed() error {
+	return penstock.Unavailable(fmt.Errorf("%s sink: %w", s.o.Service, penstock.ErrClosed))
+}
+
+func (s *Sender) gaveUp(ctx context.Context) error {
+	if s.gate.Closed() {
+		return s.closed()
+	}
+	return penstock.Unavailable(fmt.Errorf("%s has not confirmed the message in time: %w", s.o.Service, context.Cause(ctx)))
+}

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# test-sinks.sh [go test arguments]: runs the tests of cloud sinks against emulators that are not
+# written in Go: SQS and SNS against moto, fetched from PyPI into bin/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=$PWD/bin/moto
+if [[ ! -x $venv/bin/moto_server ]]; then
+	python3 -m venv "$venv"
+	"$venv/bin/pip" install --quiet 'moto[server]==5.2.5'
+fi
+export PENSTOCK_TEST_MOTO=$venv/bin/moto_server
+(($#)) || set -- -v -run Moto
+exec go test -count=1 -timeout "${TEST_TIMEOUT:-20m}" "$@" ./sink/sqs ./sink/sns

@@ -1,0 +1,105 @@
+// Package sns publishes messages to topics of Amazon SNS.
+//
+//	message          SNS
+//	Topic            topic (by the template topic_arn), attribute penstock-topic
+//	ID               attribute penstock-id; of FIFO topics also the deduplication id
+//	Key              attribute penstock-key; of FIFO topics also the group
+//	CreatedAt        attribute penstock-created-at: RFC 3339, nanoseconds, UTC
+//	Attempt          attribute penstock-attempt, from the second on
+//	Headers          attributes of the same name
+//	Payload          message
+//
+// A message that does not fit into text and ten attributes has the attribute penstock-envelope, and is
+// an envelope of JSON. The DESIGN.md of the sink sqs describes it.
+package sns
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/sns/types"
+
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/amazon"
+	"github.com/penstock/penstock/internal/descriptor"
+)
+
+// Driver describes this sink for the list in internal/drivers.
+var Driver = descriptor.Sink[Config]{
+	Name: "sns", Usage: "sns://arn:aws:sns:REGION:ACCOUNT:TOPIC", Schemes: []string{"sns"},
+	Parse: ParseURL, Open: descriptor.Opens(Open),
+	// There is no binding for SNS. Names of attributes allow a hyphen, as HTTP's headers.
+	Binding: descriptor.Headers("sns", "ce-"),
+	Reach:   reach,
+}
+
+// Sink publishes messages to topics. It is safe for concurrent use.
+type Sink struct {
+	*amazon.Sender
+	client *sns.Client
+}
+
+var _ driver.Sink = (*Sink)(nil)
+
+// Open checks the configuration. The service need not be up, and no credentials are asked for yet.
+func Open(cfg Config, log *slog.Logger) (*Sink, error) {
+	cfg.SetDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("sns sink: %w", err)
+	}
+	o := cfg.options()
+	loaded, err := o.Load()
+	if err != nil {
+		return nil, fmt.Errorf("sns sink: %w", err)
+	}
+	client := o.Client()
+	s := &Sink{client: sns.NewFromConfig(loaded, func(to *sns.Options) {
+		to.HTTPClient = client
+		if cfg.Endpoint != "" {
+			to.BaseEndpoint = &cfg.Endpoint
+		}
+	})}
+	s.Sender, err = amazon.NewSender(o, client.CloseIdleConnections, s.batch)
+	return s, err
+}
+
+func (s *Sink) batch(ctx context.Context, topic string, entries []amazon.Entry) (taken int, failed []amazon.Failure, err error) {
+	list := make([]types.PublishBatchRequestEntry, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		attributes := make(map[string]types.MessageAttributeValue, len(e.Attributes))
+		for name, value := range e.Attributes {
+			attributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &value}
+		}
+		list[i] = types.PublishBatchRequestEntry{Id: &e.ID, Message: &e.Body, MessageAttributes: attributes}
+		if e.Group != "" {
+			list[i].MessageGroupId, list[i].MessageDeduplicationId = &e.Group, &e.Dedup
+		}
+	}
+	answer, err := s.client.PublishBatch(ctx, &sns.PublishBatchInput{TopicArn: &topic, PublishBatchRequestEntries: list})
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, f := range answer.Failed {
+		failed = append(failed, amazon.Failure{ID: aws.ToString(f.Id), Code: aws.ToString(f.Code), Message: aws.ToString(f.Message), SenderFault: f.SenderFault})
+	}
+	return len(answer.Successful), failed, nil
+}
+
+// reach asks for the topic's attributes, if it is always the same.
+func reach(ctx context.Context, c Config, log *slog.Logger) error {
+	s, err := Open(c, log)
+	if err != nil {
+		return err
+	}
+	defer s.Close(ctx)
+	to, fixed := s.Destination()
+	if !fixed {
+		return nil
+	}
+	_, err = s.client.GetTopicAttributes(ctx, &sns.GetTopicAttributesInput{TopicArn: &to})
+	return s.Explain(to, err)
+}

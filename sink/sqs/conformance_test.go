@@ -1,0 +1,82 @@
+package sqs_test
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/awstest"
+	"github.com/penstock/penstock/internal/test/sinktest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
+	"github.com/penstock/penstock/sink/sqs"
+)
+
+var topics = []string{"orders.placed", "orders.cancelled"}
+
+// An emulator cannot restart with its messages, so Durable is left out: it is the service's promise.
+func TestConformance(t *testing.T) {
+	conformance(t, awstest.StartFake(t), "", nil)
+}
+
+func TestConformanceFIFO(t *testing.T) {
+	conformance(t, awstest.StartFake(t), ".fifo", []string{
+		"everything arrives", "awkward characters", "a second delivery is accepted", "order per key", "a bad message fails alone", "cut in the middle of sends",
+	})
+}
+
+// What moto thinks of the messages and of what it refuses. It is slow, so the large cases are left out.
+var content = []string{
+	"everything arrives", "awkward characters", "bytes survive", "a second delivery is accepted", "a bad message fails alone", "only bad messages",
+	"unroutable is a failure", "an outage is Unavailable and heals", "opened while the broker is down",
+}
+
+func TestMoto(t *testing.T)     { conformance(t, awstest.StartMoto(t), "", content) }
+func TestMotoFIFO(t *testing.T) { conformance(t, awstest.StartMoto(t), ".fifo", content) }
+
+func conformance(t *testing.T, e *awstest.Emulator, ending string, only []string) {
+	concurrency := 0
+	if e.Fake == nil {
+		concurrency = 1 // moto loses messages of requests that it gets at once
+	}
+	sinktest.Run(t, sinktest.Harness{
+		Features: sinktest.Features{ReadBack: true, Network: true, Routes: true, Refuses: true, Secrets: e.Fake != nil, Deduplicates: ending != ""},
+		Only:     only,
+		New: func(t *testing.T) *sinktest.Destination {
+			room := rand.Text()[:8]
+			queues := []string{e.Queue(t, room+"-orders-placed"+ending), e.Queue(t, room+"-orders-cancelled"+ending)}
+			proxy := tcpproxy.New(t, e.Address)
+			as := func(id, key string) func(*testing.T, *slog.Logger) driver.Sink {
+				return func(t *testing.T, log *slog.Logger) driver.Sink {
+					awstest.Login(t, id, key, awstest.Token)
+					s, err := sqs.Open(sqs.Config{QueueURL: "https://sqs." + awstest.Region + ".amazonaws.com/" + awstest.Account + "/" + room + "-{topic}" + ending, Endpoint: "http://" + proxy.Addr(), AllowPrivate: true, Timeout: time.Minute, Concurrency: concurrency}, log)
+					check(t, err)
+					return s
+				}
+			}
+			return &sinktest.Destination{
+				Topics:       topics,
+				LargePayload: 700 << 10,
+				Open:         as(awstest.KeyID, awstest.SecretKey),
+				Drain:        func(t *testing.T, n int) []sinktest.Received { return e.Drain(t, n, queues...) },
+				Down:         proxy.Refuse, Up: proxy.Resume,
+				Stall:      func() { proxy.Stall(tcpproxy.Both) },
+				Unroutable: &penstock.Message{ID: "lost", Topic: "invoices.sent", Payload: []byte("x")},
+				Bad: []sinktest.Bad{
+					{Name: "a byte too much", Message: penstock.Message{ID: "bad", Topic: topics[0], Payload: make([]byte, sqs.DefaultMaxMessageBytes+1)}},
+				},
+				Secrets:    []string{awstest.SecretKey, awstest.DeniedKey, awstest.Token},
+				OpenDenied: as(awstest.DeniedID, awstest.DeniedKey),
+			}
+		},
+	})
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
