@@ -16,7 +16,8 @@ trap 'rm -rf "$empty"' EXIT
 chmod 755 "$empty"
 # Of the environment only what a package manager needs; no Go on the path.
 python=$(python3 -c 'import sys; print(sys.executable)')
-clean() { env -i HOME="$HOME" PATH="$1/bin:/usr/bin:/bin:/usr/sbin" PENSTOCK_DATABASE_URL="${url-}" "${@:2}"; }
+clean() { (exec_clean "$@"); }
+exec_clean() { exec env -i HOME="$HOME" PATH="$1/bin:/usr/bin:/bin:/usr/sbin" PENSTOCK_DATABASE_URL="${url-}" "${@:2}"; }
 fail() { echo "$*"; exit 1; }
 # try NAME COMMAND...: the command is this version, and its demo loses nothing.
 try() {
@@ -89,18 +90,19 @@ database() {
 	PGOPTIONS=--client-min-messages=warning psql -qX "$PENSTOCK_TEST_POSTGRES" -c "drop database if exists $1" -c "create database $1"
 	url=${PENSTOCK_TEST_POSTGRES%/*}/$1?${PENSTOCK_TEST_POSTGRES#*\?}
 }
-# works NAME COMMAND...: the worker prints that it has done the job, and ends when it is told to.
+# works NAME CODE COMMAND...: the worker prints that it has done the job, and ends with this code when it gets SIGTERM.
 works() {
-	local name=$1
-	shift
-	clean "$PWD" "$@" > worker.log 2>&1 &
+	local name=$1 code=$2 ended=0
+	shift 2
+	exec_clean "$PWD" "$@" > worker.log 2>&1 &
 	local worker=$!
 	until grep -q '^mail to ann' worker.log; do
 		kill -0 $worker 2> /dev/null || fail "$name: $(cat worker.log)"
 		sleep 0.1
 	done
 	kill $worker
-	wait $worker || true
+	wait $worker || ended=$?
+	[[ $ended == "$code" ]] || fail "$name: the worker ended with $ended: $(cat worker.log)"
 	echo "$name: ok"
 }
 
@@ -114,7 +116,7 @@ database release_python
 clean . bin/penstock migrate > /dev/null
 clean . bin/penstock queue create emails > /dev/null
 clean . bin/python -c 'import os, penstock, psycopg; tx = psycopg.connect(os.environ["PENSTOCK_DATABASE_URL"]); penstock.enqueue(tx, "emails", {"to": "ann"}); tx.commit()'
-works 'a job in Python' bin/python -c 'import os, penstock; penstock.work(os.environ["PENSTOCK_DATABASE_URL"], "emails", lambda job: print("mail to", job.json()["to"], flush=True))'
+works 'a job in Python' 0 bin/python -c 'import os, penstock; penstock.work(os.environ["PENSTOCK_DATABASE_URL"], "emails", lambda job: print("mail to", job.json()["to"], flush=True))'
 
 # A registry of this machine with the packages of @penstock, so that npm chooses the one for this platform itself.
 folder npm
@@ -133,7 +135,7 @@ clean . node_modules/.bin/penstock migrate > /dev/null
 clean . node_modules/.bin/penstock queue create emails > /dev/null
 clean . node_modules/.bin/penstock enqueue emails '{"to": "ann"}' > /dev/null
 # The launcher passes signals on, and the exit code.
-works 'a job by npx' node_modules/.bin/penstock work emails --exec 'echo mail to ann'
+works 'a job by npx' 0 node_modules/.bin/penstock work emails --exec 'echo mail to ann'
 clean . node_modules/.bin/penstock queue show nothing > /dev/null 2>&1 && fail 'the launcher hides an exit code'
 cat > emails.mjs <<'END'
 import pg from 'pg'
@@ -142,8 +144,9 @@ const pool = new pg.Pool({ connectionString: process.env.PENSTOCK_DATABASE_URL }
 const penstock = new Penstock()
 await penstock.enqueue(pool, 'emails', { payload: { to: 'ann' } })
 await penstock.work(pool, 'emails', async job => console.log('mail to', job.json().to), {})
+await pool.end()
 END
-works 'a job in TypeScript' node emails.mjs
+works 'a job in TypeScript' 0 node emails.mjs
 
 # Maven with a repository that has only what came from the internet, and the release's.
 folder java
@@ -186,5 +189,5 @@ class Emails {
 }
 END
 base=${PENSTOCK_TEST_POSTGRES#*://} user=${base%%@*} host=${base#*@}
-works 'a job in Java' java -cp 'lib/*' Emails.java "postgresql://${host%%/*}/release_java?user=${user%%:*}&password=${user#*:}&sslmode=disable"
+works 'a job in Java' 143 java -cp 'lib/*' Emails.java "postgresql://${host%%/*}/release_java?user=${user%%:*}&password=${user#*:}&sslmode=disable"
 echo "everything in $release that runs on this platform was tried"
