@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ type Fake struct {
 	mu        sync.Mutex
 	queues    map[string]*queue // by name; a topic's messages are in the queue of its name
 	topics    map[string]bool
+	handles   int
 	maxBytes  int
 	refuse    func(id, body string) (code string, senderFault bool)
 	refuseAll string // the code with which every request to send is refused
@@ -31,6 +33,7 @@ type queue struct {
 
 type message struct {
 	ID, Group, Dedup, Body string
+	handle                 string
 	Attributes             map[string]attribute
 }
 
@@ -146,13 +149,16 @@ func (f *Fake) sqs(action string, in map[string]any) (any, *problem) {
 	case "GetQueueAttributes":
 		return map[string]any{"Attributes": map[string]string{"QueueArn": "arn:aws:sqs:" + Region + ":" + Account + ":" + name}}, nil
 	case "DeleteMessageBatch":
+		list, _ := in["Entries"].([]any)
+		for _, e := range list {
+			e, _ := e.(map[string]any)
+			q.waiting = slices.DeleteFunc(q.waiting, func(m message) bool { return m.handle == text(e, "ReceiptHandle") })
+		}
 		return map[string]any{"Successful": []any{}}, nil
 	case "ReceiveMessage":
 		var out []map[string]any
-		for len(out) < 10 && len(q.waiting) > 0 {
-			m := q.waiting[0]
-			q.waiting = q.waiting[1:]
-			out = append(out, map[string]any{"MessageId": "m", "ReceiptHandle": "h", "Body": m.Body, "MD5OfBody": sum(m.Body), "MessageAttributes": m.Attributes})
+		for _, m := range q.waiting[:min(10, len(q.waiting))] { // until they are deleted: an answer may be lost, and is asked for again
+			out = append(out, map[string]any{"MessageId": "m", "ReceiptHandle": m.handle, "Body": m.Body, "MD5OfBody": sum(m.Body), "MessageAttributes": m.Attributes})
 		}
 		return map[string]any{"Messages": out}, nil
 	case "SendMessageBatch":
@@ -296,6 +302,8 @@ func (f *Fake) send(name string, q *queue, batch []message) (taken []message, re
 			}
 			q.known[m.Dedup] = true
 		}
+		f.handles++
+		m.handle = strconv.Itoa(f.handles)
 		q.waiting = append(q.waiting, m)
 	}
 	return taken, refused, nil
