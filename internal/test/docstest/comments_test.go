@@ -108,6 +108,7 @@ func inside(t *testing.T) map[string][]line {
 		}
 		name = filepath.ToSlash(name)
 		switch {
+		case name == "clients/python/src/penstock/django/schema.sql": // a build of the wheel makes it of the others
 		case filepath.Ext(name) == ".sql":
 			text, err := os.ReadFile(path)
 			if err != nil {
