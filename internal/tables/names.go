@@ -7,11 +7,14 @@ func (s *Outboxes) Names(ctx context.Context, of string) ([]string, error) {
 	return Names(ctx, s.on, of)
 }
 
-// Names lists what there is in a store, whatever else it does otherwise.
+// namesIn is the column of names in each table that has them.
+var namesIn = map[string]string{"outboxes": "name", "queues": "name", "inboxes": "consumer", "subscriptions": "name"}
+
+// Names lists what there is in a store, and nothing for another kind.
 func Names(ctx context.Context, on Runner, of string) (names []string, err error) {
-	column := "name"
-	if of == "inboxes" {
-		column = "consumer"
+	column, known := namesIn[of]
+	if !known {
+		return nil, nil
 	}
 	b := &Batch{}
 	b.Rows(All(&names), "select distinct "+column+" {collate} as name from {schema}."+of+" order by name", nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 )
@@ -276,6 +277,9 @@ func (q Queue) forgetDedup(ctx context.Context, these Args) error {
 
 // ReadyGroups implements driver.GroupFinder. Jobs whose leases have ended are back first.
 func (q Queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
+	if err := admin.ValidateLimit(most); err != nil {
+		return nil, err
+	}
 	fill := func(b *Batch, row *QueueRow) {
 		found = nil
 		b.Do("by_index", nil)

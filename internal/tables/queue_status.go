@@ -87,6 +87,9 @@ func (s *Queues) queueStatus(ctx context.Context, name string, most int) (admin.
 
 // QueueGroups implements driver.QueueStore.
 func (s *Queues) QueueGroups(ctx context.Context, name, after string, most int) ([]admin.GroupStatus, error) {
+	if err := admin.ValidateLimit(most); err != nil {
+		return nil, err
+	}
 	q, err := s.find(ctx, name)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
@@ -198,6 +199,9 @@ func (e *examination) locks(ctx context.Context, one, other *pgx.Conn) {
 
 // Running implements doctor.Examiner.
 func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.Running, error) {
+	if err := admin.ValidateLimit(most); err != nil {
+		return nil, err
+	}
 	rows, err := s.pool.Query(ctx, s.sql("running", ""), queue, most)
 	if err != nil {
 		return nil, s.explain(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/shell"
 )
@@ -374,6 +375,9 @@ func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 
 // Running implements doctor.Examiner.
 func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.Running, error) {
+	if err := admin.ValidateLimit(most); err != nil {
+		return nil, err
+	}
 	rows, err := s.pool.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
 	if err != nil {
 		return nil, s.explain(err)

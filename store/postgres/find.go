@@ -21,6 +21,9 @@ const planned = "set local enable_seqscan = off; set local enable_bitmapscan = o
 // FindMessages looks for messages in an outbox, among its parked messages and among its dead letters. With a key, or an id that a
 // producer gave, it looks at the latest 20,000 of each.
 func (s *Store) FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, error) {
+	if err := admin.ValidateLimit(f.Limit); err != nil {
+		return nil, err
+	}
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -134,6 +137,9 @@ func (k *kept) fill(f *admin.Found, w admin.Whereabouts) {
 
 // FindJobs looks for jobs of a queue, in every state.
 func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, err error) {
+	if err := admin.ValidateLimit(f.Limit); err != nil {
+		return nil, err
+	}
 	if err := s.mayCall(ctx, f.In, "count", "null"); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/retry"
@@ -68,6 +69,9 @@ func (q *Queue) AckClaim(ctx context.Context, acks []int64, c driver.Claim) (ack
 // ReadyGroups implements driver.GroupFinder. It probes an index a few times for each group that jobs were taken
 // from. The number of jobs does not matter.
 func (q *Queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error) {
+	if err := admin.ValidateLimit(most); err != nil {
+		return nil, err
+	}
 	if len(groups) == 0 {
 		groups = nil
 	}

@@ -119,6 +119,9 @@ func scanQueue(row pgx.CollectableRow) (admin.QueueStatus, error) {
 // QueueGroups implements driver.QueueStore. It counts ready and waiting jobs up to a thousand in each group. To count
 // running and delayed jobs and dead letters it reads them.
 func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error) {
+	if err := admin.ValidateLimit(most); err != nil {
+		return nil, err
+	}
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/internal/doctor"
 )
 
@@ -117,6 +118,9 @@ func (s *Store) integrity(ctx context.Context) doctor.Finding {
 
 // Running implements doctor.Examiner.
 func (s *Store) Running(ctx context.Context, queue string, most int) (all []doctor.Running, err error) {
+	if err := admin.ValidateLimit(most); err != nil {
+		return nil, err
+	}
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, statement("running"), queue, most)
 		if err != nil {

@@ -34,16 +34,22 @@ func unbound(table, text string) string {
 
 // ExplainOutbox implements doctor.Explainer. It returns plans, because SQLite does not count rows.
 func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Statement, error) {
-	if _, err := findOutbox(ctx, s.readers, outbox); err != nil {
+	if err := s.ready(ctx); err != nil {
 		return nil, err
+	}
+	if _, err := findOutbox(ctx, s.readers, outbox); err != nil {
+		return nil, s.explain(err)
 	}
 	return s.plans(ctx, outbox, Table(outbox), []string{"fetch", "settle"}, statement("fetch"), statement("settle"))
 }
 
 // ExplainQueue implements doctor.Explainer.
 func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statement, error) {
-	if _, err := findQueue(ctx, s.readers, queue); err != nil {
+	if err := s.ready(ctx); err != nil {
 		return nil, err
+	}
+	if _, err := findQueue(ctx, s.readers, queue); err != nil {
+		return nil, s.explain(err)
 	}
 	return s.plans(ctx, queue, QueueTable(queue), []string{"claim", "ack"}, statement("claim"), statement("end_jobs"))
 }

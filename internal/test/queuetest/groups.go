@@ -2,7 +2,9 @@ package queuetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/work"
 )
@@ -24,6 +27,7 @@ var groupCases = []testCase{
 	{name: "Counts", run: groupsCounted},
 	{name: "CountsOfKeys", run: groupsOfKeys},
 	{name: "Pages", run: groupsPaged},
+	{name: "Limits", run: groupsLimits},
 	{name: "WorkTakesTurns", run: groupsTakeTurns},
 	{name: "WorkServesAll", run: groupsServeAll},
 }
@@ -92,6 +96,30 @@ func groupsReady(e *env) {
 	e.MustBe(err, penstock.ErrNoQueue, "ReadyGroups of no queue")
 	if _, err := e.finder(e.q).ReadyGroups(cancelled(e.ctx), nil, "", 10); err == nil {
 		e.Error("ReadyGroups with a context that has ended succeeded")
+	}
+}
+
+// A limit that no list can have is named before the database sees it.
+func groupsLimits(e *env) {
+	for _, most := range []int{math.MinInt32, -1, 0, math.MaxInt32 + 1} {
+		_, ready := e.finder(e.q).ReadyGroups(e.ctx, nil, "", most)
+		_, groups := e.Store.QueueGroups(e.ctx, queue, "", most)
+		errs := map[string]error{"ReadyGroups": ready, "QueueGroups": groups}
+		if s, ok := e.Store.(doctor.Examiner); ok {
+			_, errs["Running"] = s.Running(e.ctx, queue, most)
+		}
+		if s, ok := e.Store.(interface {
+			FindJobs(context.Context, admin.Find) ([]admin.Found, error)
+			FindMessages(context.Context, admin.Find) ([]admin.Found, error)
+		}); ok {
+			_, errs["FindJobs"] = s.FindJobs(e.ctx, admin.Find{In: queue, Limit: most})
+			_, errs["FindMessages"] = s.FindMessages(e.ctx, admin.Find{In: "orders", Limit: most})
+		}
+		for what, err := range errs {
+			if field, ok := errors.AsType[*penstock.FieldError](err); !ok || field.Field != "limit" {
+				e.Errorf("%s up to %d: got error %v", what, most, err)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/test/suite"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
@@ -133,6 +135,17 @@ func closedStore(e *env) {
 	s := e.Another(e)
 	_, err := s.Status(e.ctx)
 	e.Must(err, "Status")
+	if x, ok := s.(interface {
+		Names(context.Context, string) ([]string, error)
+	}); ok {
+		for _, of := range []string{"things", "outboxes where false; --"} {
+			found, err := x.Names(e.ctx, of)
+			e.Must(err, "Names of what has none")
+			if len(found) > 0 {
+				e.Errorf("the names of %s are %q", of, found)
+			}
+		}
+	}
 	for range 2 {
 		e.Must(s.Close(), "Close")
 	}
@@ -144,6 +157,12 @@ func closedStore(e *env) {
 	e.MustBe(err, penstock.ErrClosed, "Status of a closed store")
 	e.MustBe(s.Maintain(e.ctx, outbox), penstock.ErrClosed, "Maintain of a closed store")
 	e.MustBe(s.Publish(e.ctx, outbox, message("", "m")), penstock.ErrClosed, "Publish to a closed store")
+	if x, ok := s.(doctor.Explainer); ok {
+		_, err = x.ExplainOutbox(e.ctx, outbox)
+		e.MustBe(err, penstock.ErrClosed, "ExplainOutbox of a closed store")
+		_, err = x.ExplainQueue(e.ctx, "q")
+		e.MustBe(err, penstock.ErrClosed, "ExplainQueue of a closed store")
+	}
 	q, ok := s.(driver.QueueStore)
 	if !ok {
 		return
