@@ -23,7 +23,7 @@ func TestDocumentedLimits(t *testing.T) {
 		"MaxIDBytes": penstock.MaxIDBytes, "MaxHeaderBytes": penstock.MaxHeaderBytes, "MaxGroupBytes": penstock.MaxGroupBytes,
 		"MaxDedupBytes": penstock.MaxDedupBytes, "MaxPriority": penstock.MaxPriority, "MaxNameBytes": penstock.MaxNameBytes,
 		"MaxSubscriptionBytes": penstock.MaxSubscriptionBytes, "MaxScheduleBytes": penstock.MaxScheduleBytes,
-		"MaxHolderBytes": penstock.MaxHolderBytes, "MaxClaim": driver.MaxClaim, "MaxInboxRows": admin.MaxInboxRows,
+		"MaxHolderBytes": penstock.MaxHolderBytes, "MaxClaim": driver.MaxClaim, "MaxRows": admin.MaxRows,
 		"MaxFailures": penstock.MaxFailures, "MaxSinkErrorBytes": driver.MaxSinkErrorBytes,
 		"MaxReportBytes": penstock.MaxReportBytes,
 	}

@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"fmt"
-	"math"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -16,14 +14,6 @@ type Find struct {
 	// Group is the group of a job. A job that was not tried yet may be found by its ID only within its group.
 	Group string
 	Limit int
-}
-
-// ValidateLimit returns a *FieldError for a limit of a list that no store accepts.
-func ValidateLimit(n int) error {
-	if n < 1 || n > math.MaxInt32 {
-		return &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d", n), Hint: fmt.Sprintf("use 1 to %d", math.MaxInt32)}
-	}
-	return nil
 }
 
 // Found is a message or a job, and where it is. Fields of a job that a Message does not have are in Where[0].

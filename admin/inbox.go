@@ -2,13 +2,14 @@ package admin
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/penstock/penstock"
 )
 
-// MaxInboxRows is how many rows HeldMessages and InboxGaps return at most.
-const MaxInboxRows = 10000
+// MaxRows is how many rows of a list one call returns at most: held messages and gaps, groups, running and found jobs.
+const MaxRows = 10000
 
 // InboxStatus is one inbox as `penstock inbox status` shows it.
 type InboxStatus struct {
@@ -37,7 +38,7 @@ type HeldQuery struct {
 	Previous string
 	// ID chooses one message. It is returned with its payload.
 	ID string
-	// Limit is how many are returned at most, 1 to MaxInboxRows; 0 means 100.
+	// Limit is how many are returned at most, 1 to MaxRows; 0 means 100.
 	Limit int
 }
 
@@ -71,10 +72,10 @@ type InboxGap struct {
 // SetDefaults sets the limit if it is zero.
 func (q *HeldQuery) SetDefaults() { q.Limit = cmp.Or(q.Limit, 100) }
 
-// ValidateInboxRows returns a *FieldError for a number of rows that no store accepts.
-func ValidateInboxRows(n int) error {
-	if n < 1 || n > MaxInboxRows {
-		return &penstock.FieldError{Field: "limit", Problem: "is out of range", Hint: "use 1 to 10000"}
+// ValidateLimit returns a *FieldError for a limit of a list that no store accepts.
+func ValidateLimit(n int) error {
+	if n < 1 || n > MaxRows {
+		return &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d", n), Hint: fmt.Sprintf("use 1 to %d", MaxRows)}
 	}
 	return nil
 }

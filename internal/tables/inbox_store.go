@@ -104,7 +104,7 @@ func (s *Inboxes) Inboxes(ctx context.Context) (all []admin.InboxStatus, err err
 // HeldMessages implements driver.InboxStore.
 func (s *Inboxes) HeldMessages(ctx context.Context, q admin.HeldQuery) (all []admin.HeldMessage, err error) {
 	q.SetDefaults()
-	if err := admin.ValidateInboxRows(q.Limit); err != nil {
+	if err := admin.ValidateLimit(q.Limit); err != nil {
 		return nil, err
 	}
 	box, err := s.find(ctx, s.on, q.Consumer, "")
@@ -183,7 +183,7 @@ func (s *Inboxes) DiscardHeld(ctx context.Context, consumer string, ids ...strin
 
 // InboxGaps implements driver.InboxStore.
 func (s *Inboxes) InboxGaps(ctx context.Context, consumer string, limit int) (all []admin.InboxGap, err error) {
-	if err := admin.ValidateInboxRows(limit); err != nil {
+	if err := admin.ValidateLimit(limit); err != nil {
 		return nil, err
 	}
 	box, err := s.find(ctx, s.on, consumer, "")

@@ -47,7 +47,7 @@ func (s *Store) Inboxes(ctx context.Context) ([]admin.InboxStatus, error) {
 // HeldMessages implements driver.InboxStore.
 func (s *Store) HeldMessages(ctx context.Context, q admin.HeldQuery) ([]admin.HeldMessage, error) {
 	q.SetDefaults()
-	if err := admin.ValidateInboxRows(q.Limit); err != nil {
+	if err := admin.ValidateLimit(q.Limit); err != nil {
 		return nil, err
 	}
 	return inboxRows(ctx, s, q.Consumer,
@@ -80,7 +80,7 @@ func (s *Store) DiscardHeld(ctx context.Context, consumer string, ids ...string)
 
 // InboxGaps implements driver.InboxStore.
 func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) ([]admin.InboxGap, error) {
-	if err := admin.ValidateInboxRows(limit); err != nil {
+	if err := admin.ValidateLimit(limit); err != nil {
 		return nil, err
 	}
 	return inboxRows(ctx, s, consumer, "select missing, key, coalesce(followed_by, ''), reported_at, discarded, came from "+s.table("inbox_gaps")+"($1, $2)",

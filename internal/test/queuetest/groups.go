@@ -101,7 +101,7 @@ func groupsReady(e *env) {
 
 // A limit that no list can have is named before the database sees it.
 func groupsLimits(e *env) {
-	for _, most := range []int{math.MinInt32, -1, 0, math.MaxInt32 + 1} {
+	for _, most := range []int{math.MinInt32, -1, 0, admin.MaxRows + 1, math.MaxInt32 + 1} {
 		_, ready := e.finder(e.q).ReadyGroups(e.ctx, nil, "", most)
 		_, groups := e.Store.QueueGroups(e.ctx, queue, "", most)
 		errs := map[string]error{"ReadyGroups": ready, "QueueGroups": groups}

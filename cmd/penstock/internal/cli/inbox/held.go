@@ -60,8 +60,8 @@ message: penstock inbox discard.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			q := admin.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
-			if limit < 1 || limit >= admin.MaxInboxRows {
-				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxInboxRows-1))
+			if limit < 1 || limit >= admin.MaxRows {
+				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxRows-1))
 			}
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous"); err != nil {
 				return err
@@ -221,8 +221,8 @@ the inbox was made.`,
 		Args: terminal.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if limit < 1 || limit >= admin.MaxInboxRows {
-				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxInboxRows-1))
+			if limit < 1 || limit >= admin.MaxRows {
+				return terminal.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, admin.MaxRows-1))
 			}
 			store, err := openInboxes(ctx, a)
 			if err != nil {
