@@ -130,13 +130,17 @@ func (q Queue) join(c *call) ([]int64, []penstock.Job, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if !row.calls.enter(c) {
-		row.calls.await(c)
+	line := &row.calls
+	if c.claim.Jobs == 0 {
+		line = &row.acks
+	}
+	if !line.enter(c) {
+		line.await(c)
 		return c.held, c.jobs, c.err
 	}
 	c.held, c.jobs, c.err = q.make(c.ctx, c.leases, c.claim)
-	if calls := row.calls.next(); len(calls) > 0 {
-		go q.makeAll(&row.calls, calls)
+	if calls := line.next(); len(calls) > 0 {
+		go q.makeAll(line, calls)
 	}
 	return c.held, c.jobs, c.err
 }

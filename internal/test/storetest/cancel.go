@@ -104,7 +104,7 @@ func cancelSettle(e *env) {
 // waiting.
 func cancelWaiting(e *env) {
 	if e.features.ConcurrentWriters {
-		e.Skip("the store declares the feature ConcurrentWriters: nobody waits")
+		e.Skip("the store declares the feature ConcurrentWriters: no call waits")
 	}
 	r := e.read()
 	e.publish(message("", "m"))
