@@ -31,12 +31,8 @@ isolated=()
 
 make_base() {
 	command -v debootstrap >/dev/null || "$root/script/apt-install.sh" debootstrap
-	local mirror=${PENSTOCK_DEBIAN_MIRROR:-} name
-	if [[ ! $mirror ]]; then
-		name=$(. /etc/os-release && echo "$VERSION_CODENAME")
-		mirror=$(apt-get indextargets --no-release-info --format '$(RELEASE) $(REPO_URI)' | awk -v name="$name" '$1 == name && /debian/ { print $2; exit }')
-		[[ $mirror ]] || { echo "no mirror of Debian in /etc/apt: name one, PENSTOCK_DEBIAN_MIRROR=…" >&2; exit 1; }
-	fi
+	local mirror
+	mirror=$("$root/script/debian-mirror.sh")
 	debootstrap --variant=minbase "$release" "$work" "$mirror" >"$log" 2>&1
 	# Package scripts start no services and make no cluster of databases.
 	printf '#!/bin/sh\nexit 101\n' >"$work/usr/sbin/policy-rc.d"

@@ -23,7 +23,8 @@ if [[ ! -d $dir ]]; then
 	trap 'rm -rf "$work"' EXIT
 	# apt-get with separate folders for everything, for a machine on which nothing is installed.
 	mkdir -p "$work"/{lists/partial,cache/archives/partial,root}
-	echo "deb [signed-by=$keys] http://deb.debian.org/debian $release main" >"$work/sources.list"
+	mirror=$("$(dirname "$0")/debian-mirror.sh")
+	echo "deb [signed-by=$keys] $mirror $release main" >"$work/sources.list"
 	options=(-qq -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$work/lists"
 		-o Dir::Cache="$work/cache" -o Dir::State::Status=/dev/null -o Debug::NoLocking=1 -o APT::Sandbox::User=
 		-o APT::Install-Recommends=false)

@@ -48,7 +48,7 @@ func (s *Sink) verdict(ctx context.Context, m *penstock.Message, err error) erro
 	if !refused(err) {
 		return s.explain(ctx, err)
 	}
-	answer := fmt.Errorf("Redis does not add to the stream %q: %w", stream, err)
+	answer := fmt.Errorf("the Redis server does not add to the stream %q: %w", stream, err)
 	switch word, _, _ := strings.Cut(err.Error(), " "); word {
 	case "WRONGTYPE":
 		return penstock.WithHint(answer, "the name belongs to another kind of value: rename that, or change the template stream")
@@ -74,7 +74,7 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 	var name x509.HostnameError
 	switch {
 	case ctx.Err() != nil:
-		return penstock.Unavailable(fmt.Errorf("Redis at %s has not confirmed the message in time: %w", s.server, context.Cause(ctx)))
+		return penstock.Unavailable(fmt.Errorf("the Redis server at %s has not confirmed the message in time: %w", s.server, context.Cause(ctx)))
 	case errors.As(err, &unknown):
 		hint = "set tls.ca_file to the authority that signed the server's certificate"
 	case errors.As(err, &name):
@@ -92,5 +92,5 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 	case word == "ERR" && strings.HasPrefix(rest, "WAITAOF"), word == "ERR" && strings.Contains(rest, "'WAITAOF'"):
 		hint = "fsync needs Redis 7.2 or Valkey with appendonly yes; without it, appendfsync always on the server has the same effect"
 	}
-	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("Redis at %s: %w", s.server, err), "%s", hint))
+	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("the Redis server at %s: %w", s.server, err), "%s", hint))
 }

@@ -77,7 +77,7 @@ func (r *reader) Read(ctx context.Context, got func(readback.Arrival)) error {
 
 func (r *reader) Finish(ctx context.Context) error {
 	if err := r.client.XAdd(ctx, &redis.XAddArgs{Stream: r.stream, Values: []string{endField, "1"}}).Err(); err != nil {
-		return fmt.Errorf("Redis did not take the end marker: %w", err)
+		return fmt.Errorf("the Redis server did not take the end marker: %w", err)
 	}
 	return nil
 }

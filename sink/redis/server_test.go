@@ -32,12 +32,12 @@ func TestServerThatTakesNothing(t *testing.T) {
 
 	port, err := testserver.FreePort() // where no server is
 	check(t, err)
-	check(t, c.SlaveOf(patient(t), "127.0.0.1", fmt.Sprint(port)).Err())
+	check(t, c.ReplicaOf(patient(t), "127.0.0.1", fmt.Sprint(port)).Err())
 	unavailable(t, sink, "READONLY", "let url name the server that takes writes")
 	if err := redis.Driver.Reach(patient(t), redis.Config{URL: "redis://" + server.Address}, nil); err == nil || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("doctor does not see a replica: %v", err)
 	}
-	check(t, c.SlaveOf(patient(t), "NO", "ONE").Err())
+	check(t, c.ReplicaOf(patient(t), "NO", "ONE").Err())
 	confirmed(t, sink)
 	check(t, redis.Driver.Reach(patient(t), redis.Config{URL: "redis://" + server.Address}, nil))
 

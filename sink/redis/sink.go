@@ -220,7 +220,7 @@ func (s *Sink) judgeWait(ctx context.Context, waited *redis.Cmd, failed error) e
 	}
 	switch {
 	case disks < 1:
-		return penstock.Unavailable(fmt.Errorf("Redis at %s has not flushed the messages to its disk within %v", s.server, s.cfg.WaitTimeout))
+		return penstock.Unavailable(fmt.Errorf("the Redis server at %s has not flushed the messages to its disk within %v", s.server, s.cfg.WaitTimeout))
 	case replicas < int64(s.cfg.Replicas):
 		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("%d of %d replicas of Redis at %s have the messages after %v", replicas, s.cfg.Replicas, s.server, s.cfg.WaitTimeout),
 			"see INFO replication on the server; the relay sends the messages again"))
