@@ -75,6 +75,7 @@ func TestSignals(t *testing.T) {
 func TestNamedServersAreNotStarted(t *testing.T) {
 	t.Setenv(testserver.EnvPostgres, "postgres://elsewhere/db")
 	t.Setenv(testserver.EnvRabbitMQ, "amqp://elsewhere/")
+	t.Setenv(testserver.EnvMariaDB, "mysql://elsewhere/")
 	env, stop, err := start("", false, nil)
 	if err != nil || len(env) != 0 {
 		t.Errorf("variables %q, %v; want none", env, err)
