@@ -54,7 +54,17 @@ func consoleOf(t *testing.T, a *cli.App, log address, args ...string) (url strin
 	}
 }
 
-func get(t *testing.T, url, token string) (int, string) {
+// get asks again for up to a minute while the answer is 503: on a busy machine one reading may take longer than the console
+// or PostgreSQL gives it.
+func get(t *testing.T, url, token string) (code int, text string) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		if code, text = getOnce(t, url, token); code != http.StatusServiceUnavailable || time.Now().After(end) {
+			return code, text
+		}
+	}
+}
+
+func getOnce(t *testing.T, url, token string) (int, string) {
 	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
 	if err != nil {
 		t.Fatal(err)
