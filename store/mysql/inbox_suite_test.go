@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/test/inboxtest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/mysql"
 )
@@ -55,7 +56,12 @@ func inboxSuite(t *testing.T, engine string, only ...string) {
 				return column[string](t, app, "select place from effects where msgkey = ? order by n", key)
 			},
 		}, s.Inbox, inboxtest.App[mysql.Tx, *sql.Tx, mysql.Begin]{
-			Pool:  app,
+			Pool: app,
+			Away: func() (mysql.Begin, *tcpproxy.Proxy) {
+				_, host := databaseOf(t, url)
+				proxy := tcpproxy.New(t, host)
+				return application(t, "mysql://root@"+proxy.Addr()+"/"+schema, engine), proxy
+			},
 			Begin: func(ctx context.Context) (*sql.Tx, error) { return app.BeginTx(ctx, &sql.TxOptions{Isolation: level}) },
 			Query: func(tx *sql.Tx) mysql.Tx { return tx },
 			Exec: func(ctx context.Context, tx *sql.Tx, statement string) error {

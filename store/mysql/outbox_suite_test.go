@@ -96,6 +96,7 @@ func application(t testing.TB, of string, engine ...string) *sql.DB {
 	schema, host := databaseOf(t, of)
 	config := mysqldriver.NewConfig()
 	config.User, config.Net, config.Addr, config.DBName = "root", "tcp", host, schema
+	config.Logger = &mysqldriver.NopLogger{} // errors are returned too
 	if slices.Contains(engine, "RocksDB") {
 		config.Params = map[string]string{"rocksdb_lock_wait_timeout": "120"}
 	}

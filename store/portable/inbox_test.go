@@ -3,6 +3,7 @@ package portable_test
 import (
 	"context"
 	"errors"
+	neturl "net/url"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/test/inboxtest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -45,7 +47,21 @@ func TestInbox(t *testing.T) {
 				return column[string](t, app, "select place from effects where msgkey = $1 order by at", key)
 			},
 		}, s.Inbox, inboxtest.App[pgx.Tx, pgx.Tx, portable.Begin]{
-			Pool:  app,
+			Pool: app,
+			Away: func() (portable.Begin, *tcpproxy.Proxy) {
+				u, err := neturl.Parse(url)
+				if err != nil {
+					t.Fatal(err)
+				}
+				proxy := tcpproxy.New(t, u.Host)
+				u.Host = proxy.Addr()
+				app, err := pgxpool.New(t.Context(), u.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(app.Close)
+				return app, proxy
+			},
 			Begin: app.Begin,
 			Query: func(tx pgx.Tx) pgx.Tx { return tx },
 			Exec: func(ctx context.Context, tx pgx.Tx, sql string) error {

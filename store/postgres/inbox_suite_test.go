@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock/internal/test/inboxtest"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -32,7 +33,14 @@ func TestInbox(t *testing.T) {
 				return places
 			},
 		}, f.store.Inbox, inboxtest.App[pgx.Tx, pgx.Tx, postgres.PgxBegin]{
-			Pool:  app,
+			Pool: app,
+			Away: func() (postgres.PgxBegin, *tcpproxy.Proxy) {
+				proxy := tcpproxy.New(t, hostOf(t, f.URL))
+				app, err := pgxpool.New(f.Ctx, through(t, f.URL, proxy.Addr()))
+				f.Must(err)
+				t.Cleanup(app.Close)
+				return app, proxy
+			},
 			Begin: app.Begin,
 			Query: func(tx pgx.Tx) pgx.Tx { return tx },
 			Exec: func(ctx context.Context, tx pgx.Tx, sql string) error {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 )
 
 // Inbox is an inbox of a store: its methods take a Q of a transaction T, which an application's A begins, and H is its handler.
@@ -20,6 +21,7 @@ type Inbox[Q, A, H any] interface {
 // App is an application that receives: how it begins and ends transactions, and writes in them.
 type App[Q, T, A any] struct {
 	Pool             A
+	Away             func() (A, *tcpproxy.Proxy) // a pool behind a proxy; nil without a connection to lose
 	Begin            func(ctx context.Context) (T, error)
 	Query            func(tx T) Q
 	Exec             func(ctx context.Context, tx T, sql string) error
@@ -36,8 +38,17 @@ func Receiving[B Inbox[Q, A, H], Q, T, A any, H ~func(context.Context, T, pensto
 		tx, err := app.Begin(ctx)
 		return in(consumer, tx), err
 	}
-	i.Process = func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h Handler) error {
-		return inbox(consumer).Process(ctx, app.Pool, m, wait, handler(consumer, h))
+	process := func(pool A) Process {
+		return func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h Handler) error {
+			return inbox(consumer).Process(ctx, pool, m, wait, handler(consumer, h))
+		}
+	}
+	i.Process = process(app.Pool)
+	if app.Away != nil {
+		i.Away = func() (Process, *tcpproxy.Proxy) {
+			pool, proxy := app.Away()
+			return process(pool), proxy
+		}
 	}
 	i.ProcessDue = func(ctx context.Context, consumer string, h Handler) (int, error) {
 		return inbox(consumer).ProcessDue(ctx, app.Pool, handler(consumer, h))

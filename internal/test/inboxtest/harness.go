@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/tcpproxy"
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
@@ -20,8 +21,11 @@ type Instance struct {
 	Begin func(ctx context.Context, consumer string) (Tx, error)
 
 	// Process and ProcessDue are those of an inbox.
-	Process    func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h Handler) error
+	Process    Process
 	ProcessDue func(ctx context.Context, consumer string, h Handler) (int, error)
+
+	// Away returns the Process of an application that reaches its database through a proxy; nil without a connection to lose.
+	Away func() (Process, *tcpproxy.Proxy)
 
 	// Age makes what is known by a time a day and an hour older, or has the window pass.
 	Age func(t testing.TB)
@@ -41,6 +45,9 @@ type Instance struct {
 	// Effects are the places that Effect has noted for a key, in the order of the commits.
 	Effects func(t testing.TB, key string) []string
 }
+
+// Process receives a message in order, in a transaction that the handler works in.
+type Process = func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h Handler) error
 
 // Handler does the work of a message in a transaction.
 type Handler func(ctx context.Context, tx Tx, m penstock.Released) error
@@ -66,7 +73,7 @@ var Engine = []string{"Once", "WaitsForAnOpenOne", "PastAFailure", "RandomUse"}
 func Run(t *testing.T, open func(t testing.TB) Instance, only ...string) {
 	for name, test := range map[string]func(f *fixture){
 		"Once": once, "ConsumersApart": consumersApart, "Window": window, "PastAFailure": pastAFailure, "InOrder": inOrder, "Refuses": refuses, "RandomUse": randomUse, "WaitsForAnOpenOne": waits, "Operate": operate,
-		"SecondGap": secondGap, "OwnIDs": ownIDs, "PublishOnceForgets": publishOnceForgets, "DiscardedComesAgain": discardedComesAgain, "RandomGaps": randomGaps, "Joined": joined, "RandomOwnIDs": randomOwnIDs, "NeverIdle": neverIdle,
+		"SecondGap": secondGap, "OwnIDs": ownIDs, "PublishOnceForgets": publishOnceForgets, "DiscardedComesAgain": discardedComesAgain, "RandomGaps": randomGaps, "Joined": joined, "RandomOwnIDs": randomOwnIDs, "NeverIdle": neverIdle, "DatabaseAway": databaseAway,
 	} {
 		if len(only) == 0 || slices.Contains(only, name) || testseed.Long() { // else with PENSTOCK_ROUNDS=1
 			run(t, name, open, test)
@@ -80,6 +87,9 @@ func run(t *testing.T, name string, open func(t testing.TB) Instance, test func(
 		f := &fixture{t, open(t)}
 		if f.Turns && (name == "Window" || name == "Refuses") {
 			t.Skip("it differs")
+		}
+		if f.Away == nil && name == "DatabaseAway" {
+			t.Skip("there is no connection to lose")
 		}
 		f.must(f.Store.CreateInbox(t.Context(), consumer, 0))
 		test(f)
