@@ -12,10 +12,16 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// A clock that is set back has no more jobs run than may, though a process has seen leases end that end later than those of now.
-func TestMaxRunningAndAClockThatIsSetBack(t *testing.T) {
+// TestWhenTheDatabasesClockIsSet has one server for both, in turn: to make one takes longer than they do.
+func TestWhenTheDatabasesClockIsSet(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgresWithClock(t)
+	t.Run("max running", func(t *testing.T) { maxRunningAndAClockThatIsSetBack(t, server) })
+	t.Run("schedule", func(t *testing.T) { scheduleAndAClockThatIsSet(t, server) })
+}
+
+// A clock that is set back has no more jobs run than may, though a process has seen leases end that end later than those of now.
+func maxRunningAndAClockThatIsSetBack(t *testing.T, server *testserver.Postgres) {
 	a, b := openStore(t, server.URL, portable.Options{}), openStore(t, server.URL, portable.Options{})
 	must := func(err error) {
 		t.Helper()
@@ -49,6 +55,41 @@ func TestMaxRunningAndAClockThatIsSetBack(t *testing.T) {
 	must(server.SetClock(time.Hour))
 	claim(a, 1)
 	claim(b, 0)
+}
+
+// Schedules go by the clocks of workers: one runs once at its time there, however the database's clock is stepped across that.
+func scheduleAndAClockThatIsSet(t *testing.T, server *testserver.Postgres) {
+	url := testserver.Database(t, server.URL)
+	s := openStore(t, url, portable.Options{})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.Migrate(t.Context()))
+	must(s.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	must(s.SetSchedule(t.Context(), penstock.Schedule{Queue: "jobs", Name: "s", Cron: "0 0 1 1 *"}))
+	runs := func(when string, offset time.Duration, want int) {
+		t.Helper()
+		must(server.SetClock(offset))
+		must(s.Queue("jobs").Maintain(t.Context()))
+		all, err := s.QueueStatus(t.Context(), "jobs")
+		must(err)
+		if got := int(all[0].Ready); got != want {
+			t.Errorf("%s: it ran %d times, want %d", when, got, want)
+		}
+	}
+	const twoYears = 2 * 365 * 24 * time.Hour
+	must(server.SetClock(-twoYears))
+	runs("the database's clock is before its time", -twoYears, 0)
+	runs("behind its time", twoYears, 0)
+	runs("and before it again", -twoYears, 0)
+	exec(t, url, "update penstock_portable.schedules set next = $1", time.Now().Add(-time.Hour))
+	runs("a worker's clock is behind its time", -twoYears, 1)
+	for _, offset := range []time.Duration{twoYears, -twoYears, 0} {
+		runs("at "+offset.String(), offset, 1)
+	}
 }
 
 // One message whose time is to come does not have those of now wait for sweeps: neither those of this reader nor of the next one.
