@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
+	neturl "net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/drivers"
+	"github.com/penstock/penstock/internal/redact"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/internal/test/postgrestest"
@@ -20,8 +23,8 @@ import (
 
 func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 	a := &cli.App{DatabaseURL: "postgres://app:secret@localhost/shop", Schema: "odd one"}
-	clitest.Same(t, "a verb", a.Suggest("run penstock migrate"), "run penstock migrate --database-url postgres://app:xxxxx@localhost/shop --schema 'odd one'")
-	clitest.Same(t, "a verb of two words", a.Suggest("penstock outbox create NAME makes one"), "penstock outbox create --database-url postgres://app:xxxxx@localhost/shop --schema 'odd one' NAME makes one")
+	clitest.Same(t, "a verb", a.Suggest("run penstock migrate"), "run penstock migrate --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one'")
+	clitest.Same(t, "a verb of two words", a.Suggest("penstock outbox create NAME makes one"), "penstock outbox create --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one' NAME makes one")
 	clitest.Same(t, "what another role runs", a.Suggest("penstock queue grant mails ROLE --work"), "penstock queue grant --schema 'odd one' mails ROLE --work")
 	clitest.Same(t, "no verb", a.Suggest("a newer penstock"), "a newer penstock")
 	clitest.Same(t, "nothing given", (&cli.App{}).Suggest("run penstock migrate"), "run penstock migrate")
@@ -39,9 +42,21 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 	clitest.Contains(t, must(t, "status", "--database-url", url, "--schema", "nope2", "--help"), "penstock status orders --watch")
 }
 
-// The next step that show prints runs when it is pasted, wherever the thing was found.
+// The next step that show prints runs when it is pasted, wherever the thing was found. A URL with a password is in the variable then.
 func TestNextCommandsRunWhenPasted(t *testing.T) {
-	url := postgrestest.Database(t)
+	t.Run("a plain URL", func(t *testing.T) { nextCommandsRun(t, postgrestest.Database(t)) })
+	t.Run("a password", func(t *testing.T) {
+		url, err := neturl.Parse(postgrestest.Database(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		url.User = neturl.UserPassword(url.User.Username(), "hunter2")
+		t.Setenv("PENSTOCK_DATABASE_URL", url.String())
+		nextCommandsRun(t, url.String())
+	})
+}
+
+func nextCommandsRun(t *testing.T, url string) {
 	t.Chdir(t.TempDir())
 	given := func(args ...string) []string { return append(args, "--database-url", url, "--schema", "elsewhere") }
 	for _, verb := range []string{"migrate", "outbox create orders", "publish orders --payload x", "queue create mails", "enqueue mails x", "inbox create billing"} {
@@ -71,7 +86,10 @@ func TestNextCommandsRunWhenPasted(t *testing.T) {
 		shown := must(t, given(strings.Fields(show)...)...)
 		_, next, _ := strings.Cut(shown, "\nNext: penstock ")
 		next, _, _ = strings.Cut(next, "\n")
-		must(t, strings.Fields(strings.ReplaceAll(next, "'", ""))...)
+		if strings.Contains(next, redact.Masked) {
+			t.Errorf("it cannot be pasted: %s", next)
+		}
+		must(t, strings.Fields(os.ExpandEnv(strings.NewReplacer("'", "", `"`, "").Replace(next)))...)
 	}
 	clitest.Contains(t, must(t, given("schedule", "list", "mails")...), "penstock schedule set --database-url ")
 }

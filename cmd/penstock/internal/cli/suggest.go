@@ -12,8 +12,8 @@ import (
 var suggestion = regexp.MustCompile(`\bpenstock (?:(?:outbox|queue|inbox|dead|job|schedule|subscription|adopt) [a-z]+|demo|migrate|relay|publish|tail|enqueue|work|status|parked|replay|doctor|explain)\b`)
 
 // Suggest makes the commands in a text refer to this database: it adds the necessary global flags.
-// It does not repeat a password in a URL. A command for another role, such as a grant, has its own
-// URL.
+// In place of a URL with a password it names the variable for one, because a masked URL cannot be
+// pasted. A command for another role, such as a grant, has its own URL.
 func (a *App) Suggest(text string) string {
 	return suggestion.ReplaceAllStringFunc(text, func(command string) string {
 		given := ""
@@ -23,7 +23,11 @@ func (a *App) Suggest(text string) string {
 			}
 		}
 		if !strings.HasSuffix(command, " grant") {
-			add("--database-url", config.URL(a.DatabaseURL).String())
+			if config.URL(a.DatabaseURL).String() == a.DatabaseURL {
+				add("--database-url", a.DatabaseURL)
+			} else {
+				given += ` --database-url "$PENSTOCK_DATABASE_URL"`
+			}
 			add("--config", a.ConfigFile)
 		}
 		add("--schema", a.Schema)
