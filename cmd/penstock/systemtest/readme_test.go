@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +29,7 @@ const (
 // the text behind its arrow, on either database.
 func TestGettingStarted(t *testing.T) {
 	const postgres, sqlite, rabbit = "postgres://postgres@localhost/shop", "sqlite:shop.db", "amqp://guest:guest@localhost/"
-	blocks := docsBlocks(t, gettingStarted, "Try it on your servers", "sh")
+	_, block, _ := strings.Cut(docsBlocks(t, gettingStarted, "Try it on your servers", "sh")[0], "\n") // git clone
 	broker := testserver.RabbitMQURL(t)
 	for name, database := range map[string]string{
 		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
@@ -39,11 +40,11 @@ func TestGettingStarted(t *testing.T) {
 			t.Cleanup(func() { deleteQueue(t, broker, "orders") })
 			w := newWalk(t, database)
 			for _, said := range []string{postgres, sqlite, rabbit} {
-				if !strings.Contains(blocks[0], said) {
+				if !strings.Contains(block, said) {
 					t.Fatalf("the page does not say %s any more", said)
 				}
 			}
-			w.follow(strings.NewReplacer(postgres, database, rabbit, broker).Replace(blocks[0]))
+			w.follow(strings.NewReplacer(postgres, database, rabbit, broker).Replace(block))
 			if n := queueLength(t, broker, "orders"); n != 1 {
 				t.Errorf("the queue has %d messages, want the one that was published", n)
 			}
@@ -64,8 +65,7 @@ func TestGettingStartedWithQueues(t *testing.T) {
 	}
 }
 
-// The statements of getting-started.md run unchanged, except for leases: those that a job got
-// replace the page's.
+// The statements of getting-started.md run unchanged, with psql's variables filled in.
 func TestGettingStartedStatements(t *testing.T) {
 	t.Parallel()
 	database := ordersDatabase(t)
@@ -102,33 +102,30 @@ func TestGettingStartedStatements(t *testing.T) {
 		}
 	})
 	t.Run("queue", func(t *testing.T) {
-		parts := strings.Split(docsBlocks(t, gettingStarted, "Queues", "sql")[0], "\n\n")
-		if len(parts) != 3 {
-			t.Fatalf("%d parts, want enqueuing, taking, claiming", len(parts))
+		claim, settle, ok := strings.Cut(docsBlocks(t, gettingStarted, "Queues", "sql")[0], ` \gset`)
+		before, claim, isLast := strings.Cut(claim, "\n\nselect l[1]")
+		if !ok || !isLast {
+			t.Fatalf("it does not go on with a claim and \\gset:\n%s", claim)
 		}
-		run(t, parts[0])
-		if n := count(t, "select count(*) from penstock.dequeue('emails', 10)"); n != 1 {
-			t.Errorf("%d jobs may run at once, want the one without a delay", n)
+		run(t, before)
+		if n := count(t, "select ready::int from penstock.queue_status('emails')"); n != 3 {
+			t.Fatalf("%d jobs are left for the claim, want 3 of 5", n)
 		}
-		run(t, parts[1])
-		claim, settle, ok := strings.Cut(parts[2], "\nselect penstock.ack")
-		if !ok {
-			t.Fatalf("it does not go on with ack:\n%s", parts[2])
+		rows, err := conn.Query(t.Context(), "select l[1]"+claim)
+		if err != nil {
+			t.Fatal(err)
 		}
-		run(t, "insert into penstock.emails (payload) select '' from generate_series(1, 3)")
-		run(t, "create temp table claimed as "+claim)
-		var leases []string // theirs and the claimed ones
-		for i, lease := range []string{"17", "18", "19"} {
-			var got string
-			if err := conn.QueryRow(t.Context(), "select lease::text from claimed order by 1 offset $1 limit 1", i).Scan(&got); err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(settle, lease) {
-				t.Errorf("lease %s is not in\n%s", lease, settle)
-			}
-			leases = append(leases, "', "+lease, "', "+got)
+		leases, err := pgx.CollectExactlyOneRow(rows, pgx.RowToMap)
+		if err != nil {
+			t.Fatal(err)
 		}
-		run(t, "select penstock.ack"+strings.NewReplacer(leases...).Replace(settle)) // in one pass: one may begin with the digits of another
+		for name, lease := range leases {
+			settle = strings.ReplaceAll(settle, ", :"+name, fmt.Sprintf(", %d", lease))
+		}
+		run(t, settle)
+		if n := count(t, "select count(*) from penstock._dead_job"); n != 1 {
+			t.Errorf("%d dead letters, want the last of the claim", n)
+		}
 		if n := count(t, "select running::int from penstock.queue_status('emails')"); n != 0 {
 			t.Errorf("%d jobs still run", n)
 		}
