@@ -138,7 +138,7 @@ func (t *remoteTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.N
 		for name, value := range j.Headers {
 			texts = append(texts, name, value)
 		}
-		if !carried(j.Payload, texts) || j.NotBefore.Year() > 9999 {
+		if !carried(j.Payload, texts) || j.NotBefore.Year() < 0 || j.NotBefore.Year() > 9999 { // JSON has no such time
 			return nil, j.Validate()
 		}
 		wire[i] = conformance.NewJob{Payload: append([]byte{}, j.Payload...), Key: j.Key, GroupKey: j.Group, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers}
