@@ -28,6 +28,8 @@ for python in "${@:-python3}"; do
     [[ $before == "$after" ]] || { printf 'two builds differ:\n%s\n%s\n' "$before" "$after"; exit 1; }
     names=$("$python" -m zipfile -l dist/*.whl)
     [[ $names == *licenses/LICENSE* && $names == *penstock/py.typed* && $names == *schema.sql* ]] || { echo 'the wheel lacks its licence, py.typed or schema.sql'; exit 1; }
+    needs=$("$python" -c 'import glob, zipfile; w = zipfile.ZipFile(glob.glob("dist/*.whl")[0]); print(w.read(next(n for n in w.namelist() if n.endswith("/METADATA"))).decode())')
+    [[ $needs == *'sqlalchemy[asyncio]'* ]] || { echo 'the extra [sqlalchemy] lacks greenlet, which [asyncio] brings'; exit 1; }
   fi
   pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
   [[ -z $first ]] || mypy

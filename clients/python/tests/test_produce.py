@@ -233,7 +233,9 @@ def test_an_older_schema(empty: Callable[[], str]) -> None:
         with pytest.raises(penstock.SchemaError, match=str(penstock.SCHEMA_VERSION)) as e:
             penstock.check(conn)
         assert e.value.sqlstate == "PS002"
-        assert (e.value.hint, str(e.value).count("run: penstock migrate")) == ("run: penstock migrate", 1)
+        # Tests before this one may have set Django up: then the hint also names its command.
+        assert (e.value.hint or "").startswith("run: penstock migrate")
+        assert str(e.value).count("run: penstock migrate") == 1
 
 
 def test_payloads_are_json(db: psycopg.Connection, queue: str) -> None:
