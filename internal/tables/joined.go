@@ -11,9 +11,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// joined has calls of a process about a queue go together. While a round trip is under way, the calls that come wait, and then share the next one: one
-// transaction, one commit, and one turn at the queue's row. A call that finds none under way goes at once. Claims, with the acks that they carry, are one
-// line of calls, and acks alone are another: these need no turn at the row, and their commits may be flushed together.
+// joined has the claims and acks of a process go together. While a round trip of a queue is under way, the calls that come wait, and then share the
+// next one: one transaction, one commit, and one turn at the queue's row. A call that finds none under way goes at once.
 type joined struct {
 	mu      sync.Mutex
 	waiting []*call
@@ -132,9 +131,6 @@ func (q Queue) join(c *call) ([]int64, []penstock.Job, error) {
 		return nil, nil, err
 	}
 	line := &row.calls
-	if c.claim.Jobs == 0 {
-		line = &row.acks
-	}
 	if !line.enter(c) {
 		line.await(c)
 		return c.held, c.jobs, c.err

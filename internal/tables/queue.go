@@ -66,11 +66,11 @@ func (s *Queues) DriverQueue(name string) driver.Queue { return s.Queue(name) }
 
 // QueueRow is what does not change of a row of the queues, and what claims have seen.
 type QueueRow struct {
-	ID          int64
-	Name        string
-	Table       SQL
-	lost        unanswered
-	calls, acks joined
+	ID    int64
+	Name  string
+	Table SQL
+	lost  unanswered
+	calls joined
 	*Seen
 	over Passed // leases and dedup keys whose time is over
 }
