@@ -1,6 +1,10 @@
 package postgres_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // What maintain_queue does about once a second it does only if sizes and registers say
 // that there is something to do. Each case is one of what they have to see.
@@ -53,6 +57,13 @@ func TestMaintenanceSeesWhatThereIsToDo(t *testing.T) {
 			f.wantText("1", "select pg_sequence_last_value('penstock._lease_slot')::text")
 			f.maintain()
 			f.wantText("0", "select (pg_relation_size('penstock._skip_map_0') + pg_relation_size('penstock._lease_0'))::text")
+
+			f.Exec("begin; set local session_replication_role = replica; insert into penstock._maintenance (queue) select 0 from generate_series(1, 30000); delete from penstock._maintenance; commit", pgx.QueryExecModeSimpleProtocol)
+			for range 5 { // full, nothing is left in it, off the list, truncated
+				f.maintain()
+				f.Exec("update penstock._pair set again = null")
+			}
+			f.wantText("1 0", "select concat_ws(' ', pg_sequence_last_value('penstock._maintenance_slot'), pg_relation_size('penstock._maintenance_0'))")
 
 			f.Exec(`select setval('penstock."_q.flags"', 65536 | (1::bigint << 33))`) // paused, by a call that was rolled back
 			f.maintain()

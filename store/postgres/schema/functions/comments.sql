@@ -52,6 +52,7 @@ comment on column _scheduled.queue is 'id in _queue; below zero the row holds no
 comment on column _scheduled.attempt is 'how many attempts the job has had; -1: none that counts, but it has begun and was released, and later jobs of its key wait for it';
 comment on column _scheduled.due is 'when the job may run; infinity: it waits until an earlier job of its key has ended';
 comment on column _scheduled.created_at is 'when the job was enqueued';
+comment on column _maintenance.slot is 'the segment: _maintenance_0 or _maintenance_1';
 comment on column _scheduled.slot is 'the segment: _scheduled_0 or _scheduled_1';
 comment on column _scheduled.failures is 'the last ten failed attempts: attempt, error, at';
 

@@ -286,7 +286,7 @@ begin
             update _lease l set lease_until = l.lease_until + (clock_timestamp() - began) where l.queue = new.queue and l.lease_until = new.until;
         end if;
     end if;
-    delete from _maintenance t where t.ctid = new.ctid;
+    delete from _maintenance t where t.slot = new.slot and t.ctid = new.ctid;
     return null;
 end $$;
 

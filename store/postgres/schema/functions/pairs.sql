@@ -1,4 +1,4 @@
--- The rings of two segments that queues share: leases, what is delayed, dedup keys. One segment is
+-- The rings of two segments that queues share: leases, what is delayed, dedup keys, requests for maintenance. One segment is
 -- written to. When it is full the other one is, and the first stays listed: what looks for a row looks into
 -- it as well. When few rows are left in it they are carried over. When no transaction can commit rows into
 -- it any more it leaves the list, so that overlapping long transactions do not keep it locked. It is
@@ -108,6 +108,7 @@ begin
             ('_skip_map', '{_skip_map_0,_skip_map_1}'::regclass[], pg_sequence_last_value('_skip_map_slot'), 4194304, ''),
             ('_lease', '{_lease_0,_lease_1}', pg_sequence_last_value('_lease_slot'), 16777216, 'true'),
             ('_scheduled', '{_scheduled_0,_scheduled_1}', pg_sequence_last_value('_scheduled_slot'), 8388608, 'true'),
+            ('_maintenance', '{_maintenance_0,_maintenance_1}', pg_sequence_last_value('_maintenance_slot'), 1048576, 'false'),
             ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,
              'r.at > clock_timestamp() - (select q.dedup_window from _queue q where q.id = r.queue)')) x(ring, segments, state, full_bytes, alive)
           join _pair r on r.name = x.ring
