@@ -97,6 +97,13 @@ class OutageTest {
             until(application, Status.UP);
             Penstock.on(at(NAME)).enqueue("jobs", NewJob.of("b"));
             assertEquals("b", DONE.take());
+            server.execute("alter database " + NAME + " allow_connections false"); // the worker goes on, and does not begin again
+            server.queryForList("select pg_terminate_backend(pid) from pg_stat_activity where datname = ?", NAME);
+            until(application, Status.DOWN);
+            server.execute("alter database " + NAME + " allow_connections true");
+            until(application, Status.UP);
+            Penstock.on(at(NAME)).enqueue("jobs", NewJob.of("c"));
+            assertEquals("c", DONE.take());
         } finally {
             server.execute("drop database if exists " + NAME + " with (force)");
         }
