@@ -160,8 +160,9 @@ def test_work(project: str, conn: psycopg.Connection, atomic: bool) -> None:
     assert rows(conn, "select ready, running, delayed, dead from penstock.queue_status('emails')") == [(0, 0, 0, 0 if atomic else 1)]
 
 
-def test_a_sentence_is_no_traceback(project: str) -> None:
+def test_a_sentence_is_no_traceback(project: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from django.core.management.base import CommandError
+    from django.db import connections
 
     for args, says in (
         (["missing", "--handler", "tests.django_app.jobs.send"], "penstock queue create"),
@@ -170,6 +171,9 @@ def test_a_sentence_is_no_traceback(project: str) -> None:
     ):
         with pytest.raises(CommandError, match=says):
             manage("penstock_work", *args)
+    monkeypatch.setitem(connections["default"].settings_dict, "PORT", "1")
+    with pytest.raises(CommandError, match=r"connect.*refused"):
+        manage("penstock_work", "emails")
 
 
 def test_nothing_leaks_between_tests(project: str, conn: psycopg.Connection) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 from penstock import aio
+from penstock._worker import in_transaction
 
 from .conftest import rows, status, until
 from .running import Run
@@ -92,12 +93,14 @@ def test_a_listener_that_raises(start: Run, db: psycopg.Connection, queue: str) 
 
         job.on_abort(listener)
         job.on_abort(causes.append)
+        begun.set()
         until(lambda: causes)
 
     causes: list[str] = []
+    begun = threading.Event()
     penstock.enqueue(db, queue, "x")
     running = start(queue, handler, drain=0)
-    until(lambda: status(db, queue)[1])
+    begun.wait()
     running.join()
     assert causes == ["stopping"]
 
@@ -111,9 +114,9 @@ def test_the_wrong_kind_of_function(url: str, db: psycopg.Connection, queue: str
 
     penstock.enqueue(db, queue, "x")
     with pytest.raises(TypeError, match=r"penstock\.aio"):
-        penstock.work(url, queue, coroutine)
+        penstock.Worker(url, queue, coroutine, penstock.Options())
     with pytest.raises(TypeError, match=r"penstock\.aio"):
-        penstock.work_tx(url, queue, coroutine_tx)
+        in_transaction(url, queue, coroutine_tx, penstock.Options())
     with pytest.raises(TypeError, match=r"penstock\.work"):
         asyncio.run(aio.work(url, queue, lambda job: None))  # type: ignore[arg-type, return-value]
     with pytest.raises(TypeError, match=r"penstock\.work"):

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from django.core.management.base import CommandError
-from django.db import DatabaseError, InterfaceError
+from django.db import Error as DatabaseError
 
 from .._model import Error
 
@@ -16,5 +16,5 @@ def told() -> Iterator[None]:
     """Prints an error as a sentence without a traceback; --traceback adds it."""
     try:
         yield
-    except (Error, DatabaseError, InterfaceError, ImportError) as e:
+    except (Error, DatabaseError, ImportError) as e:
         raise CommandError(str(e).strip()) from e
