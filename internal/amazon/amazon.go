@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -81,19 +79,9 @@ func (o *Options) Validate() error {
 	case o.Endpoint == "":
 		return nil
 	}
-	u, err := url.Parse(o.Endpoint)
-	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return Field("endpoint", "is not a URL", "write http://host:port or https://host")
-	}
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
-		if err := (&publicaddr.Permitted{All: o.AllowPrivate}).Check(ip); err != nil {
-			return Field("endpoint", fmt.Sprintf("has a host that is refused (%v)", err), allowHint)
-		}
-	}
-	return nil
+	_, err := (&publicaddr.Permitted{All: o.AllowPrivate}).Endpoint(o.Endpoint)
+	return err
 }
-
-const allowHint = "if the endpoint is meant to be there, set allow_private: true"
 
 // Field is a *penstock.FieldError.
 func Field(name, problem, hint string) error {

@@ -81,7 +81,7 @@ func (s *Sender) Explain(to string, err error) error {
 		if strings.Contains(err.Error(), "get identity") || strings.Contains(err.Error(), "retrieve credentials") {
 			hint = "give the program a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile"
 		} else if _, private := errors.AsType[*publicaddr.Error](err); private {
-			hint = allowHint
+			hint = publicaddr.AllowHint
 		}
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err

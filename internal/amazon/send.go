@@ -159,20 +159,7 @@ func (s *Sender) setAll(entries []Entry, errs []error, err error) {
 }
 
 // Close waits for running Sends until ctx ends. Those that run longer end with an Unavailable error.
-func (s *Sender) Close(ctx context.Context) error {
-	idle, first := s.gate.Close()
-	if !first {
-		return nil
-	}
-	defer s.idle()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		s.gate.CancelAll()
-		return fmt.Errorf("close %s sink: messages were not confirmed in time and will be sent again: %w", s.o.Service, context.Cause(ctx))
-	}
-}
+func (s *Sender) Close(ctx context.Context) error { return s.gate.CloseSink(ctx, s.o.Service, s.idle) }
 
 func (s *Sender) closed() error {
 	return penstock.Unavailable(fmt.Errorf("%s sink: %w", s.o.Service, penstock.ErrClosed))

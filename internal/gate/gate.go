@@ -4,6 +4,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"sync"
 )
 
@@ -60,6 +61,23 @@ func (g *Gate) Close() (idle <-chan struct{}, first bool) {
 		close(g.idle)
 	}
 	return g.idle, true
+}
+
+// CloseSink closes the sink of that name, once. It waits for running operations until ctx ends, and then
+// cancels them. In the end it calls release.
+func (g *Gate) CloseSink(ctx context.Context, name string, release func()) error {
+	idle, first := g.Close()
+	if !first {
+		return nil
+	}
+	defer release()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		g.CancelAll()
+		return fmt.Errorf("close %s sink: messages were not confirmed in time and will be sent again: %w", name, context.Cause(ctx))
+	}
 }
 
 // Closed reports whether Close was called.

@@ -5,8 +5,11 @@ package publicaddr
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"strings"
 	"syscall"
+
+	"github.com/penstock/penstock"
 )
 
 // Error: a host has an address that is not public, so a request could reach a server inside the
@@ -42,6 +45,24 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	}
 	prefix, err := netip.ParsePrefix(s)
 	return prefix.Masked(), err
+}
+
+// AllowHint says how to permit an address that a configuration names.
+const AllowHint = "if the endpoint is meant to be there, set allow_private: true"
+
+// Endpoint reads the field endpoint of a configuration: the URL of a server in place of a service's. Its error is a
+// *penstock.FieldError.
+func (p *Permitted) Endpoint(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+		return nil, &penstock.FieldError{Field: "endpoint", Problem: "is not a URL", Hint: "write http://host:port or https://host"}
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
+		if err := p.Check(ip); err != nil {
+			return nil, &penstock.FieldError{Field: "endpoint", Problem: fmt.Sprintf("has a host that is refused (%v)", err), Hint: AllowHint}
+		}
+	}
+	return u, nil
 }
 
 // Control is a net.Dialer's Control. It sees the address that the socket is about to connect to,

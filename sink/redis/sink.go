@@ -229,19 +229,6 @@ func (s *Sink) judgeWait(ctx context.Context, waited *redis.Cmd, failed error) e
 }
 
 // Close waits for running Sends until ctx ends. Those that run longer end with an Unavailable error.
-func (s *Sink) Close(ctx context.Context) error {
-	idle, first := s.gate.Close()
-	if !first {
-		return nil
-	}
-	defer s.lines.close()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		s.gate.CancelAll()
-		return fmt.Errorf("close Redis sink: messages were not confirmed in time and will be sent again: %w", context.Cause(ctx))
-	}
-}
+func (s *Sink) Close(ctx context.Context) error { return s.gate.CloseSink(ctx, "Redis", s.lines.close) }
 
 var errClosed = penstock.Unavailable(fmt.Errorf("redis sink: %w", penstock.ErrClosed))
