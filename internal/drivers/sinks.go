@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/kafka"
+	"github.com/penstock/penstock/sink/pubsub"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/redis"
 	"github.com/penstock/penstock/sink/sns"
@@ -34,6 +35,7 @@ var sinks = []sinkDriver{
 	listed(redis.Driver),
 	listed(sqs.Driver),
 	listed(sns.Driver),
+	listed(pubsub.Driver),
 	listed(webhook.Driver),
 	listed(stdout.Driver),
 	listed(discard.Driver),
@@ -85,7 +87,7 @@ func listed[C any, P interface {
 }
 
 // ParseSink turns the value of --sink into a sink with its defaults set:
-// amqp://…, nats://…, embedded[:DIR], kafka://…, redis://…, sqs://…, sns://…, https://…, queue:NAME and so on. The fields of the sink's
+// amqp://…, nats://…, embedded[:DIR], kafka://…, redis://…, sqs://…, sns://…, pubsub://…, https://…, queue:NAME and so on. The fields of the sink's
 // configuration are query parameters.
 func ParseSink(url string) (Sink, error) {
 	d, err := sinkOf(url)

@@ -344,6 +344,7 @@ func TestObjection(t *testing.T) {
 var builtWith = map[string][]string{
 	"/nats-server/":    {"cmd", lab, "internal/drivers", "internal/natsserver"},
 	"/aws-sdk-go-v2/":  {"cmd", lab, "internal/drivers", "internal/amazon", "internal/test/awstest", "sink/sqs", "sink/sns"},
+	"go/pubsub/v2/":    {"cmd", lab, "internal/drivers", "internal/test/pubsubtest", "sink/pubsub"},
 	"/redis/go-redis/": {"cmd", lab, "internal/drivers", "sink/redis"},
 }
 

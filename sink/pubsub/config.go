@@ -1,0 +1,120 @@
+package pubsub
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/publicaddr"
+	"github.com/penstock/penstock/internal/sinkurl"
+	"github.com/penstock/penstock/internal/template"
+)
+
+// Config says where the messages go and how. The zero value of a field means
+// its default; see SetDefaults. Credentials are not in it: they are Google's
+// application default credentials.
+type Config struct {
+	// Project that has the topics.
+	Project string `yaml:"project" url:"-"`
+	// Topic is a template of the topic's name: {topic}, {key}, {header.NAME}. In values,
+	// characters that names of topics cannot have become hyphens.
+	Topic string `yaml:"topic" url:"-"`
+	// Endpoint replaces the address of the service: https://REGION-pubsub.googleapis.com for one
+	// region, or http://host:port for an emulator, without TLS and credentials.
+	Endpoint string `yaml:"endpoint"`
+	// AllowPrivate permits an Endpoint whose address is not public.
+	AllowPrivate bool `yaml:"allow_private"`
+
+	// Concurrency is how many requests may be under way in all Sends together.
+	Concurrency int `yaml:"concurrency"`
+	// ConnectTimeout limits one attempt to connect.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	// Timeout limits a request.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// Defaults.
+const (
+	DefaultTopic          = "{topic}"
+	DefaultConcurrency    = 256
+	DefaultConnectTimeout = 5 * time.Second
+	DefaultTimeout        = 10 * time.Second
+)
+
+const maxConcurrency = 4096
+
+// SetDefaults sets the fields that are zero.
+func (c *Config) SetDefaults() {
+	c.Topic = cmp.Or(c.Topic, DefaultTopic)
+	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+}
+
+// Validate returns a *penstock.FieldError for the first field that cannot be used.
+// Call SetDefaults before. It opens no file.
+func (c *Config) Validate() error {
+	if c.Project == "" || strings.IndexFunc(c.Project, func(r rune) bool { return !named(r) && r != ':' }) >= 0 {
+		return field("project", "is not a project's id", "write pubsub://PROJECT/TOPIC")
+	}
+	topic, err := template.Parse(c.Topic)
+	if err != nil {
+		return field("topic", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders-{topic}")
+	}
+	name, _ := topic.Execute(&penstock.Message{})
+	switch {
+	case strings.Contains(c.Topic, "/"), topic.Fixed() && !topicName.MatchString(name):
+		return field("topic", fmt.Sprintf("is %q", c.Topic), "write the name of a topic alone: 3 to 255 letters, digits and -_.~+%%, with a letter at the beginning")
+	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
+		return field("concurrency", fmt.Sprintf("is %d", c.Concurrency), "choose 1 to %d", maxConcurrency)
+	case c.ConnectTimeout < 0:
+		return field("connect_timeout", "is negative", "write a duration such as 5s")
+	case c.Timeout < 0:
+		return field("timeout", "is negative", "write a duration such as 10s")
+	case c.Endpoint == "" && c.AllowPrivate:
+		return field("allow_private", "is set without endpoint", "remove it: the addresses of Google are always permitted")
+	case c.Endpoint == "":
+		return nil
+	}
+	_, err = c.permitted().Endpoint(c.Endpoint)
+	return err
+}
+
+func (c *Config) permitted() *publicaddr.Permitted { return &publicaddr.Permitted{All: c.AllowPrivate} }
+
+var topicName = regexp.MustCompile(`^[a-zA-Z][\w.~+%-]{2,254}$`)
+
+// named reports whether r may be in the name of a topic.
+func named(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.~+%", r)
+}
+
+func field(name, problem, hint string, args ...any) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+}
+
+// ParseURL reads a Config from one line, for a command line:
+//
+//	pubsub://my-project/orders
+//	pubsub://my-project/{topic}?endpoint=http://localhost:8085&allow_private=true
+//
+// Query parameters are the other fields of the YAML form. The result has its defaults set and is
+// valid.
+func ParseURL(u string) (Config, error) {
+	path, query, _ := strings.Cut(u, "?")
+	_, path, _ = strings.Cut(path, "://")
+	var c Config
+	c.Project, c.Topic, _ = strings.Cut(path, "/")
+	values, err := sinkurl.Parse(query)
+	if err != nil {
+		return Config{}, err
+	}
+	if err := sinkurl.Set(&c, values, "a Pub/Sub URL"); err != nil {
+		return Config{}, err
+	}
+	c.SetDefaults()
+	return c, c.Validate()
+}

@@ -1,0 +1,69 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/penstock/penstock"
+)
+
+// credentialsError: the client could not be made.
+type credentialsError struct{ err error }
+
+func (e *credentialsError) Error() string { return e.err.Error() }
+func (e *credentialsError) Unwrap() error { return e.err }
+
+// aboutMessages reports whether a request was refused for what it contains.
+func aboutMessages(err error) bool { return err != nil && status.Code(err) == codes.InvalidArgument }
+
+// verdict is what a request's error means for each of its messages; nil for nil.
+func (s *Sink) verdict(ctx context.Context, topic string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*credentialsError](err); ok {
+		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("pubsub has no client: %w", err),
+			"give the program an account (workload identity), or name a file of credentials in GOOGLE_APPLICATION_CREDENTIALS"))
+	}
+	if ctx.Err() != nil {
+		if s.gate.Closed() {
+			return errClosed
+		}
+		return penstock.Unavailable(fmt.Errorf("pubsub has not confirmed the message in time: %w", context.Cause(ctx)))
+	}
+	answer, ok := status.FromError(err)
+	if !ok {
+		return penstock.Unavailable(fmt.Errorf("pubsub: %w", err))
+	}
+	said := fmt.Errorf("pubsub refuses: %s: %s", answer.Code(), text(answer.Message()))
+	switch answer.Code() {
+	case codes.InvalidArgument, codes.OutOfRange:
+		return penstock.Permanent(penstock.WithHint(said, "if it is about size, publish a reference to the content; a topic with a schema takes only what it describes"))
+	case codes.ResourceExhausted:
+		return penstock.Unavailable(penstock.WithHint(said, "the relay slows down by itself; ask Google for a higher quota if it happens all the time"))
+	case codes.Unauthenticated:
+		return penstock.Unavailable(penstock.WithHint(said, "check the credentials of the program"))
+	case codes.NotFound, codes.PermissionDenied, codes.FailedPrecondition:
+		said = penstock.WithHint(said, "see that %s exists, that its key of encryption can be used, and that the account has roles/pubsub.publisher", topic)
+		if s.topic.Fixed() {
+			return penstock.Unavailable(said)
+		}
+		return said
+	case codes.DeadlineExceeded:
+		return penstock.Unavailable(fmt.Errorf("pubsub has not answered within %v", s.cfg.Timeout))
+	case codes.Unavailable, codes.Canceled:
+		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("pubsub cannot be reached: %s", text(answer.Message())), "see that the network reaches it; the relay tries again by itself"))
+	}
+	return penstock.Unavailable(said)
+}
+
+// text is the first line of what the service or the library says.
+func text(message string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	return strings.TrimSpace(message)
+}
