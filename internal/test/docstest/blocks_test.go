@@ -84,7 +84,7 @@ var runs = map[string]struct {
 	"clients/typescript/README.md sh":      {1, "clients/typescript/test/package/test.sh"},
 	"clients/typescript/README.md ts":      {4, "clients/typescript/test.sh readme.generated.ts"},
 	"clients/java/README.md sh":            {1, "clients/java/test.sh commands.sh"},
-	"clients/java/README.md java":          {4, "clients/java/spring-boot-starter/src/test/java/io/penstock/spring/boot/ReadmeTest.java ReadmeTest"},
+	"clients/java/README.md java":          {5, "clients/java/spring-boot-starter/src/test/java/io/penstock/spring/boot/ReadmeTest.java ReadmeTest"},
 }
 
 // The tests that runs names are there.

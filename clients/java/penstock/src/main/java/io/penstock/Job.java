@@ -34,6 +34,11 @@ public final class Job {
         return (Long) row[0];
     }
 
+    /** The kind, or "" if it has none. */
+    public String kind() {
+        return row[6] == null ? "" : headers().getOrDefault(Penstock.HEADER_KIND, "");
+    }
+
     /** The key, or null if it has none. */
     public String key() {
         return (String) row[1];

@@ -15,6 +15,8 @@ import javax.sql.DataSource;
 public final class Penstock {
     /** The version of the schema that this client was written for. */
     public static final long SCHEMA_VERSION = 220;
+    /** The header that carries the kind of a job. A message that becomes a job may carry it as well. */
+    public static final String HEADER_KIND = "penstock-kind";
 
     private final Execute execute;
     private final DataSource dataSource;

@@ -1,9 +1,19 @@
 package io.penstock;
 
 import java.sql.Connection;
+import java.util.Map;
 
 /** Does one job within a transaction, which it must not end. Any outcome but done and cancelled rolls it back. */
 @FunctionalInterface
 public interface TxHandler {
     Outcome handle(Connection tx, Job job) throws Exception;
+
+    /** Like {@link Handler#byKind}. */
+    static TxHandler byKind(Map<String, TxHandler> handlers) {
+        Map<String, TxHandler> all = Kinds.checked(handlers);
+        return (tx, job) -> {
+            TxHandler handler = all.get(job.kind());
+            return handler == null ? Kinds.unknown(job) : handler.handle(tx, job);
+        };
+    }
 }

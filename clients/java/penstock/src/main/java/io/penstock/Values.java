@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
@@ -13,6 +14,7 @@ import java.util.Map;
 final class Values {
     private static final int MAX_PAYLOAD = 64 << 20;
     private static final int MAX_HEADERS = 64 << 10;
+    private static final int MAX_KIND = 100;
     private static final Instant FIRST = Instant.parse("0001-01-01T00:00:00Z");
     private static final Instant LAST = Instant.parse("9999-12-31T23:59:59.999999Z");
 
@@ -101,10 +103,37 @@ final class Values {
     /** id, key, topic, headers and payload as values for an outbox's table. */
     static Object[] row(Message m) {
         String id = text("id", m.id(), 256);
-        if (id != null && id.chars().anyMatch(c -> c < ' ' || c == 0x7f)) {
+        if (hasControl(id)) {
             throw new FieldException("id", "has a control character: it travels in protocol headers");
         }
         return new Object[] {id, text("key", m.key(), 1024), textOrEmpty("topic", m.topic(), 1024), headers(m.headers()), payload(m.payload())};
+    }
+
+    private static boolean hasControl(String s) {
+        return s != null && s.chars().anyMatch(c -> c < ' ' || c == 0x7f);
+    }
+
+    /** The kind if a job can have it; "" for null. */
+    static String kind(String kind) {
+        if (hasControl(text("kind", kind, MAX_KIND))) {
+            throw new FieldException("kind", "has a control character: it is a label of metrics");
+        }
+        return kind == null ? "" : kind;
+    }
+
+    /** The headers that are written: those of the job, and its kind. */
+    private static Map<String, String> headersWithKind(NewJob j) {
+        String header = j.headers() == null ? null : j.headers().get(Penstock.HEADER_KIND);
+        String kind = kind(j.kind() == null || j.kind().isEmpty() ? header : j.kind());
+        if (header != null && !header.isEmpty() && !header.equals(kind)) {
+            throw new FieldException("kind", "is " + kind + ", and the header " + Penstock.HEADER_KIND + " says " + header + ": give one of them");
+        }
+        if (kind.isEmpty() || kind.equals(header)) {
+            return j.headers();
+        }
+        Map<String, String> all = new LinkedHashMap<>(j.headers() == null ? Map.of() : j.headers());
+        all.put(Penstock.HEADER_KIND, kind);
+        return all;
     }
 
     /** payload, key, group_key, priority, not_before, dedup_key and headers as values for enqueue_many. */
@@ -113,7 +142,7 @@ final class Values {
             throw new FieldException("priority", "is " + j.priority() + ", expected -16 (first) to 15 (last)");
         }
         return new Object[] {payload(j.payload()), text("key", j.key(), 1024), textOrEmpty("groupKey", j.groupKey(), 256), j.priority(),
-            time(j.notBefore()), text("dedupKey", j.dedupKey(), 256), headers(j.headers())};
+            time(j.notBefore()), text("dedupKey", j.dedupKey(), 256), headers(headersWithKind(j))};
     }
 
     private static String time(Instant at) {

@@ -96,6 +96,11 @@ class ProduceTest {
 
     @Test
     void whatCannotBeCarriedIsRefusedAndTheTransactionGoesOn() {
+        for (NewJob job : List.of(NewJob.of("").kind("k".repeat(101)), NewJob.of("").kind("a\n"), NewJob.of("").headers(Map.of(Penstock.HEADER_KIND, "\u007f")),
+            NewJob.of("").kind("a").headers(Map.of(Penstock.HEADER_KIND, "b")))) {
+            assertEquals("kind", assertThrows(FieldException.class, () -> penstock.enqueue("jobs", job)).field());
+        }
+        assertEquals("kind", assertThrows(FieldException.class, () -> Handler.byKind(Map.of("\n", job -> null))).field());
         for (var wrong : Map.<String, Runnable>of(
             "key", () -> penstock.publish("orders", Message.of("").key("k".repeat(1025))),
             "topic", () -> penstock.publishMany("orders", List.of(Message.of(""), Message.of("").topic("\0"))),

@@ -359,7 +359,7 @@ public final class Program {
 
     private static NewJob newJob(JsonObject j) {
         String notBefore = text(j, "not_before", null);
-        return NewJob.of(payload(j)).key(text(j, "key", null)).groupKey(text(j, "group_key", null)).priority(number(j, "priority", 0))
+        return NewJob.of(payload(j)).kind(text(j, "kind", null)).key(text(j, "key", null)).groupKey(text(j, "group_key", null)).priority(number(j, "priority", 0))
             .notBefore(notBefore == null ? null : Instant.parse(notBefore)).dedupKey(text(j, "dedup_key", null)).headers(headers(j));
     }
 
@@ -374,6 +374,7 @@ public final class Program {
     private static Map<String, Object> json(Job j) {
         Map<String, Object> job = new LinkedHashMap<>();
         job.put("id", Long.toString(j.id()));
+        job.put("kind", j.kind());
         job.put("key", j.key());
         job.put("group_key", j.groupKey());
         job.put("priority", j.priority());

@@ -18,6 +18,7 @@ import java.sql.Connection;
 import java.sql.DriverManager;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
@@ -54,7 +55,7 @@ class ReadmeTest {
     @BeforeAll
     static void create() throws Exception {
         blocks = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL).matcher(Files.readString(Path.of("../README.md"))).results().map(m -> m.group(1)).toList();
-        assertEquals(4, blocks.size());
+        assertEquals(5, blocks.size());
         URI uri = URI.create(System.getenv("PENSTOCK_TEST_POSTGRES"));
         String query = uri.getRawQuery() == null ? "" : uri.getRawQuery();
         String[] user = (uri.getUserInfo() == null ? "postgres" : uri.getUserInfo()).split(":", 2);
@@ -111,7 +112,7 @@ class ReadmeTest {
 
     /** A class with a block as the body of run, and what the block calls. */
     private Class<?> around(int block, String name, String parameters, String more) throws Exception {
-        return compiled(name, "import io.penstock.*;\nimport java.sql.Connection;\nimport java.time.Duration;\nimport java.util.List;\nimport javax.sql.DataSource;\n"
+        return compiled(name, "import io.penstock.*;\nimport java.sql.Connection;\nimport java.time.Duration;\nimport java.util.List;\nimport java.util.Map;\nimport javax.sql.DataSource;\n"
             + "public class " + name + " {\npublic static void run(" + parameters + ") throws Exception {\n" + blocks.get(block) + "}\n" + more + "\n}\n");
     }
 
@@ -157,10 +158,32 @@ class ReadmeTest {
     }
 
     @Test
+    void worksByKind() throws Exception {
+        Class<?> kinds = around(2, "Kinds", "DataSource pool", "public static final java.util.concurrent.BlockingQueue<String> SENT = new java.util.concurrent.LinkedBlockingQueue<>();\n"
+            + "static void send(String text) { SENT.add(text); }");
+        Penstock.on(dataSource()).enqueueMany("emails", List.of(NewJob.of("ann").kind("welcome"), NewJob.of("bob").kind("reminder")));
+        Thread worker = new Thread(() -> {
+            try {
+                kinds.getMethod("run", DataSource.class).invoke(null, dataSource());
+            } catch (ReflectiveOperationException e) {
+                throw new AssertionError(e);
+            }
+        });
+        worker.start();
+        try {
+            var sent = (BlockingQueue<?>) kinds.getField("SENT").get(null);
+            assertEquals(Set.of("welcome ann", "reminder for bob"), Set.of(sent.take(), sent.take()));
+        } finally {
+            worker.interrupt(); // stops the worker
+            worker.join();
+        }
+    }
+
+    @Test
     void worksAsABean() throws Exception {
         Class<?> mailer = compiled("Mailer", "public class Mailer {\npublic static final java.util.concurrent.BlockingQueue<String> SENT = new java.util.concurrent.LinkedBlockingQueue<>();\n"
             + "public void send(String text) { SENT.add(text); }\n}\n");
-        compiled("Workers", blocks.get(2));
+        compiled("Workers", blocks.get(3));
         Penstock.on(dataSource()).enqueue("emails", NewJob.of("to the mailer"));
         var application = new SpringApplicationBuilder(Application.class, mailer, mailer.getClassLoader().loadClass("Workers")).web(WebApplicationType.NONE)
             .properties(Map.of("spring.datasource.url", database, "spring.main.banner-mode", "off")).run();
@@ -175,7 +198,7 @@ class ReadmeTest {
 
     @Test
     void testsOfYours() throws Exception {
-        var code = around(3, "Tests", "Connection connection, DataSource dataSource, Handler handler",
+        var code = around(4, "Tests", "Connection connection, DataSource dataSource, Handler handler",
             "static void placeOrder(Connection connection) {\nPenstock.on(connection).publish(\"orders\", Message.of(\"1\").key(\"ann\").topic(\"order.placed\"));\n"
                 + "Penstock.on(connection).enqueue(\"emails\", NewJob.of(\"of the test\"));\n}");
         int before = jobs();
