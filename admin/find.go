@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -42,4 +43,22 @@ type Whereabouts struct {
 	// Until is when it is tried again, or when its lease ends. DiedAt is when it became a dead letter.
 	Until  time.Time `json:"until,omitzero"`
 	DiedAt time.Time `json:"died_at,omitzero"`
+}
+
+// JobQuery asks for a page of the jobs of a queue that are in one state.
+type JobQuery struct {
+	Queue string
+	State string // ready, running, delayed or waiting, as QueueStatus counts them
+	Group string // of ready jobs: each group has its own order
+	After string // where the page begins: what came as next with the page before; empty for the first
+	Limit int    // 1 to MaxRows
+}
+
+// Validate returns a *penstock.FieldError for a state or a limit that no page can have.
+func (q JobQuery) Validate() error {
+	switch q.State {
+	case "ready", "running", "delayed", "waiting":
+		return ValidateLimit(q.Limit)
+	}
+	return &penstock.FieldError{Field: "state", Problem: fmt.Sprintf("is %q", q.State), Hint: "use ready, running, delayed or waiting"}
 }

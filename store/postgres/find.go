@@ -158,24 +158,7 @@ func (s *Store) FindJobs(ctx context.Context, f admin.Find) (all []admin.Found, 
 		if err != nil {
 			return err
 		}
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f admin.Found, err error) {
-			var (
-				m        = &f.Message
-				w        admin.Whereabouts
-				priority int
-				until    *time.Time
-				rest     kept
-			)
-			if err := row.Scan(&m.Seq, &rest.key, &f.Group, &priority, &w.Attempts, &m.CreatedAt, &rest.headers, &m.Payload, &rest.failures, &w.State, &w.Worker, &until); err != nil {
-				return f, err
-			}
-			m.ID = strconv.FormatInt(m.Seq, 10)
-			if w.Until = utc(until); w.State == "dead" {
-				w.DiedAt, w.Until = w.Until, time.Time{}
-			}
-			rest.fill(&f, w)
-			return f, nil
-		})
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (admin.Found, error) { return foundJob(row) })
 		return err
 	})
 	return all, s.queueError(ctx, f.In, err)

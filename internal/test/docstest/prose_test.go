@@ -78,6 +78,13 @@ func TestProse(t *testing.T) {
 			}
 		}
 	}
+	for name, all := range screens(t) {
+		for _, s := range all {
+			for _, problem := range problems(s.text) {
+				found[name] = append(found[name], fmt.Sprintf("%s:%d: %s", name, s.number, problem))
+			}
+		}
+	}
 	const list = "testdata/prose.txt"
 	allowed := allowance(t, list)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
@@ -174,6 +181,35 @@ func split(number int, text string) (all []line) {
 			all = append(all, line{number: number, text: s})
 		}
 		text = text[end:]
+	}
+	return all
+}
+
+var (
+	templateAction = regexp.MustCompile(`\{\{[^}]*\}\}`)
+	blockTag       = regexp.MustCompile(`\{\{else[^}]*\}\}|</?(p|h\d|li|ol|dl|dt|dd|div|th|td|tr|label|button|summary|section|form|option|title)\b[^>]*>`)
+)
+
+// screens are the sentences of the console's pages, by file.
+func screens(t *testing.T) map[string][]line {
+	t.Helper()
+	all := map[string][]line{}
+	files, err := filepath.Glob(filepath.Join(root, "cmd/penstock/internal/console/pages/*.html"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d pages of the console: %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _ := filepath.Rel(root, file)
+		for i, row := range strings.Split(string(text), "\n") {
+			for _, part := range blockTag.Split(row, -1) {
+				part = templateAction.ReplaceAllString(part, "")
+				all[filepath.ToSlash(name)] = append(all[filepath.ToSlash(name)], split(i+1, part)...)
+			}
+		}
 	}
 	return all
 }

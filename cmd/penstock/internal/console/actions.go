@@ -1,13 +1,17 @@
 package console
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/penstock/penstock"
 )
@@ -87,9 +91,24 @@ func (c *Console) queueAction(w http.ResponseWriter, r *http.Request) {
 		}
 		c.act(w, r, ofQueue+"/settings", s, func(any) (string, string) { return queue, "limits set" })
 	case "cancel":
-		id, _ := strconv.ParseInt(r.FormValue("id"), 10, 64)
-		c.act(w, r, ofQueue+"/cancel", Jobs{IDs: []int64{id}}, func(answer any) (string, string) {
+		_ = r.ParseForm()
+		var chosen Jobs
+		for _, text := range r.Form["id"] {
+			id, _ := strconv.ParseInt(text, 10, 64)
+			chosen.IDs = append(chosen.IDs, id)
+		}
+		c.act(w, r, ofQueue+"/cancel", chosen, func(answer any) (string, string) {
 			return queue, "canceled: " + count(answer.(Count).Done, "", nil)
+		})
+	case "enqueue":
+		delay, err := strconv.Atoi(cmp.Or(r.FormValue("delay_seconds"), "0"))
+		if err != nil {
+			c.fail(w, r, &penstock.FieldError{Field: "delay_seconds", Problem: fmt.Sprintf("is %q", r.FormValue("delay_seconds")), Hint: "give a number"})
+			return
+		}
+		job := ByHand{Kind: r.FormValue("kind"), Key: r.FormValue("key"), Group: r.FormValue("group"), Delay: delay, Payload: r.FormValue("payload")}
+		c.act(w, r, ofQueue+"/enqueue", job, func(answer any) (string, string) {
+			return queue, fmt.Sprintf("enqueued: job %d", answer.(Enqueued).ID)
 		})
 	default:
 		c.fail(w, r, errNotFound)
@@ -104,4 +123,47 @@ func (c *Console) parkedAction(w http.ResponseWriter, r *http.Request) {
 	c.act(w, r, ofSubscription+"/parked/retry", keys, func(answer any) (string, string) {
 		return outboxURL(r.PathValue("outbox")), "parked keys that are tried at once: " + count(answer.(Count).Done, "", nil)
 	})
+}
+
+func (c *Console) publishAction(w http.ResponseWriter, r *http.Request) {
+	message := ByHand{Topic: r.FormValue("topic"), Key: r.FormValue("key"), Payload: r.FormValue("payload")}
+	c.act(w, r, "/outboxes/{outbox}/publish", message, func(any) (string, string) {
+		return outboxURL(r.PathValue("outbox")), "published"
+	})
+}
+
+// enqueue enqueues a job that an operator wrote.
+func (c *Console) enqueue(ctx context.Context, r *call, b ByHand) (Enqueued, error) {
+	if b.Topic != "" {
+		return Enqueued{}, &penstock.FieldError{Field: "topic", Problem: "is given for a job", Hint: "leave it out: messages have topics"}
+	}
+	if b.Delay < 0 || b.Delay > maxDelay {
+		return Enqueued{}, &penstock.FieldError{Field: "delay_seconds", Problem: fmt.Sprintf("is %d", b.Delay), Hint: fmt.Sprintf("use 0 to %d", maxDelay)}
+	}
+	job := penstock.NewJob{Key: b.Key, Group: b.Group, Headers: b.Headers, Payload: []byte(b.Payload)}
+	if b.Kind != "" {
+		job.Headers = maps.Clone(job.Headers)
+		if job.Headers == nil {
+			job.Headers = map[string]string{}
+		}
+		job.Headers["penstock-kind"] = b.Kind
+	}
+	if b.Delay > 0 {
+		job.NotBefore = time.Now().Add(time.Duration(b.Delay) * time.Second)
+	}
+	made, err := c.o.Store.DriverQueue(r.PathValue("queue")).Enqueue(ctx, job)
+	if err != nil {
+		return Enqueued{}, err
+	}
+	return Enqueued{made[0].ID}, nil
+}
+
+const maxDelay = 366 * 24 * 60 * 60 // seconds
+
+// publish publishes a message that an operator wrote.
+func (c *Console) publish(ctx context.Context, r *call, b ByHand) (Count, error) {
+	if b.Kind != "" || b.Group != "" || b.Delay != 0 {
+		return Count{}, &penstock.FieldError{Field: "kind, group or delay_seconds", Problem: "is given for a message", Hint: "leave them out: jobs have these"}
+	}
+	return Count{1}, c.o.Store.Publish(ctx, r.PathValue("outbox"), penstock.Message{Topic: b.Topic, Key: b.Key, Headers: b.Headers, Payload: []byte(b.Payload)})
 }

@@ -88,12 +88,27 @@ type (
 		ID  string `json:"id,omitempty"`
 	}
 	Settings = penstock.QueueSettings
+	// ByHand is a message or a job that an operator writes: its contents are text.
+	ByHand struct {
+		Topic   string            `json:"topic,omitempty"` // of a message
+		Kind    string            `json:"kind,omitempty"`  // of a job, as its group and its delay
+		Key     string            `json:"key,omitempty"`
+		Group   string            `json:"group,omitempty"`
+		Delay   int               `json:"delay_seconds,omitempty"`
+		Headers map[string]string `json:"headers,omitempty"`
+		Payload string            `json:"payload"`
+	}
 	// Range is the range to deliver again; an empty field is not a limit.
 	Range struct {
 		FromSeq int64 `json:"from_seq,omitempty"`
 		ToSeq   int64 `json:"to_seq,omitempty"`
 	}
 )
+
+// Enqueued is the job that was enqueued.
+type Enqueued struct {
+	ID int64 `json:"id"`
+}
 
 // Resent has the ids of the new ones, in the order of the given numbers.
 type Resent struct {
@@ -134,7 +149,7 @@ var routes = slices.Concat([]route{
 	sharing(reads("/findings", "What is wrong, or soon will be, and what to do about it", nil,
 		func(c *Console, ctx context.Context, _ *call) ([]doctor.Finding, error) { return c.readFindings(ctx) })),
 	reads("/outboxes/{outbox}/messages", "The message of an id, or the newest of a key, and what became of it for each subscription", findParams[:3], (*Console).messages),
-	reads(ofQueue+"/jobs", "The job of an id, or those of a key, and where it is; a ready one of a group needs that, too", findParams, (*Console).jobs),
+	reads(ofQueue+"/jobs", "The job of an id, or those of a key, and where it is; a ready one of a group needs that, too. Or, without payloads, the jobs of a state: ready (of a group, in their order), running, delayed or waiting", findParams, (*Console).jobs),
 	sharing(reads(ofSubscription+"/latency", "How long messages took from commit to confirm in the last hour, where this process relays them", nil,
 		func(c *Console, _ context.Context, r *call) (Waits, error) {
 			return c.waits(r.PathValue("outbox") + "/" + r.PathValue("subscription")), nil
@@ -160,6 +175,8 @@ var routes = slices.Concat([]route{
 	acts(ofQueue+"/settings", "Change settings: what is left out stays", func(c *Console, ctx context.Context, call *call, b Settings) (Count, error) {
 		return Count{1}, c.o.Store.SetQueue(ctx, call.PathValue("queue"), b)
 	}),
+	acts(ofQueue+"/enqueue", "Enqueue a job: kind, key, group, delay_seconds, headers, payload", (*Console).enqueue),
+	acts("/outboxes/{outbox}/publish", "Publish a message: topic, key, headers, payload", (*Console).publish),
 	acts(ofQueue+"/cancel", "Cancel jobs, wherever they are", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
 		n, err := c.o.Store.CancelJobs(ctx, call.PathValue("queue"), b.IDs...)
 		return Count{int64(n)}, err

@@ -34,7 +34,10 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return "lease for " + age(time.Until(t))
 	}, "until": func(t time.Time) string { return age(time.Until(t)) },
-	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": grouped, "keeps": func(s penstock.QueueSettings) bool { return s.KeepDone != nil && *s.KeepDone > 0 }, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
+	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": grouped, "firstline": func(f []penstock.Failure) string {
+		line, _, _ := strings.Cut(penstock.LastError(f), "\n")
+		return line
+	}, "keeps": func(s penstock.QueueSettings) bool { return s.KeepDone != nil && *s.KeepDone > 0 }, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
 	"limit": func(n *int) string {
 		if n == nil || *n == 0 {
 			return ""
@@ -88,6 +91,7 @@ func (c *Console) pages() {
 	}
 	c.mux.HandleFunc("POST /queues/{queue}/{verb}", c.queueAction)
 	c.mux.HandleFunc("POST "+ofSubscription+"/parked/retry", c.parkedAction)
+	c.mux.HandleFunc("POST /outboxes/{outbox}/publish", c.publishAction)
 	c.page("/", "missing", false, func(context.Context, *call) (string, any, error) { return "", nil, errNotFound })
 }
 

@@ -1,0 +1,175 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/cmd/penstock/internal/console"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/postgrestest"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// The jobs of each state are listed page by page, each once and in their order, and none of another queue.
+func TestJobsByState(t *testing.T) {
+	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
+		t.Run(string(order), func(t *testing.T) {
+			s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
+			must(t, err)
+			must(t, s.Migrate(t.Context()))
+			t.Cleanup(func() { s.Close() })
+			must(t, s.CreateQueue(t.Context(), "mails", order))
+			must(t, s.CreateQueue(t.Context(), "other", order))
+			ctx, q := t.Context(), s.DriverQueue("mails")
+			enqueue := func(jobs ...penstock.NewJob) (ids []string) {
+				made, err := q.Enqueue(ctx, jobs...)
+				must(t, err)
+				for _, one := range made {
+					ids = append(ids, fmt.Sprint(one.ID))
+				}
+				return ids
+			}
+			at := time.Now().Add(time.Hour)
+			_, err = s.DriverQueue("other").Enqueue(ctx, penstock.NewJob{}, penstock.NewJob{NotBefore: at})
+			must(t, err)
+
+			run := enqueue(penstock.NewJob{Group: "r"}, penstock.NewJob{Group: "r"}, penstock.NewJob{Group: "r"}, penstock.NewJob{Group: "r"}, penstock.NewJob{Group: "r"}, penstock.NewJob{Group: "r", Key: "k"})
+			claimed, err := q.Claim(ctx, driver.Claim{Group: "r", Jobs: 3, Lease: time.Hour, Worker: "w1"}) // one row of leases
+			must(t, err)
+			for range 3 {
+				more, err := q.Claim(ctx, driver.Claim{Group: "r", Jobs: 1, Lease: time.Hour, Worker: "w1"})
+				must(t, err)
+				claimed = append(claimed, more...)
+			}
+			if len(claimed) != len(run) {
+				t.Fatalf("%d jobs were claimed", len(claimed))
+			}
+			must(t, acked(q.Ack(ctx, claimed[1].Lease)))
+			var running []string
+			for i, job := range claimed {
+				if i != 1 {
+					running = append(running, fmt.Sprint(job.ID))
+				}
+			}
+			waiting := enqueue(penstock.NewJob{Group: "r", Key: "k"}, penstock.NewJob{Group: "r", Key: "k"})
+			if behind, err := q.Claim(ctx, driver.Claim{Group: "r", Jobs: 2, Lease: time.Hour}); err != nil || len(behind) > 0 { // which finds that they have to wait
+				t.Fatalf("claimed %v, %v", behind, err)
+			}
+			late := enqueue(penstock.NewJob{NotBefore: at.Add(2 * time.Second)}, penstock.NewJob{NotBefore: at}, penstock.NewJob{NotBefore: at}, penstock.NewJob{NotBefore: at.Add(time.Second)})
+			delayed := []string{late[1], late[2], late[3], late[0]}
+			few := enqueue(penstock.NewJob{Priority: 1}, penstock.NewJob{Headers: map[string]string{"penstock-kind": "welcome"}}, penstock.NewJob{Priority: -1}, penstock.NewJob{})
+			ready := []string{few[2], few[1], few[3], few[0]}
+			if order == penstock.LIFO {
+				ready = []string{few[2], few[3], few[1], few[0]}
+			}
+			enqueue(penstock.NewJob{Group: "another"})
+
+			d := serve(t, s)
+			for state, want := range map[string][]string{"running": running, "waiting": waiting, "delayed": delayed, "ready": ready} {
+				for _, limit := range []int{1, 2, 3, 100} {
+					var got []string
+					for after := ""; ; {
+						code, text := d.ask("r", "GET", fmt.Sprintf("/api/v1/queues/mails/jobs?state=%s&limit=%d&after=%s", state, limit, after), "")
+						var l console.List[console.Life]
+						must(t, json.Unmarshal(text, &l))
+						if code != http.StatusOK || len(l.Items) > limit {
+							t.Fatalf("%s: %d %s", state, code, text)
+						}
+						for _, one := range l.Items {
+							got = append(got, one.ID)
+							if one.Payload != nil || len(one.Where) != 1 || (state == "running") != (one.Where[0].Worker == "w1") {
+								t.Errorf("%s: %+v", state, one)
+							}
+						}
+						if after = l.After; after == "" {
+							break
+						}
+					}
+					if strings.Join(got, " ") != strings.Join(want, " ") {
+						t.Errorf("%s, %d to a page: %v, want %v", state, limit, got, want)
+					}
+				}
+				code, page := d.ask("o", "GET", "/queues/mails/jobs?state="+state, "")
+				for _, id := range want {
+					if code != http.StatusOK || !strings.Contains(string(page), `/queues/mails/jobs?id=`+id) {
+						t.Errorf("the page of %s is %d, without job %s", state, code, id)
+					}
+				}
+			}
+			if _, page := d.ask("r", "GET", "/queues/mails/jobs?state=ready", ""); !strings.Contains(string(page), ">welcome<") || strings.Contains(string(page), "Cancel") {
+				t.Errorf("the page of a reader: %s", page)
+			}
+			for _, wrong := range []string{"state=asleep", "state=ready&id=1", "state=ready&key=k", "state=ready&limit=0", "state=ready&limit=101", "state=running&after=x", "state=delayed&after=1.x"} {
+				if code, text := d.ask("r", "GET", "/api/v1/queues/mails/jobs?"+wrong, ""); code != http.StatusBadRequest {
+					t.Errorf("%s: %d %s", wrong, code, text)
+				}
+			}
+			if code, _ := d.ask("r", "GET", "/api/v1/queues/none/jobs?state=ready", ""); code != http.StatusNotFound {
+				t.Errorf("of no queue: %d", code)
+			}
+
+			// The chosen ones are cancelled together.
+			form := url.Values{"id": {ready[0], ready[2], delayed[0]}}.Encode()
+			if code, text := d.ask("o", "POST", "/queues/mails/cancel?"+form, ""); code != http.StatusOK || !strings.Contains(string(text), "canceled: 3") {
+				t.Errorf("cancelling: %d %s", code, text)
+			}
+			status, err := s.QueueStatus(ctx, "mails")
+			must(t, err)
+			if status[0].Ready != 3 || status[0].Delayed != 3 {
+				t.Errorf("then there are %+v", status[0])
+			}
+		})
+	}
+}
+
+func acked(_ []int64, err error) error { return err }
+
+// An operator publishes a message and enqueues a job by hand; a reader may not.
+func TestByHand(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		d := serve(t, s)
+		must(t, s.CreateOutbox(t.Context(), "orders"))
+		must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+		for _, path := range []string{"/api/v1/queues/mails/enqueue", "/api/v1/outboxes/orders/publish"} {
+			if code, _ := d.ask("r", "POST", path, `{"payload": "x"}`); code != http.StatusForbidden {
+				t.Errorf("a reader gets %d from %s", code, path)
+			}
+		}
+		for path, body := range map[string]string{"/api/v1/queues/mails/enqueue": `{"payload": "x", "topic": "t"}`, "/api/v1/outboxes/orders/publish": `{"payload": "x", "topic": "t", "delay_seconds": 1}`} {
+			if code, text := d.ask("o", "POST", path, body); code != http.StatusBadRequest {
+				t.Errorf("%s of %s: %d %s", path, body, code, text)
+			}
+		}
+		if code, text := d.ask("o", "POST", "/api/v1/queues/mails/enqueue", `{"payload": "{}", "kind": "welcome", "key": "ann", "headers": {"a": "b"}}`); code != http.StatusOK || !strings.Contains(string(text), `"id"`) {
+			t.Errorf("enqueueing: %d %s", code, text)
+		}
+		if code, text := d.ask("o", "POST", "/queues/mails/enqueue?payload=later&delay_seconds=60", ""); code != http.StatusOK || !strings.Contains(string(text), "enqueued: job") {
+			t.Errorf("enqueueing by the form: %d %s", code, text)
+		}
+		if code, text := d.ask("o", "POST", "/api/v1/outboxes/orders/publish", `{"payload": "{}", "topic": "order.placed", "key": "ann"}`); code != http.StatusOK {
+			t.Errorf("publishing: %d %s", code, text)
+		}
+		if code, text := d.ask("o", "POST", "/outboxes/orders/publish?topic=order.placed&payload=x", ""); code != http.StatusOK || !strings.Contains(string(text), "published") {
+			t.Errorf("publishing by the form: %d %s", code, text)
+		}
+		jobs, err := s.DriverQueue("mails").Claim(t.Context(), driver.Claim{Jobs: 2, Lease: time.Minute})
+		must(t, err)
+		if len(jobs) != 1 || jobs[0].Headers["penstock-kind"] != "welcome" || jobs[0].Headers["a"] != "b" || jobs[0].Key != "ann" || string(jobs[0].Payload) != "{}" {
+			t.Errorf("the job is %+v", jobs)
+		}
+		source, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
+		must(t, err)
+		for n := 0; n < 2; {
+			batch, err := source.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})
+			must(t, err)
+			n += len(batch.Messages)
+		}
+		must(t, source.Close(t.Context()))
+	})
+}
