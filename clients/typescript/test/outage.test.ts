@@ -1,7 +1,9 @@
 // Connections are cut while pools have no listener, as in the README. An error event without a listener ends the process, which fails the run.
+import { EventEmitter } from 'node:events'
 import pg from 'pg'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { expect, test } from 'vitest'
+import { listening } from '../src/database.js'
 import { type End, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance } from '../src/testing.js'
 import { newQueue, penstock, pool, sql, status, until, url } from './database.js'
@@ -14,7 +16,7 @@ function apart() {
   const own = new pg.Pool({ connectionString: url, application_name: name, max: 8 })
   const open = new Set<pg.PoolClient>()
   own.on('connect', client => { open.add(client.once('end', () => open.delete(client))) })
-  return { own, async cut() {
+  return { own, open, async cut() {
     const all = [...open]
     await sql('select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1', name)
     await until('they are cut', () => all.every(client => !open.has(client)))
@@ -23,7 +25,7 @@ function apart() {
 
 test('a worker lives through connections that are cut, at rest and in a handlerâ€™s transaction', async () => {
   for (const over of [(p: pg.Pool): Queryable => p, (p: pg.Pool): Queryable => drizzle(p)]) {
-    const { own, cut } = apart()
+    const { own, open, cut } = apart()
     const queue = await newQueue()
     const stop = new AbortController()
     const ends: End[] = []
@@ -45,39 +47,60 @@ test('a worker lives through connections that are cut, at rest and in a handlerâ
     expect(ends).toEqual(['failed', 'settled', 'settled'])
     expect(await status(queue)).toMatchObject({ ready: 0, running: 0, delayed: 0 })
     expect([own.listenerCount('error'), own.listenerCount('acquire'), own.listenerCount('release')]).toEqual([0, 0, 0])
+    // The pool's own listener is left of each client.
+    expect([...open].map(client => client.listenerCount('error'))).toEqual([...open].map(() => 1))
+    expect(open.size).toBeGreaterThan(0)
     await own.end()
   }
 })
 
-test('an outage is a line when it begins, and one when it is over', async () => {
+test('a client has one listener, also of a pool that does not say what it takes back', () => {
+  const [old, client] = [Object.assign(new EventEmitter(), { totalCount: 1 }), new EventEmitter()]
+  const over = listening(old)
+  for (let n = 0; n < 3; n++) old.emit('acquire', client)
+  expect(client.listenerCount('error')).toBe(1)
+  over()
+})
+
+test.each([
+  ['done', true, ['info started', 'warn away', 'info again']],
+  ['error', false, ['warn away', 'warn again']], // a logger without info
+])('an outage is a line when its first call fails, and one when all calls work again: %s', async (payload, info, expected) => {
   const queue = await newQueue()
-  let away = false
-  let calls = 0
+  let away: RegExp | undefined
+  const [failed, worked] = [new Set<string>(), new Set<string>()]
   const db = { penstock: async (text: string, values: readonly (string | null)[]) => {
-    if (away) {
-      calls++
+    const call = /penstock"\.(\w+)/.exec(text)![1]!
+    if (away?.test(call)) {
+      failed.add(call)
       throw new Error('away')
     }
-    return (await pool.query({ text, values: [...values], rowMode: 'array' })).rows
+    const { rows } = await pool.query({ text, values: [...values], rowMode: 'array' })
+    worked.add(call)
+    return rows
   } }
   const lines: string[] = []
+  const line = (level: string) => (text: string) => {
+    const what = /started|away|again/.exec(text)
+    if (what) lines.push(`${level} ${what}`)
+  }
   const stop = new AbortController()
   const ends: End[] = []
-  const worker = penstock.work(db, queue, async job => {
-    if (job.text() === 'last') return
-    [away, calls] = [true, 0]
-    await until('calls have failed', () => calls > 3)
-    away = false
-    if (job.text() === 'error') throw new Error('no')
-  }, { signal: stop.signal, concurrency: 1, logger: { warn: line => { if (!line.includes('failed:')) lines.push(`warn ${line}`) }, info: line => { lines.push(`info ${line}`) } }, onEnd: (_, end) => ends.push(end) })
-  for (const payload of ['done', 'error', 'last']) {
-    await penstock.enqueue(pool, queue, { payload })
-    await until('it has ended', () => ends.includes(payload === 'error' ? 'failed' : 'done'))
-    ends.length = 0
-    await until('calls work again', () => lines.length === { done: 3, error: 5, last: 5 }[payload])
-  }
+  const worker = penstock.work(db, queue, async () => {
+    away = /./
+    await until('claims and maintenance have failed', () => /claim/.test([...failed].join()) && failed.has('maintain_queue'))
+    away = /maintain_queue/
+    worked.clear()
+    await until('claims work again', () => /claim/.test([...worked].join()))
+    expect(lines.at(-1)).toBe('warn away')
+    away = undefined
+    if (payload === 'error') throw new Error('no')
+  }, { signal: stop.signal, concurrency: 2, logger: { warn: line('warn'), ...info && { info: line('info') } }, onEnd: (_, end) => ends.push(end) })
+  await penstock.enqueue(pool, queue, { payload })
+  await until('it has ended', () => ends.length === 1)
+  await until('calls work again', () => lines.length >= expected.length)
   stop.abort()
   await worker
-  expect(lines).toEqual([expect.stringMatching(/^info .*has started: .*, concurrency 1$/), ...[1, 2].flatMap(() => [
-    expect.stringMatching(/^warn .*away$/), expect.stringMatching(/^info .*answers again, \d+\.\d s later$/)])])
+  expect(ends).toEqual([payload === 'error' ? 'failed' : 'done'])
+  expect(lines).toEqual(expected)
 })
