@@ -423,12 +423,21 @@ class Worker {
 function failureOf(thrown: unknown): Outcome {
   try {
     if (isOutcome(thrown)) return thrown
-    const outcome = new Outcome('retry', undefined, String(thrown))
-    if (thrown instanceof Error && thrown.stack) outcome.cause = String(thrown.stack) // for the log
+    const stack = thrown instanceof Error && thrown.stack ? String(thrown.stack) : undefined
+    const outcome = new Outcome('retry', undefined, String(thrown) + placeOf(stack))
+    if (stack) outcome.cause = stack // for the log
     return outcome
   } catch {
     return new Outcome('retry', undefined, 'what the handler threw cannot be read')
   }
+}
+
+/** placeOf is the innermost line of the program's code in a stack. */
+function placeOf(stack = ''): string {
+  for (const [, name, file, line] of stack.matchAll(/^ {4}at (?:async )?(?:(.*) \()?(.*):(\d+):\d+\)?$/gm)) {
+    if (!/^node:|[\\/]node_modules[\\/]/.test(file!)) return ` (${file!.replace(/.*[\\/]/, '')}:${line}${name ? ` in ${name}` : ''})`
+  }
+  return ''
 }
 
 const now = () => performance.now()

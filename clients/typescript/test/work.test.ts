@@ -56,18 +56,18 @@ test('each outcome ends a job as it says', async () => {
   expect(await sql(`select string_agg(failures::text, '') from penstock._dead_job where queue = (select id from penstock._queue where name = $1)`, queue)).toEqual([expect.stringMatching(/no such user.*deep inside|deep inside.*no such user/s)])
 })
 
-test('the job keeps what the handler threw, the log where, and onEnd may throw', async () => {
+test('the job keeps what the handler threw and its line, the log the whole stack, and onEnd may throw', async () => {
   const queue = await newQueue()
   await penstock.enqueue(pool, queue, { payload: '' })
   await sql('select penstock.set_queue($1, max_attempts => 1)', queue)
   let log = ''
-  const w = started(queue, () => { throw new TypeError('no such user') }, { logger: { warn(line) { log += line } }, onEnd() { throw Object.create(null) } })
+  const send = (to?: string) => { throw new TypeError(`no such user: ${JSON.parse(to!)}`) }
+  const w = started(queue, () => send('"ann"'), { logger: { warn(line) { log += line } }, onEnd() { throw Object.create(null) } })
   await until('it is a dead letter', async () => (await status(queue)).dead === 1)
   await w.stop()
   const [kept] = await sql(`select string_agg(failures::text, '') from penstock._dead_job where queue = (select id from penstock._queue where name = $1)`, queue)
-  expect(kept).toContain('TypeError: no such user')
-  expect(kept).not.toContain('work.test')
-  expect(log).toMatch(/failed for the last time: TypeError: no such user\n.*work\.test/s)
+  expect(kept).toMatch(/"TypeError: no such user: ann \(work\.test\.ts:\d+ in send\)"/)
+  expect(log).toMatch(/failed for the last time: TypeError: no such user: ann\n.*work\.test.*\n.*work\.test/s)
   expect(log).toContain('onEnd has failed')
 })
 
