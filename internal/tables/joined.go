@@ -135,11 +135,12 @@ func (q Queue) join(c *call) ([]int64, []penstock.Job, error) {
 		line.await(c)
 		return c.held, c.jobs, c.err
 	}
-	c.held, c.jobs, c.err = q.make(c.ctx, c.leases, c.claim)
-	if calls := line.next(); len(calls) > 0 {
-		go q.makeAll(line, calls)
-	}
-	return c.held, c.jobs, c.err
+	defer func() { // also after a panic that the caller recovers from: else all later calls would wait
+		if calls := line.next(); len(calls) > 0 {
+			go q.makeAll(line, calls)
+		}
+	}()
+	return q.make(c.ctx, c.leases, c.claim)
 }
 
 // makeAll makes the calls that wait, until none does.

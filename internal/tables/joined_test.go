@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/retry"
 )
 
 func calling(ctx context.Context, jobs int, group string, leases ...int64) *call {
@@ -133,5 +134,63 @@ func TestCallersThatGo(t *testing.T) {
 	case <-ctx.Done():
 	case <-time.After(time.Minute):
 		t.Error("the round trip does not end with the last of its callers")
+	}
+}
+
+// panicking is a database whose driver panics while it is broken.
+type panicking struct {
+	QueueDB
+	broken bool
+}
+
+func (*panicking) Ready(context.Context) error { return nil }
+func (*panicking) Missing(error) bool          { return false }
+func (*panicking) Looks() Options              { return Options{Ready: true} }
+
+func (p *panicking) Send(context.Context, func(b *Batch)) error {
+	if p.broken {
+		panic("broken")
+	}
+	return nil
+}
+
+func (p *panicking) Round(_ context.Context, _ *QueueRow, _ driver.Claim, r *Round, _ []int64, _ *Batch) ([]int64, error) {
+	if p.broken {
+		panic("broken")
+	}
+	r.There = true
+	return nil, nil
+}
+
+// A panic in a call, which its caller recovers from, has no later call wait.
+func TestACallThatPanics(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(ctx context.Context, q Queue) error{
+		"Claim": func(ctx context.Context, q Queue) error {
+			_, err := q.Claim(ctx, driver.Claim{Jobs: 1, Lease: time.Minute})
+			return err
+		},
+		"Ack": func(ctx context.Context, q Queue) error {
+			_, err := q.Ack(ctx, 1)
+			return err
+		},
+	} {
+		db := &panicking{broken: true}
+		s := NewQueues(db, &retry.Counter{}, nil)
+		s.rows.Store("jobs", &QueueRow{Name: "jobs", Seen: NewSeen(false)})
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", name)
+				}
+			}()
+			_ = call(t.Context(), s.Queue("jobs"))
+		}()
+		db.broken = false
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := call(ctx, s.Queue("jobs")); err != nil {
+			t.Errorf("%s after one that panicked: %v", name, err)
+		}
 	}
 }
