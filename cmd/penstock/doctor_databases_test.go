@@ -95,10 +95,11 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer small.Close()
-		if err := small.CreateOutbox(t.Context(), "orders"); err != nil {
-			t.Fatal(err)
+		create := func() {
+			if err := small.CreateOutbox(t.Context(), "orders"); err != nil {
+				t.Fatal(err)
+			}
 		}
-		p.relayed("orders")
 		fill := func() {
 			for range 200 {
 				if err := small.Publish(t.Context(), "orders", penstock.Message{Topic: "t", Payload: bytes.Repeat([]byte("x"), 1000)}); err != nil {
@@ -114,6 +115,12 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 				return db.Number(`select count(*) from penstock._segments('orders') s where pg_relation_size(s.oid) > 0 and s.slot <> pg_sequence_last_value('penstock."_orders.slot"')`) >= n
 			})
 		}
+		create()
+		fill()
+		sealed(1)
+		p.pasted(p.finds(doctor.CheckSegments, doctor.Warning, "orders", "because the outbox has no subscription yet").Next, "--yes")
+		create()
+		p.relayed("orders")
 		fill()
 		sealed(1)
 		p.finds(doctor.CheckSegments, doctor.Warning, "orders", "1 of 3 segments are sealed and cannot be given back, because of subscription billing")

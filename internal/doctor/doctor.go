@@ -132,6 +132,7 @@ type HeldSegment struct {
 	Bytes         int64
 	Of            int           // how many segments the outbox has
 	Subscriptions []string      // that have not settled all of it
+	Unread        bool          // the outbox has no subscription yet
 	Retained      bool          // for replays, as the outbox is set
 	Locked        string        // the session that has it locked longest; empty: none
 	LockedFor     time.Duration // how long that one's transaction has lasted; 0: less than a second, or the role is not shown it
@@ -142,6 +143,9 @@ type HeldSegment struct {
 func (h *HeldSegment) By() (all []string) {
 	for _, name := range h.Subscriptions {
 		all = append(all, "subscription "+name)
+	}
+	if h.Unread {
+		all = append(all, "no subscription: the outbox has none yet")
 	}
 	if h.Retained {
 		all = append(all, "retention")

@@ -277,7 +277,7 @@ func (s *Store) HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error) 
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h doctor.HeldSegment, err error) {
 		var seconds float64
-		err = row.Scan(&h.Outbox, &h.Slot, &h.Bytes, &h.Of, &h.Subscriptions, &h.Retained, &h.Locked, &seconds)
+		err = row.Scan(&h.Outbox, &h.Slot, &h.Bytes, &h.Of, &h.Subscriptions, &h.Unread, &h.Retained, &h.Locked, &seconds)
 		h.LockedFor = time.Duration(seconds) * time.Second
 		return h, err
 	})
@@ -305,33 +305,46 @@ func (e *examination) segments(ctx context.Context) {
 		}
 		i += len(of)
 		f := doctor.Finding{Check: doctor.CheckSegments, Severity: doctor.Warning, About: of[0].Outbox}
-		var by []string
+		var subscriptions, sessions []string
 		var bytes int64
 		n := 0
 		for _, h := range of {
-			var why []string
 			switch {
-			case len(h.Subscriptions) > 0 && e.olderThan(ctx, &h, e.o.Old):
-				for _, name := range h.Subscriptions {
-					why = append(why, "subscription "+name)
-				}
-			case len(h.Subscriptions) == 0 && !h.Retained && h.Locked != "" && h.LockedFor >= e.o.Old:
-				why = []string{fmt.Sprintf("%s, in a transaction for %v", h.Locked, h.LockedFor)}
+			case (h.Unread || len(h.Subscriptions) > 0) && e.olderThan(ctx, &h, e.o.Old):
+				subscriptions = append(subscriptions, h.Subscriptions...)
+			case !h.Unread && len(h.Subscriptions) == 0 && !h.Retained && h.Locked != "" && h.LockedFor >= e.o.Old:
+				sessions = append(sessions, fmt.Sprintf("%s, in a transaction for %v", h.Locked, h.LockedFor))
 			default:
 				continue
 			}
-			n, bytes, by = n+1, bytes+h.Bytes, append(by, why...)
+			n, bytes = n+1, bytes+h.Bytes
 		}
 		if n == 0 {
 			continue
 		}
-		slices.Sort(by)
-		f.Found = fmt.Sprintf("%d of %d segments are sealed and cannot be given back, because of %s", n, of[0].Of, strings.Join(slices.Compact(by), ", "))
+		slices.Sort(sessions)
+		slices.Sort(subscriptions)
+		by, next := slices.Compact(sessions), []string{}
+		if len(sessions) > 0 {
+			next = append(next, "end a session with pg_terminate_backend")
+		}
+		for _, name := range slices.Compact(subscriptions) {
+			by = append(by, "subscription "+name)
+		}
+		because := "of " + strings.Join(by, ", ")
+		switch {
+		case of[0].Unread:
+			because = "the outbox has no subscription yet"
+			next = append(next, "start a relay, which makes one, or drop the outbox as the owner of the tables if it is not needed: penstock outbox drop "+shell.Word(f.About))
+		case len(subscriptions) > 0:
+			next = append(next, "run the relay of the subscription, or drop it as the owner of the tables if it is not needed: penstock subscription drop "+shell.Word(f.About)+" "+shell.Word(subscriptions[0]))
+		}
+		f.Found = fmt.Sprintf("%d of %d segments are sealed and cannot be given back, because %s", n, of[0].Of, because)
+		f.Next = strings.Join(next, "; ")
 		f.Why = "the ring continues in the others"
 		if len(of) >= of[0].Of-1 {
 			f.Severity, f.Why = doctor.Critical, "no other segment is free: the current one grows until the disk is full"
 		}
-		f.Next = "run the relay of the subscription, or drop the subscription if it is not needed; end a session with pg_terminate_backend"
 		f.Measured = []doctor.Figure{{Name: "segments held", Value: float64(n)}, {Name: "segments", Value: float64(of[0].Of)}, {Name: "held", Value: float64(bytes), Unit: "bytes"}}
 		e.Findings = append(e.Findings, f)
 	}

@@ -162,37 +162,60 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 	}
 }
 
-// A relay's role sees which subscription keeps which segment, and examines the database without a part left out but for sessions of
-// other roles: that takes a right of the server.
+// A relay's role sees what keeps a segment, and examines the database without a part left out but for sessions of other roles: that takes a
+// right of the server.
 func TestRelayRoleSeesWhatHoldsSegments(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
 	name, asRole := f.role()
 	f.Exec("select penstock.grant_relay($1)", name)
-	src := f.subscribe()
-	f.insert(f.Conn, "k", "one")
-	f.Must(src.Close(f.Ctx))
-	f.Exec("select penstock._rotate('orders', true)")
 	store := openStore(t, asRole, small)
-	held, err := store.HeldSegments(f.Ctx)
-	f.Must(err)
-	if len(held) != 1 || fmt.Sprint(held[0].By()) != "[subscription sub]" {
-		t.Errorf("segments are held: %+v, want one, by sub", held)
-	}
-	examined, err := store.Examine(f.Ctx, doctor.Options{Old: time.Nanosecond})
-	f.Must(err)
-	segments := false
-	for _, found := range examined.Findings {
-		switch {
-		case found.Check == doctor.CheckSegments:
-			segments = found.Severity == doctor.Warning && strings.Contains(found.Found, "subscription sub")
-		case found.Check == doctor.CheckNotLookedAt && (found.Severity != doctor.Unknown || !strings.Contains(found.Next, "grant pg_read_all_")):
-			t.Errorf("not looked at: %+v", found)
+	kept := func(by, found, next string) {
+		t.Helper()
+		held, err := store.HeldSegments(f.Ctx)
+		f.Must(err)
+		if len(held) != 1 || fmt.Sprint(held[0].By()) != by {
+			t.Errorf("segments are held: %+v, want one, by %s", held, by)
+		}
+		examined, err := store.Examine(f.Ctx, doctor.Options{Old: time.Nanosecond})
+		f.Must(err)
+		segments := false
+		for _, is := range examined.Findings {
+			switch {
+			case is.Check == doctor.CheckSegments:
+				segments = strings.HasSuffix(is.Found, found) && strings.HasSuffix(is.Next, next) && (is.Severity == doctor.OK) == (next == "")
+			case is.Check == doctor.CheckNotLookedAt && (is.Severity != doctor.Unknown || !strings.Contains(is.Next, "grant pg_read_all_")):
+				t.Errorf("not looked at: %+v", is)
+			}
+		}
+		if !segments {
+			t.Errorf("no finding says that %q, and as next step %q: %+v", found, next, examined.Findings)
 		}
 	}
-	if !segments {
-		t.Errorf("no finding names the subscription that holds the segment: %+v", examined.Findings)
+	f.insert(f.Conn, "k", "one")
+	f.Exec("select penstock._rotate('orders', true)")
+	kept("[no subscription: the outbox has none yet]", "because the outbox has no subscription yet", "penstock outbox drop orders")
+	var sources []driver.Source
+	for _, subscription := range []string{"quick", "slow"} {
+		src, err := f.store.Subscribe(f.Ctx, driver.Subscribe{Outbox: "orders", Subscription: subscription, Holder: "test"})
+		f.Must(err)
+		sources = append(sources, src)
 	}
+	settle := func(src driver.Source) {
+		t.Helper()
+		b := f.fetchSome(src)
+		f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
+		f.Must(src.Close(f.Ctx))
+	}
+	kept("[subscription quick subscription slow]", "because of subscription quick, subscription slow", "penstock subscription drop orders quick")
+	settle(sources[0])
+	kept("[subscription slow]", "because of subscription slow", "penstock subscription drop orders slow")
+	f.Exec("update penstock._outbox set retain_age = '1 day'")
+	kept("[subscription slow retention]", "because of subscription slow", "penstock subscription drop orders slow")
+	settle(sources[1])
+	kept("[retention]", "no segment of an outbox is held for long", "")
+	f.Exec("update penstock._outbox set retain_age = null")
+	kept("[]", "no segment of an outbox is held for long", "")
 	if _, err := store.VacuumPins(f.Ctx); err == nil || !strings.Contains(err.Error(), "grant pg_read_all_stats to "+name) {
 		t.Errorf("VacuumPins without the right to see sessions of other roles: got %v, want an error that names the grant", err)
 	}

@@ -146,8 +146,7 @@ return _needed(outbox, _q(format('_%s.%s', outbox, slot))::regclass);
 -- _holders names the subscriptions that have not settled all of a segment, and says whether its messages are retained.
 create or replace function _holders(outbox text, slot int, out subscriptions text[], out retained boolean)
 language sql volatile security definer set search_path from current as $$
-    select array(select s.name from _subscription s where s.outbox = _holders.outbox and _unsettled_in(segment, s.id) order by s.name)
-             || case when exists (select from _subscription s where s.outbox = _holders.outbox) then '{}' else array['(there is none yet)'] end,
+    select array(select s.name from _subscription s where s.outbox = _holders.outbox and _unsettled_in(segment, s.id) order by s.name),
            _retained(outbox, segment)
       from (select _q(format('_%s.%s', outbox, slot))::regclass as segment) g
 $$;
