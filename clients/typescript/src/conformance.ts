@@ -105,7 +105,7 @@ const messageOf = (m: any): Message => ({ ...m, payload: payloadOf(m) })
 const newJobOf = (j: any): NewJob => ({ ...j, payload: payloadOf(j), groupKey: j.group_key, notBefore: j.not_before, dedupKey: j.dedup_key })
 const leasesOf = (leases: string[] | null | undefined) => (leases ?? []).map(BigInt)
 const toJSON = (j: Job) => ({
-  id: `${j.id}`, key: j.key, group_key: j.groupKey, priority: j.priority, attempt: j.attempt, created_at: j.createdAt.toISOString(), headers: j.headers,
+  id: `${j.id}`, kind: j.kind, key: j.key, group_key: j.groupKey, priority: j.priority, attempt: j.attempt, created_at: j.createdAt.toISOString(), headers: j.headers,
   payload: j.payload.toString('base64'), lease: `${j.lease}`, lease_until: j.leaseUntil.toISOString(),
 })
 const text = (v: unknown) => v == null ? null : Buffer.isBuffer(v) ? `\\x${v.toString('hex')}` : v instanceof Date ? v.toISOString() : typeof v === 'object' ? JSON.stringify(v) : String(v)

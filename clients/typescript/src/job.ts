@@ -1,12 +1,14 @@
 // A job, how a handler may end it, and the statements that a worker sends.
 import { executor, type Execute, type Queryable, type Value } from './database.js'
 import { explained } from './errors.js'
-import { array, interval, quoted, FieldError } from './values.js'
+import { array, headerKind, interval, quoted, FieldError } from './values.js'
 
 /** Job is a claimed job. The worker has it until its lease ends. */
 export class Job {
   /** Stays with the job through all its attempts. */
   readonly id: bigint
+  /** Says which handler takes it, '' if it has none. */
+  readonly kind: string
   readonly key: string
   readonly groupKey: string
   readonly priority: number
@@ -30,6 +32,7 @@ export class Job {
     this.createdAt = new Date(Number(createdAt))
     // Some drivers are configured to parse what looks like JSON.
     this.headers = typeof headers === 'string' ? JSON.parse(headers) : headers ?? {}
+    this.kind = this.headers[headerKind] ?? ''
     this.payload = Buffer.from(payload!, 'hex')
     this.lease = BigInt(lease ?? 0)
     this.leaseUntil = new Date(Number(leaseUntil ?? 0))

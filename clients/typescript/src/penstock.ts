@@ -1,13 +1,10 @@
 import { Writer, type WriterOptions } from './writer.js'
 import { begin, executor, listening, type Queryable, type Tx } from './database.js'
 import { explained, schemaVersion } from './errors.js'
-import { Queue, isOutcome, type Job } from './job.js'
+import { Queue, isOutcome } from './job.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
 import { arrays, jobArrays, jobRow, messageRow, quoted, FieldError, type Message, type NewJob } from './values.js'
-import { run, type Handler, type Verdict, type WorkOptions } from './work.js'
-
-/** TxHandler does one job within a transaction, which it must not end. */
-export type TxHandler<T> = (tx: T, job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>
+import { handlerOf, run, type Handler, type Handlers, type TxHandler, type WorkOptions } from './work.js'
 
 /**
  * Penstock produces and works. It holds no connection. It writes in the transaction that it is given, which it does not
@@ -76,12 +73,16 @@ export class Penstock {
   }
 
   /**
-   * Claims jobs and calls the handler for each, until options.signal aborts or, without a signal, the process gets SIGTERM
+   * Claims jobs and calls the handler of its kind for each, until options.signal aborts or, without a signal, the process gets SIGTERM
    * or SIGINT. Then it claims no more, gives back jobs that have not begun and waits for running handlers. db is a pool.
    * work continues through the database's errors, and rejects if another attempt would not help, for example because the
    * queue does not exist.
    */
-  async work(db: Queryable, queue: string, handler: Handler, options: WorkOptions = {}): Promise<void> {
+  async work(db: Queryable, queue: string, handlers: Handlers, options: WorkOptions = {}): Promise<void> {
+    await this.#work(db, queue, handlerOf(queue, handlers), options)
+  }
+
+  async #work(db: Queryable, queue: string, handler: (kind: string) => Handler | undefined, options: WorkOptions) {
     const over = listening(db)
     try {
       await this.check(db)
@@ -96,15 +97,24 @@ export class Penstock {
    * effect exactly once. Any outcome but done and cancelled rolls it back. The pool needs a connection for each
    * running handler, and two more.
    */
-  async workTx<D extends Queryable>(db: D, queue: string, handler: TxHandler<Tx<D>>, options: WorkOptions = {}): Promise<void> {
-    await this.work(db, queue, async (job, signal): Promise<'settled'> => {
+  async workTx<D extends Queryable>(db: D, queue: string, handlers: Handlers<TxHandler<Tx<D>>>, options: WorkOptions = {}): Promise<void> {
+    const find = handlerOf(queue, handlers)
+    await this.#work(db, queue, kind => {
+      const handler = find(kind)
+      return handler && this.inTx(db, queue, handler)
+    }, options)
+  }
+
+  /** The handler that runs one of workTx in a transaction. @internal */
+  inTx<D extends Queryable>(db: D, queue: string, handler: TxHandler<Tx<D>>): Handler {
+    return async (job, signal): Promise<'settled'> => {
       await begin(db, async tx => {
         const outcome = await handler(tx, job, signal)
         if (isOutcome(outcome) && outcome.how !== 'cancelled') throw outcome
         await this.queue(tx as Queryable, queue).ackOne(job.lease)
       })
       return 'settled'
-    }, options)
+    }
   }
 }
 

@@ -2,7 +2,7 @@
 import { executor, type Queryable } from './database.js'
 import { Queue, isOutcome, type Job } from './job.js'
 import { interval, quoted } from './values.js'
-import { run, type End, type Handler } from './work.js'
+import { handlerOf, run, type End, type Handler, type Handlers } from './work.js'
 
 /** Published is a message as it is in the outbox. */
 export interface Published {
@@ -26,18 +26,19 @@ export async function requirePublished(tx: Queryable, outbox: string, want: { to
 }
 
 /**
- * Claims the next job and runs the handler on it, as a worker would. Returns undefined if there is none. An error
+ * Claims the next job and runs the handler of its kind on it, as a worker would. Returns undefined if there is none. An error
  * that is not an outcome is recorded and then thrown, so a failed expectation in the handler fails the test.
  */
-export async function runJob(db: Queryable, name: string, handler: Handler, { schema = 'penstock', groupKey = '' } = {}): Promise<{ job: Job, end: End } | undefined> {
+export async function runJob(db: Queryable, name: string, handlers: Handlers, { schema = 'penstock', groupKey = '' } = {}): Promise<{ job: Job, end: End } | undefined> {
   const queue = new Queue(db, name, schema)
+  const find = handlerOf(name, handlers)
   const { jobs } = await queue.claim({ groupKey, worker: 'test' })
   if (!jobs.length) return undefined
   queue.claim = async ({ acks = [] } = {}) => ({ jobs: jobs.splice(0), acked: await queue.ack(acks) })
   const stop = new AbortController()
   let ended: { job: Job, end: End } | undefined
   let thrown: { err: unknown } | undefined
-  const catching: Handler = async (job, signal) => {
+  const catching = (handler: Handler): Handler => async (job, signal) => {
     try {
       return await handler(job, signal)
     } catch (err) {
@@ -45,7 +46,10 @@ export async function runJob(db: Queryable, name: string, handler: Handler, { sc
       throw err
     }
   }
-  await run(queue, catching, {
+  await run(queue, kind => {
+    const handler = find(kind)
+    return handler && catching(handler)
+  }, {
     concurrency: 1, batch: 1, signal: stop.signal, logger: { warn() {} },
     onEnd(job, end) {
       ended = { job, end }

@@ -27,6 +27,8 @@ export interface Message {
 /** NewJob is a job to enqueue. */
 export interface NewJob {
   payload: Payload
+  /** Says which handler takes it: 1 to 100 bytes, or '', the default. */
+  kind?: string | null
   /** At most one job of a key runs at a time, in order. */
   key?: string | null
   /** A tenant, for example. Each group has its own order. */
@@ -42,6 +44,10 @@ export interface NewJob {
 
 const maxPayload = 64 << 20
 const maxHeaders = 64 << 10
+const maxKind = 100
+
+/** The header that carries the kind of a job. */
+export const headerKind = 'penstock-kind'
 
 export function bytesOf(payload: Payload): Buffer {
   let bytes: Buffer
@@ -58,7 +64,7 @@ export function bytesOf(payload: Payload): Buffer {
 }
 
 /** jsonOf is JSON.stringify with our own errors for a bigint or a cycle. */
-function jsonOf(payload: Payload): string | undefined {
+export function jsonOf(payload: unknown): string | undefined {
   try {
     return JSON.stringify(payload)
   } catch (err) {
@@ -94,10 +100,27 @@ function headersOf(headers: NewJob['headers']): Value {
   return entries.length ? JSON.stringify(headers) : null
 }
 
+const control = /[\x00-\x1f\x7f]/
+
+/** kindOf is a kind that a job can have: '' is that of jobs without one. */
+export function kindOf(kind: string): string {
+  if (control.test(textOf('kind', kind, maxKind))) throw new FieldError('kind', 'has a control character: it becomes a label of metrics')
+  return kind
+}
+
+/** headersWithKind are a job's headers, of which one carries its kind. */
+function headersWithKind({ kind, headers }: NewJob): NewJob['headers'] {
+  const carried = headers?.[headerKind]
+  kindOf(kind || carried || '')
+  if (!kind) return headers
+  if (carried && carried !== kind) throw new FieldError('kind', `is ${JSON.stringify(kind)}, and the header ${headerKind} says ${JSON.stringify(carried)}: give one of them`)
+  return { ...headers, [headerKind]: kind }
+}
+
 /** messageRow is a message as columns: id, key, topic, headers, payload. */
 export function messageRow(m: Message): Value[] {
   const row = [orNull('id', m.id, 256), orNull('key', m.key, 1024), orNull('topic', m.topic, 1024) ?? '', headersOf(m.headers), hex(bytesOf(m.payload))]
-  if (/[\x00-\x1f\x7f]/.test(row[0] ?? '')) throw new FieldError('id', 'has a control character: it travels in protocol headers')
+  if (control.test(row[0] ?? '')) throw new FieldError('id', 'has a control character: it travels in protocol headers')
   return row
 }
 
@@ -106,7 +129,7 @@ export function jobRow(j: NewJob): Value[] {
   const priority = j.priority ?? 0
   if (!Number.isInteger(priority) || priority < -16 || priority > 15) throw new FieldError('priority', `is ${priority}, expected -16 (first) to 15 (last)`)
   return [hex(bytesOf(j.payload)), orNull('key', j.key, 1024), orNull('groupKey', j.groupKey, 256) ?? '', String(priority),
-    timeOf(j.notBefore), orNull('dedupKey', j.dedupKey, 256), headersOf(j.headers)]
+    timeOf(j.notBefore), orNull('dedupKey', j.dedupKey, 256), headersOf(headersWithKind(j))]
 }
 
 function timeOf(at: NewJob['notBefore']): Value {

@@ -3,7 +3,7 @@
 import { hostname } from 'node:os'
 import { sqlState } from './database.js'
 import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome } from './job.js'
-import { FieldError, textOf } from './values.js'
+import { FieldError, kindOf, textOf } from './values.js'
 import { Backoff, Notice, Outage, type Logger, sleep, timely } from './waits.js'
 
 /** Verdict is what a handler returns: undefined if the job is done, or 'settled' if it has ended the job itself, with the lease. */
@@ -15,6 +15,39 @@ export type Verdict = void | undefined | Outcome | 'settled'
  * with a StoppingError when the worker stops and drainTimeout is over.
  */
 export type Handler = (job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>
+
+/** TxHandler does one job within a transaction, which it must not end. */
+export type TxHandler<T> = (tx: T, job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>
+
+/** OfTask says which task has made a handler. */
+interface OfTask { readonly kind: string, readonly queue: string }
+/** TaskHandler is a handler of a task's jobs. */
+export type TaskHandler = Handler & OfTask
+/** TxTaskHandler is one for workTx. */
+export type TxTaskHandler<T> = TxHandler<T> & OfTask
+
+/** Handlers is one handler for jobs of all kinds; or handlers by kind, where '' takes jobs without one; or a list of such, and of tasks' handlers. */
+export type Handlers<H extends Function = Handler> = H | ByKind<H> | readonly ((H & OfTask) | ByKind<H>)[]
+type ByKind<H> = Readonly<Record<string, H>>
+
+/** handlerOf says which handler takes a kind. */
+export function handlerOf<H extends Function>(queue: string, handlers: Handlers<H>): (kind: string) => H | undefined {
+  if (typeof handlers === 'function' && !('kind' in handlers)) return () => handlers
+  const all = new Map<string, H>()
+  const add = (kind: string, handler: H) => {
+    if (typeof handler !== 'function') throw new FieldError('handlers', `have none for kind ${JSON.stringify(kind)}`)
+    if (all.has(kindOf(kind))) throw new FieldError('handlers', `have two for kind ${JSON.stringify(kind)}`)
+    all.set(kind, handler)
+  }
+  for (const some of [handlers].flat() as ((H & OfTask) | ByKind<H>)[]) {
+    if (typeof some !== 'function') Object.entries(some).forEach(([kind, handler]) => add(kind, handler))
+    else if (some.kind === undefined) throw new FieldError('handlers', "are a list with one that has no kind; { '': handler } takes jobs without one")
+    else if (some.queue !== queue) throw new FieldError('handlers', `have one of task ${some.kind}, whose queue is ${some.queue}, in a worker of ${queue}`)
+    else add(some.kind, some)
+  }
+  if (!all.size) throw new FieldError('handlers', 'are none')
+  return kind => all.get(kind)
+}
 
 /** End is how an attempt ended. failed: it will be tried again. lost: its lease was lost, whatever the handler returned. */
 export type End = 'done' | 'failed' | 'snoozed' | 'dead' | 'cancelled' | 'lost' | 'settled' | 'released'
@@ -48,11 +81,14 @@ export interface WorkOptions {
 
 const callTimeout = 30_000 // ends a call that hangs
 const maintainEvery = 500
+const strangeAfter = 10_000 // a job that has no handler here comes back for another worker
+const strangeFor = 3_600_000 // and is a dead letter when it is older
 const carryAt = 32 // how many ended jobs make it worthwhile for a claim to carry them
 
 /** Task is one claimed job, held until its end is written down. */
 interface Task {
   job: Job
+  handler: Handler | undefined
   until: number // when the lease ends, or earlier, by this machine's clock
   abort: AbortController
   begun: boolean
@@ -63,7 +99,7 @@ interface Task {
   took: number
 }
 
-export async function run(queue: Queue, handler: Handler, options: WorkOptions): Promise<void> {
+export async function run(queue: Queue, handler: (kind: string) => Handler | undefined, options: WorkOptions): Promise<void> {
   const stop = new AbortController()
   const stopped = () => stop.abort()
   const { signal } = options
@@ -89,13 +125,15 @@ class Worker {
   acks: Task[] = [] // done, not written, the oldest first
   writing = 0 // acks that a running call has taken
   busy = 0 // handlers that run, or whose failure is being written
+  passing = false // jobs without a handler here are being given back
   running = new Set<Promise<void>>()
   pace = 0 // how long a handler takes, about; 0 is not known
   settles = false // handlers end their jobs in their own transactions
+  readonly strange = new Set<string>() // kinds without a handler, of which the log has a line
   readonly outage: Outage
   failure: unknown // an error that another attempt cannot cure
 
-  constructor(readonly queue: Queue, readonly handler: Handler, options: WorkOptions, readonly stop: AbortController) {
+  constructor(readonly queue: Queue, readonly handler: (kind: string) => Handler | undefined, options: WorkOptions, readonly stop: AbortController) {
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkOptions
     this.o = { concurrency: 10, batch: 100, lease: 30_000, groupKey: '', worker: `${hostname()}/${process.pid}`, pollMin: 2, pollMax: 50,
       ackEvery: 20, drainTimeout: 10_000, onEnd: () => {}, logger: console, ...given }
@@ -154,17 +192,19 @@ class Worker {
         continue
       }
       backoff.worked()
+      const strange: Task[] = []
       for (const job of jobs) {
-        const task: Task = { job, until: start + this.o.lease, abort: new AbortController(), begun: false, ended: false, lost: false, end: 'done', done: 0, took: 0 }
+        const handler = this.handler(job.kind)
+        const task: Task = { job, handler, until: start + this.o.lease, abort: new AbortController(), begun: !handler, ended: false, lost: false, end: 'done', done: 0, took: 0 }
         this.held.set(job.lease, task)
-        this.queued.push(task)
+        ;(handler ? this.queued : strange).push(task)
       }
       this.begin()
+      if (strange.length) this.runs(this.pass(strange))
       if (jobs.length === n) pause = 0
       else {
         const wait = jobs.length ? this.o.pollMin : (pause = Math.min(pause * 2 || this.o.pollMin, this.o.pollMax))
-        // Up to an eighth longer or shorter: workers that began together do not stay together.
-        await sleep(wait * (0.875 + Math.random() / 4), this.stop.signal)
+        await sleep(spread(wait), this.stop.signal)
         if (jobs.length) pause = 0
       }
     }
@@ -174,8 +214,8 @@ class Worker {
   wanted(): number {
     const window = Math.min(100, this.o.lease / 10)
     const ahead = this.pace ? Math.min(this.o.batch, this.o.concurrency * Math.floor(window / this.pace)) : 0
-    // If the acks do not keep up, no more is claimed.
-    if (this.queued.length > ahead / 2 || this.acks.length + this.writing >= 4 * this.o.batch) return 0
+    // If the acks do not keep up, or jobs are being given back, no more is claimed.
+    if (this.passing || this.queued.length > ahead / 2 || this.acks.length + this.writing >= 4 * this.o.batch) return 0
     return Math.min(this.o.batch, this.o.concurrency - this.busy + ahead - this.queued.length)
   }
 
@@ -185,22 +225,47 @@ class Worker {
       if (!task) break
       this.busy++
       task.begun = true
-      const running = this.work(task).finally(() => {
-        this.running.delete(running)
+      this.runs(this.work(task, task.handler!).finally(() => {
         this.busy--
         this.begin()
         this.freed.notify()
-      })
-      this.running.add(running)
+      }))
     }
   }
 
+  /** Waits for it when the worker stops. */
+  runs(running: Promise<void>) {
+    this.running.add(running)
+    void running.finally(() => this.running.delete(running))
+  }
+
+  /**
+   * Leaves jobs that have no handler here to another worker. They come back later and spend no attempt. One that no worker has taken for
+   * strangeFor is a dead letter: its kind may be a typing error.
+   */
+  async pass(tasks: Task[]) {
+    this.passing = true
+    // By the database's clock.
+    const old = tasks.filter(({ job }) => job.leaseUntil.getTime() - this.o.lease - job.createdAt.getTime() > strangeFor)
+    for (const { job: { kind } } of tasks) {
+      if (this.strange.has(kind) || this.strange.size === 100) continue
+      this.strange.add(kind)
+      this.o.logger.warn(`penstock: queue ${this.queue.name}: this worker has no handler for kind ${JSON.stringify(kind)}; it leaves such jobs to others, until they are dead letters`)
+    }
+    await Promise.all([
+      this.release(tasks.filter(task => !old.includes(task)), spread(strangeAfter)),
+      ...old.map(task => this.fail(task, new Outcome('deadLetter', undefined, `no handler for kind ${JSON.stringify(task.job.kind)}`))),
+    ])
+    this.passing = false
+    this.freed.notify()
+  }
+
   /** Runs the handler on one job and makes sure that its end is written down. */
-  async work(task: Task) {
+  async work(task: Task, handler: Handler) {
     const start = now()
     let verdict: 'settled' | Outcome | undefined
     try {
-      const returned = await this.handler(task.job, task.abort.signal)
+      const returned = await handler(task.job, task.abort.signal)
       verdict = returned === 'settled' || isOutcome(returned) ? returned : undefined
     } catch (err) {
       verdict = failureOf(err)
@@ -389,13 +454,13 @@ class Worker {
     }
   }
 
-  /** Gives back jobs that have not begun. */
-  async release(tasks: Task[]) {
+  /** Gives back jobs that have not begun, to run at once or after some milliseconds. */
+  async release(tasks: Task[], after = 0) {
     for (const task of tasks) this.held.delete(task.job.lease)
     const backoff = new Backoff(this.outage, this.over.signal)
     while (tasks.length && !this.over.signal.aborted) {
       try {
-        await timely(this.queue.release(tasks.map(leaseOf)), callTimeout)
+        await timely(this.queue.release(tasks.map(leaseOf), after), callTimeout)
         backoff.worked()
         for (const task of tasks) this.ended(task, 'released', 0)
         return
@@ -441,4 +506,6 @@ function placeOf(stack = ''): string {
 }
 
 const now = () => performance.now()
+/** Up to an eighth longer or shorter: workers that began together do not stay together. */
+const spread = (ms: number) => ms * (0.875 + Math.random() / 4)
 const leaseOf = (task: Task) => task.job.lease

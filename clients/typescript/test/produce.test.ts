@@ -143,7 +143,7 @@ test('what JSON cannot hold is named', async () => {
   const never = { penstock: async () => { throw new Error('was sent') } }
   const cycle: { self?: object } = {}
   cycle.self = cycle
-  for (const [payload, says] of [[{ order: { total: 10n } }, /payload .*BigInt.* at "total"; give String/], [10n as never, /payload .*BigInt/], [cycle, /payload .*circular.*'self'/]] as const) {
+  for (const [payload, says] of [[{ order: { total: 10n } }, /payload .*BigInt.* at "total"; give String/], [10n as never, /payload .*BigInt/], [cycle, /payload .*circular.*'self'/], [undefined as never, /payload is missing/]] as const) {
     await expect(penstock.enqueue(never, 'q', { payload })).rejects.toThrow(says)
   }
 })

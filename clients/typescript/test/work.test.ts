@@ -331,7 +331,7 @@ test.each([[0, 43.75], [1, 56.25]])('workers that begin together do not ask toge
     maintain: async () => {},
   }
   try {
-    await run(queue as unknown as Parameters<typeof run>[0], () => {}, { signal: stop.signal, logger: quiet })
+    await run(queue as unknown as Parameters<typeof run>[0], () => () => {}, { signal: stop.signal, logger: quiet })
   } finally {
     timers.mockRestore()
     random.mockRestore()

@@ -1,0 +1,121 @@
+import { expect, test } from 'vitest'
+import { FieldError, deadLetter, type End, type Handler, type Handlers, type Queryable } from '../src/index.js'
+import { advance, runJob } from '../src/testing.js'
+import { newQueue, penstock, pool, sql, status, until } from './database.js'
+
+const never = { penstock: async () => { throw new Error('was sent') } }
+
+test('a job has its kind by every way in, and says so', async () => {
+  const queue = await newQueue()
+  const kind = 'ä "kind", {braced}'
+  await penstock.enqueue(pool, queue, { payload: '1', kind })
+  await penstock.enqueueMany(pool, queue, [{ payload: '2', kind, headers: { a: 'b' } }, { payload: '3', headers: { 'penstock-kind': kind } }, { payload: '4', kind: '' }, { payload: '5', kind: null }])
+  const writer = penstock.writer(pool)
+  writer.enqueue(queue, { payload: '6', kind, headers: { 'penstock-kind': kind } })
+  await writer.flush()
+  const { jobs } = await penstock.queue(pool, queue).claim({ n: 10 })
+  expect(jobs.map(job => [job.text(), job.kind])).toEqual([['1', kind], ['2', kind], ['3', kind], ['4', ''], ['5', ''], ['6', kind]])
+  expect(jobs[1]!.headers).toEqual({ a: 'b', 'penstock-kind': kind })
+  expect(JSON.parse(JSON.stringify(jobs[0]))).toMatchObject({ kind })
+})
+
+test('a kind that no job can have is refused', async () => {
+  for (const job of [{ kind: 'x'.repeat(101) }, { kind: 'ä'.repeat(51) }, { kind: 'a\nb' }, { kind: 'a\x7f' }, { kind: 1 as never }, { headers: { 'penstock-kind': 'a\nb' } }, { kind: 'a', headers: { 'penstock-kind': 'b' } }]) {
+    await expect(penstock.enqueue(never, 'q', { payload: '', ...job })).rejects.toMatchObject({ name: 'FieldError', field: 'kind' })
+  }
+})
+
+test('each kind goes to its handler, and one that has none to another worker', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, ['a', 'b', '', 'c'].map(kind => ({ payload: '', kind })))
+  const [seen, lines]: [string[], string[]] = [[], []]
+  const taking = (name: string): Handler => job => { seen.push(`${name} ${job.kind} ${job.attempt}`) }
+  const ends: [string, End][] = []
+  const pauses: number[] = []
+  const db: Queryable = { penstock: async (text, values) => {
+    if (text.includes('release_many')) pauses.push(parseInt(values[2]!))
+    return (await pool.query({ text, values: [...values], rowMode: 'array' })).rows
+  } }
+  const work = (handlers: Handlers) => {
+    const stop = new AbortController()
+    const worker = penstock.work(db, queue, handlers, { signal: stop.signal, logger: { warn: line => lines.push(line) }, onEnd: (job, end) => ends.push([job.kind, end]) })
+    return () => (stop.abort(), worker)
+  }
+  let stop = work([{ a: taking('first') }, { '': taking('none') }])
+  await until('each has ended', () => ends.length === 4)
+  await stop()
+  expect(ends.sort()).toEqual([['', 'done'], ['a', 'done'], ['b', 'released'], ['c', 'released']])
+  expect(await status(queue)).toMatchObject({ delayed: 2, ready: 0 })
+  expect(lines.filter(line => /no handler for kind "[bc]"/.test(line))).toHaveLength(2)
+  expect(pauses.length).toBeGreaterThan(0)
+  for (const pause of pauses) expect(Math.abs(pause - 10e6)).toBeLessThanOrEqual(1.25e6)
+  stop = work({ b: taking('second'), c: taking('third') })
+  await advance(pool, queue, 12_000)
+  await until('the others have ended', () => ends.length === 6)
+  await stop()
+  expect(seen.sort()).toEqual(['first a 1', 'none  1', 'second b 1', 'third c 1'])
+})
+
+test('a job that no worker has taken for an hour is a dead letter', async () => {
+  const queue = await newQueue()
+  const stop = new AbortController()
+  const ends: End[] = []
+  await penstock.enqueue(pool, queue, { payload: '', kind: 'wel"come' })
+  // The database says when a job was made.
+  const db: Queryable = { penstock: async (text, values) => (await pool.query({ text: text.replace('extract(epoch from created_at)', "extract(epoch from created_at - '61 minutes'::interval)"), values: [...values], rowMode: 'array' })).rows }
+  const worker = penstock.work(db, queue, { welcome: () => {} }, { signal: stop.signal, logger: { warn() {} }, onEnd: (_, end) => ends.push(end) })
+  await until('it has ended', () => ends.length === 1)
+  stop.abort()
+  await worker
+  expect(ends).toEqual(['dead'])
+  expect(await sql(`select failures::text from penstock._dead_job where queue = (select id from penstock._queue where name = $1)`, queue)).toEqual([expect.stringContaining(JSON.stringify('no handler for kind "wel\\"come"').slice(1, -1))])
+})
+
+test('a crowd of such jobs is given back before more are claimed', async () => {
+  const queue = await newQueue()
+  const kinds = ['strange', 'known']
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 200 }, (_, n) => ({ payload: '', kind: kinds[n % 2] })))
+  let [giving, overlap] = [0, 0]
+  const db: Queryable = { penstock: async (text, values) => {
+    const gives = text.includes('release_many')
+    if (giving && /claim/.test(text)) overlap++
+    if (gives) giving++
+    const { rows } = await pool.query({ text, values: [...values], rowMode: 'array' })
+    if (gives) giving--
+    return rows
+  } }
+  const stop = new AbortController()
+  const ends: End[] = []
+  const worker = penstock.work(db, queue, { known: () => {} }, { signal: stop.signal, batch: 10, logger: { warn() {} }, onEnd: (_, end) => ends.push(end) })
+  await until('all have ended', () => ends.length === 200)
+  stop.abort()
+  await worker
+  expect([ends.filter(end => end === 'done').length, ends.filter(end => end === 'released').length, overlap]).toEqual([100, 100, 0])
+  expect(await status(queue)).toMatchObject({ delayed: 100, ready: 0, running: 0 })
+})
+
+test('a handler without a kind takes all, and workTx knows kinds as well', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, ['a', '', 'b'].map(kind => ({ payload: '', kind })))
+  for (const kind of ['a', '']) expect(await runJob(pool, queue, () => {})).toMatchObject({ job: { kind }, end: 'done' })
+  const stop = new AbortController()
+  const ends: End[] = []
+  const worker = penstock.workTx(pool, queue, { a: () => deadLetter('never'), b: async tx => { await tx.query('select 1') } }, { signal: stop.signal, logger: { warn() {} }, onEnd: (_, end) => ends.push(end) })
+  await until('it has ended', () => ends.length === 1)
+  stop.abort()
+  await worker
+  expect(ends).toEqual(['settled'])
+})
+
+test('handlers that make no sense are refused before a job is claimed', async () => {
+  const task = (kind: string, queue: string) => Object.assign(() => {}, { kind, queue })
+  const wrong: [string, Handlers][] = [
+    ['are none', {}], ['are none', []], ['have none for kind "a"', { a: undefined as never }], ['have two for kind "a"', [{ a: () => {} }, task('a', 'q')]],
+    ['no kind', [(() => {}) as never]], ['task a, whose queue is other, in a worker of q', [task('a', 'other')]], ['control character', { 'a\n': () => {} }],
+  ]
+  for (const [says, handlers] of wrong) {
+    await expect(penstock.work(never, 'q', handlers)).rejects.toThrow(says)
+    await expect(penstock.workTx(never as never, 'q', handlers as never)).rejects.toThrow(FieldError)
+    await expect(runJob(never, 'q', handlers)).rejects.toThrow(says)
+  }
+})
