@@ -4,11 +4,13 @@ import { readFileSync } from 'node:fs'
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
 const examples = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code)
-const imports = examples.flatMap(code => code.match(/^import .*$/gm) ?? []).map(line => line.replace("'@penstock/client/testing'", "'../src/testing.js'"))
-if (examples.length < 3) throw new Error('the README has lost its examples')
+const imports = examples.flatMap(code => code.match(/^import .*$/gm) ?? []).map(line => line.replace("'@penstock/client/testing'", "'../src/testing.js'").replace("'@penstock/client'", "'../src/index.js'"))
+if (examples.length < 5) throw new Error('the README has lost its examples')
 console.log(`import type { Pool, PoolClient } from 'pg'
 import { deadLetter, snooze, type Handler, type Message, type NewJob, type Penstock } from '../src/index.js'
 ${imports.join('\n')}
-declare const penstock: Penstock, pool: Pool, tx: PoolClient, messages: Message[], jobs: NewJob[], messageId: string, busy: boolean, valid: boolean, handler: Handler
+declare const penstock: Penstock, pool: Pool, tx: PoolClient, messages: Message[], jobs: NewJob[], messageId: string, busy: boolean, valid: boolean, handler: Handler, other: Handler
 declare function send(mail: { to: string }, options: { signal: AbortSignal }): Promise<void>
+declare function print(order: number): Promise<void>
+declare function remind(name: string): void
 export const examples = [${examples.map(code => `async () => {\n${code.replace(/^import .*$/gm, '')}}`).join(', ')}]`)
