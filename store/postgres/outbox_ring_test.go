@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -59,6 +60,31 @@ func TestRingIsFull(t *testing.T) {
 		f.Must(f.store.Maintain(f.Ctx, "orders"))
 		return f.Number("select count(*) from penstock._segments('orders') where pg_relation_size(oid) > 0") <= 1
 	})
+}
+
+// A backlog gives back a segment once that is settled, not when all of it is.
+func TestSettledPartOfABacklogIsGivenBack(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	src := f.subscribe()
+	for range 2 {
+		f.fill(400)
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
+	}
+	last := f.Number("select max(seq) from penstock.orders where slot = 0")
+	for settled := int64(0); settled < last; {
+		b, err := src.Fetch(f.Ctx, driver.Limit{Messages: 100, Bytes: 1 << 20})
+		f.Must(err)
+		f.Must(src.Settle(f.Ctx, b.Number, driver.Settled{Batch: b}))
+		settled = b.Messages[len(b.Messages)-1].Seq
+	}
+	f.Eventually("the first segment is given back", func() bool {
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
+		return f.Number(`select pg_relation_size('penstock."_orders.0"')`) == 0
+	})
+	if n := len(f.drain(src)); n == 0 {
+		t.Error("the whole backlog was settled")
+	}
 }
 
 // A writer that is open holds its segment and no other.
