@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ func tables(t *testing.T, engine string, only ...string) {
 	tablestest.Run(t, tablestest.Harness{
 		Open:   func(t testing.TB) tablestest.Instance { return onTables(t, engine) },
 		Faults: []wire.Fault{wire.CutBefore, wire.CutAfter},
+		Clock:  func(t testing.TB) tablestest.Clocked { return clocked(t, engine) },
 		Only:   only,
 		Trips: func(call string) []tablestest.Trip {
 			commit := tablestest.Trip{Text: "commit", Under: true}
@@ -57,6 +59,27 @@ func onTables(t testing.TB, engine string) tablestest.Instance {
 			"create trigger {schema}.through before insert on {schema}.leases for each row begin declare x int; select n into x from {schema}.gate for update; end"},
 		Waiting:        "select count(*) from information_schema.innodb_trx x join information_schema.processlist p on p.id = x.trx_mysql_thread_id where x.trx_state = 'LOCK WAIT' and p.db = '" + schema + "'",
 		UncheckHeaders: func(t testing.TB, table string) { dropCheck(t, app, table, "headers_") },
+	}
+}
+
+// clocked has a server whose sessions are told the time as they begin, but for those of a superuser. It stands still for them.
+func clocked(t testing.TB, engine string) tablestest.Clocked {
+	server := testserver.StartMariaDB(t)
+	root := application(t, server.URL+"mysql")
+	const user = "worker@'127.0.0.1'"
+	exec(t, root, "create database clocked", "create user "+user, "grant all on clocked.* to "+user)
+	u := strings.Replace(server.URL, "root@", "worker@", 1) + "clocked"
+	opts := mysql.Options{Schema: "clocked", Engine: engine}
+	a := openStore(t, u, opts)
+	must(t, a.Migrate(t.Context()))
+	return tablestest.Clocked{A: a, B: openStore(t, u, opts),
+		Set: func(offset time.Duration) {
+			exec(t, root, fmt.Sprintf("set global init_connect = 'set timestamp = %d'", time.Now().Add(offset).Unix()))
+			for _, id := range column[int64](t, root, "select id from information_schema.processlist where user = 'worker'") {
+				_, _ = root.Exec(fmt.Sprint("kill ", id)) // if it has not ended by itself
+			}
+		},
+		Exec: func(statement string) { exec(t, root, strings.ReplaceAll(statement, "{schema}", "clocked")) },
 	}
 }
 

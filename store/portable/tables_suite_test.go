@@ -2,6 +2,7 @@ package portable_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/test/tablestest"
+	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/internal/test/wire"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -19,6 +21,23 @@ func TestTables(t *testing.T) {
 	tablestest.Run(t, tablestest.Harness{
 		Open:   onTables,
 		Faults: faults,
+		Clock: func(t testing.TB) tablestest.Clocked {
+			server := testserver.StartPostgresWithClock(t)
+			a := openStore(t, server.URL, portable.Options{})
+			if err := a.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return tablestest.Clocked{A: a, B: openStore(t, server.URL, portable.Options{}),
+				Set: func(offset time.Duration) {
+					if err := server.SetClock(offset); err != nil {
+						t.Fatal(err)
+					}
+				},
+				Exec: func(statement string) {
+					exec(t, server.URL, strings.ReplaceAll(statement, "{schema}", "penstock_portable"))
+				},
+			}
+		},
 		Trips: func(call string) []tablestest.Trip {
 			commit := tablestest.Trip{Text: "commit", Under: true}
 			switch call {

@@ -28,6 +28,8 @@ type Harness struct {
 	Trips func(call string) []Trip
 	// Faults are those that come by chance.
 	Faults []wire.Fault
+	// Clock starts a server whose clock the suite sets.
+	Clock func(t testing.TB) Clocked
 	// Only, if given, are the cases that an engine can change, see Engine.
 	Only suite.Cases
 }
@@ -102,6 +104,7 @@ func Run(t *testing.T, h Harness) {
 			test("MaintainLooksFirst", maintainLooksFirst),
 			test("CancelledWithinAClaim", cancelledWithinAClaim),
 		}},
+		{Name: "Clock", Cases: []suite.Case{{Name: "IsSet", Run: h.setClock}}},
 		{Name: "Rows", Cases: []suite.Case{
 			test("PlainInserts", plainInserts),
 			test("EpochThatComesAgain", func(f *fixture) { epochThatComesAgain(f, f.Direct.Subscribe) }),
@@ -129,8 +132,11 @@ type fixture struct {
 	q      driver.Queue // whose connection is lost
 }
 
+func newFixture(t *testing.T) *fixture { return &fixture{Env: suite.NewEnv(t)} }
+
 func (h Harness) open(t *testing.T) *fixture {
-	f := &fixture{Env: suite.NewEnv(t), Instance: h.Open(t), faults: h.Faults}
+	f := newFixture(t)
+	f.Instance, f.faults = h.Open(t), h.Faults
 	f.q = f.Store.DriverQueue("jobs")
 	return f
 }
