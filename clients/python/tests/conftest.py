@@ -111,7 +111,7 @@ def start(request: pytest.FixtureRequest, url: str) -> Iterator[Run]:
     """Runs workers, of each kind."""
     made: list[Running] = []
 
-    def make(queue: str, handler: Callable[..., object], *, db: Any = None, **options: Any) -> Running:
+    def make(queue: str, handler: Any, *, db: Any = None, **options: Any) -> Running:
         made.append(Running(request.param, db or url, queue, handler, False, options))
         return made[-1]
 
@@ -125,3 +125,9 @@ def start(request: pytest.FixtureRequest, url: str) -> Iterator[Run]:
 def status(db: psycopg.Connection, queue: str) -> tuple[object, ...]:
     """ready, running, delayed, waiting, dead"""
     return rows(db, "select ready, running, delayed, waiting, dead from penstock.queue_status(%s)", queue)[0]
+
+
+def seconds_until_due(db: psycopg.Connection, queue: str) -> list[float]:
+    """Of the delayed jobs of a queue, the soonest first."""
+    text = "select extract(epoch from due - now())::float from penstock._scheduled s join penstock._queue q on q.id = s.queue where q.name = %s order by 1"
+    return [row[0] for row in rows(db, text, queue)]  # type: ignore[misc]

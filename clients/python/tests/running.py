@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import penstock
@@ -16,9 +16,9 @@ Run = Callable[..., "Running"]
 
 
 class Running:
-    """A worker in a thread of its own, of either kind. The handler is a plain function in any case; aborted ones end when `wait` says so."""
+    """A worker in a thread of its own, of either kind. Handlers are plain functions in any case."""
 
-    def __init__(self, kind: str, db: Any, queue: str, handler: Callable[..., object], tx: bool, options: dict[str, Any]):
+    def __init__(self, kind: str, db: Any, queue: str, handler: Callable[..., object] | Mapping[str, Callable[..., object]], tx: bool, options: dict[str, Any]):
         self.kind = kind
         self.ended: list[tuple[str, int]] = []
         self.error: BaseException | None = None
@@ -42,10 +42,14 @@ class Running:
                 closing()
 
         async def main() -> None:
-            async def on_thread(*args: Any) -> object:
-                return await asyncio.get_running_loop().run_in_executor(None, handler, *args)
+            def on_thread(one: Callable[..., object]) -> Callable[..., Any]:
+                async def call(*args: Any) -> object:
+                    return await asyncio.get_running_loop().run_in_executor(None, one, *args)
 
-            worker = aio.Worker(db, queue, on_thread, Options(**options))
+                return call
+
+            chosen: Any = {k: on_thread(one) for k, one in handler.items()} if isinstance(handler, Mapping) else on_thread(handler)
+            worker = aio.Worker(db, queue, chosen, Options(**options))
             loop = asyncio.get_running_loop()
 
             def stop() -> None:

@@ -32,7 +32,7 @@ def test_python(url: str, db: psycopg.Connection) -> None:
         db.execute(f"select penstock.{statement}")
     names: dict[str, Any] = {"url": url, "night": lambda: False, "too_many_mails": lambda: False}
     blocks = [code for language, code in BLOCKS if language == "python" and not code.startswith("# FastAPI")]
-    assert len(blocks) == 6
+    assert len(blocks) == 8
     for code in blocks:
         exec(compile(code, "README.md", "exec"), names)
     assert len(db.execute("select from penstock.orders").fetchall()) == 2502
@@ -51,7 +51,7 @@ def test_fastapi(url: str, db: psycopg.Connection, queue: str) -> None:
         done.set()
 
     async def main() -> None:
-        async with names["app"].router.lifespan_context(names["app"]):
+        async with names["api"].router.lifespan_context(names["api"]):
             await done.wait()
 
     names: dict[str, Any] = {"url": url, "asyncio": asyncio, "aio": aio, "send_async": send_async}

@@ -2,6 +2,7 @@
 
 from . import inbox
 from ._api import check, enqueue, enqueue_many, publish, publish_many
+from ._app import App, Task, TxTask, current_job
 from ._buffer import Buffer
 from ._desk import Options
 from ._model import (
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 __all__ = [
     "SCHEMA_VERSION",
     "Aborted",
+    "App",
     "Buffer",
     "Cancelled",
     "DeadLetter",
@@ -48,9 +50,12 @@ __all__ = [
     "Retry",
     "SchemaError",
     "Snooze",
+    "Task",
     "TxHandler",
+    "TxTask",
     "Worker",
     "check",
+    "current_job",
     "enqueue",
     "enqueue_many",
     "inbox",

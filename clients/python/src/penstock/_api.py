@@ -24,10 +24,11 @@ def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, s
 
 def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
-    not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
+    not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "",
+    schema: str = "penstock",
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
-    return enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], schema=schema)[0]
+    return enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers, kind)], schema=schema)[0]
 
 
 def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock") -> list[Enqueued]:

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -236,7 +236,7 @@ class Desk:
         if task.ascii:
             reason = reason.encode("ascii", errors="replace").decode("ascii")
         if isinstance(how, Snooze):
-            return "snoozed", self.sql.release(q, [lease], how.after or 0)
+            return "released" if how.passed else "snoozed", self.sql.release(q, [lease], how.after or 0)
         if isinstance(how, DeadLetter):
             return "dead", self.sql.dead_letter(q, lease, reason)
         if isinstance(how, Retry):
@@ -254,10 +254,11 @@ class Desk:
             word = "dead"
         if word in ("failed", "dead"):
             said = ("job %d of queue %s %s in attempt %d: %s", task.job.id, self.queue, word, task.job.attempt, reason)
-            if isinstance(how, Outcome):  # the handler chose it
+            error = how.error if isinstance(how, Outcome) else how
+            if error is None:  # the handler chose it
                 log.warning(*said)
             else:
-                log.error(*said, exc_info=how if isinstance(how, BaseException) else None)
+                log.error(*said, exc_info=error if isinstance(error, BaseException) else None)
         if word in ("released", "snoozed") and not answer:
             word = "lost"
         self.finish(task, word)
@@ -372,6 +373,9 @@ def place_of(e: BaseException) -> str:
 
 def threads_take(handler: object) -> None:
     """Refuses a coroutine function: a thread would only get a coroutine, and do no work."""
+    if isinstance(handler, Mapping):
+        for one in handler.values():
+            threads_take(one)
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
         raise TypeError("the handler is an async function, which a worker with threads cannot call: use penstock.aio.work, or work_tx of penstock.aio")
 

@@ -12,7 +12,10 @@ from typing import Any
 
 MAX_PAYLOAD = 64 << 20
 MAX_HEADERS = 64 << 10
-LIMITS = {"id": 256, "key": 1024, "topic": 1024, "group_key": 256, "dedup_key": 256}
+LIMITS = {"id": 256, "key": 1024, "topic": 1024, "group_key": 256, "dedup_key": 256, "kind": 100}
+
+HEADER_KIND = "penstock-kind"
+"""The header that carries the kind of a job. A message that becomes a job may carry it as well."""
 
 SCHEMA_VERSION = 220
 """The version of the database's schema that this client was written for."""
@@ -72,6 +75,7 @@ class NewJob:
     not_before: datetime | timedelta | None = None
     dedup_key: str | None = None
     headers: Mapping[str, str] | None = None
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,11 @@ class Job:
     lease_until: datetime
     aborted: str | None = None
     _listeners: list[Callable[[str], None]] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def kind(self) -> str:
+        """Which handler takes the job; '' for a job without a kind."""
+        return self.headers.get(HEADER_KIND, "")
 
     @property
     def text(self) -> str:
@@ -143,6 +152,7 @@ class Outcome(Exception):  # noqa: N818 - outcomes are raised, or returned, and 
         super().__init__(reason or type(self).__name__)
         self.after = after
         self.reason = reason
+        self.error: BaseException | None = None  # of which a task has made this outcome
 
 
 class Retry(Outcome):
@@ -151,6 +161,8 @@ class Retry(Outcome):
 
 class Snooze(Outcome):
     """The handler is called again after some seconds or a timedelta. No attempt is spent."""
+
+    passed = False  # on to another worker, because there is no handler here
 
     def __init__(self, after: float | timedelta):
         super().__init__(after)
@@ -223,14 +235,33 @@ def headers_text(headers: Mapping[str, str] | None) -> str | None:
     return json.dumps(dict(headers), ensure_ascii=False)
 
 
+def printable(name: str, value: str | None, why: str) -> str | None:
+    made = text(name, value)
+    if made and any(c < " " or c == "\x7f" for c in made):
+        raise FieldError(name, "has a control character", f"use printable characters: {why}")
+    return made
+
+
+def kind_text(kind: str) -> str:
+    return printable("kind", kind, "the kind is a label of metrics") or ""
+
+
+def with_kind(kind: str, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """The headers of a job of a kind, which they carry. Raises FieldError."""
+    given = (headers or {}).get(HEADER_KIND, "")
+    if not kind_text(kind or given) or given == kind:
+        return headers
+    if kind and given:
+        raise FieldError("kind", f"is {kind!r}, and the header {HEADER_KIND} says {given!r}", "give one of them")
+    return {**(headers or {}), HEADER_KIND: kind or given}
+
+
 Row = tuple[str | None, str | None, str, str | None, bytes]
 
 
 def message_row(m: Message) -> Row:
     """id, key, topic, headers and payload as values for the outbox's table."""
-    made = text("id", m.id)
-    if made and any(c < " " or c == "\x7f" for c in made):
-        raise FieldError("id", "has a control character", "use printable characters: the id travels in protocol headers")
+    made = printable("id", m.id, "the id travels in protocol headers")
     return made, text("key", m.key), text("topic", m.topic) or "", headers_text(m.headers), encode(m.payload)
 
 
@@ -250,4 +281,4 @@ def job_row(j: NewJob) -> JobRow:
             raise FieldError("not_before", "has no time zone", "use datetime.now(timezone.utc), for instance")
         due = at.isoformat()
     group = text("group_key", j.group_key) or ""
-    return encode(j.payload), text("key", j.key), group, j.priority, due, text("dedup_key", j.dedup_key), headers_text(j.headers)
+    return encode(j.payload), text("key", j.key), group, j.priority, due, text("dedup_key", j.dedup_key), headers_text(with_kind(j.kind, j.headers))

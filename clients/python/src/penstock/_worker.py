@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ._connect import Database, autocommit, close, connect, cut, transaction
 from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent, threads_take
+from ._kinds import by_kind
 from ._model import Error, Job, Outcome
 from ._seam import NOTHING, run
 from ._signals import stopped_by_signals
@@ -19,6 +20,8 @@ from ._sql import Op
 T = TypeVar("T")
 Handler = Callable[[Job], object]
 TxHandler = Callable[[Any, Job], object]
+Handlers: TypeAlias = Handler | Mapping[str, Handler]
+TxHandlers: TypeAlias = TxHandler | Mapping[str, TxHandler]
 
 
 class Line:
@@ -52,11 +55,11 @@ class Line:
 
 
 class Worker:
-    """Runs a handler on the jobs of a queue: `run()` until `stop()`, which any thread and any signal handler may call."""
+    """Runs a handler, or one for each kind, on the jobs of a queue: `run()` until `stop()`, which any thread and any signal handler may call."""
 
-    def __init__(self, db: Database, queue: str, handler: Handler, options: Options):
+    def __init__(self, db: Database, queue: str, handler: Handlers, options: Options):
         threads_take(handler)
-        self.db, self.handler, self.o = db, handler, options
+        self.db, self.handler, self.o = db, by_kind(handler, queue, options), options
         self.desk = Desk(queue, options)
         lock = threading.Lock()
         self.jobs, self.changes = threading.Condition(lock), threading.Condition(lock)  # handlers wait for it, and so does the thread that writes
@@ -239,9 +242,10 @@ class Worker:
                     self.changes.notify_all()
 
 
-def in_transaction(db: Database, queue: str, handler: TxHandler, options: Options) -> tuple[Handler, Callable[[], None]]:
+def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Options) -> tuple[Handler, Callable[[], None]]:
     """Returns a handler that ends its job itself, and a function that closes its connections."""
-    threads_take(handler)
+    threads_take(handlers)
+    handler = by_kind(handlers, queue, options)
     own, made, sql = threading.local(), [], Desk(queue, options).sql
 
     def handle(job: Job) -> object:
@@ -269,14 +273,15 @@ def in_transaction(db: Database, queue: str, handler: TxHandler, options: Option
     return handle, close_all
 
 
-def work(db: Database, queue: str, handler: Handler, *, signals: bool = True, **options: Any) -> None:
-    """Runs `handler(job)` on the jobs of a queue, in threads, until SIGTERM or SIGINT. The options are those of `Options`."""
+def work(db: Database, queue: str, handler: Handlers, *, signals: bool = True, **options: Any) -> None:
+    """Runs `handler(job)` on the jobs of a queue, in threads, until SIGTERM or SIGINT. Handlers by kind are a dict, as {"welcome": send_welcome}; that of
+    the kind "" takes jobs without one. The options are those of `Options`."""
     worker = Worker(db, queue, handler, Options(**options))
     with stopped_by_signals(worker.stop) if signals else contextlib.nullcontext():
         worker.run()
 
 
-def work_tx(db: Database, queue: str, handler: TxHandler, *, signals: bool = True, **options: Any) -> None:
+def work_tx(db: Database, queue: str, handler: TxHandlers, *, signals: bool = True, **options: Any) -> None:
     """Like `work`, with a transaction around each `handler(tx, job)` that also ends the job: the handler's writes take effect exactly once."""
     handle, close_all = in_transaction(db, queue, handler, Options(**options))
     try:

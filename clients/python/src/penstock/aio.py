@@ -8,11 +8,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
 from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
+from ._kinds import by_kind
 from ._model import Aborted, Enqueued, Error, Job, Message, NewJob, Outcome, Payload
 from ._seam import Transaction, run_async
 from ._signals import stopped_by_signals
@@ -21,6 +22,8 @@ from ._sql import Op, Postgres
 T = TypeVar("T")
 Handler = Callable[[Job], Awaitable[object]]
 TxHandler = Callable[[Any, Job], Awaitable[object]]
+Handlers: TypeAlias = Handler | Mapping[str, Handler]
+TxHandlers: TypeAlias = TxHandler | Mapping[str, TxHandler]
 
 
 async def publish(
@@ -38,10 +41,11 @@ async def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message]
 
 async def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
-    not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
+    not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "",
+    schema: str = "penstock",
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
-    return (await enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], schema=schema))[0]
+    return (await enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers, kind)], schema=schema))[0]
 
 
 async def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock") -> list[Enqueued]:
@@ -136,10 +140,10 @@ def awaitable(made: Any) -> Awaitable[object]:
 
 
 class Worker:
-    """Runs a coroutine on the jobs of a queue: `run()` until `stop()`. Aborted handlers are cancelled."""
+    """Runs a coroutine, or one for each kind, on the jobs of a queue: `run()` until `stop()`. Aborted handlers are cancelled."""
 
-    def __init__(self, db: Database, queue: str, handler: Handler, options: Options):
-        self.db, self.handler, self.o = db, handler, options
+    def __init__(self, db: Database, queue: str, handler: Handlers, options: Options):
+        self.db, self.handler, self.o = db, by_kind(handler, queue, options), options
         self.desk = Desk(queue, options)
         self.halt, self.over, self.change = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.running: dict[int, asyncio.Task[object]] = {}
@@ -318,8 +322,9 @@ class Worker:
         self.change.set()
 
 
-def in_transaction(db: Database, queue: str, handler: TxHandler, options: Options) -> tuple[Handler, Callable[[], Awaitable[None]]]:
+def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Options) -> tuple[Handler, Callable[[], Awaitable[None]]]:
     """Returns a handler that ends its job itself, and a function that closes its connections."""
+    handler = by_kind(handlers, queue, options)
     idle: list[Any] = []
     sql = Postgres(options.schema)
 
@@ -347,16 +352,16 @@ def in_transaction(db: Database, queue: str, handler: TxHandler, options: Option
     return handle, close_all
 
 
-async def work(db: Database, queue: str, handler: Handler, *, signals: bool = True, **options: Any) -> None:
-    """Runs the coroutine `handler(job)` on the jobs of a queue until SIGTERM, SIGINT or its own cancellation. The options are those of
-    `penstock.Options`."""
+async def work(db: Database, queue: str, handler: Handlers, *, signals: bool = True, **options: Any) -> None:
+    """Runs the coroutine `handler(job)` on the jobs of a queue until SIGTERM, SIGINT or its own cancellation. Handlers by kind are a dict. The options are
+    those of `penstock.Options`."""
     worker = Worker(db, queue, handler, Options(**options))
     loop = asyncio.get_running_loop()
     with stopped_by_signals(lambda: loop.call_soon_threadsafe(worker.stop)) if signals else contextlib.nullcontext():
         await worker.run()
 
 
-async def work_tx(db: Database, queue: str, handler: TxHandler, *, signals: bool = True, **options: Any) -> None:
+async def work_tx(db: Database, queue: str, handler: TxHandlers, *, signals: bool = True, **options: Any) -> None:
     """Like `work`, with a transaction around each `handler(tx, job)` that also ends the job: the handler's writes take effect exactly once."""
     handle, close_all = in_transaction(db, queue, handler, Options(**options))
     try:

@@ -60,12 +60,14 @@ def new_job(j: Request) -> penstock.NewJob:
         datetime.fromisoformat(due.replace("Z", "+00:00")) if due else None,
         j.get("dedup_key"),
         j.get("headers"),
+        j.get("kind") or "",
     )
 
 
 def job_line(j: penstock.Job) -> Request:
     return {
         "id": str(j.id),
+        "kind": j.kind,
         "key": j.key,
         "group_key": j.group_key,
         "priority": j.priority,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ._app import App
 from ._desk import Desk, Options, Task, log, reason_of
-from ._model import Cancelled, DeadLetter, Job, Message, NewJob, Payload, Retry, Snooze, encode
+from ._kinds import by_kind
+from ._model import HEADER_KIND, Cancelled, DeadLetter, Job, Message, NewJob, Payload, Retry, Snooze, encode
 from ._seam import Transaction, run
 from ._sql import Op, Rows, at_epoch, quoted
+from ._worker import Handlers
 
 
 def require_published(
@@ -30,8 +33,10 @@ def require_published(
     raise missing(f"nothing with topic {topic!r}, key {key!r}, payload {payload!r} was published to {outbox!r}", found)
 
 
-def require_enqueued(tx: Transaction, queue: str, *, key: str | None = None, payload: Payload = None, schema: str = "penstock") -> NewJob:
-    """Returns the last waiting or delayed job of the queue with the given key and payload; those that are None match any. Claimed jobs are left out.
+def require_enqueued(
+    tx: Transaction, queue: str, *, kind: str | None = None, key: str | None = None, payload: Payload = None, schema: str = "penstock"
+) -> NewJob:
+    """Returns the last waiting or delayed job of the queue with the given kind, key and payload; those that are None match any. Claimed jobs are left out.
     Raises an AssertionError that lists the queue's jobs if there is none."""
     columns = "payload, key, group_key, priority, cast(headers as text)"
     rows = read(
@@ -41,11 +46,15 @@ def require_enqueued(tx: Transaction, queue: str, *, key: str | None = None, pay
         f" where queue = (select id from {quoted(schema)}._queue where name = $1) order by 7 desc limit 1000",
         [queue],
     )
-    found = [NewJob(bytes(r[0]), r[1], r[2], r[3], at_epoch(r[5]) if r[5] else None, None, json.loads(r[4]) if r[4] else None) for r in rows]
+    found = []
+    for content, its_key, group_key, priority, headers, due, _ in rows:
+        given = json.loads(headers) if headers else {}
+        of_kind = given.pop(HEADER_KIND, "")
+        found.append(NewJob(bytes(content), its_key, group_key, priority, at_epoch(due) if due else None, None, given or None, of_kind))
     for j in found:
-        if (key is None or j.key == key) and has(j.payload, payload):
+        if (kind is None or j.kind == kind) and (key is None or j.key == key) and has(j.payload, payload):
             return j
-    raise missing(f"nothing with key {key!r}, payload {payload!r} was enqueued in {queue!r}", found)
+    raise missing(f"nothing with kind {kind!r}, key {key!r}, payload {payload!r} was enqueued in {queue!r}", found)
 
 
 def read(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
@@ -80,16 +89,16 @@ class Ran:
     how: object = None
 
 
-def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, group_key: str = "", schema: str = "penstock") -> Ran:
-    """Claims the next job in the test's own transaction, calls the handler, and ends the attempt as a worker does. The job may have been enqueued in the
-    same transaction. A job to be retried runs after `advance`. Nothing is committed. Raises an AssertionError if there is no job."""
+def run_one(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: str = "", schema: str = "penstock") -> Ran:
+    """Claims the next job in the test's own transaction, calls its handler, or its task of an App, and ends the attempt as a worker does. The job may have
+    been enqueued in the same transaction. A job to be retried runs after `advance`. Nothing is committed. Raises an AssertionError if there is no job."""
     desk = Desk(queue, Options(schema=schema))
     _, jobs = run(tx, desk.sql.claim(queue, 1, desk.o.lease, group_key, "test"))
     if not jobs:
         raise AssertionError(f"there is no job to run in {queue!r}")
     how: object
     try:
-        how = handler(jobs[0])
+        how = by_kind(handler.handlers(queue, tx) if isinstance(handler, App) else handler, queue, desk.o)(jobs[0])
     except Exception as e:
         how = e
     words = {Retry: "retry", Snooze: "snooze", DeadLetter: "dead_letter", Cancelled: "cancelled"}

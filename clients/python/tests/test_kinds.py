@@ -1,0 +1,94 @@
+"""Jobs of several kinds in one queue: handlers by kind, and what becomes of a kind that has none."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from penstock import testing
+from penstock._model import HEADER_KIND
+
+from .conftest import rows, seconds_until_due, status, until
+from .running import Run, Running
+
+
+def test_a_kind_travels_as_a_header(db: psycopg.Connection, queue: str) -> None:
+    penstock.enqueue(db, queue, "x", kind="welcome", headers={"a": "b"})
+    penstock.enqueue_many(db, queue, [penstock.NewJob("y", headers={HEADER_KIND: "welcome"}), penstock.NewJob("z")])
+    assert rows(db, "select headers from penstock.claim(%s, 10)", queue) == [({HEADER_KIND: "welcome", "a": "b"},), ({HEADER_KIND: "welcome"},), (None,)]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kind": "x" * 101}, {"kind": "a\nb"}, {"kind": 1}, {"headers": {HEADER_KIND: "a\x7f"}}, {"kind": "a", "headers": {HEADER_KIND: "b"}}]
+)
+def test_a_kind_that_no_job_can_have(fields: dict[str, Any], db: psycopg.Connection, queue: str) -> None:
+    with pytest.raises(penstock.FieldError) as refused:
+        penstock.enqueue(db, queue, "x", **fields)
+    assert refused.value.field == "kind"
+    assert status(db, queue) == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("tx", [False, True])
+def test_each_kind_has_its_handler(request: pytest.FixtureRequest, start: Run, url: str, db: psycopg.Connection, queue: str, tx: bool) -> None:
+    seen: list[tuple[str, str, str]] = []
+    handlers = {kind: lambda *args, kind=kind: seen.append((kind, args[-1].kind, args[-1].text)) for kind in ("welcome", "receipt", "")}
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n), kind=kind) for n, kind in enumerate(["welcome", "receipt", "", "welcome"])])
+    running = Running("threads", url, queue, handlers, True, {}) if tx else start(queue, handlers)
+    until(lambda: status(db, queue) == (0, 0, 0, 0, 0))
+    running.join()
+    assert sorted(seen) == [("", "", "2"), ("receipt", "receipt", "1"), ("welcome", "welcome", "0"), ("welcome", "welcome", "3")]
+
+
+def test_a_kind_without_a_handler_is_left_to_others(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    """No attempt is spent. Where it runs at last it is the first one."""
+    for kind in ("new", "", "new"):
+        penstock.enqueue(db, queue, "x", kind=kind)
+    running = start(queue, {"old": lambda job: None})
+    until(lambda: len(running.ended) == 3)
+    running.join()
+    assert {word for word, _ in running.ended} == {"released"}
+    assert status(db, queue) == (0, 0, 3, 0, 0)
+    assert all(0 < seconds <= 11.25 for seconds in seconds_until_due(db, queue))
+    assert sorted(re.findall(r"no handler for kind '(\w*)'", caplog.text)) == ["", "new"], "each is told once"
+    testing.advance(db, queue, 12)
+    attempts: list[int] = []
+    running = start(queue, {"new": lambda job: attempts.append(job.attempt), "": lambda job: attempts.append(job.attempt)})
+    until(lambda: attempts == [1, 1, 1])
+
+
+def test_a_kind_that_no_worker_takes_is_a_dead_letter(start: Run, db: psycopg.Connection, queue: str) -> None:
+    penstock.enqueue(db, queue, "old", kind='a "typo"')
+    db.execute(f"update penstock.{queue} set created_at = created_at - interval '61 min'")
+    penstock.enqueue(db, queue, "fresh", kind='a "typo"')
+    running = start(queue, {"": lambda job: None})
+    until(lambda: sorted(word for word, _ in running.ended) == ["dead", "released"])
+    assert rows(
+        db,
+        "select convert_from(payload, 'UTF8'), failures->0->>'error' from penstock._dead_job d join penstock._queue q on q.id = d.queue where q.name = %s",
+        queue,
+    ) == [("old", 'no handler for kind "a \\"typo\\""')]
+
+
+def test_handlers_are_checked(url: str, queue: str) -> None:
+    async def coroutine(_job: penstock.Job) -> None: ...
+
+    with pytest.raises(penstock.FieldError, match="handler"):
+        penstock.Worker(url, queue, {}, penstock.Options())
+    with pytest.raises(penstock.FieldError, match="kind"):
+        penstock.Worker(url, queue, {"a\nb": lambda job: None}, penstock.Options())
+    with pytest.raises(TypeError, match=r"penstock\.aio"):
+        penstock.Worker(url, queue, {"a": coroutine}, penstock.Options())
+
+
+def test_the_helpers_know_kinds(url: str, queue: str) -> None:
+    with psycopg.connect(url) as tx:
+        penstock.enqueue(tx, queue, "x", kind="welcome")
+        assert testing.require_enqueued(tx, queue, kind="welcome") == penstock.NewJob(b"x", kind="welcome")
+        with pytest.raises(AssertionError, match="kind='welcome'"):
+            testing.require_enqueued(tx, queue, kind="receipt")
+        assert testing.run_one(tx, queue, {"welcome": lambda job: None}).outcome == "done"
+        tx.rollback()
