@@ -1,7 +1,10 @@
 package penstock
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 )
 
@@ -9,15 +12,22 @@ import (
 const (
 	MaxGroupBytes = 256
 	MaxDedupBytes = 256
+	MaxKindBytes  = 100
 	// Jobs with a lower priority number run first. The default is 0.
 	MinPriority = -16
 	MaxPriority = 15
 )
 
+// HeaderKind is the header that carries the kind of a job. A message that becomes a job may carry it as well.
+const HeaderKind = "penstock-kind"
+
 // NewJob is what a producer enqueues.
 type NewJob struct {
 	// Payload is opaque: any bytes, up to MaxPayloadBytes.
 	Payload []byte
+	// Kind says which handler takes the job, see work.Mux: 1 to MaxKindBytes bytes without control characters, or '',
+	// the default. The store writes it as the header HeaderKind.
+	Kind string
 	// Key serialises: in a queue at most one job of a key runs at a time. Jobs of a key
 	// run in the order of their ids, in FIFO and LIFO queues and with any priorities. A
 	// job that waits to be tried again keeps its place, and those behind it wait. A job
@@ -39,7 +49,14 @@ type NewJob struct {
 // Validate returns a *FieldError for the first field that a store could not carry.
 // Every store calls it before it writes.
 func (j *NewJob) Validate() error {
-	carried := Message{Key: j.Key, Headers: j.Headers, Payload: j.Payload}
+	header := j.Headers[HeaderKind]
+	if err := ValidateKind(cmp.Or(j.Kind, header)); err != nil {
+		return err
+	}
+	if j.Kind != "" && header != "" && header != j.Kind {
+		return &FieldError{Field: "kind", Problem: fmt.Sprintf("is %q, and the header %s says %q", j.Kind, HeaderKind, header), Hint: "give one of them"}
+	}
+	carried := Message{Key: j.Key, Headers: j.AllHeaders(), Payload: j.Payload}
 	if err := carried.Validate(); err != nil {
 		return err
 	}
@@ -54,6 +71,28 @@ func (j *NewJob) Validate() error {
 	}
 	if y := j.NotBefore.Year(); y < 0 || y > 9999 { // stores count microseconds, between limits
 		return &FieldError{Field: "not before", Problem: fmt.Sprintf("is in the year %d", y), Hint: "use one from 0 to 9999, or the zero time for a job that may run at once"}
+	}
+	return nil
+}
+
+// AllHeaders returns the headers that a store writes: Headers, and the kind. It changes neither.
+func (j *NewJob) AllHeaders() map[string]string {
+	if j.Kind == "" {
+		return j.Headers
+	}
+	all := make(map[string]string, len(j.Headers)+1)
+	maps.Copy(all, j.Headers)
+	all[HeaderKind] = j.Kind
+	return all
+}
+
+// ValidateKind returns a *FieldError for a kind that no job can have. The empty kind is that of jobs without one.
+func ValidateKind(kind string) error {
+	if err := ValidateText("kind", kind, MaxKindBytes); err != nil {
+		return err
+	}
+	if i := strings.IndexFunc(kind, func(r rune) bool { return r < 0x20 || r == 0x7f }); i >= 0 {
+		return &FieldError{Field: "kind", Problem: fmt.Sprintf("has a control character at byte %d", i), Hint: "use printable characters: the kind is a label of metrics"}
 	}
 	return nil
 }
@@ -82,6 +121,9 @@ type Job struct {
 	// LeaseUntil is when the lease ends at the earliest. If the claim also did maintenance, it ends a little later.
 	LeaseUntil time.Time
 }
+
+// Kind says which handler takes the job. It is ” for a job without a kind.
+func (j Job) Kind() string { return j.Headers[HeaderKind] }
 
 // QueueOrder is the order in which jobs of one priority run.
 type QueueOrder string

@@ -19,7 +19,7 @@ func (s *Queues) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
 	if err != nil {
 		return err
 	}
-	sch.Job.NotBefore = time.Time{}
+	sch.Job.NotBefore, sch.Job.Headers = time.Time{}, sch.Job.AllHeaders()
 	job, err := json.Marshal(sch.Job)
 	if err != nil {
 		return err
@@ -60,6 +60,7 @@ func (s *Queues) readSchedules(ctx context.Context, on Runner, q *QueueRow, whic
 		}
 		sch.Next = sch.Next.UTC()
 		err := json.Unmarshal(job, &sch.Job)
+		sch.Job.Kind = sch.Job.Headers[penstock.HeaderKind]
 		all = append(all, sch)
 		return err
 	}, "select name, cron, next, job from {schema}.schedules where queue_id = {queue} "+which, q.Args(args))

@@ -89,8 +89,8 @@ func (q *Queue) insert(ctx context.Context, tx session, jobs []penstock.NewJob, 
 	for _, i := range some {
 		j := &jobs[i]
 		var headers []byte
-		if len(j.Headers) > 0 {
-			if headers, err = json.Marshal(j.Headers); err != nil {
+		if all := j.AllHeaders(); len(all) > 0 {
+			if headers, err = json.Marshal(all); err != nil {
 				return nil, err
 			}
 		}

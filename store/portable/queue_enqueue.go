@@ -78,7 +78,7 @@ func (n *newJobs) add(j *penstock.NewJob, seq int64) error {
 	if seq != 0 {
 		number = &seq
 	}
-	headers, err := tables.HeadersText(j.Headers)
+	headers, err := tables.HeadersText(j.AllHeaders())
 	if err != nil {
 		return err
 	}

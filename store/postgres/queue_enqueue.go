@@ -102,7 +102,7 @@ func (q *Queue) write(ctx context.Context, on querier, jobs []penstock.NewJob) (
 func (q *Queue) callFor(jobs []penstock.NewJob) (string, []any, error) {
 	if len(jobs) == 1 {
 		j := &jobs[0]
-		headers, err := encodeHeaders(j.Headers)
+		headers, err := encodeHeaders(j.AllHeaders())
 		query := q.enqueue
 		if j.DedupKey != "" {
 			query = q.enqueueOnce
@@ -134,7 +134,7 @@ type jobColumns struct {
 }
 
 func (c *jobColumns) add(j *penstock.NewJob, most int) error {
-	headers, err := encodeHeaders(j.Headers)
+	headers, err := encodeHeaders(j.AllHeaders())
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 		"array_agg(dedup_key order by n) as dedup_keys, array_agg(headers order by n) as headers from (values ")
 	for i := range jobs {
 		j := &jobs[i]
-		headers, err := encodeHeaders(j.Headers)
+		headers, err := encodeHeaders(j.AllHeaders())
 		if err != nil {
 			return "", nil, err
 		}

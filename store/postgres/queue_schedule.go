@@ -20,7 +20,7 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 		return err
 	}
 	j := &set.Job
-	headers, err := encodeHeaders(j.Headers)
+	headers, err := encodeHeaders(j.AllHeaders())
 	if err != nil {
 		return err
 	}
@@ -68,6 +68,7 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 		one.Next = one.Next.UTC()
 		if len(headers) > 0 {
 			j.Headers, err = decodeHeaders(headers)
+			j.Kind = j.Headers[penstock.HeaderKind]
 		}
 		return one, err
 	})

@@ -39,6 +39,25 @@ func TestEnqueueManyInOrder(t *testing.T) {
 	f.wantClaim(9, 2, 1, 5)
 }
 
+// A kind is a header, by whichever way a job comes.
+func TestKindsBySQL(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue('q', 'x', kind => 'a')")
+	f.Exec("select penstock.enqueue('q', '{}'::jsonb, kind => 'b', headers => '{\"h\": \"1\", \"penstock-kind\": \"b\"}')")
+	f.Exec("select penstock.enqueue_bytes('q', 'x', kind => 'c', headers => '{\"penstock-kind\": \"\"}')")
+	f.Exec("select penstock.enqueue('q', 'x', kind => '')")
+	f.Exec("select penstock.enqueue('q', 'x', kind => null)")
+	f.wantText("{6,7,8}", "select array(select penstock.enqueue_many('q', '{x,y,z}', kinds => array['d', null, '']))::text")
+	f.wantText("{9,10}", "select array(select penstock.enqueue_many('q', '{x,y}', kinds => '{null,e}', headers => array['{\"h\": \"1\"}', null]::jsonb[], priorities => '{0,1}'))::text")
+	f.Exec("insert into penstock.q (payload, headers) values ('x', '{\"penstock-kind\": \"f\"}')")
+	f.Exec("select penstock.schedule('q', 's', '@daily', 'x', kind => 'g')")
+	f.Exec("update penstock._schedule set next = now()")
+	f.maintain()
+	f.wantText("1a 2b+ 3c 4 5 6d 7 8 9+ 10e 11f 12g", `select string_agg(id || coalesce(headers ->> 'penstock-kind', '') || case when headers ? 'h' then '+' else '' end, ' ' order by id)
+		from penstock.claim('q', 100)`)
+}
+
 // A group that is null is the default one, as it is for enqueue.
 func TestNullGroup(t *testing.T) {
 	t.Parallel()

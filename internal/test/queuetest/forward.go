@@ -45,7 +45,7 @@ func forwardEach(e *env) {
 		var calm func()
 		for i := range each {
 			n := round*each + i
-			e.Must(s.Publish(e.ctx, outbox, penstock.Message{ID: fmt.Sprint("m", n), Key: "k", Topic: "t", Payload: fmt.Append(nil, n), Headers: map[string]string{"a": "b"}}), "Publish")
+			e.Must(s.Publish(e.ctx, outbox, penstock.Message{ID: fmt.Sprint("m", n), Key: "k", Topic: "t", Payload: fmt.Append(nil, n), Headers: map[string]string{"a": "b", penstock.HeaderKind: "c"}}), "Publish")
 			if i == 0 { // it does not begin again by itself
 				e.Eventually("it has begun", func() bool { return e.waiting() > round*each })
 				calm = e.Disturb(e)
@@ -61,7 +61,7 @@ func forwardEach(e *env) {
 	}
 	for n := range rounds * each {
 		j := e.want(fmt.Sprint(n))[0]
-		if j.Key != "k" || j.Headers["a"] != "b" || j.Headers[forward.HeaderMessageID] != fmt.Sprint("m", n) || j.Headers[forward.HeaderTopic] != "t" {
+		if j.Key != "k" || j.Headers["a"] != "b" || j.Kind() != "c" || j.Headers[forward.HeaderMessageID] != fmt.Sprint("m", n) || j.Headers[forward.HeaderTopic] != "t" {
 			e.Fatalf("job %d is %+v", n, j)
 		}
 		e.ack(j)

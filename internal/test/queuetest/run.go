@@ -57,6 +57,7 @@ var groups = []group{
 	{"Schedule", scheduleCases},
 	{"Input", inputCases},
 	{"Content", contentCases},
+	{"Kind", kindCases},
 	{"Queue", queueCases},
 	{"Status", statusCases},
 	{"Groups", groupCases},

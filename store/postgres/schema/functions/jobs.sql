@@ -36,9 +36,23 @@ begin
         raise exception 'the priority is %, expected -16 to 15', priority using errcode = '23514', hint = 'lower numbers run first; 0 is the default';
     elsif octet_length(dedup_key) > 256 then
         raise exception 'the dedup_key has % bytes, the limit is 256', octet_length(dedup_key) using errcode = '23514', hint = 'use a hash of it';
+    elsif octet_length(headers ->> 'penstock-kind') > 100 or headers ->> 'penstock-kind' ~ '[\u0001-\u001f\u007f]' then
+        raise exception 'the kind % is not possible', quote_literal(left(headers ->> 'penstock-kind', 100))
+        using errcode = '23514', hint = 'use 1 to 100 bytes without control characters';
     elsif jsonb_typeof(headers) <> 'object' or octet_length(headers::text) > 65536 then
         perform _refuse_headers(headers);
     end if;
+end $$;
+
+-- _with_kind returns the headers of a job of a kind, which they carry.
+create or replace function _with_kind(headers jsonb, kind text) returns jsonb
+language plpgsql immutable set search_path from current as $$
+begin
+    if nullif(headers ->> 'penstock-kind', '') <> nullif(kind, '') then
+        raise exception 'the kind is %, and the header penstock-kind says %', quote_literal(kind), quote_literal(headers ->> 'penstock-kind')
+        using errcode = '23514', hint = 'give one of them';
+    end if;
+    return case when kind <> '' then coalesce(headers, '{}') || jsonb_build_object('penstock-kind', kind) else headers end;
 end $$;
 
 -- _lost raises the error for a lease that is not there any more. It returns a time so that it fits into an expression.

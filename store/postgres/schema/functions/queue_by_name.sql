@@ -19,52 +19,56 @@ begin
 end $fn$;
 
 create or replace function enqueue_bytes(queue text, payload bytea, key text default null, group_key text default '', priority int default 0,
-                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null) returns bigint
 language plpgsql volatile as $fn$
 declare
     made bigint;
 begin
     execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue'), '($1, $2, $3, $4, $5, $6, $7)')
-       into made using payload, key, group_key, priority, not_before, dedup_key, headers;
+       into made using payload, key, group_key, priority, not_before, dedup_key,
+                       case when kind operator(pg_catalog.<>) '' then {schema}._with_kind(headers, kind) else headers end;
     return made;
 end $fn$;
 
-comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key), the id of the first job. Errors: 42P01 for an unknown queue, 23514 for a value over its limit, 22023 for a payload that is null.';
+comment on function enqueue_bytes is 'Writes one job and returns its id; of a duplicate (dedup_key), the id of the first job. The kind says which handler takes it, and is its header penstock-kind. Errors: 42P01 for an unknown queue, 23514 for a value over its limit, 22023 for a payload that is null.';
 
 create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
-                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
+                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null, kinds text[] default null) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue_many'), '($1, $2, $3, $4, $5, $6, $7)')
-                   using payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers;
+                   using payloads, keys, group_keys, priorities, not_befores, dedup_keys,
+                         case when kinds is null then headers -- where they differ in length, none are as many as the payloads
+                              else array(select {schema}._with_kind(j.header, j.kind) from rows from (pg_catalog.unnest(headers), pg_catalog.unnest(kinds)) with ordinality j(header, kind, i)
+                                          where coalesce(pg_catalog.cardinality(headers), pg_catalog.cardinality(kinds)) operator(pg_catalog.=) pg_catalog.cardinality(kinds) order by j.i) end;
 end $fn$;
 
 comment on function enqueue_many_bytes is 'Writes a job for each payload, in their order, and returns the ids. An array that is null stands for the default.';
 
 create or replace function enqueue(queue text, payload text, key text default null, group_key text default '', priority int default 0,
-                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null) returns bigint
 language plpgsql volatile as $fn$
 begin
-    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers);
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind);
 end $fn$;
 
-comment on function enqueue(text, text, text, text, int, timestamptz, text, jsonb) is 'Writes one job whose payload is text, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
+comment on function enqueue(text, text, text, text, int, timestamptz, text, jsonb, text) is 'Writes one job whose payload is text, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
 
 create or replace function enqueue(queue text, payload jsonb, key text default null, group_key text default '', priority int default 0,
-                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null, kind text default null) returns bigint
 language plpgsql volatile as $fn$
 begin
-    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers);
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers, kind);
 end $fn$;
 
-comment on function enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb) is 'Writes one job whose payload is JSON, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
+comment on function enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb, text) is 'Writes one job whose payload is JSON, as UTF-8, and returns its id. Otherwise it is like enqueue_bytes.';
 
 create or replace function enqueue_many(queue text, payloads text[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
-                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
+                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null, kinds text[] default null) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query select {schema}.enqueue_many_bytes(queue, array(select pg_catalog.convert_to(p.payload, 'UTF8') from pg_catalog.unnest(payloads) with ordinality p(payload, i) order by p.i),
-                                                keys, group_keys, priorities, not_befores, dedup_keys, headers);
+                                                keys, group_keys, priorities, not_befores, dedup_keys, headers, kinds);
 end $fn$;
 
 comment on function enqueue_many is 'Writes a job for each text, as UTF-8, in their order, and returns the ids. Otherwise it is like enqueue_many_bytes.';

@@ -109,12 +109,13 @@ begin
 end $$;
 
 create or replace function schedule_bytes(queue text, name text, cron text, payload bytea, key text default null, group_key text default '',
-                         priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
+                         priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null) returns timestamptz
 language plpgsql set search_path from current as $$
 declare
     q     _queue := _queue_named(queue);
     first timestamptz := _cron_next(cron, clock_timestamp());
 begin
+    headers := case when kind <> '' then _with_kind(headers, kind) else headers end;
     perform _refuse_job(payload, key, group_key, priority, headers, dedup_key),
             case when getdatabaseencoding() not in ('UTF8', 'SQL_ASCII') then convert_to(concat(key, group_key, dedup_key, headers), 'UTF8') end; -- see _readable
     if (octet_length(name) between 1 and 128) is not true then
@@ -132,20 +133,20 @@ end $$;
 comment on function schedule_bytes is 'Makes or changes a periodic job: one is enqueued at every time that cron describes, unless dedup_key makes it a duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or a time that never comes, 23514 for a value over its limit.';
 
 create or replace function schedule(queue text, name text, cron text, payload text, key text default null, group_key text default '',
-                         priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
+                         priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null) returns timestamptz
 language sql set search_path from current as $$
-    select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key)
+    select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key, kind)
 $$;
 
-comment on function schedule(text, text, text, text, text, text, int, jsonb, text) is 'Makes or changes a periodic job whose payload is text, as UTF-8. Otherwise it is like schedule_bytes.';
+comment on function schedule(text, text, text, text, text, text, int, jsonb, text, text) is 'Makes or changes a periodic job whose payload is text, as UTF-8. Otherwise it is like schedule_bytes.';
 
 create or replace function schedule(queue text, name text, cron text, payload jsonb, key text default null, group_key text default '',
-                         priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
+                         priority int default 0, headers jsonb default null, dedup_key text default null, kind text default null) returns timestamptz
 language sql set search_path from current as $$
-    select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key)
+    select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key, kind)
 $$;
 
-comment on function schedule(text, text, text, jsonb, text, text, int, jsonb, text) is 'Makes or changes a periodic job whose payload is JSON, as UTF-8. Otherwise it is like schedule_bytes.';
+comment on function schedule(text, text, text, jsonb, text, text, int, jsonb, text, text) is 'Makes or changes a periodic job whose payload is JSON, as UTF-8. Otherwise it is like schedule_bytes.';
 
 create or replace function unschedule(queue text, name text) returns void
 language plpgsql set search_path from current as $$

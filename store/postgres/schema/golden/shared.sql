@@ -784,11 +784,11 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function grant_adopt(role name): schema/functions/adopt.sql
 -- function create_queue(name text, ordering text, segments integer, segment_bytes bigint): schema/functions/create_queue.sql
 -- function _queue_function(queue text, name text): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue_bytes(queue text, payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue_many_bytes(queue text, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[]): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue(queue text, payload jsonb, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue(queue text, payload text, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb): schema/functions/queue_by_name.sql, everybody may execute it
--- function enqueue_many(queue text, payloads text[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[]): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue_bytes(queue text, payload bytea, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue_many_bytes(queue text, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[]): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue(queue text, payload jsonb, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue(queue text, payload text, key text, group_key text, priority integer, not_before timestamp with time zone, dedup_key text, headers jsonb, kind text): schema/functions/queue_by_name.sql, everybody may execute it
+-- function enqueue_many(queue text, payloads text[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], kinds text[]): schema/functions/queue_by_name.sql, everybody may execute it
 -- function deduplicated(n bigint): schema/functions/queue_by_name.sql, everybody may execute it
 -- function dequeue(queue text, n integer, group_key text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function claim(queue text, n integer, lease interval, group_key text, worker text): schema/functions/queue_by_name.sql, everybody may execute it
@@ -819,6 +819,7 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function _first_of(queue integer, key text): schema/functions/enqueue.sql
 -- function _failed(failures jsonb, attempt integer, error text): schema/functions/jobs.sql
 -- function _refuse_job(payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text): schema/functions/jobs.sql, everybody may execute it
+-- function _with_kind(headers jsonb, kind text): schema/functions/jobs.sql, everybody may execute it
 -- function _lost(lease bigint): schema/functions/jobs.sql, everybody may execute it
 -- function _hold_keys(queue integer, keys text[], waiting boolean): schema/functions/jobs.sql
 
@@ -889,9 +890,9 @@ end $function$;
 -- function _next_run(queue integer, name text): schema/functions/schedules.sql
 -- function _cron_field(field text, lo integer, hi integer, names text[]): schema/functions/schedules.sql
 -- function _cron_next(cron text, after timestamp with time zone): schema/functions/schedules.sql
--- function schedule_bytes(queue text, name text, cron text, payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text): schema/functions/schedules.sql
--- function schedule(queue text, name text, cron text, payload jsonb, key text, group_key text, priority integer, headers jsonb, dedup_key text): schema/functions/schedules.sql
--- function schedule(queue text, name text, cron text, payload text, key text, group_key text, priority integer, headers jsonb, dedup_key text): schema/functions/schedules.sql
+-- function schedule_bytes(queue text, name text, cron text, payload bytea, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text): schema/functions/schedules.sql
+-- function schedule(queue text, name text, cron text, payload jsonb, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text): schema/functions/schedules.sql
+-- function schedule(queue text, name text, cron text, payload text, key text, group_key text, priority integer, headers jsonb, dedup_key text, kind text): schema/functions/schedules.sql
 -- function unschedule(queue text, name text): schema/functions/schedules.sql
 -- function _job_in(segment text, lifo boolean, known tid): schema/functions/queue_ring.sql
 -- function _writers_in(segment text): schema/functions/queue_ring.sql

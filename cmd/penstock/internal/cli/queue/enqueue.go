@@ -22,12 +22,13 @@ import (
 
 // jobFlags describe a job.
 type jobFlags struct {
-	key, group, dedupKey string
-	priority             int
-	headers              []string
+	kind, key, group, dedupKey string
+	priority                   int
+	headers                    []string
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kind, "kind", "", "`kind` of the job, which says what handler takes it")
 	flags.StringVarP(&f.key, "key", "k", "", "`key` whose jobs run one after another, in the order of their ids")
 	flags.StringVarP(&f.group, "group", "g", "", "`group`, such as a tenant: ordered by itself")
 	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("`number` from %d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
@@ -37,11 +38,11 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 
 // read returns the job of flags and payload.
 func (f *jobFlags) read(flags *pflag.FlagSet, payload []byte) (penstock.NewJob, error) {
-	if err := cli.NotEmpty(flags, "key", "dedup-key"); err != nil {
+	if err := cli.NotEmpty(flags, "kind", "key", "dedup-key"); err != nil {
 		return penstock.NewJob{}, err
 	}
 	headers, err := cli.ReadHeaders(f.headers)
-	return penstock.NewJob{Payload: payload, Key: f.key, Group: f.group, Priority: f.priority, DedupKey: f.dedupKey, Headers: headers}, err
+	return penstock.NewJob{Payload: payload, Kind: f.kind, Key: f.key, Group: f.group, Priority: f.priority, DedupKey: f.dedupKey, Headers: headers}, err
 }
 
 type enqueueFlags struct {
@@ -64,6 +65,7 @@ A line is an object with any of these fields:
 
   payload         a string is taken as it is, any other JSON value as its text
   payload_base64  instead of payload, for bytes that are not text
+  kind            says which handler takes the job
   key             serialises: at most one job of a key runs at a time, in order
   group           such as a tenant: ordered by itself
   priority        -16 (first) to 15 (last), 0 if not given
@@ -93,6 +95,7 @@ at its end and must not change before.
 Applications do not need this verb: they insert into the queue in their own
 transaction. It is for trying things, and for scripts.`,
 		Example: `  penstock enqueue thumbnails '{"photo":17}'
+  penstock enqueue mails --kind welcome '{"user":42}'
   penstock enqueue mails --key user-42 --delay 10m 'reminder'
   penstock enqueue mails --dedup-key welcome-42 --not-before '2026-12-01 08:00' 'welcome'
   penstock enqueue reports - --group acme --priority -5 -H content-type=application/pdf < report.pdf
@@ -149,7 +152,7 @@ func checkEnqueue(a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, one bool) e
 	if one {
 		return nil
 	}
-	for _, name := range []string{"key", "group", "priority", "header", "delay", "not-before", "dedup-key"} {
+	for _, name := range []string{"kind", "key", "group", "priority", "header", "delay", "not-before", "dedup-key"} {
 		if flags.Changed(name) {
 			return terminal.Usage(fmt.Errorf("--%s is given without PAYLOAD: give one, - to read it from stdin, or write %s into the JSON lines", name, name))
 		}

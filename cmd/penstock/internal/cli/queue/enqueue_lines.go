@@ -12,6 +12,7 @@ import (
 
 // jobLine is a job to enqueue as a line of JSON.
 type jobLine struct {
+	Kind      string            `json:"kind"`
 	Key       string            `json:"key"`
 	Group     string            `json:"group"`
 	Priority  int               `json:"priority"`
@@ -53,7 +54,7 @@ func parseJobLine(line []byte, now time.Time) (penstock.NewJob, error) {
 		l.NotBefore = now.Add(delay)
 	}
 	j := penstock.NewJob{
-		Payload: payload, Key: l.Key, Group: l.Group, Priority: l.Priority,
+		Payload: payload, Kind: l.Kind, Key: l.Key, Group: l.Group, Priority: l.Priority,
 		NotBefore: l.NotBefore, DedupKey: l.DedupKey, Headers: l.Headers,
 	}
 	return j, j.Validate()

@@ -1,0 +1,91 @@
+package queuetest
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+)
+
+var kindCases = []testCase{
+	{name: "EveryOptionCarriesIt", run: kindCarried},
+	{name: "Stays", run: kindStays},
+	{name: "OfASchedule", run: kindScheduled},
+}
+
+func ofKind(kind, payload string) penstock.NewJob {
+	return penstock.NewJob{Kind: kind, Payload: []byte(payload)}
+}
+
+// wantKinds takes jobs that are named after their kinds, and ends them.
+func (e *env) wantKinds(claimed []penstock.Job) {
+	e.Helper()
+	for _, j := range claimed {
+		if want := strings.TrimRight(string(j.Payload), "0123456789"); j.Kind() != want {
+			e.Errorf("the job %s has the kind %q, want %q", j.Payload, j.Kind(), want)
+		}
+		if j.Kind() == "" && len(j.Headers) > 0 {
+			e.Errorf("a job without a kind has the headers %v", j.Headers)
+		}
+	}
+	e.ack(claimed...)
+}
+
+// Whatever else a job has, and however many are enqueued by one call, each has the kind that it was given.
+func kindCarried(e *env) {
+	e.enqueue(ofKind("a", "a1"))
+	e.wantKinds(e.want("a1"))
+	longest := strings.Repeat("k", penstock.MaxKindBytes)
+	for _, j := range []penstock.NewJob{
+		{Kind: "b", Key: "k"}, {Kind: "c", Priority: 3}, {Kind: "d", DedupKey: "d"}, {Kind: "e", NotBefore: time.Now().Add(-time.Second)}, {Kind: longest},
+		{Headers: map[string]string{penstock.HeaderKind: "f"}}, {Kind: "g", Headers: map[string]string{penstock.HeaderKind: "g"}}, {Kind: `ü "é" \ 'x'`},
+	} {
+		kind := j.AllHeaders()[penstock.HeaderKind]
+		one, two := j, j
+		one.Payload, two.Payload, two.Key, two.DedupKey = []byte(kind+"1"), []byte(kind+"2"), j.Key+j.Key, j.DedupKey+j.DedupKey
+		tx := e.begin()
+		tx.enqueue(one)
+		tx.enqueue(two, ofKind("many", "many"), job("0"))
+		tx.Commit()
+		e.wantKinds(e.collect(kind+"1", kind+"2", "many", "0"))
+	}
+	headers := map[string]string{"h": "1"}
+	e.enqueue(penstock.NewJob{Kind: "h", Headers: headers, Payload: []byte("h")})
+	if len(headers) != 1 {
+		e.Errorf("Enqueue changed the caller's headers to %v", headers)
+	}
+	claimed := e.want("h")
+	if want := map[string]string{"h": "1", penstock.HeaderKind: "h"}; !maps.Equal(claimed[0].Headers, want) {
+		e.Errorf("the headers are %v, want %v", claimed[0].Headers, want)
+	}
+	e.wantKinds(claimed)
+}
+
+// A job keeps its kind when it is tried again, as a dead letter, and behind that.
+func kindStays(e *env) {
+	e.enqueue(ofKind("a", "a1"))
+	e.retry(e.want("a1")[0], 0, "again")
+	e.Must(e.q.DeadLetter(e.ctx, e.collect("a1")[0].Lease, "no good"), "DeadLetter")
+	if dead := e.deadJobs(admin.DeadJobQuery{}); len(dead) != 1 || dead[0].Job.Kind() != "a" {
+		e.Errorf("the dead letters are %+v, want one of the kind a", dead)
+	}
+	if n, err := e.Store.RetryDeadJobs(e.ctx, admin.DeadJobQuery{Queue: queue}); n != 1 || err != nil {
+		e.Errorf("RetryDeadJobs: %d, %v", n, err)
+	}
+	e.wantKinds(e.collect("a1"))
+}
+
+func kindScheduled(e *env) {
+	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: ofKind("a", "a1")})
+	set := e.schedules()[0]
+	if set.Job.Kind != "a" || set.Job.Headers[penstock.HeaderKind] != "a" {
+		e.Errorf("the schedule has the job %+v, want one of the kind a", set.Job)
+	}
+	set.Job.Payload = []byte("a2")
+	e.schedule(set) // what was read can be set again
+	e.Backdate(e, queue, "s", time.Minute)
+	e.maintain()
+	e.wantKinds(e.collect("a2"))
+}
