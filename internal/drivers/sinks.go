@@ -12,12 +12,12 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/descriptor"
+	"github.com/penstock/penstock/internal/msk"
 	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/redact"
 	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/format"
-	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/pubsub"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/redis"
@@ -31,7 +31,7 @@ import (
 var sinks = []sinkDriver{
 	listed(rabbitmq.Driver),
 	listed(natsserver.Driver),
-	listed(kafka.Driver),
+	listed(msk.Driver),
 	listed(redis.Driver),
 	listed(sqs.Driver),
 	listed(sns.Driver),

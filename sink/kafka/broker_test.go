@@ -33,15 +33,24 @@ func needBroker(t *testing.T) {
 // A broker that requires a user, behind a network that fails, and that is killed.
 func TestBrokerConformance(t *testing.T) {
 	needBroker(t)
-	b := startBroker(t, testserver.KafkaOptions{})
+	i := newIssuer(t, time.Hour)
+	o := i.options("client")
+	o.Properties = append(o.Properties, "listener.name.client.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512,OAUTHBEARER")
+	b := startBroker(t, o)
 	t.Logf("Apache Kafka %s", b.Version())
 	for _, cfg := range []kafka.Config{
 		{SASL: "scram-sha-512", Compression: "lz4"},
 		{SASL: "plain", Compression: "gzip", Timestamp: "created"},
+		{SASL: "oauthbearer", OAuth: kafka.OAuthConfig{TokenURL: i.URL, Scope: "kafka"}},
 	} {
 		t.Run(cfg.SASL, func(t *testing.T) {
+			var only []string
+			if cfg.SASL == "oauthbearer" {
+				only = sinktest.Transport
+			}
 			sinktest.Run(t, sinktest.Harness{
 				Features: everything,
+				Only:     only,
 				New:      func(t *testing.T) *sinktest.Destination { return b.destination(t, cfg) },
 			})
 		})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +23,14 @@ type Config struct {
 	// separately.
 	User     string `yaml:"user"`
 	Password string `yaml:"password"`
-	// SASL is how the user logs in: plain, scram-sha-256 or scram-sha-512.
+	// SASL is how the program logs in: plain, scram-sha-256 or scram-sha-512 with User and
+	// Password, oauthbearer with a token, or aws-msk-iam with credentials of AWS.
 	SASL string `yaml:"sasl"`
+	// OAuth says where the token of oauthbearer comes from.
+	OAuth OAuthConfig `yaml:"oauth"`
+	// AWS gives the credentials of aws-msk-iam. The program sets it to the default chain
+	// of AWS's SDK, which this package does not import.
+	AWS AWSCredentials `yaml:"-" url:"-"`
 
 	// Topic is a template: {topic}, {key}, {header.NAME}.
 	Topic string `yaml:"topic"`
@@ -55,6 +60,17 @@ type Config struct {
 	DeliveryTimeout time.Duration `yaml:"delivery_timeout"`
 
 	TLS TLSConfig `yaml:"tls"`
+}
+
+// OAuthConfig has one of TokenFile and TokenURL.
+type OAuthConfig struct {
+	// TokenFile has a token. It is read at each login, so it may be renewed.
+	TokenFile string `yaml:"token_file"`
+	// TokenURL gives a token for User and Password, which are the id and the secret of a
+	// client (the grant client_credentials).
+	TokenURL string `yaml:"token_url"`
+	// Scope of the token that is asked for at TokenURL; several are separated by spaces.
+	Scope string `yaml:"scope"`
 }
 
 // TLSConfig is used with kafkas:// URLs.
@@ -112,18 +128,10 @@ func (c *Config) Validate() error {
 	if _, err := template.Parse(c.Topic); err != nil {
 		return field("topic", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
 	}
-	mechanisms := []string{saslPlain, saslScram256, saslScram512}
+	if err := c.validateLogin(&a); err != nil {
+		return err
+	}
 	switch {
-	case c.Password != "" && c.User == "":
-		return field("password", "is set without user", "set user too")
-	case a.user != "" && a.password == "":
-		return field("user", "is set without password", "set password too")
-	case a.user != "" && c.SASL == "":
-		return field("sasl", "is not set, but there is a user", "say how the brokers want the user to log in: %s", strings.Join(mechanisms, ", "))
-	case c.SASL != "" && !slices.Contains(mechanisms, c.SASL):
-		return field("sasl", fmt.Sprintf("is %q", c.SASL), "choose one of %s", strings.Join(mechanisms, ", "))
-	case c.SASL != "" && a.user == "":
-		return field("sasl", "is set without user", "set user and password, or leave it out")
 	case c.Timestamp != timestampSent && c.Timestamp != timestampCreated:
 		return field("timestamp", fmt.Sprintf("is %q", c.Timestamp), "choose sent or created")
 	case codecs[c.Compression] == nil:

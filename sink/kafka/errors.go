@@ -109,6 +109,7 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		name    x509.HostnameError
 		network *net.OpError
 		eof     *kgo.ErrFirstReadEOF
+		login   *loginError
 		hint    = "see that a broker runs and that url names it; the relay tries again by itself"
 	)
 	switch {
@@ -116,6 +117,8 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		return penstock.Unavailable(fmt.Errorf("no Kafka broker answered in time: %w", err))
 	case errors.Is(err, errChanged):
 		return penstock.Unavailable(fmt.Errorf("nothing was sent: %w", err))
+	case errors.As(err, &login):
+		hint = login.hint
 	case errors.As(err, &unknown):
 		hint = "set tls.ca_file to the authority that signed the brokers' certificates"
 	case errors.As(err, &name):

@@ -48,7 +48,7 @@ func TestPlacedIsNotSent(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			cluster, network, cfg := virtualCluster(t)
-			p, err := newProducer(&cfg, network.dial, slog.New(slog.DiscardHandler))
+			p, err := newProducer(&cfg, network.dial, nil, slog.New(slog.DiscardHandler))
 			check(t, err)
 			defer func() {
 				p.end(context.Canceled)
@@ -79,7 +79,7 @@ func TestEndBehindValve(t *testing.T) {
 	for range 20 { // the library does not always write in time
 		synctest.Test(t, func(t *testing.T) {
 			cluster, network, cfg := virtualCluster(t)
-			p, err := newProducer(&cfg, network.dial, slog.New(slog.DiscardHandler))
+			p, err := newProducer(&cfg, network.dial, nil, slog.New(slog.DiscardHandler))
 			check(t, err)
 			p.fly(t.Context(), &flight{scouts: []*kgo.Record{knownRecord(), {Topic: "other"}}})
 			f := &flight{line: []*kgo.Record{knownRecord()}, done: make(chan struct{})}

@@ -37,7 +37,7 @@ func TestLineOutOfPlace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := newProducer(&cfg, dial, slog.New(slog.DiscardHandler))
+			p, err := newProducer(&cfg, dial, nil, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

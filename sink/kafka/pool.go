@@ -6,12 +6,15 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/sasl"
+
 	"github.com/penstock/penstock"
 )
 
 // pool lends producers, each to one Send at a time.
 type pool struct {
 	cfg    *Config
+	login  sasl.Mechanism // or nil
 	log    *slog.Logger
 	places chan struct{} // as many as may be in use
 	done   chan struct{} // closed by stop
@@ -21,8 +24,8 @@ type pool struct {
 	spare []*producer            // of all; the last one is used first, so that few connections stay busy
 }
 
-func newPool(cfg *Config, log *slog.Logger) *pool {
-	return &pool{cfg: cfg, log: log, places: make(chan struct{}, cfg.Producers), done: make(chan struct{}), all: map[*producer]struct{}{}}
+func newPool(cfg *Config, login sasl.Mechanism, log *slog.Logger) *pool {
+	return &pool{cfg: cfg, login: login, log: log, places: make(chan struct{}, cfg.Producers), done: make(chan struct{}), all: map[*producer]struct{}{}}
 }
 
 // get waits for a free place. The producer is the caller's until put.
@@ -61,7 +64,7 @@ func (l *pool) take() (*producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := newProducer(l.cfg, dial, l.log)
+	p, err := newProducer(l.cfg, dial, l.login, l.log)
 	if err == nil {
 		l.all[p] = struct{}{}
 	}

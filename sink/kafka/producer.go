@@ -15,8 +15,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -47,7 +45,7 @@ type producer struct {
 	repartitioned atomic.Bool // during this flight
 }
 
-func newProducer(cfg *Config, dial dialFunc, log *slog.Logger) (*producer, error) {
+func newProducer(cfg *Config, dial dialFunc, login sasl.Mechanism, log *slog.Logger) (*producer, error) {
 	p := &producer{
 		cfg: cfg, log: log, ended: make(chan struct{}), closed: make(chan struct{}),
 		known: map[string]bool{}, unknown: map[string]struct{}{},
@@ -56,6 +54,9 @@ func newProducer(cfg *Config, dial dialFunc, log *slog.Logger) (*producer, error
 	if err != nil {
 		return nil, err
 	}
+	if login != nil {
+		options = append(options, kgo.SASL(login))
+	}
 	p.client, err = kgo.NewClient(append(options, kgo.Dialer(p.behindValve(dial)),
 		kgo.RecordPartitioner(partitioner{p}), kgo.WithHooks(p), kgo.WithLogger(logger{log}), kgo.ProducerOnDataLossDetected(p.onLoss))...)
 	if err != nil {
@@ -63,13 +64,6 @@ func newProducer(cfg *Config, dial dialFunc, log *slog.Logger) (*producer, error
 	}
 	return p, nil
 }
-
-// Mechanisms to log in.
-const (
-	saslPlain    = "plain"
-	saslScram256 = "scram-sha-256"
-	saslScram512 = "scram-sha-512"
-)
 
 var codecs = map[string][]kgo.CompressionCodec{
 	"none":   {kgo.NoCompression()},
@@ -115,24 +109,11 @@ func (c *Config) options() ([]kgo.Opt, error) {
 		// Between its creation and the election of its leaders, a topic is unknown for a while.
 		options = append(options, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(20))
 	}
-	if a.user != "" {
-		options = append(options, kgo.SASL(mechanism(c.SASL, a.user, a.password)))
-	}
 	return options, nil
 }
 
 func pause(failures int) time.Duration {
 	return min(shortestPause<<min(failures, 10), longestPause)
-}
-
-func mechanism(name, user, password string) sasl.Mechanism {
-	switch name {
-	case saslScram256:
-		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
-	case saslScram512:
-		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
-	}
-	return plain.Auth{User: user, Pass: password}.AsMechanism()
 }
 
 // reach makes sure that a broker answers and accepts the login. The library itself would retry

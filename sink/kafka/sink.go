@@ -46,11 +46,15 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if cfg.TLS.DangerouslySkipCertificateCheck {
 		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the broker")
 	}
-	if cfg.SASL == saslPlain && !a.tls {
-		log.Warn("sasl is plain and the URL is not kafkas://: the password crosses the network as it is")
+	if (cfg.SASL == saslPlain || cfg.SASL == saslOAuth) && !a.tls {
+		log.Warn("sasl is " + cfg.SASL + " and the URL is not kafkas://: the password or token crosses the network as it is")
 	}
 	s := &Sink{cfg: cfg, log: log, topic: topic}
-	s.pool = newPool(&s.cfg, log)
+	login, err := s.cfg.login()
+	if err != nil {
+		return nil, err
+	}
+	s.pool = newPool(&s.cfg, login, log)
 	return s, nil
 }
 

@@ -67,10 +67,12 @@ var rooms = []row{
 
 	// What tests stand on: suites, models, servers, certificates.
 	{room: "internal/test", named: true, may: []string{self, ".", "admin", "driver", "work", "internal/*", "store/postgres", "store/sqlite"}, tests: with(helpers, "sink/discard")},
-	{room: "internal/drivers", named: true, may: []string{".", "admin", "driver", "internal/*", "internal/natsserver", "store/*", "store/postgres/adopt", "sink/*"}, tests: helpers},
+	{room: "internal/drivers", named: true, may: []string{".", "admin", "driver", "internal/*", "internal/natsserver", "internal/msk", "store/*", "store/postgres/adopt", "sink/*"}, tests: helpers},
 	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
 	// A whole NATS server. Programs with sink/nats do not contain it.
 	{room: "internal/natsserver", named: true, may: []string{".", "admin", "driver", "internal/*", "sink/nats"}, tests: helpers},
+	// Credentials of AWS. Programs with sink/kafka do not contain the SDK.
+	{room: "internal/msk", named: true, may: []string{".", "driver", "internal/*", "sink/kafka"}, tests: helpers},
 	// The ledger, next to the relay. It is not the memory of a store.
 	{room: "internal/inflight", named: true, may: []string{".", "driver"}, tests: helpers},
 	{room: "internal/*", may: []string{".", "admin", "driver", "internal/*"}, tests: helpers},
@@ -343,7 +345,7 @@ func TestObjection(t *testing.T) {
 // builtWith are the folders whose importers contain a library, by a part of its path.
 var builtWith = map[string][]string{
 	"/nats-server/":    {"cmd", lab, "internal/drivers", "internal/natsserver"},
-	"/aws-sdk-go-v2/":  {"cmd", lab, "internal/drivers", "internal/amazon", "internal/test/awstest", "sink/sqs", "sink/sns"},
+	"/aws-sdk-go-v2/":  {"cmd", lab, "internal/drivers", "internal/amazon", "internal/msk", "internal/test/awstest", "sink/sqs", "sink/sns"},
 	"go/pubsub/v2/":    {"cmd", lab, "internal/drivers", "internal/test/pubsubtest", "sink/pubsub"},
 	"/redis/go-redis/": {"cmd", lab, "internal/drivers", "sink/redis"},
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +27,7 @@ type Kafka struct {
 	port       int
 	controller int // port
 	properties string
+	jvm        []string
 }
 
 // KafkaOptions is what a test may want of a broker.
@@ -37,6 +39,8 @@ type KafkaOptions struct {
 	Scram []string
 	// Properties are lines of server.properties; they win over the usual ones.
 	Properties []string
+	// JVM are arguments of Java.
+	JVM []string
 }
 
 // KafkaListener is a port of the broker with a separate protocol.
@@ -111,7 +115,7 @@ func newKafkas(n int, o KafkaOptions) (brokers []*Kafka, err error) {
 	for i := range n {
 		k := &Kafka{
 			server: &server{name: "kafka", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
-			jars:   jars, java: java, node: i + 1,
+			jars:   jars, java: java, node: i + 1, jvm: o.JVM,
 		}
 		for _, port := range []*int{&k.port, &k.controller} {
 			if *port, err = FreePort(); err != nil {
@@ -187,10 +191,10 @@ func (k *Kafka) format(scram []string) error {
 }
 
 func (k *Kafka) run(class string, args ...string) *exec.Cmd {
-	cmd := exec.Command(k.java, append([]string{
+	cmd := exec.Command(k.java, slices.Concat(k.jvm, []string{
 		"-Xms128m", "-Xmx512m", "-Djava.awt.headless=true", "-Dorg.apache.logging.log4j.level=INFO",
 		"-Djava.io.tmpdir=" + k.dir, "-cp", filepath.Join(k.jars, "*"), class,
-	}, args...)...)
+	}, args)...)
 	cmd.Dir, cmd.Env = k.dir, baseEnv("HOME="+k.dir)
 	return cmd
 }
