@@ -4,14 +4,16 @@ import io.penstock.Penstock;
 import io.penstock.spring.SpringTransaction;
 import java.util.Map;
 import javax.sql.DataSource;
+import org.springframework.beans.factory.BeanFactory;
 import org.springframework.beans.factory.ObjectProvider;
-import org.springframework.beans.factory.annotation.Value;
+import org.springframework.beans.factory.config.ConfigurableListableBeanFactory;
 import org.springframework.boot.actuate.health.HealthIndicator;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnSingleCandidate;
 import org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration;
+import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.transaction.PlatformTransactionManager;
@@ -19,17 +21,26 @@ import org.springframework.transaction.PlatformTransactionManager;
 /** A {@link Penstock} that writes in the transaction of the caller's {@code @Transactional}, and the workers that are beans. */
 @AutoConfiguration(after = DataSourceAutoConfiguration.class)
 @ConditionalOnSingleCandidate(DataSource.class)
+@EnableConfigurationProperties(PenstockProperties.class)
 public class PenstockAutoConfiguration {
     @Bean
     @ConditionalOnMissingBean
-    Penstock penstock(DataSource dataSource, @Value("${penstock.schema:penstock}") String schema) {
-        return SpringTransaction.penstock(dataSource).schema(schema);
+    Penstock penstock(DataSource dataSource, PenstockProperties properties) {
+        return SpringTransaction.penstock(dataSource).schema(properties.schema());
     }
 
     @Bean
-    PenstockWorkers penstockWorkers(Penstock penstock, ObjectProvider<PenstockWorker> workers, ObjectProvider<PlatformTransactionManager> transactions,
-        @Value("${penstock.fail-fast:false}") boolean failFast) {
-        return new PenstockWorkers(penstock, workers.orderedStream().toList(), transactions.getIfUnique(), failFast);
+    PenstockWorkers penstockWorkers(Penstock penstock, PenstockProperties properties, ObjectProvider<PenstockWorker> workers, ObjectProvider<PenstockJson> json,
+        ObjectProvider<PlatformTransactionManager> transactions, ConfigurableListableBeanFactory beans) {
+        var methods = new HandlerMethods(beans, json.getIfAvailable());
+        return new PenstockWorkers(penstock, properties, workers.orderedStream().toList(), methods, transactions.getIfUnique());
+    }
+
+    /** Absent if the application has no Jackson. */
+    @Bean
+    @ConditionalOnMissingBean
+    static PenstockJson penstockJson(BeanFactory beans) {
+        return PenstockJson.of(beans);
     }
 
     /** With Actuator on the classpath, its health lists the queues whose workers do not work. */

@@ -5,6 +5,7 @@ import io.penstock.Outcome;
 import io.penstock.Penstock;
 import io.penstock.Worker;
 import java.lang.System.Logger.Level;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -23,22 +24,34 @@ class PenstockWorkers implements SmartLifecycle {
     private static final System.Logger LOG = System.getLogger("io.penstock");
 
     private final Penstock penstock;
+    private final PenstockProperties properties;
     private final List<PenstockWorker> workers;
+    private final HandlerMethods methods;
     private final PlatformTransactionManager transactions;
-    private final boolean failFast;
     private volatile List<Running> running = List.of();
 
-    PenstockWorkers(Penstock penstock, List<PenstockWorker> workers, PlatformTransactionManager transactions, boolean failFast) {
-        this.failFast = failFast;
+    PenstockWorkers(Penstock penstock, PenstockProperties properties, List<PenstockWorker> workers, HandlerMethods methods, PlatformTransactionManager transactions) {
         this.penstock = penstock;
+        this.properties = properties;
         this.workers = workers;
+        this.methods = methods;
         this.transactions = transactions;
     }
 
     @Override
     public synchronized void start() {
-        List<Running> all = workers.stream().map(Running::new).toList();
-        if (failFast) {
+        List<PenstockWorker> found = new ArrayList<>(workers);
+        methods.find(this::inTransaction).forEach((queue, handlers) -> {
+            if (workers.stream().anyMatch(w -> w.queue().equals(queue))) {
+                throw new IllegalStateException("queue " + queue + " has methods with @PenstockHandler and a PenstockWorker, which would take each other's jobs");
+            }
+            found.add(new PenstockWorker(queue, Handler.byKind(handlers)).options(properties.work().of(queue)));
+        });
+        if (!properties.work().enabled()) {
+            return;
+        }
+        List<Running> all = found.stream().map(Running::new).toList();
+        if (properties.failFast()) {
             all.forEach(Running::check);
         }
         all.forEach(r -> r.thread.start());
@@ -75,7 +88,7 @@ class PenstockWorkers implements SmartLifecycle {
 
         Running(PenstockWorker of) {
             this.of = of;
-            this.handler = of.transactional() ? inTransaction(of) : of.handler();
+            this.handler = of.transactional() ? inTransaction(of.queue(), of.handler()) : of.handler();
             this.thread = new Thread(this::run, "penstock worker of " + of.queue());
             this.thread.setDaemon(true);
             next();
@@ -146,18 +159,18 @@ class PenstockWorkers implements SmartLifecycle {
         return !running.isEmpty();
     }
 
-    private Handler inTransaction(PenstockWorker worker) {
+    private Handler inTransaction(String queue, Handler handler) {
         if (transactions == null) {
-            throw new IllegalStateException("the worker of queue " + worker.queue() + " is transactional, and there is not one transaction manager");
+            throw new IllegalStateException("the worker of queue " + queue + " is transactional, and there is not one transaction manager");
         }
         return job -> {
             TransactionStatus status = transactions.getTransaction(new DefaultTransactionDefinition());
             try {
-                Outcome outcome = worker.handler().handle(job);
+                Outcome outcome = handler.handle(job);
                 if (outcome != null && !outcome.endsJob()) {
                     return outcome;
                 }
-                penstock.queue(worker.queue()).ack(job.lease());
+                penstock.queue(queue).ack(job.lease());
                 transactions.commit(status);
                 return Outcome.settled();
             } finally {

@@ -1,0 +1,101 @@
+package io.penstock.spring.boot;
+
+import io.penstock.Handler;
+import io.penstock.Job;
+import io.penstock.Outcome;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Type;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.springframework.aop.framework.autoproxy.AutoProxyUtils;
+import org.springframework.aop.support.AopUtils;
+import org.springframework.beans.factory.config.ConfigurableListableBeanFactory;
+import org.springframework.core.MethodIntrospector;
+import org.springframework.core.annotation.AnnotatedElementUtils;
+import org.springframework.core.annotation.AnnotationUtils;
+import org.springframework.util.ReflectionUtils;
+
+/** Finds the methods with {@link PenstockHandler}, and makes handlers of them. Their beans are asked for when the first job comes. */
+final class HandlerMethods {
+    /** Runs a handler in a transaction that also ends the job. */
+    interface Transactions {
+        Handler around(String queue, Handler handler);
+    }
+
+    private final ConfigurableListableBeanFactory beans;
+    private final PenstockJson json;
+
+    HandlerMethods(ConfigurableListableBeanFactory beans, PenstockJson json) {
+        this.beans = beans;
+        this.json = json;
+    }
+
+    /** By queue and kind. */
+    Map<String, Map<String, Handler>> find(Transactions transactions) {
+        Map<String, Map<String, Handler>> found = new LinkedHashMap<>();
+        Map<List<String>, Method> taken = new LinkedHashMap<>();
+        for (String bean : beans.getBeanNamesForType(Object.class, true, false)) {
+            Class<?> type = AutoProxyUtils.determineTargetClass(beans, bean);
+            if (bean.startsWith("scopedTarget.") || type == null || !AnnotationUtils.isCandidateClass(type, PenstockHandler.class)) {
+                continue;
+            }
+            Map<Method, PenstockHandler> methods = MethodIntrospector.selectMethods(type,
+                (MethodIntrospector.MetadataLookup<PenstockHandler>) m -> AnnotatedElementUtils.findMergedAnnotation(m, PenstockHandler.class));
+            methods.forEach((method, how) -> {
+                String queue = beans.resolveEmbeddedValue(how.queue());
+                Method other = taken.put(List.of(queue, how.kind()), method);
+                if (other != null) {
+                    throw new IllegalStateException("two methods handle kind \"" + how.kind() + "\" of queue " + queue + ": " + other + " and " + method);
+                }
+                Handler handler = handler(bean, type, method);
+                found.computeIfAbsent(queue, q -> new LinkedHashMap<>()).put(how.kind(), how.transactional() ? transactions.around(queue, handler) : handler);
+            });
+        }
+        return found;
+    }
+
+    private Handler handler(String bean, Class<?> type, Method method) {
+        Type[] parameters = method.getGenericParameterTypes();
+        long jobs = Arrays.stream(parameters).filter(Job.class::equals).count();
+        if (jobs > 1 || parameters.length - jobs > 1) {
+            throw new IllegalStateException(method + " has @PenstockHandler: it takes a payload, a Job, or both");
+        }
+        if (method.getReturnType() != void.class && method.getReturnType() != Outcome.class) {
+            throw new IllegalStateException(method + " has @PenstockHandler: it returns nothing or an Outcome");
+        }
+        for (Type parameter : parameters) {
+            if (json == null && parameter != Job.class && parameter != String.class && parameter != byte[].class) {
+                throw new IllegalStateException(method + " takes its payload from JSON, and there is no Jackson: add spring-boot-starter-json");
+            }
+        }
+        AopUtils.selectInvocableMethod(method, type); // a proxy that hides it is an error now, and not of the first job
+        return job -> {
+            Object[] arguments = new Object[parameters.length];
+            for (int i = 0; i < arguments.length; i++) {
+                try {
+                    arguments[i] = argument(job, parameters[i]);
+                } catch (Exception e) {
+                    return Outcome.deadLetter("reading the payload: " + e.getMessage());
+                }
+            }
+            Object target = beans.getBean(bean);
+            try {
+                Method callable = AopUtils.selectInvocableMethod(method, target.getClass());
+                ReflectionUtils.makeAccessible(callable);
+                return (Outcome) callable.invoke(target, arguments);
+            } catch (InvocationTargetException e) {
+                if (e.getCause() instanceof Error error) {
+                    throw error;
+                }
+                throw (Exception) e.getCause();
+            }
+        };
+    }
+
+    private Object argument(Job job, Type type) throws Exception {
+        return type == Job.class ? job : type == byte[].class ? job.payload() : type == String.class ? job.text() : json.read(job.payload(), type);
+    }
+}

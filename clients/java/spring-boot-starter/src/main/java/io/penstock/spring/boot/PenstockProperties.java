@@ -1,0 +1,69 @@
+package io.penstock.spring.boot;
+
+import io.penstock.WorkOptions;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import org.springframework.boot.context.properties.ConfigurationProperties;
+import org.springframework.boot.context.properties.bind.DefaultValue;
+
+/**
+ * The properties of Penstock.
+ *
+ * @param schema Schema of Penstock's tables.
+ * @param failFast Whether the application does not start if the database cannot be reached, is not migrated or lacks a queue. Otherwise workers
+ *     begin when it is there.
+ * @param work Workers of methods with PenstockHandler.
+ */
+@ConfigurationProperties("penstock")
+public record PenstockProperties(@DefaultValue("penstock") String schema, @DefaultValue("false") boolean failFast, @DefaultValue Work work) {
+    /**
+     * The options of workers.
+     *
+     * @param enabled Whether this process runs workers, also those that are beans of type PenstockWorker.
+     * @param concurrency How many handlers of a queue run at a time. Default 10.
+     * @param batch The most jobs that one call claims. Default 100.
+     * @param lease How long a job stays with a worker that has died. Default 30 s.
+     * @param drain How long handlers may continue when the application stops, before they are interrupted. Default 10 s.
+     * @param queues Options of single queues, by their names.
+     */
+    public record Work(@DefaultValue("true") boolean enabled, Integer concurrency, Integer batch, Duration lease, Duration drain, @DefaultValue Map<String, Queue> queues) {
+        WorkOptions of(String queue) {
+            WorkOptions options = new WorkOptions();
+            new Queue(concurrency, batch, lease, drain, null).to(options);
+            if (queues.containsKey(queue)) {
+                queues.get(queue).to(options);
+            }
+            return options;
+        }
+    }
+
+    /**
+     * The options of a queue's worker.
+     *
+     * @param concurrency How many handlers run at a time.
+     * @param batch The most jobs that one call claims.
+     * @param lease How long a job stays with a worker that has died.
+     * @param drain How long handlers may continue when the application stops, before they are interrupted.
+     * @param groupKey The group to claim from. By default, jobs without a group.
+     */
+    public record Queue(Integer concurrency, Integer batch, Duration lease, Duration drain, String groupKey) {
+        private void to(WorkOptions options) {
+            if (concurrency != null) {
+                options.concurrency(concurrency);
+            }
+            if (batch != null) {
+                options.batch(batch);
+            }
+            if (lease != null) {
+                options.lease(lease);
+            }
+            if (drain != null) {
+                options.drain(drain);
+            }
+            if (groupKey != null) {
+                options.groupKey(groupKey);
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+package io.penstock.spring.boot;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.penstock.Job;
+import io.penstock.NewJob;
+import io.penstock.Outcome;
+import io.penstock.Penstock;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.springframework.boot.SpringBootConfiguration;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Import;
+import org.springframework.jdbc.core.JdbcTemplate;
+import org.springframework.transaction.annotation.Transactional;
+
+/** Methods with @PenstockHandler. */
+@Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
+class HandlerTest {
+    private static final LinkedBlockingQueue<String> DONE = new LinkedBlockingQueue<>();
+    private static Database database;
+
+    record Welcome(String name, int visits) {}
+
+    static class Handlers {
+        private final JdbcTemplate template;
+
+        Handlers(JdbcTemplate template) {
+            this.template = template;
+        }
+
+        @PenstockHandler(queue = "${jobs}", kind = "welcome")
+        void welcome(Welcome welcome) {
+            DONE.add(welcome.toString());
+        }
+
+        @PenstockHandler(queue = "jobs", kind = "many")
+        Outcome many(Job job, List<Welcome> welcomes) {
+            DONE.add(job.kind() + welcomes.get(0).visits());
+            return Outcome.done();
+        }
+
+        @PenstockHandler(queue = "jobs")
+        public void plain(String text) {
+            DONE.add(text);
+        }
+
+        @Transactional // so it is a proxy
+        @PenstockHandler(queue = "jobs", kind = "fails")
+        public void fails() {
+            DONE.add("fails");
+            throw new IllegalStateException("mailbox full");
+        }
+
+        @PenstockHandler(queue = "jobs", kind = "exact", transactional = true)
+        public Outcome exact(byte[] bytes) {
+            template.update("insert into audit values (?)", bytes.length);
+            DONE.add("exact " + bytes.length);
+            return bytes.length == 3 ? null : Outcome.deadLetter("not 3");
+        }
+    }
+
+    @SpringBootConfiguration
+    @EnableAutoConfiguration
+    static class Application {}
+
+    @BeforeAll
+    static void make() throws Exception {
+        database = new Database().migrated();
+        database.jdbc.execute("select penstock.create_queue('jobs'); create table audit (id int)");
+    }
+
+    @AfterAll
+    static void drop() {
+        database.close();
+    }
+
+    @Test
+    void eachMethodTakesItsKind() throws Exception {
+        Penstock penstock = Penstock.on(database.source);
+        Map<String, Object> properties = Map.of("jobs", "jobs", "penstock.work.concurrency", 1, "penstock.work.queues.jobs.group-key", "eu");
+        try (ConfigurableApplicationContext application = database.application(properties, Application.class, Handlers.class).run()) {
+            PenstockJson json = application.getBean(PenstockJson.class);
+            Welcome ann = new Welcome("ann", 2);
+            penstock.enqueueMany("jobs", List.of(json.job(ann).kind("welcome"), json.job(List.of(ann)).kind("many"), NewJob.of("text"), NewJob.of("").kind("fails"),
+                NewJob.of("abc").kind("exact"), NewJob.of("abcd").kind("exact"), NewJob.of("{").kind("welcome"), NewJob.of("last")).stream().map(j -> j.groupKey("eu")).toList());
+            for (String expected : List.of(ann.toString(), "many2", "text", "fails", "exact 3", "exact 4", "last")) { // one at a time, in order
+                assertEquals(expected, DONE.take());
+            }
+        }
+        assertEquals(List.of(3), database.jdbc.queryForList("select id from audit", Integer.class));
+        List<String> reasons = database.jdbc.queryForList("select failures::text from penstock._dead_job order by id", String.class);
+        assertEquals(2, reasons.size(), reasons.toString());
+        assertTrue(reasons.get(0).contains("not 3") && reasons.get(1).contains("reading the payload: Unexpected end-of-input"), reasons.toString());
+        assertEquals(1, database.jdbc.queryForObject("select count(*) from penstock._scheduled where failures::text like '%\"java.lang.IllegalStateException: mailbox full\"%'", Integer.class));
+    }
+
+    @Test
+    void workCanBeDoneElsewhere() {
+        Map<String, Object> properties = Map.of("jobs", "nowhere", "penstock.work.enabled", false, "penstock.fail-fast", true);
+        database.application(properties, Application.class, Handlers.class).run().close();
+        var e = assertThrows(Exception.class, () -> database.application(Map.of("jobs", "nowhere", "penstock.fail-fast", true), Application.class, Handlers.class).run());
+        assertTrue(e.getCause().getMessage().contains("penstock queue create 'nowhere'"), e.toString());
+    }
+
+    static class Twice {
+        @PenstockHandler(queue = "jobs")
+        void one(String text) {}
+
+        @PenstockHandler(queue = "jobs")
+        void two(String text) {}
+    }
+
+    static class TakesTwo {
+        @PenstockHandler(queue = "jobs")
+        void take(String text, byte[] bytes) {}
+    }
+
+    static class Returns {
+        @PenstockHandler(queue = "jobs")
+        String take(String text) {
+            return text;
+        }
+    }
+
+    static class Both {
+        @Bean
+        PenstockWorker worker() {
+            return new PenstockWorker("jobs", job -> null);
+        }
+
+        @PenstockHandler(queue = "jobs")
+        void take(String text) {}
+    }
+
+    @Test
+    void whatCannotWorkIsSaidAtTheStart() {
+        Map<Class<?>, String> wrong = new HashMap<>(Map.of(Twice.class, "two methods handle kind \"\" of queue jobs", TakesTwo.class, "takes a payload, a Job, or both",
+            Returns.class, "returns nothing or an Outcome", Both.class, "would take each other's jobs"));
+        wrong.forEach((type, message) -> {
+            var e = assertThrows(Exception.class, () -> database.application(Map.of(), Application.class, type).run());
+            assertTrue(String.valueOf(e.getCause().getMessage()).contains(message), e.toString());
+        });
+    }
+}
