@@ -1,12 +1,14 @@
 // Writes the TypeScript of the README, each example in a function, with declarations of the names that a reader supplies.
-// tsc checks it.
+// tsc checks it. `readme.mjs nestjs` writes the module for NestJS, which a test runs.
 import { readFileSync } from 'node:fs'
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
-const examples = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code)
+const all = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code)
+const nestjs = all.filter(code => code.includes("'@penstock/client/nestjs'"))
+const examples = all.filter(code => !nestjs.includes(code))
 const imports = examples.flatMap(code => code.match(/^import .*$/gm) ?? []).map(line => line.replace("'@penstock/client/testing'", "'../src/testing.js'").replace("'@penstock/client'", "'../src/index.js'"))
-if (examples.length < 5) throw new Error('the README has lost its examples')
-console.log(`import type { Pool, PoolClient } from 'pg'
+if (examples.length < 4 || nestjs.length !== 1) throw new Error('the README has lost its examples')
+console.log(process.argv[2] === 'nestjs' ? nestjs[0] : `import type { Pool, PoolClient } from 'pg'
 import { deadLetter, snooze, type Handler, type Message, type NewJob, type Penstock } from '../src/index.js'
 ${imports.join('\n')}
 declare const penstock: Penstock, pool: Pool, tx: PoolClient, messages: Message[], jobs: NewJob[], messageId: string, busy: boolean, valid: boolean, handler: Handler, other: Handler

@@ -82,7 +82,7 @@ var runs = map[string]struct {
 	"docs/guides/django.md sh":             {5, "clients/python/tests/test_guide.py test_guide"},
 	"docs/guides/django.md python":         {4, "clients/python/tests/test_guide.py test_guide"},
 	"clients/typescript/README.md sh":      {1, "clients/typescript/test/package/test.sh"},
-	"clients/typescript/README.md ts":      {5, "clients/typescript/test.sh readme.generated.ts"},
+	"clients/typescript/README.md ts":      {6, "clients/typescript/test.sh readme.generated.ts; test/nestjs/test.sh runs the module"},
 	"clients/java/README.md sh":            {1, "clients/java/test.sh commands.sh"},
 	"clients/java/README.md java":          {5, "clients/java/spring-boot-starter/src/test/java/io/penstock/spring/boot/ReadmeTest.java ReadmeTest"},
 }

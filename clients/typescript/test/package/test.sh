@@ -13,7 +13,7 @@ done
 cmp "$dir"/[12]/penstock-client-*.tgz
 tarball=$(echo "$dir"/1/penstock-client-*.tgz)
 tar -tzf "$tarball" >"$dir/list"
-for file in LICENSE README.md dist/index.js dist/index.d.ts dist/cjs/index.js dist/cjs/index.d.ts dist/testing.d.ts; do
+for file in LICENSE README.md dist/index.js dist/index.d.ts dist/cjs/index.js dist/cjs/index.d.ts dist/testing.d.ts dist/nestjs.d.ts dist/cjs/nestjs.js; do
 	grep -qx "package/$file" "$dir/list" || { echo "the package has no $file"; exit 1; }
 done
 
