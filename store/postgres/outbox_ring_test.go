@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -85,6 +86,33 @@ func TestSettledPartOfABacklogIsGivenBack(t *testing.T) {
 	if n := len(f.drain(src)); n == 0 {
 		t.Error("the whole backlog was settled")
 	}
+}
+
+// What is retained by size is the latest, also where the ring has begun anew: the oldest segment goes, and not the first.
+func TestOldestSegmentGoesFirst(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{Segments: 5})
+	src := f.subscribe()
+	f.insert(f.Conn, "k", "0")
+	for i := 1; i < 5; i++ {
+		f.Exec("select penstock._rotate('orders', true)")
+		f.insert(f.Conn, "k", fmt.Sprint(i))
+	}
+	f.drain(src)
+	for _, slot := range []int{0, 2} { // which are written to again
+		f.Exec("select penstock._reclaim('orders', $1)", slot)
+	}
+	for _, payload := range []string{"new", "newest"} {
+		f.Exec("select penstock._rotate('orders', true)")
+		f.insert(f.Conn, "k", payload)
+	}
+	f.drain(src)
+	f.Must(f.store.SetRetention(f.Ctx, "orders", admin.Retention{Bytes: f.Number("select sum(pg_total_relation_size(oid)) - 1 from penstock._segments('orders')")}))
+	f.Eventually("one segment is given back", func() bool {
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
+		return f.Number("select count(*) from penstock.orders") < 5
+	})
+	f.wantText("3 4 new newest", "select string_agg(convert_from(payload, 'UTF8'), ' ' order by seq) from penstock.orders")
 }
 
 // A writer that is open holds its segment and no other.
