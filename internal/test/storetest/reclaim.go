@@ -13,6 +13,7 @@ var reclaimCases = []testCase{
 	{name: "ReturnsToTheFloor", run: func(e *env) { returnsToFloor(e) }, needs: Features{Reclaim: true}},
 	{name: "ReturnsToTheFloorUnderAPinnedSnapshot", run: func(e *env) { e.Pin(e); returnsToFloor(e) }, needs: Features{Reclaim: true, Snapshots: true}},
 	{name: "WaitsForEverySubscription", run: reclaimWaits, needs: Features{Reclaim: true}},
+	{name: "KeepsWhatHasNoSubscription", run: reclaimKeepsTheUnread},
 	{name: "LosesNothing", run: reclaimLosesNothing},
 	{name: "LosesNothingParkedOrDead", run: reclaimLosesNoneParked},
 	{name: "LosesNoOpenTransaction", run: reclaimLosesNoTx, needs: Features{ConcurrentWriters: true}},
@@ -92,6 +93,19 @@ func reclaimWaits(e *env) {
 	}
 	slow.settle(batches...)
 	e.shrinks(floor)
+}
+
+// Messages wait for the first subscription.
+func reclaimKeepsTheUnread(e *env) {
+	for part := range 2 {
+		e.bulk(part, 1)
+		for range 3 {
+			e.maintain()
+		}
+	}
+	if n := len(flatten(e.read().drain(driver.Limit{Messages: 10, Bytes: plenty.Bytes}))); n != 64 {
+		e.Errorf("the first subscription got %d of the 64 messages that were published before", n)
+	}
 }
 
 // Housekeeping runs at every point of a subscription's life.
