@@ -45,12 +45,13 @@ func (s onTables) DropJobs(ctx context.Context, _ tables.Tx, q *queueRow) error 
 	return s.define(ctx, "drop table if exists "+string(q.Table))
 }
 
-// JobsBytes implements tables.QueueDB. MyRocks does not count rows that are in memory only, so the result is at least the size of the payloads.
+// JobsBytes implements tables.QueueDB. MyRocks does not count rows that are in memory only. So the result is at least the size of the payloads of
+// some jobs, as many as a bounded status looks at.
 func (s onTables) JobsBytes(ctx context.Context, queue string) (n int64, err error) {
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&n) },
-		"select greatest(coalesce(sum(data_length + index_length), 0), (select coalesce(sum(octet_length(payload)), 0) from "+queueTable(s.opts.Schema, queue)+
-			")) from information_schema.tables where table_schema = ? and table_name = ?", s.opts.Schema, tableName("queue", queue))
+		"select greatest(coalesce(sum(data_length + index_length), 0), (select coalesce(sum(octet_length(j.payload)), 0) from (select payload from "+queueTable(s.opts.Schema, queue)+
+			" limit 10000) j)) from information_schema.tables where table_schema = ? and table_name = ?", s.opts.Schema, tableName("queue", queue))
 	return n, s.explain(s.ask(ctx, b))
 }
 

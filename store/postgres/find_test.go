@@ -20,10 +20,13 @@ func TestFindSaysSettledOfNothingParkedOrDead(t *testing.T) {
 	f.Exec("insert into penstock.orders (key, payload) select 'many', 'x' from generate_series(1, 60)")
 	f.Exec("insert into penstock.orders (key, payload) values ('gone', 'x'), ('alone', 'x'), ('fine', 'x')")
 	failure := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no route"}}
-	settled := 0
+	settled, firstID := 0, ""
 	for settled < 63 {
 		b, err := src.Fetch(f.Ctx, plenty)
 		f.Must(err)
+		if settled == 0 {
+			firstID = b.Messages[0].ID
+		}
 		verdicts := make([]driver.Verdict, len(b.Messages))
 		for i, m := range b.Messages {
 			switch m.Key {
@@ -66,5 +69,13 @@ func TestFindSaysSettledOfNothingParkedOrDead(t *testing.T) {
 		if key == "many" && last <= 25 { // 60 are parked, the first of them 1
 			t.Errorf("the newest of %s that are shown begin with %d", key, last)
 		}
+	}
+	f.Exec(`insert into penstock._parked (subscription, p, seq, created_at, parked_key, id, key, topic, payload)
+	        select m.subscription, m.p + i, m.seq + 50000 + i, m.created_at, m.parked_key, 'later ' || i, m.key, m.topic, m.payload
+	          from (select * from penstock._parked where parked_key like '%many' order by p desc limit 1) m, generate_series(1, 20000) i`) // behind them
+	first, err := f.store.FindMessages(f.Ctx, admin.Find{In: "orders", ID: firstID, Limit: 25})
+	f.Must(err)
+	if len(first) != 1 || first[0].Where[0].State == "settled" {
+		t.Errorf("of a key with 20,060 parked messages the first is %+v", first)
 	}
 }

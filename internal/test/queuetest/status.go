@@ -126,6 +126,24 @@ func statusUpTo(e *env) {
 			e.Errorf("counted up to %d there are %v jobs ready, delayed and dead, of %v at least; want %v", most, figures, got, want)
 		}
 	}
+	if e.Reads != nil {
+		reads := func() float64 {
+			before := e.Reads(e)
+			_, err := counter.QueueStatusUpTo(e.ctx, 10)
+			e.Must(err, "QueueStatusUpTo")
+			return e.Reads(e) - before
+		}
+		more := func(n int) {
+			for range n / 1000 {
+				e.enqueue(make([]penstock.NewJob, 1000)...)
+			}
+		}
+		more(12_000) // 10,000 are looked at however low the bound is
+		few := min(reads(), reads())
+		if more(12_000); min(reads(), reads()) > 1.5*few {
+			e.Errorf("counted up to 10, it reads %.0f entries beside 12,000 jobs, and %.0f beside 24,000", few, reads())
+		}
+	}
 	causes, ok := e.Store.(driver.JobCauseCounter)
 	if !ok {
 		return // one on plain tables
