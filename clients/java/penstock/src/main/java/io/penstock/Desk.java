@@ -75,9 +75,9 @@ final class Desk {
                 return End.DEAD;
             }
             boolean interrupted = outcome == null && job.aborted != null; // it is not the job's fault
-            if (outcome == How.SNOOZE || interrupted) {
+            if (outcome == How.SNOOZE || outcome == How.RELEASED || interrupted) {
                 boolean gone = q.release(List.of(job.lease()), after == null ? Duration.ZERO : after).isEmpty();
-                return gone ? End.LOST : interrupted ? End.RELEASED : End.SNOOZED;
+                return gone ? End.LOST : outcome == How.SNOOZE ? End.SNOOZED : End.RELEASED;
             }
             return q.retry(job.lease(), after, reason) ? End.FAILED : End.DEAD;
         }

@@ -1,5 +1,6 @@
 package io.penstock;
 
+import java.time.Duration;
 import java.util.Map;
 
 /** Does one job. It may also throw an Outcome. After any other exception the job is tried again after the queue's backoff. */
@@ -10,13 +11,21 @@ public interface Handler {
 
     /**
      * Gives each job to the handler of its kind, and those without a kind to that of "". A job of another kind is given back for other
-     * workers; no attempt is spent. If it is older than an hour, it becomes a dead letter.
+     * workers, for about 10 s; no attempt is spent. Once it is older than an hour it becomes a dead letter.
      */
     static Handler byKind(Map<String, Handler> handlers) {
-        Map<String, Handler> all = Kinds.checked(handlers);
+        return byKind(handlers, Kinds.GIVE_UP);
+    }
+
+    /**
+     * The same with another age from which a job without a handler is a dead letter. A worker gives it half of this time from when it first met
+     * the job, so that one that was enqueued for later also meets other workers.
+     */
+    static Handler byKind(Map<String, Handler> handlers, Duration giveUp) {
+        Kinds<Handler> kinds = new Kinds<>(handlers, giveUp);
         return job -> {
-            Handler handler = all.get(job.kind());
-            return handler == null ? Kinds.unknown(job) : handler.handle(job);
+            Handler handler = kinds.of(job);
+            return handler == null ? kinds.unknown(job) : handler.handle(job);
         };
     }
 }

@@ -1,31 +1,70 @@
 package io.penstock;
 
+import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 
 /** Handlers by kind, and what becomes of a job that has none of them. */
-final class Kinds {
+final class Kinds<H> {
     private static final Duration PAUSE = Duration.ofSeconds(10);
-    private static final Duration LIMIT = Duration.ofHours(1);
+    static final Duration GIVE_UP = Duration.ofHours(1);
+    private static final int WARNINGS = 100; // of different kinds
+    private static final int MAX_MET = 10_000; // bounds the memory of a worker that meets many; others are not given up meanwhile
 
-    private Kinds() {}
+    private final Map<String, H> handlers;
+    private final Duration giveUp;
+    private final Set<String> warned = ConcurrentHashMap.newKeySet();
+    private final Map<Long, Instant> met = new HashMap<>(); // the old jobs, with the time at which this worker first met each
 
-    static <H> Map<String, H> checked(Map<String, H> handlers) {
+    Kinds(Map<String, H> handlers, Duration giveUp) {
         if (handlers.isEmpty()) {
             throw new FieldException("handlers", "are none, expected one or more");
         }
         handlers.keySet().forEach(Values::kind);
-        return Map.copyOf(handlers);
+        this.handlers = Map.copyOf(handlers);
+        this.giveUp = giveUp;
+    }
+
+    H of(Job job) {
+        return handlers.get(job.kind());
     }
 
     /** Another worker may have a handler, a newer version perhaps. Pauses vary, so that jobs that came together do not return together. */
-    static Outcome unknown(Job job) {
-        if (job.createdAt().isBefore(Instant.now().minus(LIMIT))) {
-            return Outcome.deadLetter("no handler for kind \"" + job.kind() + "\"");
+    Outcome unknown(Job job) {
+        String kind = Values.json(job.kind());
+        if (warned.size() < WARNINGS && warned.add(job.kind())) {
+            Worker.LOG.log(Level.WARNING, "no handler for kind " + kind + " here: such jobs are left to other workers, until they are dead letters");
+        }
+        if (isGivenUp(job, Instant.now())) {
+            return Outcome.deadLetter("no handler for kind " + kind);
         }
         long ms = PAUSE.toMillis();
-        return Outcome.snooze(Duration.ofMillis(ms - ms / 8 + ThreadLocalRandom.current().nextLong(ms / 4 + 1)));
+        return Outcome.released(Duration.ofMillis(ms - ms / 8 + ThreadLocalRandom.current().nextLong(ms / 4 + 1)));
+    }
+
+    /** Jobs that have waited long, or were enqueued for later, also meet the other workers: they have half of the time from the first meeting. */
+    private synchronized boolean isGivenUp(Job job, Instant now) {
+        Duration age = Duration.between(job.createdAt(), now);
+        Duration half = giveUp.dividedBy(2);
+        if (age.compareTo(half) < 0) {
+            return false;
+        }
+        Instant first = met.get(job.id());
+        if (first != null && age.compareTo(giveUp) >= 0 && Duration.between(first, now).compareTo(half) >= 0) {
+            met.remove(job.id());
+            return true;
+        }
+        if (first == null && met.size() >= MAX_MET) {
+            met.values().removeIf(at -> Duration.between(at, now).compareTo(giveUp) > 0); // another worker has taken it
+        }
+        if (first == null && met.size() < MAX_MET) {
+            met.put(job.id(), now);
+        }
+        return false;
     }
 }

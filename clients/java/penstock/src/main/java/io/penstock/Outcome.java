@@ -6,7 +6,7 @@ import java.time.Duration;
 public final class Outcome extends RuntimeException {
     private static final long serialVersionUID = 1;
 
-    enum How { DONE, RETRY, SNOOZE, DEAD_LETTER, CANCELLED, SETTLED }
+    enum How { DONE, RETRY, SNOOZE, DEAD_LETTER, CANCELLED, SETTLED, RELEASED }
 
     final How how;
     final Duration after;
@@ -63,5 +63,10 @@ public final class Outcome extends RuntimeException {
     /** The handler has ended the job itself, with {@link Queue#ack} in a separate transaction. */
     public static Outcome settled() {
         return new Outcome(How.SETTLED, null, null);
+    }
+
+    /** It is left to another worker for that time. */
+    static Outcome released(Duration after) {
+        return new Outcome(How.RELEASED, after, null);
     }
 }

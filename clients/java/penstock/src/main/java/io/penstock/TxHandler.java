@@ -10,10 +10,10 @@ public interface TxHandler {
 
     /** Like {@link Handler#byKind}. */
     static TxHandler byKind(Map<String, TxHandler> handlers) {
-        Map<String, TxHandler> all = Kinds.checked(handlers);
+        Kinds<TxHandler> kinds = new Kinds<>(handlers, Kinds.GIVE_UP);
         return (tx, job) -> {
-            TxHandler handler = all.get(job.kind());
-            return handler == null ? Kinds.unknown(job) : handler.handle(tx, job);
+            TxHandler handler = kinds.of(job);
+            return handler == null ? kinds.unknown(job) : handler.handle(tx, job);
         };
     }
 }

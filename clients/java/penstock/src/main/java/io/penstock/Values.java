@@ -88,6 +88,12 @@ final class Values {
         return json.append('}').toString();
     }
 
+    static String json(String s) {
+        StringBuilder json = new StringBuilder();
+        string(json, s);
+        return json.toString();
+    }
+
     private static void string(StringBuilder json, String s) {
         json.append('"');
         s.chars().forEach(c -> {

@@ -83,14 +83,12 @@ class WorkTest {
     void aJobGoesToTheHandlerOfItsKind() throws Exception {
         var kind = Map.of(Penstock.HEADER_KIND, "welcome");
         penstock.enqueueMany("jobs", List.of(NewJob.of("a").kind("welcome"), NewJob.of("b").headers(kind), NewJob.of("c"), NewJob.of("d").kind("later").headers(Map.of("x", "y"))));
-        database.execute("insert into penstock.jobs (payload, headers, created_at) values ('e', '{\"penstock-kind\": \"typo\"}', now() - interval '61 minutes')");
         Map<String, String> handled = new ConcurrentHashMap<>();
         Map<String, Handler> handlers = Map.of("welcome", job -> noted(handled, job, "welcomed"), "", job -> noted(handled, job, "without"));
         try (Worker worker = penstock.worker("jobs", Handler.byKind(handlers), options).start()) {
-            assertEquals(Map.of("a", End.DONE, "b", End.DONE, "c", End.DONE, "d", End.SNOOZED, "e", End.DEAD), ended(5));
+            assertEquals(Map.of("a", End.DONE, "b", End.DONE, "c", End.DONE, "d", End.RELEASED), ended(4));
         }
         assertEquals(Map.of("a", "welcomed 1 welcome", "b", "welcomed 1 welcome", "c", "without 1 "), handled);
-        assertEquals(true, database.value("select failures::text like '%no handler for kind \\\\\"typo%' from penstock._dead_job"));
         assertEquals(true, database.value("select due > created_at + interval '8 seconds' from penstock._scheduled"));
         Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
         TxHandler later = TxHandler.byKind(Map.of("later", (tx, job) -> noted(handled, job, "later")));
@@ -98,6 +96,24 @@ class WorkTest {
             assertEquals(Map.of("d", End.SETTLED), ended(1));
         }
         assertEquals("later 1 later", handled.get("d"), "no attempt was spent");
+    }
+
+    @Test
+    void aJobWhoseKindHasNoHandlerIsGivenUpAtTheSecondMeeting() throws Exception {
+        database.execute("insert into penstock.jobs (payload, headers, created_at) values ('e', '{\"penstock-kind\": \"typo\"}', now() - interval '61 minutes')");
+        Map<String, Handler> handlers = Map.of("welcome", job -> null);
+        try (Worker worker = penstock.worker("jobs", Handler.byKind(handlers), options).start()) {
+            assertEquals(Map.of("e", End.RELEASED), ended(1), "other workers can also meet it");
+            Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
+            assertEquals(Map.of("e", End.RELEASED), ended(1), "for half an hour");
+        }
+        try (Worker worker = penstock.worker("jobs", Handler.byKind(handlers, Duration.ofNanos(1)), options).start()) {
+            Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
+            assertEquals(Map.of("e", End.RELEASED), ended(1));
+            Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
+            assertEquals(Map.of("e", End.DEAD), ended(1));
+        }
+        assertEquals(true, database.value("select failures::text like '%no handler for kind \\\\\"typo%' from penstock._dead_job"));
     }
 
     private static Outcome noted(Map<String, String> handled, Job job, String by) {
