@@ -135,6 +135,20 @@ public final class Penstock {
         return (Long) rows("select " + schema + ".check_client(cast(? as bigint))", SCHEMA_VERSION).get(0)[0];
     }
 
+    /**
+     * Makes the schema in the database, or brings it up to date, like the program's penstock migrate. The DataSource's role must own the
+     * schema, or may create it. It is safe to call at each start, and from several processes at once.
+     */
+    public void migrate() {
+        if (dataSource == null) {
+            throw new IllegalStateException("migrate needs a separate transaction: Penstock.on(dataSource)");
+        }
+        if (!schema.equals("\"penstock\"")) {
+            throw new SchemaException("this makes the schema penstock, not " + schema + " (run: penstock migrate --schema NAME)", null);
+        }
+        new Schema().migrate(dataSource);
+    }
+
     /** A worker, to start and close yourself. It takes connections from the DataSource. */
     public Worker worker(String queue, Handler handler, WorkOptions options) {
         if (dataSource == null) {

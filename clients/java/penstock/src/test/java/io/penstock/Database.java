@@ -2,10 +2,11 @@ package io.penstock;
 
 import java.io.IOException;
 import java.net.URI;
+import java.nio.charset.StandardCharsets;
 import java.sql.Connection;
 import java.sql.SQLException;
-import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 import org.postgresql.ds.PGSimpleDataSource;
 
 /** A new database on the server that PENSTOCK_TEST_POSTGRES names, migrated by PENSTOCK_BIN, with a queue jobs, an outbox orders and an inbox billing. */
@@ -20,13 +21,23 @@ final class Database implements AutoCloseable {
     }
 
     Database(String options) throws Exception {
+        this(options, true);
+        execute("select penstock.create_queue('jobs')", "select penstock.create_outbox('orders')", "select penstock.create_inbox('billing')");
+    }
+
+    /** One that is not migrated. */
+    static Database empty() throws Exception {
+        return new Database("", false);
+    }
+
+    private Database(String options, boolean migrated) throws Exception {
         try (Connection server = at(null).getConnection(); var statement = server.createStatement()) {
             statement.execute("create database " + name + " " + options);
         }
         dataSource = at(name);
-        String url = URI.create(System.getenv("PENSTOCK_TEST_POSTGRES")).resolve("/" + name).toString() + query();
-        penstock("migrate", url);
-        execute("select penstock.create_queue('jobs')", "select penstock.create_outbox('orders')", "select penstock.create_inbox('billing')");
+        if (migrated) {
+            penstock("migrate");
+        }
     }
 
     private static String query() {
@@ -34,14 +45,16 @@ final class Database implements AutoCloseable {
         return query == null ? "" : "?" + query;
     }
 
-    private static void penstock(String verb, String url) throws IOException, InterruptedException {
-        ProcessBuilder process = new ProcessBuilder(System.getenv("PENSTOCK_BIN"), verb).redirectErrorStream(true);
-        process.environment().putAll(Map.of("PENSTOCK_DATABASE_URL", url));
+    /** What the program prints. Fails if its exit code is not 0. */
+    String penstock(String... arguments) throws IOException, InterruptedException {
+        ProcessBuilder process = new ProcessBuilder(Stream.concat(Stream.of(System.getenv("PENSTOCK_BIN")), Stream.of(arguments)).toList()).redirectErrorStream(true);
+        process.environment().put("PENSTOCK_DATABASE_URL", URI.create(System.getenv("PENSTOCK_TEST_POSTGRES")).resolve("/" + name) + query());
         Process running = process.start();
-        String said = new String(running.getInputStream().readAllBytes());
+        String said = new String(running.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
         if (running.waitFor() != 0) {
             throw new AssertionError(said);
         }
+        return said;
     }
 
     private static PGSimpleDataSource at(String name) {

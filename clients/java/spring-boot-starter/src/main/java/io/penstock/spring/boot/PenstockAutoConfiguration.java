@@ -11,17 +11,21 @@ import org.springframework.boot.actuate.health.HealthIndicator;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnSingleCandidate;
 import org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
+import org.springframework.boot.sql.init.dependency.DatabaseInitializationDependencyConfigurer;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.context.annotation.Import;
 import org.springframework.transaction.PlatformTransactionManager;
 
 /** A {@link Penstock} that writes in the transaction of the caller's {@code @Transactional}, and the workers that are beans. */
 @AutoConfiguration(after = DataSourceAutoConfiguration.class)
 @ConditionalOnSingleCandidate(DataSource.class)
 @EnableConfigurationProperties(PenstockProperties.class)
+@Import(DatabaseInitializationDependencyConfigurer.class)
 public class PenstockAutoConfiguration {
     @Bean
     @ConditionalOnMissingBean
@@ -31,9 +35,15 @@ public class PenstockAutoConfiguration {
 
     @Bean
     PenstockWorkers penstockWorkers(Penstock penstock, PenstockProperties properties, ObjectProvider<PenstockWorker> workers, ObjectProvider<PenstockJson> json,
-        ObjectProvider<PlatformTransactionManager> transactions, ConfigurableListableBeanFactory beans) {
+        ObjectProvider<PlatformTransactionManager> transactions, ObjectProvider<PenstockMigration> migration, ConfigurableListableBeanFactory beans) {
         var methods = new HandlerMethods(beans, json.getIfAvailable());
-        return new PenstockWorkers(penstock, properties, workers.orderedStream().toList(), methods, transactions.getIfUnique());
+        return new PenstockWorkers(penstock, properties, workers.orderedStream().toList(), methods, transactions.getIfUnique(), migration.getIfAvailable());
+    }
+
+    @Bean
+    @ConditionalOnProperty("penstock.migrate")
+    PenstockMigration penstockMigration(Penstock penstock, DataSource dataSource, PenstockProperties properties) {
+        return new PenstockMigration(penstock, dataSource, properties);
     }
 
     /** Absent if the application has no Jackson. */

@@ -11,12 +11,18 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * The properties of Penstock.
  *
  * @param schema Schema of Penstock's tables.
+ * @param migrate Whether the start brings the schema up to date, and creates the queues, outboxes and inboxes that are missing. The DataSource's role must
+ *     own the schema, or may create it.
+ * @param queues Queues that penstock.migrate creates, as well as those of handlers.
+ * @param outboxes Outboxes that penstock.migrate creates.
+ * @param inboxes Consumers whose inboxes penstock.migrate creates.
  * @param failFast Whether the application does not start if the database cannot be reached, is not migrated or lacks a queue. Otherwise workers
  *     begin when it is there.
  * @param work Workers of methods with PenstockHandler.
  */
 @ConfigurationProperties("penstock")
-public record PenstockProperties(@DefaultValue("penstock") String schema, @DefaultValue("false") boolean failFast, @DefaultValue Work work) {
+public record PenstockProperties(@DefaultValue("penstock") String schema, @DefaultValue("false") boolean migrate, @DefaultValue List<String> queues,
+    @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue("false") boolean failFast, @DefaultValue Work work) {
     /**
      * The options of workers.
      *

@@ -28,14 +28,17 @@ class PenstockWorkers implements SmartLifecycle {
     private final List<PenstockWorker> workers;
     private final HandlerMethods methods;
     private final PlatformTransactionManager transactions;
+    private final PenstockMigration migration;
     private volatile List<Running> running = List.of();
 
-    PenstockWorkers(Penstock penstock, PenstockProperties properties, List<PenstockWorker> workers, HandlerMethods methods, PlatformTransactionManager transactions) {
+    PenstockWorkers(Penstock penstock, PenstockProperties properties, List<PenstockWorker> workers, HandlerMethods methods, PlatformTransactionManager transactions,
+        PenstockMigration migration) {
         this.penstock = penstock;
         this.properties = properties;
         this.workers = workers;
         this.methods = methods;
         this.transactions = transactions;
+        this.migration = migration; // or null
     }
 
     @Override
@@ -47,6 +50,9 @@ class PenstockWorkers implements SmartLifecycle {
             }
             found.add(new PenstockWorker(queue, Handler.byKind(handlers)).options(properties.work().of(queue)));
         });
+        if (migration != null) {
+            migration.createQueues(found.stream().map(PenstockWorker::queue).distinct().toList());
+        }
         if (!properties.work().enabled()) {
             return;
         }

@@ -23,7 +23,26 @@ final class Database implements AutoCloseable {
     final JdbcTemplate jdbc = new JdbcTemplate(source);
 
     Database() {
+        create();
+    }
+
+    private Database(boolean created) {}
+
+    /** One that create makes later. */
+    static Database missing() {
+        return new Database(false);
+    }
+
+    void create() {
         server.execute("create database " + name);
+    }
+
+    /** Without them, those that are there are cut as well. */
+    void allowConnections(boolean allowed) {
+        server.execute("alter database " + name + " allow_connections " + allowed);
+        if (!allowed) {
+            server.queryForList("select pg_terminate_backend(pid) from pg_stat_activity where datname = ?", name);
+        }
     }
 
     Database migrated() throws Exception {
@@ -36,7 +55,7 @@ final class Database implements AutoCloseable {
     /** An application, to run with classes and properties of the test. */
     SpringApplicationBuilder application(Map<String, Object> properties, Class<?>... sources) {
         Map<String, Object> all = new HashMap<>(Map.of("spring.datasource.url", source.getUrl(), "spring.datasource.username", source.getUsername(),
-            "spring.datasource.password", source.getPassword(), "spring.main.banner-mode", "off"));
+            "spring.datasource.password", source.getPassword(), "spring.main.banner-mode", "off", "spring.flyway.enabled", "false"));
         all.putAll(properties);
         return new SpringApplicationBuilder(sources).web(WebApplicationType.NONE).properties(all);
     }

@@ -187,7 +187,7 @@ class ReadmeTest {
         Class<?> emails = compiled("Emails", blocks.get(3));
         Class<?> mailer = emails.getClassLoader().loadClass("Mailer");
         var application = new SpringApplicationBuilder(new DefaultResourceLoader(emails.getClassLoader()), Application.class, mailer, emails).web(WebApplicationType.NONE)
-            .properties(Map.of("spring.datasource.url", database, "spring.main.banner-mode", "off")).run();
+            .properties(Map.of("spring.datasource.url", database, "spring.main.banner-mode", "off", "spring.flyway.enabled", "false")).run();
         try {
             var signUp = emails.getMethod("signUp", String.class);
             signUp.setAccessible(true);

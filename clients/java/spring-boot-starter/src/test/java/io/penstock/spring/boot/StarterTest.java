@@ -13,7 +13,6 @@ import io.penstock.WorkOptions.End;
 import jakarta.persistence.Entity;
 import jakarta.persistence.EntityManager;
 import jakarta.persistence.Id;
-import java.net.URI;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -24,22 +23,18 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.springframework.boot.SpringApplication;
 import org.springframework.boot.SpringBootConfiguration;
-import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
-import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Import;
 import org.springframework.jdbc.core.JdbcTemplate;
-import org.springframework.jdbc.datasource.DriverManagerDataSource;
 import org.springframework.transaction.annotation.Transactional;
 
 /** An application with JPA and a pool, on a new database: one with autocommit off, as JPA likes it. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
 class StarterTest {
-    private static final String NAME = "java_starter_" + ProcessHandle.current().pid();
     private static final LinkedBlockingQueue<Map.Entry<String, End>> ENDS = new LinkedBlockingQueue<>();
-    private static JdbcTemplate server;
+    private static Database database;
     private static ConfigurableApplicationContext application;
 
     @Entity(name = "orders")
@@ -100,22 +95,10 @@ class StarterTest {
 
     @BeforeAll
     static void start() throws Exception {
-        URI uri = URI.create(System.getenv("PENSTOCK_TEST_POSTGRES"));
-        String query = uri.getRawQuery() == null ? "" : "?" + uri.getRawQuery();
-        String base = "jdbc:postgresql://" + uri.getHost() + ":" + uri.getPort() + "/";
-        String[] user = (uri.getUserInfo() == null ? "postgres" : uri.getUserInfo()).split(":", 2);
-        String password = user.length > 1 ? user[1] : "";
-        server = new JdbcTemplate(new DriverManagerDataSource(base + uri.getPath().substring(1) + query, user[0], password));
-        server.execute("create database " + NAME);
-        ProcessBuilder migrate = new ProcessBuilder(System.getenv("PENSTOCK_BIN"), "migrate").inheritIO();
-        migrate.environment().put("PENSTOCK_DATABASE_URL", uri.resolve("/" + NAME) + query);
-        assertEquals(0, migrate.start().waitFor());
-        JdbcTemplate database = new JdbcTemplate(new DriverManagerDataSource(base + NAME + query, user[0], password));
-        database.execute("create table orders (id text primary key); create table audit (id text)");
-        database.execute("select penstock.create_queue('jobs'), penstock.create_outbox('orders')");
-        application = new SpringApplicationBuilder(Application.class).web(WebApplicationType.NONE).properties(new HashMap<>(Map.of(
-            "spring.datasource.url", base + NAME + query, "spring.datasource.username", user[0], "spring.datasource.password", password,
-            "spring.datasource.hikari.auto-commit", "false", "spring.main.banner-mode", "off"))).run();
+        database = new Database().migrated();
+        database.jdbc.execute("create table orders (id text primary key); create table audit (id text)");
+        database.jdbc.execute("select penstock.create_queue('jobs'), penstock.create_outbox('orders')");
+        application = database.application(Map.of("spring.datasource.hikari.auto-commit", "false"), Application.class).run();
     }
 
     @AfterAll
@@ -123,7 +106,7 @@ class StarterTest {
         if (application != null) {
             SpringApplication.exit(application);
         }
-        server.execute("drop database if exists " + NAME + " with (force)");
+        database.close();
     }
 
     private static String texts(String sql) {

@@ -1,0 +1,60 @@
+package io.penstock.spring.boot;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.penstock.Message;
+import io.penstock.NewJob;
+import io.penstock.Penstock;
+import java.util.Map;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.springframework.boot.SpringBootConfiguration;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.context.annotation.Bean;
+
+/** An application with Flyway, on a database that has nothing: db/migration has a script that uses Penstock. */
+@Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
+class MigrationTest {
+    private static final LinkedBlockingQueue<String> DONE = new LinkedBlockingQueue<>();
+
+    @SpringBootConfiguration
+    @EnableAutoConfiguration
+    static class Application {
+        @Bean
+        PenstockWorker worker() {
+            return new PenstockWorker("worked", job -> {
+                DONE.add(job.text());
+                return null;
+            });
+        }
+
+        @PenstockHandler(queue = "handled", kind = "a")
+        void handle(String text) {
+            DONE.add(text);
+        }
+    }
+
+    @Test
+    void theStartMakesTheSchemaAndWhatIsMissingInIt() throws Exception {
+        try (Database database = new Database()) {
+            Map<String, Object> properties = Map.of("penstock.migrate", true, "penstock.outboxes", "orders,returns", "penstock.inboxes", "billing", "penstock.queues", "elsewhere",
+                "penstock.fail-fast", true, "spring.flyway.enabled", "true");
+            for (int start = 0; start < 2; start++) { // the second has nothing to do
+                try (var application = database.application(properties, Application.class).run()) {
+                    Penstock penstock = Penstock.on(database.source);
+                    penstock.enqueue("worked", NewJob.of("worked"));
+                    assertEquals("worked", DONE.take());
+                    penstock.enqueue("handled", NewJob.of("handled").kind("a"));
+                    assertEquals("handled", DONE.take());
+                    penstock.enqueue("elsewhere", NewJob.of(""));
+                    for (String outbox : new String[] {"orders", "returns", "from_flyway"}) {
+                        penstock.publish(outbox, Message.of(""));
+                    }
+                    assertEquals(start == 0, penstock.inbox("billing").first("m"));
+                }
+            }
+        }
+    }
+}

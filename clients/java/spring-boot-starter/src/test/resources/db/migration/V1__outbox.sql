@@ -1,0 +1,1 @@
+select penstock.create_outbox('from_flyway');
