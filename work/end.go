@@ -177,6 +177,7 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 		switch {
 		case err == nil:
 			w.works(failing)
+			w.warnOf(t, failure)
 			if how == Failed || how == Dead {
 				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure, traced(t.job))
 			}
@@ -198,6 +199,24 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 	}
 }
 
+// warnOf notes that no handler began, if that is why a job ended. It logs the first job of each such kind, for up to 100 kinds.
+func (w *worker) warnOf(t *task, failure error) {
+	e, ok := errors.AsType[*noHandlerError](failure)
+	if !ok {
+		return
+	}
+	t.took = 0 // no handler began
+	w.mu.Lock()
+	told := w.strange[e.kind] || len(w.strange) == 100
+	if !told {
+		w.strange[e.kind] = true
+	}
+	w.mu.Unlock()
+	if !told {
+		w.log.Warn("a job's kind has no handler in this worker: such jobs are left to others, until they are dead letters", "kind", e.kind)
+	}
+}
+
 // endFailed makes the one call that ends a failed attempt.
 func (w *worker) endFailed(ctx context.Context, t *task, failure error, interrupted bool) (End, error) {
 	if penstock.IsPermanent(failure) {
@@ -210,6 +229,8 @@ func (w *worker) endFailed(ctx context.Context, t *task, failure error, interrup
 	end := Failed
 	if pause, ok := SnoozeDelay(failure); ok {
 		end, after = Snoozed, pause
+	} else if isNoHandler(failure) {
+		end, after = Released, spread(passFor)
 	} else if interrupted { // it is not the job's fault
 		end, after = Released, 0
 	}

@@ -2,8 +2,10 @@ package work_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -66,6 +68,72 @@ func ExampleJSON() {
 	// attempt 1 to ann: welcome
 	// reading the payload: json: cannot unmarshal array into Go value of type work_test.mail
 }
+
+// One queue carries mails of two kinds. Each kind has a handler, and all of them are logged.
+func ExampleMux() {
+	ctx, stop := context.WithCancel(context.Background())
+	store, remove := newStore(ctx)
+	defer remove()
+	emails := store.Queue("emails")
+	_, err := emails.Enqueue(ctx,
+		penstock.NewJob{Kind: "welcome", Payload: []byte(`{"to": "ann"}`)},
+		penstock.NewJob{Kind: "reminder", Payload: []byte(`{"to": "bob", "text": "your cart"}`)})
+	check(err)
+
+	var mux work.Mux
+	mux.Handle("welcome", work.JSON(func(_ context.Context, m mail, _ penstock.Job) error {
+		fmt.Println("welcome,", m.To)
+		return nil
+	}))
+	mux.Handle("reminder", work.JSON(func(_ context.Context, m mail, _ penstock.Job) error {
+		fmt.Printf("%s, remember %s\n", m.To, m.Text)
+		stop()
+		return nil
+	}), work.Timeout(time.Minute), work.MaxAttempts(3))
+	mux.Use(func(next work.Handler) work.Handler {
+		return func(ctx context.Context, job penstock.Job) error {
+			fmt.Printf("a job of the kind %s: ", job.Kind())
+			return next(ctx, job)
+		}
+	})
+	check(work.Run(ctx, emails, mux.Handler(), work.Options{Concurrency: 1}))
+	// Output:
+	// a job of the kind welcome: welcome, ann
+	// a job of the kind reminder: bob, remember your cart
+}
+
+// Mails of one kind are given up sooner than those of others.
+func ExampleMaxAttempts() {
+	var mux work.Mux
+	mux.Handle("", send)
+	mux.Handle("one-time password", send, work.MaxAttempts(2))
+	err := mux.Handler()(context.Background(), penstock.Job{Attempt: 2, Headers: map[string]string{penstock.HeaderKind: "one-time password"}})
+	fmt.Println(penstock.IsPermanent(err), err)
+	// Output: true the mail server is busy
+}
+
+// The pause before the next attempt grows by a minute each time, and is up to a tenth longer for some.
+func ExampleBackoff() {
+	slowly := work.Backoff(func(attempt int) time.Duration {
+		pause := time.Duration(attempt) * time.Minute
+		return pause + rand.N(pause/10)
+	})
+	after, _ := penstock.RetryDelay(slowly(send)(context.Background(), penstock.Job{Attempt: 3}))
+	fmt.Println(after.Truncate(time.Minute))
+	// Output: 3m0s
+}
+
+// A handler that waits for its context ends in time.
+func ExampleTimeout() {
+	h := work.Timeout(time.Millisecond)(func(ctx context.Context, _ penstock.Job) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	fmt.Println(h(context.Background(), penstock.Job{}))
+	// Output: the job ran longer than its timeout of 1ms: context deadline exceeded
+}
+
+func send(context.Context, penstock.Job) error { return errors.New("the mail server is busy") }
 
 // A handler that waits for something asks to be called again. This spends no attempt.
 func ExampleSnooze() {

@@ -30,20 +30,21 @@ type worker struct {
 	done     chan struct{}  // wakes the acking: jobs are done
 
 	mu       sync.Mutex
-	held     []*task       // in no order: each knows its place
-	queued   []*task       // claimed, not begun
-	acks     []*task       // done, not written, the oldest first
-	writing  int           // acks that a running call has taken
-	asked    int           // jobs that running claims may bring
-	noClaims bool          // the last claim failed
-	settles  bool          // a handler has ended its job itself
-	backlog  bool          // the last claim brought all that it asked for
-	helping  int           // goroutines that claim in addition to the loop
-	busy     int           // slots in use
-	resting  int           // slots whose goroutine waits to be used again
-	pace     time.Duration // how long a handler takes, about; 0 is not known
-	stopping bool          // no handler begins any more
-	failed   error         // an error that another attempt cannot cure
+	held     []*task         // in no order: each knows its place
+	queued   []*task         // claimed, not begun
+	acks     []*task         // done, not written, the oldest first
+	writing  int             // acks that a running call has taken
+	asked    int             // jobs that running claims may bring
+	noClaims bool            // the last claim failed
+	settles  bool            // a handler has ended its job itself
+	backlog  bool            // the last claim brought all that it asked for
+	helping  int             // goroutines that claim in addition to the loop
+	busy     int             // slots in use
+	resting  int             // slots whose goroutine waits to be used again
+	pace     time.Duration   // how long a handler takes, about; 0 is not known
+	stopping bool            // no handler begins any more
+	strange  map[string]bool // kinds without a handler that the log names
+	failed   error           // an error that another attempt cannot cure
 	outage   outage
 	stop     context.CancelCauseFunc
 }
@@ -81,11 +82,8 @@ func (w *worker) forget(t *task) {
 }
 
 func newWorker(q Queue, h Handler, o Options) *worker {
-	for i := len(o.Middleware) - 1; i >= 0; i-- {
-		h = o.Middleware[i](h)
-	}
 	return &worker{
-		Options: o, q: q, handle: h, log: o.Logger, turns: newTurns(q, &o),
+		Options: o, q: q, handle: wrap(h, o.Middleware), strange: map[string]bool{}, log: o.Logger, turns: newTurns(q, &o),
 		freed: make(chan struct{}, 1), opened: make(chan struct{}, o.Concurrency), closed: make(chan struct{}), done: make(chan struct{}, 1),
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Handler does one job. Its error decides what happens to the job:
+// Handler does one job. A Mux has one for each kind of job. Its error decides what happens to the job:
 //
 //   - nil: the job is done.
 //   - an error of class penstock.Permanent: it is a dead letter at once.
@@ -132,7 +132,7 @@ const (
 	Dead      End = "dead"      // a dead letter now
 	Lost      End = "lost"      // the lease was lost, whatever the handler returned
 	Settled   End = "settled"   // by the handler: ErrSettled
-	Released  End = "released"  // given back when Run stopped
+	Released  End = "released"  // given back when Run stopped, or because its kind has no handler in this Mux
 	Snoozed   End = "snoozed"   // to run again later; the attempt does not count
 	Cancelled End = "cancelled" // it is not needed any more
 )

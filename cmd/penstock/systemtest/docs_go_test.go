@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -290,6 +291,45 @@ func TestQueuesInGo(t *testing.T) {
 	err = postgres.WorkTx(ctx, store, "mails", txHandler, work.Options{}) // effects in this database exactly once
 	d.must(err)
 	d.wants("select (ready + running + waiting + delayed)::text from penstock.queue_status('mails')", "0")
+}
+
+func TestKindsInGo(t *testing.T) {
+	t.Parallel()
+	d := newGoDocs(t, "docs/guides/queues.md", 1)
+	type mail struct {
+		To string `json:"to"`
+	}
+	mails := d.store.Queue("mails")
+	for _, kind := range []string{"welcome", "digest"} {
+		_, err := mails.Enqueue(d.ctx, penstock.NewJob{Kind: kind, Payload: []byte(`{"to": "` + kind + `"}`)})
+		d.must(err)
+	}
+	ctx, done := d.until(2)
+	send := func(kind string) func(context.Context, mail, penstock.Job) error {
+		return func(_ context.Context, m mail, job penstock.Job) error {
+			done()
+			return d.check(kind+kind, m.To+job.Kind())
+		}
+	}
+	var logs atomic.Int32
+	sendWelcome, sendDigest := send("welcome"), send("digest")
+	logged := func(h work.Handler) work.Handler {
+		return func(ctx context.Context, job penstock.Job) error {
+			logs.Add(1)
+			return h(ctx, job)
+		}
+	}
+
+	var mux work.Mux
+	mux.Handle("welcome", work.JSON(sendWelcome))
+	mux.Handle("digest", work.JSON(sendDigest), work.Timeout(time.Minute), work.MaxAttempts(3)) // for this kind alone
+	mux.Use(logged)                                                                             // func(work.Handler) work.Handler, for all
+	err := work.Run(ctx, mails, mux.Handler(), work.Options{})
+	d.must(err)
+	if n := logs.Load(); n != 2 {
+		t.Errorf("the middleware saw %d jobs, want 2", n)
+	}
+	d.wants("select (ready + running + waiting + delayed + dead)::text from penstock.queue_status('mails')", "0")
 }
 
 func TestMetricsInGo(t *testing.T) {

@@ -70,7 +70,7 @@ var runs = map[string]struct {
 	"docs/guides/inbox.md python":          {1, "store/postgres TestPythonDocs"},
 	"docs/guides/queues.md sql":            {6, "store/postgres TestQueueDocs"},
 	"docs/guides/queues.md psql":           {2, "store/postgres TestQueueDocsInPsql"},
-	"docs/guides/queues.md go":             {1, "cmd/penstock/systemtest TestQueuesInGo"},
+	"docs/guides/queues.md go":             {2, "cmd/penstock/systemtest TestQueuesInGo TestKindsInGo"},
 	"docs/guides/queues.md python":         {3, "store/postgres TestPythonDocs"},
 	"docs/guides/queues.md js":             {1, "store/postgres TestNodeDocs"},
 	"docs/operations/restore.md sh":        {1, "store/postgres TestRestoreDocsInAShell"},

@@ -1,0 +1,180 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Mux has a Handler for each kind of job: a worker runs Mux.Handler.
+//
+// A job of another kind is released for another worker, perhaps one of a newer version. It comes back after about 10 s, and no
+// attempt is spent. Where no worker takes it, it becomes a dead letter once it is older than GiveUp.
+//
+// The zero value is ready to use.
+type Mux struct {
+	// GiveUp is the age from which a job that has no handler is a dead letter: its kind may be a typing error. The worker must also
+	// have known the job for half of this time. So jobs that have waited long, or were enqueued for later, meet other workers
+	// first. Default 1 hour.
+	GiveUp time.Duration
+
+	kinds map[string]Handler
+	use   []func(Handler) Handler
+}
+
+// Handle registers the handler of a kind; that of the kind ” takes jobs without one. The first middleware is the outermost: Timeout,
+// MaxAttempts and Backoff are some. Handle panics if the kind has a handler already or is one that no job can have.
+func (m *Mux) Handle(kind string, h Handler, middleware ...func(Handler) Handler) {
+	if err := penstock.ValidateKind(kind); err != nil {
+		panic("work: " + err.Error())
+	}
+	if h == nil {
+		panic(fmt.Sprintf("work: the handler of the kind %q is nil", kind))
+	}
+	if m.kinds[kind] != nil {
+		panic(fmt.Sprintf("work: the kind %q has a handler already", kind))
+	}
+	if m.kinds == nil {
+		m.kinds = map[string]Handler{}
+	}
+	m.kinds[kind] = wrap(h, middleware)
+}
+
+// Use wraps the handlers of all kinds, also of those that are registered later. The first middleware is the outermost.
+func (m *Mux) Use(middleware ...func(Handler) Handler) { m.use = append(m.use, middleware...) }
+
+// Kinds returns the kinds that have a handler, in no order.
+func (m *Mux) Kinds() []string {
+	var all []string
+	for kind := range m.kinds {
+		all = append(all, kind)
+	}
+	return all
+}
+
+// Handler returns the handler for Run. Later calls of Handle and Use do not change it.
+func (m *Mux) Handler() Handler {
+	kinds := make(map[string]Handler, len(m.kinds))
+	for kind, h := range m.kinds {
+		kinds[kind] = wrap(h, m.use)
+	}
+	strange := &strangers{giveUp: cmp.Or(m.GiveUp, time.Hour), met: map[int64]time.Time{}}
+	return func(ctx context.Context, job penstock.Job) error {
+		if h := kinds[job.Kind()]; h != nil {
+			return h(ctx, job)
+		}
+		return strange.pass(&job, time.Now())
+	}
+}
+
+func wrap(h Handler, middleware []func(Handler) Handler) Handler {
+	for i := len(middleware) - 1; i >= 0; i-- {
+		h = middleware[i](h)
+	}
+	return h
+}
+
+// strangers are the jobs without a handler that are old, with the time at which the worker first met each.
+type strangers struct {
+	giveUp time.Duration
+	mu     sync.Mutex
+	met    map[int64]time.Time
+}
+
+const (
+	passFor = 10 * time.Second
+	// maxMet bounds the memory of a worker that meets many. Others are not given up meanwhile.
+	maxMet = 10_000
+)
+
+// pass leaves a job to another worker, or gives it up.
+func (s *strangers) pass(job *penstock.Job, now time.Time) error {
+	err := &noHandlerError{job.Kind()}
+	if now.Sub(job.CreatedAt) < s.giveUp/2 { // need not be remembered
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, known := s.met[job.ID]
+	switch {
+	case !known && len(s.met) == maxMet:
+		for id, at := range s.met {
+			if now.Sub(at) > s.giveUp { // another worker has taken it, probably
+				delete(s.met, id)
+			}
+		}
+		fallthrough
+	case !known:
+		if len(s.met) < maxMet {
+			s.met[job.ID] = now
+		}
+	case now.Sub(first) >= s.giveUp/2:
+		delete(s.met, job.ID)
+		return penstock.Permanent(err)
+	}
+	return err
+}
+
+// noHandlerError is the error for a job whose kind has no handler in this worker.
+type noHandlerError struct{ kind string }
+
+func (e *noHandlerError) Error() string { return fmt.Sprintf("no handler for kind %q", e.kind) }
+
+func isNoHandler(err error) bool {
+	_, is := errors.AsType[*noHandlerError](err)
+	return is
+}
+
+// Timeout is middleware: the handler's context ends after d, and a handler that then returns an error has failed for that reason.
+func Timeout(d time.Duration) func(Handler) Handler {
+	over := fmt.Errorf("the job ran longer than its timeout of %s", d)
+	return func(h Handler) Handler {
+		return func(ctx context.Context, job penstock.Job) error {
+			ctx, cancel := context.WithTimeoutCause(ctx, d, over)
+			defer cancel()
+			err := h(ctx, job)
+			if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == over {
+				return fmt.Errorf("%w: %w", over, err)
+			}
+			return err
+		}
+	}
+}
+
+// MaxAttempts is middleware: a job whose nth attempt fails is a dead letter. A queue whose own limit is lower keeps that.
+func MaxAttempts(n int) func(Handler) Handler {
+	return func(h Handler) Handler {
+		return func(ctx context.Context, job penstock.Job) error {
+			err := h(ctx, job)
+			if job.Attempt >= n && failed(ctx, err) {
+				return penstock.Permanent(err)
+			}
+			return err
+		}
+	}
+}
+
+// Backoff is middleware: a job whose attempt fails is tried again after the given time, where the error does not give one. Jobs that fail
+// together also come back together, unless the time is a little different for each.
+func Backoff(after func(attempt int) time.Duration) func(Handler) Handler {
+	return func(h Handler) Handler {
+		return func(ctx context.Context, job penstock.Job) error {
+			err := h(ctx, job)
+			if _, given := penstock.RetryDelay(err); !given && failed(ctx, err) {
+				return penstock.RetryAfter(err, after(job.Attempt))
+			}
+			return err
+		}
+	}
+}
+
+// failed reports whether an attempt has failed, and so counts: the job has not ended in another way, and the worker has not interrupted it.
+func failed(ctx context.Context, err error) bool {
+	_, snoozed := SnoozeDelay(err)
+	return err != nil && !snoozed && !errors.Is(err, ErrSettled) && !errors.Is(err, ErrCancelled) && !errors.Is(context.Cause(ctx), ErrStopping)
+}

@@ -1,0 +1,194 @@
+package work_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
+)
+
+func ofKind(id int64, kind string) penstock.Job {
+	j := penstock.Job{ID: id, CreatedAt: time.Now(), Payload: []byte(fmt.Sprint(kind, id))}
+	if kind != "" {
+		j.Headers = map[string]string{penstock.HeaderKind: kind}
+	}
+	return j
+}
+
+// rounds is a queue to which released jobs return.
+type rounds struct{ releasing }
+
+func (q rounds) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
+	var back []penstock.Job
+	q.mu.Lock()
+	for _, l := range leases {
+		if j, ok := q.leases[l]; ok {
+			j.Attempt--
+			back = append(back, j)
+		}
+	}
+	q.mu.Unlock()
+	released, err := q.releasing.Release(ctx, after, leases...)
+	if err == nil {
+		time.AfterFunc(after, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.waiting = append(q.waiting, back...)
+		})
+	}
+	return released, err
+}
+
+// Each job goes to the handler of its kind, through the middleware of all and then its own.
+func TestMux(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(0)
+		q.waiting = []penstock.Job{ofKind(1, "a"), ofKind(2, ""), ofKind(3, "b")}
+		var said []string
+		says := func(what string) func(work.Handler) work.Handler {
+			return func(h work.Handler) work.Handler {
+				return func(ctx context.Context, job penstock.Job) error {
+					said = append(said, what)
+					return h(ctx, job)
+				}
+			}
+		}
+		handler := func(kind string) work.Handler {
+			return func(_ context.Context, job penstock.Job) error {
+				said = append(said, fmt.Sprintf("%s does %s", kind, job.Payload))
+				return nil
+			}
+		}
+		var mux work.Mux
+		mux.Use(says("all"))
+		mux.Handle("a", handler("a"), says("first"), says("second"))
+		mux.Handle("b", handler("b"))
+		mux.Handle("", handler("default"))
+		mux.Use(says("all inside"))
+		_, stop := begin(t, releasing{q}, mux.Handler(), work.Options{Concurrency: 1})
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		want := []string{"all", "all inside", "first", "second", "a does a1", "all", "all inside", "default does 2", "all", "all inside", "b does b3"}
+		if !slices.Equal(said, want) {
+			t.Errorf("got %q, want %q", said, want)
+		}
+		if kinds := slices.Sorted(slices.Values(mux.Kinds())); !slices.Equal(kinds, []string{"", "a", "b"}) {
+			t.Errorf("the kinds are %q", kinds)
+		}
+		for what, register := range map[string]func(){
+			"a kind twice":     func() { mux.Handle("a", nothing) },
+			"a kind too long":  func() { mux.Handle(strings.Repeat("k", penstock.MaxKindBytes+1), nothing) },
+			"a handler of nil": func() { mux.Handle("c", nil) },
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s did not panic", what)
+					}
+				}()
+				register()
+			}()
+		}
+	})
+}
+
+// A job without a handler goes round, about every ten seconds, and spends no attempt. Once it is an hour old it is a dead letter. But the worker
+// must have known it for half an hour: it may have waited for long in the queue.
+func TestMuxLeavesOtherKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(0)
+		young, old := ofKind(1, "x"), ofKind(2, "y")
+		old.CreatedAt = time.Now().Add(-3 * time.Hour)
+		q.waiting = []penstock.Job{young, old}
+		var log bytes.Buffer
+		mux := work.Mux{}
+		mux.Handle("", nothing)
+		seen, stop := begin(t, rounds{releasing{q}}, mux.Handler(), work.Options{Concurrency: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for _, step := range []struct {
+			after time.Duration
+			dead  []string
+		}{
+			{30*time.Minute - time.Second, nil},
+			{30 * time.Second, []string{`y2: no handler for kind "y"`}},
+			{29*time.Minute + 20*time.Second, []string{`y2: no handler for kind "y"`}},
+			{30 * time.Second, []string{`y2: no handler for kind "y"`, `x1: no handler for kind "x"`}},
+		} {
+			time.Sleep(step.after)
+			q.mu.Lock()
+			if !slices.Equal(q.dead, step.dead) {
+				t.Errorf("%s later the dead letters are %q, want %q", step.after, q.dead, step.dead)
+			}
+			q.mu.Unlock()
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		for _, after := range q.afters {
+			if after < 8750*time.Millisecond || after > 11250*time.Millisecond {
+				t.Errorf("a job came back after %s, want 10s ± an eighth", after)
+			}
+		}
+		if n := seen.count(work.Released); n != len(q.freed) || n < 450 || len(q.retried) != 0 {
+			t.Errorf("released %d times, as the observer has it, and %d as the queue does; retried %q", n, len(q.freed), q.retried)
+		}
+		if n := strings.Count(log.String(), "has no handler in this worker"); n != 2 {
+			t.Errorf("the log names kinds %d times, want each of two once:\n%s", n, log.String())
+		}
+	})
+}
+
+// Timeout, MaxAttempts and Backoff decide for the jobs of a kind. Other ends of a job stay as they are.
+func TestMuxOptions(t *testing.T) {
+	bad := errors.New("bad")
+	for _, c := range []struct {
+		name    string
+		attempt int
+		use     func(work.Handler) work.Handler
+		err     error
+		is      func(error) bool
+	}{
+		{"the last attempt", 3, work.MaxAttempts(3), bad, penstock.IsPermanent},
+		{"one before", 2, work.MaxAttempts(3), bad, func(err error) bool { return err == bad }},
+		{"a snooze", 3, work.MaxAttempts(3), work.Snooze(time.Second), func(err error) bool { return !penstock.IsPermanent(err) }},
+		{"a job that is done", 3, work.MaxAttempts(3), nil, func(err error) bool { return err == nil }},
+		{"a cancelled job", 3, work.MaxAttempts(3), work.ErrCancelled, func(err error) bool { return err == work.ErrCancelled }},
+		{"a settled job", 3, work.MaxAttempts(3), work.ErrSettled, func(err error) bool { return err == work.ErrSettled }},
+		{"a failure", 4, work.Backoff(minutes), bad, func(err error) bool { d, ok := penstock.RetryDelay(err); return ok && d == 4*time.Minute }},
+		{"a time of its own", 4, work.Backoff(minutes), penstock.RetryAfter(bad, time.Second), func(err error) bool { d, _ := penstock.RetryDelay(err); return d == time.Second }},
+		{"a snooze that backs off", 4, work.Backoff(minutes), work.Snooze(time.Second), func(err error) bool { _, ok := penstock.RetryDelay(err); return !ok }},
+	} {
+		err := c.use(func(context.Context, penstock.Job) error { return c.err })(t.Context(), penstock.Job{Attempt: c.attempt})
+		if !c.is(err) {
+			t.Errorf("%s: got %v", c.name, err)
+		}
+	}
+	stopping, stop := context.WithCancelCause(t.Context())
+	stop(work.ErrStopping)
+	if err := work.MaxAttempts(1)(func(context.Context, penstock.Job) error { return bad })(stopping, penstock.Job{Attempt: 1}); err != bad {
+		t.Errorf("a job that the worker interrupted: got %v", err)
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		err := work.Timeout(time.Minute)(func(ctx context.Context, _ penstock.Job) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})(t.Context(), penstock.Job{})
+		if time.Since(start) != time.Minute || err == nil || !strings.HasPrefix(err.Error(), "the job ran longer than its timeout of 1m0s") {
+			t.Errorf("after %s: %v", time.Since(start), err)
+		}
+	})
+}
+
+func minutes(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }
