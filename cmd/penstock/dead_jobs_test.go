@@ -17,10 +17,10 @@ func deadJobDesk(t *testing.T, d *desk) []int64 {
 	d.must("queue", "create", "mails")
 	q := d.queues().DriverQueue("mails")
 	made, err := q.Enqueue(t.Context(),
-		penstock.NewJob{Key: "red", Payload: []byte(`{"to":"a"}`), Headers: map[string]string{"h": "v"}, Priority: -3},
+		penstock.NewJob{Key: "red", Payload: []byte(`{"to":"a"}`), Headers: map[string]string{"h": "v"}, Kind: "welcome", Priority: -3},
 		penstock.NewJob{Key: "blue", Payload: []byte{0, 0xff}},
 		penstock.NewJob{Group: "acme", Payload: []byte("x")},
-		penstock.NewJob{Group: "acme", Key: "red"})
+		penstock.NewJob{Group: "acme", Key: "red", Kind: "digest"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +72,9 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			"--group= --key red":             "1",
 			"--group acme --key red":         "4",
 			"--error street":                 "3 4",
+			"--kind welcome":                 "1",
+			"--kind digest --group acme":     "4",
+			"--kind digest --key blue":       "",
 			"--older-than 1h":                "",
 			"--newer-than 1h --older-than 0": "1 2 3 4",
 			fmt.Sprint("--id ", ids[2], " --id ", ids[0]): "1 3",
@@ -80,7 +83,7 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			clitest.Same(t, args, d.deadJobs(ids, strings.Fields(strings.ReplaceAll(args, "--older-than 0", "--older-than 0s"))...), want)
 		}
 		table := d.must("dead", "list", "mails")
-		clitest.Contains(t, table, "GROUP", "acme", `disk\nfull`, "no such street")
+		clitest.Contains(t, table, "KIND", "welcome", "GROUP", "acme", `disk\nfull`, "no such street")
 		if n := strings.Count(table, "\n"); n != 5 {
 			t.Errorf("%d lines: %s", n, table)
 		}
@@ -92,6 +95,8 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			"list mails --id x":            `"x" is not the id of a job`,
 			"retry mails --group=":         "--group is empty",
 			"discard mails --group= --yes": "--group is empty",
+			"list orders --kind welcome":   "--kind chooses among jobs, and orders is not a queue",
+			"retry mails --kind=":          "--kind is empty",
 			"list orders --group=":         "--group chooses among jobs, and orders is not a queue",
 			"list orders --group acme":     "--group chooses among jobs, and orders is not a queue",
 			"retry mails":                  "say which dead letters",
@@ -108,7 +113,7 @@ func TestDeadJobIsShown(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		ids := deadJobDesk(t, d)
 		first := d.must("dead", "show", "mails", fmt.Sprint(ids[0]))
-		clitest.Contains(t, first, fmt.Sprintf("id        %d of mails\n", ids[0]), "key       red\n", "group     -\n", "priority  -3\n", "after 1 attempt\n", "headers   h: v\n",
+		clitest.Contains(t, first, fmt.Sprintf("id        %d of mails\n", ids[0]), "kind      welcome\n", "key       red\n", "group     -\n", "priority  -3\n", "after 1 attempt\n", "headers   h: v\n", "penstock-kind: welcome\n",
 			`disk\nfull`, "\n\n{\"to\":\"a\"}\n", fmt.Sprintf("Next: penstock dead retry mails --id %d\n", ids[0]))
 		var dead deadLetter[int64]
 		if err := json.Unmarshal([]byte(d.must("dead", "show", "mails", fmt.Sprint(ids[1]), "--json")), &dead); err != nil {
@@ -127,7 +132,7 @@ func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		ids := deadJobDesk(t, d)
 		id := func(i int) string { return fmt.Sprint(ids[i-1]) }
-		clitest.Same(t, "by key and group", d.must("dead", "retry", "mails", "--key", "red", "--group", "acme"), "1 dead letter of mails retried.\n")
+		clitest.Same(t, "by key and group", d.must("dead", "retry", "mails", "--kind", "digest", "--group", "acme"), "1 dead letter of mails retried.\n")
 		clitest.Same(t, "dead", d.deadJobs(ids), "1 2 3")
 		if jobs := d.claim("mails", "acme"); len(jobs) != 1 || jobs[0].ID != ids[3] || jobs[0].Attempt != 2 {
 			t.Errorf("runs again: %+v", jobs)

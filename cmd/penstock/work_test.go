@@ -175,6 +175,23 @@ func TestWorkOnSeveralGroups(t *testing.T) {
 	})
 }
 
+// A worker of some kinds runs their jobs and leaves the others alone.
+func TestWorkOnSomeKinds(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		for _, kind := range []string{"a", "b", "c"} {
+			d.must("enqueue", "mails", "x", "--kind", kind)
+		}
+		d.must("enqueue", "mails", "x")
+		o := d.work("mails", func(q *admin.QueueStatus) bool { return jobsIn(q) == 1 && q.Delayed == 1 },
+			"--exec", `echo "$PENSTOCK_JOB_KIND."`, "--kind", "a", "--kind", "", "--kind", "c", "--concurrency", "1")
+		clitest.Same(t, "the kinds", o.stdout, "a.\nc.\n.\n")
+		clitest.Contains(t, o.stderr, "has no handler in this worker", "kind=b", `kinds="[a  c]"`)
+		d.cli("work", "mails", "--exec", "true", "--kind", "a\nb").wants(t, terminal.ExitUsage, "--kind is not possible")
+		d.cli("work", "mails", "--exec", "true", "--kind", "a", "--kind", "a").wants(t, terminal.ExitUsage, "kinds has \"a\" twice")
+	})
+}
+
 func TestCommandNeedNotReadItsPayload(t *testing.T) {
 	d := urlDesk(t, sqliteFile(t))
 	d.must("queue", "create", "mails")

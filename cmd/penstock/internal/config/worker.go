@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -20,6 +21,8 @@ type Worker struct {
 	// Groups whose jobs it takes; none means jobs without a group.
 	Groups    []string `yaml:"groups"`
 	AllGroups bool     `yaml:"all_groups"`
+	// Kinds of jobs it has a handler for, '' among them for the jobs without one. None means that it takes all jobs.
+	Kinds []string `yaml:"kinds"`
 	// Concurrency is how many jobs run at a time; 0 means the number of CPUs.
 	Concurrency int           `yaml:"concurrency"`
 	Lease       time.Duration `yaml:"lease"`
@@ -88,6 +91,13 @@ func (w *Worker) Validate() error {
 	}
 	if w.AllGroups && len(w.Groups) > 0 {
 		bad("all_groups", "is given together with groups", "leave one of them out")
+	}
+	for i, kind := range w.Kinds {
+		if err := penstock.ValidateKind(kind); err != nil {
+			bad("kinds", fmt.Sprintf("has %q", kind), "use up to 100 bytes without control characters")
+		} else if slices.Contains(w.Kinds[:i], kind) {
+			bad("kinds", fmt.Sprintf("has %q twice", kind), "name each kind once")
+		}
 	}
 	if w.Concurrency < 0 {
 		bad("concurrency", fmt.Sprintf("is %d", w.Concurrency), "use 1 or more, or leave it out for the number of CPUs")

@@ -142,7 +142,7 @@ func jobEnvironment(ours []string, queue string, job *penstock.Job) []string {
 		return strings.HasPrefix(v, "PENSTOCK_") || slices.Contains(withheld, name)
 	})
 	env = append(env,
-		"PENSTOCK_JOB_QUEUE="+queue, fmt.Sprintf("PENSTOCK_JOB_ID=%d", job.ID), "PENSTOCK_JOB_KEY="+job.Key,
+		"PENSTOCK_JOB_QUEUE="+queue, fmt.Sprintf("PENSTOCK_JOB_ID=%d", job.ID), "PENSTOCK_JOB_KIND="+job.Kind(), "PENSTOCK_JOB_KEY="+job.Key,
 		"PENSTOCK_JOB_GROUP="+job.Group, fmt.Sprintf("PENSTOCK_JOB_ATTEMPT=%d", job.Attempt))
 	for _, name := range slices.Sorted(maps.Keys(job.Headers)) { // if two become one, the last counts
 		value := job.Headers[name]

@@ -40,7 +40,7 @@ func TestJobEnvironment(t *testing.T) {
 			t.Errorf("%s is not in %q", want, env)
 		}
 	}
-	if slices.Contains(env, "PENSTOCK_JOB_KEY=old") || len(env) != 9 {
+	if slices.Contains(env, "PENSTOCK_JOB_KEY=old") || len(env) != 10 {
 		t.Errorf("got %q", env)
 	}
 }

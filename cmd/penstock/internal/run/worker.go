@@ -85,7 +85,11 @@ func (w *worker) Run(ctx context.Context) error {
 	if !w.AllGroups {
 		groups = w.Groups
 	}
-	w.log.Info("working", "groups", groups, "concurrency", w.Concurrency)
+	kinds := any("all")
+	if len(w.Kinds) > 0 {
+		kinds = w.Kinds
+	}
+	w.log.Info("working", "groups", groups, "kinds", kinds, "concurrency", w.Concurrency)
 	defer w.seen.tell(w.log)
 	w.execution.hurried = ctx
 	if _, keeps := w.queue.(driver.Reporter); keeps && w.execution.http == nil {
@@ -115,7 +119,7 @@ func (w *worker) Run(ctx context.Context) error {
 // run again. The rest of this process continues meanwhile.
 func (w *worker) work() error {
 	for {
-		err := work.Run(w.draining, w.queue, w.execution.handle, w.options())
+		err := work.Run(w.draining, w.queue, w.handler(), w.options())
 		if w.draining.Err() != nil || !errors.Is(err, penstock.ErrNoQueue) {
 			return err
 		}
@@ -131,10 +135,24 @@ func (w *worker) work() error {
 // dropped is the pause between two tries to work on a missing queue.
 const dropped = time.Second
 
+// handler runs jobs, or those of the kinds that are named.
+func (w *worker) handler() work.Handler {
+	traced := trace.Worker(w.Queue)
+	if len(w.Kinds) == 0 {
+		return traced(w.execution.handle)
+	}
+	var mux work.Mux
+	mux.Use(traced)
+	for _, kind := range w.Kinds {
+		mux.Handle(kind, w.execution.handle)
+	}
+	return mux.Handler()
+}
+
 func (w *worker) options() work.Options {
 	o := work.Options{
 		Concurrency: w.Concurrency, Lease: w.Lease, Groups: w.Groups, AllGroups: w.AllGroups, DrainTimeout: time.Duration(w.DrainTimeout),
-		Observer: w.seen, Logger: w.log, Middleware: []func(work.Handler) work.Handler{trace.Worker(w.Queue)},
+		Observer: w.seen, Logger: w.log,
 	}
 	if o.DrainTimeout <= 0 {
 		o.DrainTimeout = math.MaxInt64 // nothing runs for this long

@@ -43,7 +43,8 @@ type deadFlags struct {
 	subscription         string
 	ids                  []string
 	seqs                 []int64
-	key, topic, group    string
+	key, topic           string
+	kind, group          string
 	errorText            string
 	olderThan, newerThan cli.Span
 	noGroup              bool // --group '': the jobs without one
@@ -59,6 +60,7 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 	flags.Int64SliceVar(&f.seqs, "seq", nil, "those with this `seq`, of an outbox; may be repeated")
 	flags.StringVar(&f.key, "key", "", "those of this `key`")
 	flags.StringVar(&f.topic, "topic", "", "those of this `topic`, of an outbox")
+	flags.StringVar(&f.kind, "kind", "", "those of this `kind`, of a queue")
 	flags.StringVar(&f.group, "group", "", "those of this `group`, of a queue")
 	flags.StringVar(&f.errorText, "error", "", "those whose last error contains this `text`")
 	flags.Var(&f.olderThan, "older-than", "those that died longer ago than this `duration`, such as 90s, 24h or 7d")
@@ -68,13 +70,13 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 }
 
 const deadSelectorsHelp = `Select with --id, --key, --error, --older-than and --newer-than. For an outbox there
-are also --seq and --topic, for a queue --group. If several are given, all must match.`
+are also --seq and --topic, for a queue --kind and --group. If several are given, all must match.`
 
 // check reads which flags were given. An empty text is an error rather than no selector: it comes
 // from an unset variable of a script. For listing, the empty group also selects: jobs without a
 // group.
 func (f *deadFlags) check(flags *pflag.FlagSet) error {
-	for name, empty := range map[string]bool{"key": f.key == "", "topic": f.topic == "", "error": f.errorText == "", "subscription": f.subscription == ""} {
+	for name, empty := range map[string]bool{"key": f.key == "", "kind": f.kind == "", "topic": f.topic == "", "error": f.errorText == "", "subscription": f.subscription == ""} {
 		if flags.Changed(name) && empty {
 			return terminal.Usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
 		}
@@ -100,11 +102,22 @@ func (f *deadFlags) check(flags *pflag.FlagSet) error {
 		return terminal.Usage(errors.New("--group is empty: give it a text, or leave it out; penstock dead list NAME takes it, for the jobs without a group"))
 	}
 	f.byName = len(f.ids)+len(f.seqs) > 0
-	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.key != "" || f.topic != "" || flags.Changed("group") || f.errorText != ""
+	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.key != "" || f.topic != "" || f.kind != "" || flags.Changed("group") || f.errorText != ""
 	if f.all && f.narrowed {
 		return terminal.Usage(errors.New("--all is given together with what narrows the choice: use one of them"))
 	}
 	return nil
+}
+
+// ofJobs is a flag that was given and is for queues alone, or "".
+func (f *deadFlags) ofJobs() string {
+	switch {
+	case f.group != "" || f.noGroup:
+		return "--group"
+	case f.kind != "":
+		return "--kind"
+	}
+	return ""
 }
 
 // died bounds the time at which dead letters died; a zero bound does not limit it. Times are this

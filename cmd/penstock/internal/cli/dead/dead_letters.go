@@ -80,8 +80,8 @@ func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFla
 	if err != nil || table == nil {
 		return nil, err
 	}
-	if f.group != "" || f.noGroup {
-		return nil, terminal.Usage(errors.New("--group chooses among jobs: leave it out, or name a queue"))
+	if one := f.ofJobs(); one != "" {
+		return nil, terminal.Usage(errors.New(one + " chooses among jobs: leave it out, or name a queue"))
 	}
 	box := f.ofSubscription(table, table.Config.Table, table.Name, flags)
 	box.adopted = table
@@ -99,8 +99,8 @@ func findDeadLetters(ctx context.Context, store driver.Store, name string, f *de
 			return f.ofQueue(queues, name, flags)
 		}
 	}
-	if f.group != "" || f.noGroup {
-		return nil, terminal.Usage(fmt.Errorf("--group chooses among jobs, and %s is not a queue: leave it out, or name a queue", shell.Visible(name)))
+	if one := f.ofJobs(); one != "" {
+		return nil, terminal.Usage(fmt.Errorf("%s chooses among jobs, and %s is not a queue: leave it out, or name a queue", one, shell.Visible(name)))
 	}
 	subscription, err := cli.ChooseSubscription(ctx, store, name, f.subscription)
 	if hasQueues && f.subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {

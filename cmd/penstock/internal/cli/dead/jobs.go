@@ -23,13 +23,14 @@ type deadJobs struct {
 	query admin.DeadJobQuery
 	// noGroup filters out jobs of groups, which the query cannot do: its empty Group means any.
 	noGroup bool
+	kind    string // filters out the others
 }
 
 // ofQueue is the flags' choice from a queue. Times are this machine's.
 func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.FlagSet) (*deadJobs, error) {
 	for _, name := range []string{"seq", "topic"} {
 		if flags.Changed(name) {
-			return nil, terminal.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --key and a --group", name, shell.Visible(queue)))
+			return nil, terminal.Usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --kind, a --key and a --group", name, shell.Visible(queue)))
 		}
 	}
 	ids, err := cli.JobIDs(f.ids)
@@ -39,7 +40,7 @@ func (f *deadFlags) ofQueue(store cli.DeadJobStore, queue string, flags *pflag.F
 	before, after := f.died(flags)
 	return &deadJobs{store, admin.DeadJobQuery{
 		Queue: queue, IDs: ids, Key: f.key, Group: f.group, Error: f.errorText, DiedBefore: before, DiedAfter: after,
-	}, f.noGroup}, nil
+	}, f.noGroup, f.kind}, nil
 }
 
 func (b *deadJobs) name() string             { return shell.Visible(b.query.Queue) }
@@ -48,7 +49,7 @@ func (b *deadJobs) identity() map[string]any { return map[string]any{"queue": b.
 
 func (b *deadJobs) columns() []terminal.Column {
 	return []terminal.Column{
-		terminal.Right("ID"), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24),
+		terminal.Right("ID"), terminal.Cut("KIND", 24), terminal.Cut("KEY", 24), terminal.Cut("GROUP", 24),
 		terminal.Right("ATTEMPTS"), terminal.Left("AGE"), terminal.Cut("ERROR", 64),
 	}
 }
@@ -63,7 +64,7 @@ func (b *deadJobs) page(ctx context.Context, after int64, limit int) ([]deadLett
 			return nil, about.Queue(err, "reading dead letters", q.Queue)
 		}
 		for i := range found {
-			if q.AfterID = found[i].Job.ID; !b.noGroup || found[i].Job.Group == "" {
+			if q.AfterID = found[i].Job.ID; (!b.noGroup || found[i].Job.Group == "") && (b.kind == "" || found[i].Job.Kind() == b.kind) {
 				page = append(page, &deadJob{found[i], b})
 			}
 		}
@@ -130,13 +131,14 @@ func (d *deadJob) size() int {
 
 func (d *deadJob) row(now time.Time) []string {
 	j := &d.Job
-	return []string{fmt.Sprint(j.ID), j.Key, j.Group, fmt.Sprint(d.attempts()), cli.Since(d.At, now), d.Err()}
+	return []string{fmt.Sprint(j.ID), j.Kind(), j.Key, j.Group, fmt.Sprint(d.attempts()), cli.Since(d.At, now), d.Err()}
 }
 
 func (d *deadJob) text(full bool, now time.Time) string {
 	var out cli.DeadLetterText
 	j := &d.Job
 	out.Line("id", "%d of %s", j.ID, d.box.name())
+	out.Line("kind", "%s", terminal.OrDash(shell.Visible(j.Kind())))
 	out.Line("key", "%s", terminal.OrDash(shell.Visible(j.Key)))
 	out.Line("group", "%s", terminal.OrDash(shell.Visible(j.Group)))
 	out.Line("priority", "%d", j.Priority)
@@ -150,6 +152,7 @@ func (d *deadJob) text(full bool, now time.Time) string {
 // deadJobJSON is a dead letter of a queue for programs.
 type deadJobJSON struct {
 	ID           int64              `json:"id"`
+	Kind         string             `json:"kind"`
 	Key          string             `json:"key"`
 	Group        string             `json:"group"`
 	Priority     int                `json:"priority"`
@@ -166,7 +169,7 @@ type deadJobJSON struct {
 func (d *deadJob) json(withPayload bool) any {
 	m := &d.Job
 	j := &deadJobJSON{
-		ID: m.ID, Key: m.Key, Group: m.Group, Priority: m.Priority, Headers: m.Headers,
+		ID: m.ID, Kind: m.Kind(), Key: m.Key, Group: m.Group, Priority: m.Priority, Headers: m.Headers,
 		PayloadBytes: len(m.Payload), CreatedAt: m.CreatedAt.UTC(), DiedAt: d.At.UTC(), Attempts: d.attempts(),
 		Error: d.Err(), Failures: cli.NotNull(d.Failures),
 	}

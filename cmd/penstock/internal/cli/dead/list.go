@@ -34,6 +34,7 @@ the payload: show has it.`,
 		Example: `  penstock dead list orders
   penstock dead list orders --subscription billing --error 'no such queue' --newer-than 1h
   penstock dead list thumbnails --group acme
+  penstock dead list mails --kind welcome
   penstock dead list thumbnails --group ''            # the jobs without a group
   penstock dead list orders --json | jq -r .error | sort | uniq -c | sort -rn`,
 		Args: terminal.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),

@@ -128,10 +128,10 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 
 func scheduleTable(a *cli.App, schedules []penstock.Schedule) error {
 	list := terminal.NewTable(a.Stdout, terminal.Cut("NAME", 24), terminal.Cut("CRON", 24), terminal.Left("NEXT (UTC)"),
-		terminal.Cut("KEY", 16), terminal.Cut("DEDUP KEY", 16), terminal.Cut("GROUP", 16), terminal.Right("PRIORITY"), terminal.Cut("PAYLOAD", 32))
+		terminal.Cut("KIND", 16), terminal.Cut("KEY", 16), terminal.Cut("DEDUP KEY", 16), terminal.Cut("GROUP", 16), terminal.Right("PRIORITY"), terminal.Cut("PAYLOAD", 32))
 	for i := range schedules {
 		s := &schedules[i]
-		list.Row(s.Name, s.Cron, utc(s.Next), s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload))
+		list.Row(s.Name, s.Cron, utc(s.Next), s.Job.Kind, s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload))
 	}
 	return list.Flush()
 }
@@ -172,6 +172,7 @@ type scheduleJSON struct {
 	Name     string            `json:"name"`
 	Cron     string            `json:"cron"`
 	Next     time.Time         `json:"next"`
+	Kind     string            `json:"kind"`
 	Key      string            `json:"key"`
 	DedupKey string            `json:"dedup_key"`
 	Group    string            `json:"group"`
@@ -183,7 +184,7 @@ type scheduleJSON struct {
 func scheduleForPrograms(s *penstock.Schedule) any {
 	return &scheduleJSON{
 		Queue: s.Queue, Name: s.Name, Cron: s.Cron, Next: s.Next.UTC(),
-		Key: s.Job.Key, DedupKey: s.Job.DedupKey, Group: s.Job.Group, Priority: s.Job.Priority, Headers: s.Job.Headers, PayloadJSON: cli.PayloadFor(s.Job.Payload),
+		Kind: s.Job.Kind, Key: s.Job.Key, DedupKey: s.Job.DedupKey, Group: s.Job.Group, Priority: s.Job.Priority, Headers: s.Job.Headers, PayloadJSON: cli.PayloadFor(s.Job.Payload),
 	}
 }
 

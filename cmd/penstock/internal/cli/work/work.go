@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
@@ -24,7 +26,7 @@ import (
 
 type workFlags struct {
 	command, http, output string
-	groups                []string
+	groups, kinds         []string
 	allGroups             bool
 	concurrency           int
 	lease, timeout, drain cli.Span
@@ -40,13 +42,15 @@ func Command(a *cli.App) *cobra.Command {
 		Long: `Run a command for each job of a queue, until it is told to stop. /bin/sh runs COMMAND,
 with the payload on its stdin and these variables in addition to penstock's own:
 
-  PENSTOCK_JOB_QUEUE, _ID, _KEY, _GROUP   what the job is
-  PENSTOCK_JOB_ATTEMPT                    1 the first time
-  PENSTOCK_JOB_HEADER_NAME                each header; in NAME small letters become
-                                          capitals, and characters that are not
-                                          letters or digits become underscores
-  PENSTOCK_JOB_REPORT                     a file to write to, see below (PostgreSQL)
-  TRACEPARENT, TRACESTATE                 the headers of these names, if it has them
+  PENSTOCK_JOB_QUEUE, _ID, _KIND, _KEY, _GROUP   what the job is
+  PENSTOCK_JOB_ATTEMPT                           1 the first time
+  PENSTOCK_JOB_HEADER_NAME                       each header; in NAME small letters
+                                                 become capitals, and characters that
+                                                 are not letters or digits become
+                                                 underscores
+  PENSTOCK_JOB_REPORT                            a file to write to, see below
+                                                 (PostgreSQL)
+  TRACEPARENT, TRACESTATE                        the headers of these names
 
 Its exit code decides what happens to the job:
 
@@ -82,6 +86,10 @@ Any number of workers may run on a queue, on any machines. Without --group a wor
 takes the jobs that have no group. With several groups, or --all-groups, those that
 have jobs take turns, so that a busy group does not delay the others.
 
+Without --kind it takes jobs of all kinds. With --kind it leaves jobs of other kinds
+to other workers: each comes back after 10 s and spends no attempt. Once it is an
+hour old it is a dead letter.
+
 SIGTERM or SIGINT drains: no more jobs are claimed and running commands may end, exit
 code 0. With --drain-timeout those that run longer are killed. A second signal kills
 them at once, exit code 130. In both cases their jobs run again, without waiting for
@@ -93,6 +101,7 @@ Without QUEUE it runs the workers of the configuration file, for all queues in i
   penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
   penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
   penstock work thumbnails --http https://fn.example.com/thumbnail --concurrency 50 --timeout 60s
+  penstock work mails --kind welcome --exec ./send-welcome
   penstock work --config penstock.yaml
   penstock work reports --all-groups --exec './report "$PENSTOCK_JOB_GROUP"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -122,6 +131,7 @@ func (f *workFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.http, "http", "", "`url` to send each job to, instead of --exec")
 	flags.StringArrayVarP(&f.groups, "group", "g", nil, "`group` to work on; may be repeated (default the jobs without one)")
 	flags.BoolVar(&f.allGroups, "all-groups", false, "work on every group, whenever it appears")
+	flags.StringArrayVar(&f.kinds, "kind", nil, "`kind` of jobs to run; may be repeated, and '' is the jobs without one (default all jobs)")
 	flags.IntVar(&f.concurrency, "concurrency", runtime.GOMAXPROCS(0), "`number` of commands that run at a time")
 	flags.Lookup("concurrency").DefValue = "the number of CPUs"
 	flags.Var(&f.lease, "lease", "`duration` after which another worker runs the jobs of one that crashed (default 30s)")
@@ -144,6 +154,8 @@ func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
 		return terminal.Usage(fmt.Errorf("--concurrency is %d: use 1 or more", f.concurrency))
 	case f.allGroups && len(f.groups) > 0:
 		return terminal.Misuse(errors.New("--all-groups is given with --group: leave one of them out"))
+	case slices.ContainsFunc(f.kinds, func(kind string) bool { return penstock.ValidateKind(kind) != nil }):
+		return terminal.Usage(errors.New("--kind is not possible: use up to 100 bytes without control characters"))
 	case f.output != "inherit" && f.output != "discard":
 		return terminal.Usage(fmt.Errorf("--output is %q: use inherit or discard", f.output))
 	}
@@ -160,7 +172,7 @@ const secretsVariable = "PENSTOCK_HTTP_SECRETS"
 
 // worker is the worker of the flags.
 func (f *workFlags) worker(queue string) (config.Worker, error) {
-	w := config.Worker{Queue: queue, Exec: f.command, HTTP: config.URL(f.http), Groups: f.groups, AllGroups: f.allGroups, Concurrency: f.concurrency,
+	w := config.Worker{Queue: queue, Exec: f.command, HTTP: config.URL(f.http), Groups: f.groups, AllGroups: f.allGroups, Kinds: f.kinds, Concurrency: f.concurrency,
 		Lease: time.Duration(f.lease), Timeout: config.Age(f.timeout), DrainTimeout: config.Age(f.drain), Output: config.Output(f.output)}
 	if f.http == "" {
 		return w, nil
