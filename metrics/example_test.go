@@ -44,7 +44,7 @@ func ExampleMetrics() {
 			fmt.Print(line)
 		}
 	}
-	// Output: penstock_worker_ended_jobs_total{queue="mails",result="done"} 1
+	// Output: penstock_worker_ended_jobs_total{kind="",queue="mails",result="done"} 1
 }
 
 func check(err error) {

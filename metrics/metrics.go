@@ -138,12 +138,13 @@ func (m *Metrics) Forwarding(outbox, name string) {
 	m.watched[subscription{outbox, name}] = nil
 }
 
-// Worker returns the observer of a worker in this process: work.Options.Observer.
-func (m *Metrics) Worker(queue string) work.Observer {
+// Worker returns the observer of a worker in this process: work.Options.Observer. For a work.Mux pass its Kinds: they are values of the label kind,
+// and jobs of any other kind have the value other. Without kinds the label is empty.
+func (m *Metrics) Worker(queue string, kinds ...string) work.Observer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queues[queue] = true
-	return m.workers.observer(labels(queue)[0])
+	return m.workers.observer(labels(queue)[0], kinds)
 }
 
 // Ingest returns the observer of the server that accepts messages over HTTP in this process.

@@ -56,6 +56,9 @@ func figure(families map[string]*dto.MetricFamily, series string) float64 {
 	for _, m := range family.Metric {
 		var labels []string
 		for _, l := range m.Label {
+			if l.GetValue() == "" { // for Prometheus the same as no label
+				continue
+			}
 			labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 		}
 		slices.Sort(labels)
@@ -220,6 +223,25 @@ func TestWorker(t *testing.T) {
 		}
 		if h := families["penstock_worker_enqueue_to_start_seconds"].Metric[0].Histogram; h.GetSampleSum() < 15 || h.GetSampleSum() > 16 {
 			t.Errorf("five jobs that waited for three seconds: %v", h.GetSampleSum())
+		}
+	})
+}
+
+// A worker by kind has series of its kinds, and one of all others: a producer cannot make series.
+func TestKindsOfJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New(metrics.Options{})
+		o := m.Worker("mails", "welcome", "")
+		for i, kind := range []string{"welcome", "welcome", "", "typo", "another", "other"} {
+			j := penstock.Job{ID: int64(i), Attempt: 1, CreatedAt: time.Now(), Headers: map[string]string{penstock.HeaderKind: kind}}
+			o.Started(j, time.Now())
+			o.Ended(j, work.Done, time.Second)
+		}
+		families := ask(t, m.Handler())
+		for kind, n := range map[string]float64{`kind="welcome",`: 2, "": 1, `kind="other",`: 3, `kind="typo",`: -1} {
+			wants(t, families, map[string]float64{
+				"penstock_worker_ended_jobs_total{" + kind + `queue="mails",result="done"}`: n, "penstock_worker_job_duration_seconds{" + kind + `queue="mails"}`: n,
+				"penstock_worker_enqueue_to_start_seconds{" + kind + `queue="mails"}`: n})
 		}
 	})
 }

@@ -42,9 +42,9 @@ func (r *running) Collect(to chan<- prometheus.Metric) {
 func newWorkerMetrics() workerMetrics {
 	return workerMetrics{
 		claimed: counter("penstock_worker_claimed_jobs_total", "Jobs that were claimed, each attempt counted.", "queue"),
-		ended:   counter("penstock_worker_ended_jobs_total", "Attempts at jobs by how they ended: done, failed (to be tried again), dead, lost (its lease), settled (by the handler), released (not begun), snoozed, cancelled.", "queue", "result"),
-		start:   histogram("penstock_worker_enqueue_to_start_seconds", "From when a job was enqueued, by the database's clock, to the start of its first attempt, by this machine's; a delayed job's delay is part of it.", ofWaits, "queue"),
-		run:     histogram("penstock_worker_job_duration_seconds", "How long handlers run.", ofWaits, "queue"),
+		ended:   counter("penstock_worker_ended_jobs_total", "Attempts at jobs by how they ended: done, failed (to be tried again), dead, lost (its lease), settled (by the handler), released (not begun), snoozed, cancelled.", "queue", "kind", "result"),
+		start:   histogram("penstock_worker_enqueue_to_start_seconds", "From when a job was enqueued, by the database's clock, to the start of its first attempt, by this machine's; a delayed job's delay is part of it.", ofWaits, "queue", "kind"),
+		run:     histogram("penstock_worker_job_duration_seconds", "How long handlers run.", ofWaits, "queue", "kind"),
 		running: &running{since: map[string]map[int64]time.Time{},
 			desc: desc("worker_longest_running_seconds", "For how long the handler runs that has run longest of those that run now in this process; 0 without one. The lease of one that hangs is extended all the same.", "queue")},
 	}
@@ -57,25 +57,57 @@ func (w *workerMetrics) each(f func(prometheus.Collector)) {
 }
 
 type workerObserver struct {
-	claimed    prometheus.Counter
-	ends       map[work.End]prometheus.Counter
-	start, run prometheus.Observer
-	running    *running
-	since      map[int64]time.Time // of running
+	claimed prometheus.Counter
+	all     *kindObserver            // of a worker that has one handler for all kinds
+	kinds   map[string]*kindObserver // or of one that has one for each
+	others  *kindObserver
+	running *running
+	since   map[int64]time.Time // of running
 }
 
-func (w *workerMetrics) observer(queue string) *workerObserver {
-	o := &workerObserver{claimed: w.claimed.WithLabelValues(queue), ends: map[work.End]prometheus.Counter{},
-		start: w.start.WithLabelValues(queue), run: w.run.WithLabelValues(queue)}
+// kindObserver counts the jobs of a kind.
+type kindObserver struct {
+	ends       map[work.End]prometheus.Counter
+	start, run prometheus.Observer
+}
+
+// otherKinds are all that have no handler: a producer must not be able to make series.
+const otherKinds = "other"
+
+func (w *workerMetrics) kind(queue, kind string) *kindObserver {
+	k := &kindObserver{ends: map[work.End]prometheus.Counter{}, start: w.start.WithLabelValues(queue, kind), run: w.run.WithLabelValues(queue, kind)}
+	for _, end := range []work.End{work.Done, work.Failed, work.Dead, work.Lost, work.Settled, work.Released, work.Snoozed, work.Cancelled} {
+		k.ends[end] = w.ended.WithLabelValues(queue, kind, string(end))
+	}
+	return k
+}
+
+func (o *workerObserver) of(job *penstock.Job) *kindObserver {
+	if o.all != nil {
+		return o.all
+	}
+	if k := o.kinds[job.Kind()]; k != nil {
+		return k
+	}
+	return o.others
+}
+
+func (w *workerMetrics) observer(queue string, kinds []string) *workerObserver {
+	o := &workerObserver{claimed: w.claimed.WithLabelValues(queue)}
+	if len(kinds) == 0 {
+		o.all = w.kind(queue, "")
+	} else {
+		o.kinds, o.others = map[string]*kindObserver{}, w.kind(queue, otherKinds)
+		for _, kind := range kinds {
+			o.kinds[kind] = w.kind(queue, labels(kind)[0])
+		}
+	}
 	w.running.mu.Lock()
 	defer w.running.mu.Unlock()
 	if w.running.since[queue] == nil {
 		w.running.since[queue] = map[int64]time.Time{}
 	}
 	o.running, o.since = w.running, w.running.since[queue]
-	for _, end := range []work.End{work.Done, work.Failed, work.Dead, work.Lost, work.Settled, work.Released, work.Snoozed, work.Cancelled} {
-		o.ends[end] = w.ended.WithLabelValues(queue, string(end))
-	}
 	return o
 }
 
@@ -86,16 +118,17 @@ func (o *workerObserver) Started(job penstock.Job, at time.Time) {
 	o.since[job.ID] = at
 	o.running.mu.Unlock()
 	if job.Attempt == 1 {
-		o.start.Observe(waited(at, job.CreatedAt))
+		o.of(&job).start.Observe(waited(at, job.CreatedAt))
 	}
 }
 
 func (o *workerObserver) Ended(job penstock.Job, how work.End, took time.Duration) {
-	o.ends[how].Inc()
+	k := o.of(&job)
+	k.ends[how].Inc()
 	o.running.mu.Lock()
 	delete(o.since, job.ID)
 	o.running.mu.Unlock()
 	if took > 0 { // the handler began
-		o.run.Observe(took.Seconds())
+		k.run.Observe(took.Seconds())
 	}
 }
