@@ -38,11 +38,13 @@ $$;
 create or replace function grant_adopt(role name) returns void
 language plpgsql set search_path from current as $$
 begin
-    execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant select on table _migration to %I', role);
-    execute format('grant select, insert, update, delete on table _adopt_subscription, _adopt_log, _adopt_row to %I', role);
-    execute format('grant usage on sequence _adopt_n to %I', role);
-    execute format('grant execute on function _adopt_fence(bigint, bigint), _adopt_lock(bigint), _adopt_release(bigint, text[]) to %I', role);
+    execute format($ddl$
+        grant usage on schema %2$I to %1$I;
+        grant select on table _migration to %1$I;
+        grant select, insert, update, delete on table _adopt_subscription, _adopt_log, _adopt_row to %1$I;
+        grant usage on sequence _adopt_n to %1$I;
+        grant execute on function _adopt_fence(bigint, bigint), _adopt_lock(bigint), _adopt_release(bigint, text[]) to %1$I$ddl$,
+        role, current_schema());
 end $$;
 
 comment on function grant_adopt is 'Lets a role, which may use the adopted tables already, run subscriptions over them.';

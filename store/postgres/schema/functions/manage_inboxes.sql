@@ -65,8 +65,7 @@ begin
                             at        timestamptz not null default clock_timestamp(),
                             discarded boolean not null default false)
                         with (autovacuum_enabled = false)', _inbox_name(made, 'gaps.' || slot));
-        execute format('create index on %s (previous)', _inbox_name(made, 'held.' || slot));
-        execute format('create index on %s (due)', _inbox_name(made, 'held.' || slot));
+        execute format('create index on %1$s (previous); create index on %1$s (due)', _inbox_name(made, 'held.' || slot));
     end loop;
     perform _define_inbox(made);
     perform _keep_hashes(array(select p.oid from _own_functions('_inbox.' || made) p));

@@ -19,10 +19,9 @@ begin
     insert into _outbox (name, uid, segment_bytes)
     values (name, translate(encode(substr(uuid_send(gen_random_uuid()), 1, 3), 'base64'), '+/', 'Aa'), segment_bytes);
 
-    execute format('create sequence %s', seq_name);
     -- A sequence used as a register: setval moves it, pg_sequence_last_value
     -- reads it, without MVCC and without a dead row.
-    execute format('create sequence %s minvalue 0', slot_name);
+    execute format('create sequence %s; create sequence %s minvalue 0', seq_name, slot_name);
     perform setval(slot_name, 0);
 
     -- Defaults are evaluated in column order, and xid must come before seq: the
@@ -41,13 +40,12 @@ begin
         ) partition by list (slot)$ddl$,
         _q(name), seq_name, slot_name);
     perform _validate_by(name, '_validate_message()');
-    execute format('create index on %s (seq)', _q(name));
-    execute format('create index on %s (xid, seq)', _q(name));
+    execute format('create index on %1$s (seq); create index on %1$s (xid, seq)', _q(name));
     for slot in 0 .. segments - 1 loop
-        execute format('create table %s partition of %s for values in (%s)
-                        with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
-                       _q(format('_%s.%s', name, slot)), _q(name), slot);
-        execute format('alter table %s replica identity full', _q(format('_%s.%s', name, slot))); -- for operators who change a message by hand
+        execute format($ddl$
+            create table %1$s partition of %2$s for values in (%3$s) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+            alter table %1$s replica identity full $ddl$, -- for operators who change a message by hand
+            _q(format('_%s.%s', name, slot)), _q(name), slot);
     end loop;
     for role in select r from _relay_roles() r loop
         perform _grant_relay_on(name, role);
@@ -64,8 +62,7 @@ begin
     if not found then
         raise exception 'there is no outbox %', quote_literal(name) using errcode = '42P01';
     end if;
-    execute format('drop table %s', _q(name));
-    execute format('drop sequence %s, %s', _q('_' || name || '.seq'), _q('_' || name || '.slot'));
+    execute format('drop table %s; drop sequence %s, %s', _q(name), _q('_' || name || '.seq'), _q('_' || name || '.slot'));
 end $$;
 
 comment on function drop_outbox is 'Removes an outbox with its messages, subscriptions and dead letters. Error: 42P01 (undefined_table) if there is none.';
@@ -100,12 +97,14 @@ comment on function set_retention is 'Sets how long an outbox keeps messages tha
 create or replace function grant_producer(outbox text, role name) returns void
 language plpgsql set search_path from current as $$
 begin
-    execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant insert (id, key, topic, headers, payload) on table %s to %I', _q(outbox), role);
-    execute format('grant usage on sequence %s to %I', _q('_' || outbox || '.seq'), role);
-    execute format('grant select on sequence %s to %I', _q('_' || outbox || '.slot'), role);
-    execute format('grant execute on function publish_bytes(text, bytea, text, text, jsonb, text), publish(text, text, text, text, jsonb, text),
-                    publish(text, jsonb, text, text, jsonb, text) to %I', role);
+    execute format($ddl$
+        grant usage on schema %2$I to %1$I;
+        grant insert (id, key, topic, headers, payload) on table %3$s to %1$I;
+        grant usage on sequence %4$s to %1$I;
+        grant select on sequence %5$s to %1$I;
+        grant execute on function publish_bytes(text, bytea, text, text, jsonb, text), publish(text, text, text, text, jsonb, text),
+                                  publish(text, jsonb, text, text, jsonb, text) to %1$I$ddl$,
+        role, current_schema(), _q(outbox), _q('_' || outbox || '.seq'), _q('_' || outbox || '.slot'));
 end $$;
 
 comment on function grant_producer is 'Lets a role publish to one outbox and do nothing else: it can insert the columns that belong to it, but neither read nor choose xid or seq.';
@@ -115,14 +114,17 @@ language plpgsql set search_path from current as $$
 declare
     outbox text;
 begin
-    execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant select on table _outbox, _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _parked_key, _migration to %I', role);
-    execute format('grant insert on table _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _parked_key to %I', role);
-    execute format('grant update, delete on table _dead_letter, _replay, _retry to %I', role);
-    execute format('grant usage on sequence _cursor_n, _parked_p, _parked_key_n to %I', role);
-    execute format('grant select on sequence _cursor_slot, _parked_slot, _parked_key_slot, _parked_key_n to %I', role);
-    execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _holders(text, integer), _reclaim_cursor(), _reclaim_parked_keys(bigint), _reclaim_parked(bigint), _head(bigint), _segments(text), _report_sink(bigint, bigint, timestamptz, text) to %I', role);
-    execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz, bigint, integer, int8multirange) to %I', role);
+    execute format($ddl$
+        grant usage on schema %2$I to %1$I;
+        grant select on table _outbox, _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _parked_key, _migration to %1$I;
+        grant insert on table _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _parked_key to %1$I;
+        grant update, delete on table _dead_letter, _replay, _retry to %1$I;
+        grant usage on sequence _cursor_n, _parked_p, _parked_key_n to %1$I;
+        grant select on sequence _cursor_slot, _parked_slot, _parked_key_slot, _parked_key_n to %1$I;
+        grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _holders(text, integer), _reclaim_cursor(), _reclaim_parked_keys(bigint),
+                                  _reclaim_parked(bigint), _head(bigint), _segments(text), _report_sink(bigint, bigint, timestamptz, text),
+                                  _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz, bigint, integer, int8multirange) to %1$I$ddl$,
+        role, current_schema());
     for outbox in select o.name from _outbox o loop
         perform _grant_relay_on(outbox, role);
     end loop;
@@ -141,6 +143,5 @@ $$;
 create or replace function _grant_relay_on(outbox text, role name) returns void
 language plpgsql set search_path from current as $$
 begin
-    execute format('grant select on table %s to %I', _q(outbox), role);
-    execute format('grant select on sequence %s, %s to %I', _q('_' || outbox || '.seq'), _q('_' || outbox || '.slot'), role);
+    execute format('grant select on table %1$s to %4$I; grant select on sequence %2$s, %3$s to %4$I', _q(outbox), _q('_' || outbox || '.seq'), _q('_' || outbox || '.slot'), role);
 end $$;

@@ -71,8 +71,7 @@ begin
             for made in select f::regprocedure::text from unnest(_functions_of_queue(q.name)) f loop
                 execute 'drop function ' || made;
             end loop;
-            execute format('drop table %s', _q(q.name));
-            execute format('drop table if exists %s', _q(format('_%s.done', q.name)));
+            execute format('drop table %s; drop table if exists %s', _q(q.name), _q(format('_%s.done', q.name)));
             for made in select c.relname from pg_class c
                          where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
                            and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop
@@ -96,10 +95,12 @@ language plpgsql set search_path from current as $$
 declare
     q _queue := _queue_named(queue);
 begin
-    execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant insert (key, group_key, priority, headers, payload) on table %s to %I', _q(q.name), role);
-    execute format('grant usage on sequence %s to %I', _q(format('_%s.seq', q.name)), role);
-    execute format('grant select on sequence %s, %s to %I', _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)), role);
+    execute format($ddl$
+        grant usage on schema %2$I to %1$I;
+        grant insert (key, group_key, priority, headers, payload) on table %3$s to %1$I;
+        grant usage on sequence %4$s to %1$I;
+        grant select on sequence %5$s, %6$s to %1$I$ddl$,
+        role, current_schema(), _q(q.name), _q(format('_%s.seq', q.name)), _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)));
     perform _grant_own(q.name, '{enqueue,enqueue_many,flags}', role);
 end $$;
 
@@ -110,9 +111,11 @@ language plpgsql set search_path from current as $$
 declare
     q _queue := _queue_named(queue);
 begin
-    execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant select on sequence %s to %I', _q(format('_%s.maintained', q.name)), role);
-    execute format('grant execute on function %s() to %I', _q('dequeue_' || q.name), role);
+    execute format($ddl$
+        grant usage on schema %2$I to %1$I;
+        grant select on sequence %3$s to %1$I;
+        grant execute on function %4$s() to %1$I$ddl$,
+        role, current_schema(), _q(format('_%s.maintained', q.name)), _q('dequeue_' || q.name));
     perform _grant_own(q.name, '{take,claim,ack,ready,extend,report,release,fail,maintain}', role);
 end $$;
 
@@ -123,10 +126,12 @@ language plpgsql set search_path from current as $$
 declare
     q _queue := _queue_named(queue);
 begin
-    execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant select on table _migration, _queue, _dead_job to %I', role);
-    execute format('grant select on sequence %s to %I', _q(format('_%s.ring', q.name)), role);
-    execute format('grant execute on function _segments(text) to %I', role);
+    execute format($ddl$
+        grant usage on schema %2$I to %1$I;
+        grant select on table _migration, _queue, _dead_job to %1$I;
+        grant select on sequence %3$s to %1$I;
+        grant execute on function _segments(text) to %1$I$ddl$,
+        role, current_schema(), _q(format('_%s.ring', q.name)));
     perform _grant_own(q.name, '{pause,cancel,retry_dead,discard_dead,count,count_groups,done_jobs}', role);
 end $$;
 

@@ -179,9 +179,11 @@ language plpgsql set search_path from current as $$
 declare
     i _inbox := _inbox_of(consumer);
 begin
-    execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant select on table _migration, _inbox to %I', role);
-    execute format('grant execute on function inboxes(), _inbox_name(int, text) to %I', role);
+    execute format($ddl$
+        grant usage on schema %2$I to %1$I;
+        grant select on table _migration, _inbox to %1$I;
+        grant execute on function inboxes(), _inbox_name(int, text) to %1$I$ddl$,
+        role, current_schema());
     perform _grant_own('_inbox.' || i.id, '{status,list_held,list_gaps,let_go,discard,maintain}', role);
 end $$;
 
