@@ -231,6 +231,29 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			}
 			p.must("outbox", "drop", "renamed", "--yes")
 		})
+		t.Run("kinds that no worker takes", func(t *testing.T) {
+			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
+			p.must("queue", "create", "kinds")
+			for _, kind := range []string{"welcom", "digest", "welcom"} {
+				p.must("enqueue", "kinds", "{}", "--kind", kind)
+			}
+			gives := (&work.Mux{GiveUp: 1}).Handler()
+			for _, j := range p.claim("kinds", "") {
+				reason := "the disk is full"
+				if j.Kind() == "welcom" {
+					_ = gives(t.Context(), j) // it meets the job
+					reason = gives(t.Context(), j).Error()
+				}
+				if err := p.queues().DriverQueue("kinds").DeadLetter(t.Context(), j.Lease, reason); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f := p.finds(doctor.CheckDead, doctor.Warning, "kinds", `3 dead letters wait for a decision; no worker has a handler for "welcom" (2)`)
+			if strings.Contains(f.Found, "digest") {
+				t.Errorf("of a kind that has a handler is said: %s", f.Found)
+			}
+			p.must("queue", "drop", "kinds", "--yes")
+		})
 		t.Run("jobs that nobody runs", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
 			p.must("queue", "create", "idle")

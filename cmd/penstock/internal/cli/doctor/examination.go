@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -90,6 +91,7 @@ func (e *examination) database(ctx context.Context) error {
 	e.missing(&now)
 	e.unnamed(&now)
 	e.unchosen(ctx)
+	e.kinds(ctx)
 	e.plans(ctx, &now)
 	return e.adopted(ctx, seen)
 }
@@ -225,6 +227,37 @@ func (e *examination) unnamed(now *look) {
 					f.Found += "; the configuration has no such subscription: it has another name now, or its relay another configuration"
 				}
 			}
+		}
+	}
+}
+
+// kinds names those that no worker has taken, among the dead letters of queues.
+func (e *examination) kinds(ctx context.Context) {
+	const most = 1000
+	store, ok := e.store.(cli.DeadJobStore)
+	if !ok {
+		return
+	}
+	for i := range e.found {
+		f := &e.found[i]
+		if f.Check != doctor.CheckDead || f.Severity == doctor.OK {
+			continue
+		}
+		dead, err := store.DeadJobs(ctx, admin.DeadJobQuery{Queue: f.About, Error: "no handler for kind", Limit: most, Bytes: 1 << 20})
+		if err != nil || len(dead) == 0 {
+			continue // a subscription, or the count is enough
+		}
+		of := map[string]int{}
+		for j := range dead {
+			of[dead[j].Job.Kind()]++
+		}
+		f.Found += "; no worker has a handler for"
+		for n, kind := range slices.Sorted(maps.Keys(of)) {
+			if n == 3 {
+				f.Found += fmt.Sprintf(" and %d more kinds", len(of)-n)
+				break
+			}
+			f.Found += fmt.Sprintf(" %q (%d)", kind, of[kind])
 		}
 	}
 }
