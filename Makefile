@@ -73,7 +73,7 @@ test-python: build ## build the Python client twice, install its wheel, run ruff
 test-kafka: ## run the Kafka sink's tests on a private Apache Kafka, fetched with Maven (needs Java)
 	script/test-kafka.sh
 
-test-sinks: ## run the tests of SQS and SNS on moto, an emulator fetched from PyPI (needs Python)
+test-sinks: ## run the tests of SQS and SNS on moto, fetched from PyPI, and of AMQP 1.0 on Artemis, fetched with Maven (needs Python, Java)
 	script/test-sinks.sh
 
 test-topologies: ## run the long form of the tests in clusters, behind poolers, on PostgreSQL 14 to 18

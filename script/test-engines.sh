@@ -19,7 +19,7 @@ pgbouncer-1.26|PgBouncer 1.26|sid|pgbouncer|postgresql-18'
 suites() {
 	case $1 in
 	rabbitmq-*)
-		echo ./sink/rabbitmq ./sink/previous ./sink/format
+		echo ./sink/rabbitmq ./sink/amqp1 ./sink/previous ./sink/format
 		echo ./cmd/penstock/systemtest -run '^Test(TopologyRabbitMQ.*|KilledRelayPostgresToRabbitMQ|FlightsPostgresToRabbitMQ|Broker.*|StoppingWhileTheBrokerIsDown|FanOutIsIsolated)$'
 		;;
 	postgres-*) echo ./store/postgres/... ./store/portable ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test-sinks.sh [go test arguments]: runs the tests of cloud sinks against emulators that are not
-# written in Go: SQS and SNS against moto, fetched from PyPI into bin/.
+# written in Go: SQS and SNS against moto, fetched from PyPI into bin/. AMQP 1.0 runs on Artemis.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,5 +10,7 @@ if [[ ! -x $venv/bin/moto_server ]]; then
 	"$venv/bin/pip" install --quiet 'moto[server]==5.2.5'
 fi
 export PENSTOCK_TEST_MOTO=$venv/bin/moto_server
-(($#)) || set -- -v -run Moto
-exec go test -count=1 -timeout "${TEST_TIMEOUT:-20m}" "$@" ./sink/sqs ./sink/sns
+PENSTOCK_TEST_ARTEMIS=$(script/artemis.sh)
+export PENSTOCK_TEST_ARTEMIS
+(($#)) || set -- -v -run 'Moto|Artemis'
+exec go test -count=1 -timeout "${TEST_TIMEOUT:-20m}" "$@" ./sink/sqs ./sink/sns ./sink/amqp1

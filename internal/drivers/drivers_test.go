@@ -28,6 +28,7 @@ func TestParseSink(t *testing.T) {
 		{"rediss://localhost", "redis"},
 		{"sqs://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo", "sqs"},
 		{"pubsub://my-project/orders", "pubsub"},
+		{"amqp1://app:hunter2@localhost?address=orders", "amqp1"},
 		{"sns://arn:aws:sns:eu-west-1:123456789012:orders", "sns"},
 		{"https://api.example.com/hooks/{topic}?tenant=7#concurrency=64", "webhook"},
 		{"HTTP://api.example.com/", "webhook"},
@@ -57,6 +58,7 @@ func TestParseSinkErrors(t *testing.T) {
 		{"redis://app:hunter2@localhost:port", "sink redis: url"},
 		{"sqs://orders", "sink sqs: queue_url"},
 		{"pubsub:///orders", "sink pubsub: project"},
+		{"amqp1://app:hunter2@localhost/orders", "sink amqp1: url"},
 		{"sns://orders", "sink sns: topic_arn"},
 		{"https://app:hunter2@localhost/#nope=1", "sink webhook: nope"},
 		{"http://127.0.0.1/hunter2", "loopback address"},
@@ -71,7 +73,7 @@ func TestParseSinkErrors(t *testing.T) {
 }
 
 func TestOpenSink(t *testing.T) {
-	for _, url := range []string{"discard", "nats://127.0.0.1:1", "amqp://127.0.0.1:1", "kafka://127.0.0.1:1", "redis://127.0.0.1:1", "sqs://sqs.eu-west-1.amazonaws.com/1/q", "sns://arn:aws:sns:eu-west-1:1:t", "pubsub://p/orders", "http://127.0.0.1:1/#allow_private=true"} {
+	for _, url := range []string{"discard", "nats://127.0.0.1:1", "amqp://127.0.0.1:1", "kafka://127.0.0.1:1", "redis://127.0.0.1:1", "sqs://sqs.eu-west-1.amazonaws.com/1/q", "sns://arn:aws:sns:eu-west-1:1:t", "pubsub://p/orders", "amqp1://127.0.0.1:1", "http://127.0.0.1:1/#allow_private=true"} {
 		s, err := ParseSink(url)
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock/penstock/internal/natsserver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/redact"
+	"github.com/penstock/penstock/sink/amqp1"
 	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/pubsub"
@@ -36,6 +37,7 @@ var sinks = []sinkDriver{
 	listed(sqs.Driver),
 	listed(sns.Driver),
 	listed(pubsub.Driver),
+	listed(amqp1.Driver),
 	listed(webhook.Driver),
 	listed(stdout.Driver),
 	listed(discard.Driver),
@@ -87,7 +89,7 @@ func listed[C any, P interface {
 }
 
 // ParseSink turns the value of --sink into a sink with its defaults set:
-// amqp://…, nats://…, embedded[:DIR], kafka://…, redis://…, sqs://…, sns://…, pubsub://…, https://…, queue:NAME and so on. The fields of the sink's
+// amqp://…, nats://…, embedded[:DIR], kafka://…, redis://…, sqs://…, sns://…, pubsub://…, amqp1://…, https://…, queue:NAME and so on. The fields of the sink's
 // configuration are query parameters.
 func ParseSink(url string) (Sink, error) {
 	d, err := sinkOf(url)

@@ -32,9 +32,9 @@ func reach(ctx context.Context, c Config, log *slog.Logger) error {
 	defer s.Close(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	l := s.lines.take()
-	defer s.lines.give(l, true)
-	defer context.AfterFunc(ctx, l.cut)()
+	l := s.pool.take()
+	defer s.pool.Give(l, true)
+	defer context.AfterFunc(ctx, l.wire.Cut)()
 	role, err := l.client.Do(ctx, "ROLE").Slice()
 	if err != nil && !refused(err) { // who may only write may not ask
 		return s.explain(ctx, err)

@@ -10,33 +10,32 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/penstock/penstock/internal/lines"
 )
 
-// lines are connections. A Send has one for itself, so that ending the Send breaks this connection and
-// no other: the client library does not look at its context while it reads.
-type lines struct {
+// pool has the connections. A Send cuts its own when it ends: the client library does not look at its
+// context while it reads.
+type pool struct {
+	lines.Pool[*line]
 	cfg     *Config
 	options redis.Options
 	log     *slog.Logger
 	warned  sync.Once
-
-	mu     sync.Mutex
-	idle   []*line
-	closed bool
 }
 
 type line struct {
 	client *redis.Client
-	lines  *lines
-
-	mu   sync.Mutex
-	conn net.Conn
-	over bool  // cut
-	max  int64 // proto-max-bulk-len; 0: not known yet
+	pool   *pool
+	wire   lines.Wire
+	max    int64 // proto-max-bulk-len; 0: not known yet
 }
 
-func newLines(cfg *Config, o *redis.Options, log *slog.Logger) (*lines, error) {
-	p := &lines{cfg: cfg, options: *o, log: log}
+// Close closes the connection.
+func (l *line) Close() { _ = l.client.Close() }
+
+func newPool(cfg *Config, o *redis.Options, log *slog.Logger) (*pool, error) {
+	p := &pool{cfg: cfg, options: *o, log: log}
 	if o.TLSConfig != nil {
 		tls, err := cfg.TLS.Load()
 		if err != nil {
@@ -59,15 +58,12 @@ func newLines(cfg *Config, o *redis.Options, log *slog.Logger) (*lines, error) {
 }
 
 // take returns a line that no other Send has.
-func (p *lines) take() *line {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.idle); n > 0 {
-		l := p.idle[n-1]
-		p.idle = p.idle[:n-1]
+func (p *pool) take() *line {
+	l, ok := p.Take()
+	if ok {
 		return l
 	}
-	l := &line{lines: p}
+	l = &line{pool: p}
 	options := p.options
 	dial := redis.NewDialer(&options)
 	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -75,60 +71,11 @@ func (p *lines) take() *line {
 		if err != nil {
 			return nil, err
 		}
-		return conn, l.keep(conn)
+		return conn, l.wire.Keep(conn)
 	}
 	options.OnConnect = l.ask
 	l.client = redis.NewClient(&options)
 	return l
-}
-
-// give takes a line back. After a failure the idle ones are given up too: they lead to the same server.
-func (p *lines) give(l *line, broken bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !broken && !p.closed && !l.isOver() {
-		p.idle = append(p.idle, l)
-		return
-	}
-	for _, l := range append(p.idle, l) {
-		_ = l.client.Close()
-	}
-	p.idle = nil
-}
-
-func (p *lines) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	for _, l := range p.idle {
-		_ = l.client.Close()
-	}
-	p.idle = nil
-}
-
-// keep remembers the connection, unless the Send is over already.
-func (l *line) keep(conn net.Conn) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn = conn; l.over {
-		return conn.Close()
-	}
-	return nil
-}
-
-// cut breaks the connection permanently.
-func (l *line) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over = true; l.conn != nil {
-		_ = l.conn.Close()
-	}
-}
-
-func (l *line) isOver() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.over
 }
 
 // defaultMax is proto-max-bulk-len as servers have it unless it is set.
@@ -166,13 +113,13 @@ func (l *line) ask(ctx context.Context, c *redis.Conn) error {
 		}
 		return err
 	}
-	l.lines.warned.Do(func() {
+	l.pool.warned.Do(func() {
 		says := func(line string) bool { return strings.Contains(info, line) }
-		if says("aof_enabled:0") && !l.lines.cfg.Fsync {
-			l.lines.log.Warn("Redis keeps what it confirms in memory only until its next snapshot: a crash of the server loses messages; set appendonly yes there", "server", l.client.Options().Addr)
+		if says("aof_enabled:0") && !l.pool.cfg.Fsync {
+			l.pool.log.Warn("Redis keeps what it confirms in memory only until its next snapshot: a crash of the server loses messages; set appendonly yes there", "server", l.client.Options().Addr)
 		}
 		if says("maxmemory_policy:allkeys") && !says("maxmemory:0\r") {
-			l.lines.log.Warn("Redis may remove whole streams when its memory is full; set maxmemory-policy noeviction there", "server", l.client.Options().Addr)
+			l.pool.log.Warn("Redis may remove whole streams when its memory is full; set maxmemory-policy noeviction there", "server", l.client.Options().Addr)
 		}
 	})
 	return nil

@@ -22,7 +22,7 @@ type Sink struct {
 	cfg    Config
 	stream *template.Template
 	server string // for people: without a password
-	lines  *lines
+	pool   *pool
 	gate   gate.Gate
 }
 
@@ -50,7 +50,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the server")
 	}
 	s := &Sink{cfg: cfg, stream: stream, server: options.Addr}
-	s.lines, err = newLines(&s.cfg, options, log)
+	s.pool, err = newPool(&s.cfg, options, log)
 	if err != nil {
 		return nil, fmt.Errorf("redis sink: %w", err)
 	}
@@ -87,9 +87,9 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	}
 	defer pass.Leave()
 
-	l := s.lines.take()
+	l := s.pool.take()
 	errs, broken := s.send(ctx, l, msgs)
-	s.lines.give(l, broken)
+	s.pool.Give(l, broken || l.wire.IsCut())
 	for _, err := range errs {
 		if err != nil {
 			return errs
@@ -100,7 +100,7 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 
 // send also reports whether the line can no longer be used.
 func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message) (errs []error, broken bool) {
-	defer context.AfterFunc(ctx, l.cut)()
+	defer context.AfterFunc(ctx, l.wire.Cut)()
 	errs = make([]error, len(msgs))
 	limit, err := l.limit(ctx)
 	if err != nil {
@@ -229,6 +229,6 @@ func (s *Sink) judgeWait(ctx context.Context, waited *redis.Cmd, failed error) e
 }
 
 // Close waits for running Sends until ctx ends. Those that run longer end with an Unavailable error.
-func (s *Sink) Close(ctx context.Context) error { return s.gate.CloseSink(ctx, "Redis", s.lines.close) }
+func (s *Sink) Close(ctx context.Context) error { return s.gate.CloseSink(ctx, "Redis", s.pool.Close) }
 
 var errClosed = penstock.Unavailable(fmt.Errorf("redis sink: %w", penstock.ErrClosed))

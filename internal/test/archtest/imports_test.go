@@ -347,6 +347,7 @@ var builtWith = map[string][]string{
 	"/nats-server/":    {"cmd", lab, "internal/drivers", "internal/natsserver"},
 	"/aws-sdk-go-v2/":  {"cmd", lab, "internal/drivers", "internal/amazon", "internal/msk", "internal/test/awstest", "sink/sqs", "sink/sns"},
 	"go/pubsub/v2/":    {"cmd", lab, "internal/drivers", "internal/test/pubsubtest", "sink/pubsub"},
+	"/Azure/go-amqp":   {"cmd", lab, "internal/drivers", "sink/amqp1"},
 	"/redis/go-redis/": {"cmd", lab, "internal/drivers", "sink/redis"},
 }
 

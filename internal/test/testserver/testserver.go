@@ -29,6 +29,7 @@ const (
 	envRabbitMQBin = "PENSTOCK_TEST_RABBITMQ_BIN"
 	envMariaDBBin  = "PENSTOCK_TEST_MARIADB_BIN"
 	envKafkaJars   = "PENSTOCK_TEST_KAFKA_JARS"
+	envArtemis     = "PENSTOCK_TEST_ARTEMIS"
 
 	// And those that name what few tests want.
 	envCompiler  = "CC" // of a clock for PostgreSQL that a test sets

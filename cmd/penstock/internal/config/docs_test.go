@@ -118,7 +118,7 @@ func TestReference(t *testing.T) {
 			t.Errorf("example %d: %v\n%s", i+1, err, block)
 		}
 	}
-	heading := regexp.MustCompile("^#+ .*?(?:`([a-z_.\\[\\]]+)`)?$")
+	heading := regexp.MustCompile("^#+ .*?(?:`([a-z0-9_.\\[\\]]+)`)?$")
 	row := regexp.MustCompile("^\\| `([a-z_.\\[\\]]+)` \\| ([^|]*) \\| ([^|]*) \\| (.+) \\|$")
 	documented := map[string]string{}
 	prefix := ""

@@ -110,7 +110,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.table, "table", "", "with --adopt: the `table`, or schema.table (default the kind's)")
 	flags.IntVar(&f.workers, "workers", 1, "with --adopt: `number` of workers that claim rows in parallel, without order; 1 keeps the order")
 	flags.StringVar(&f.subscription, "subscription", "", "`name` of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
-	flags.StringVar(&f.sink, "sink", "", "`url` of the sink: amqp://…, nats://…, embedded, kafka://…, redis://…, sqs://…, sns://…, pubsub://…, https://…, queue:NAME, stdout or discard")
+	flags.StringVar(&f.sink, "sink", "", "`url` of the sink: amqp://…, nats://…, embedded, kafka://…, redis://…, sqs://…, sns://…, pubsub://…, amqp1://…, https://…, queue:NAME, stdout or discard")
 	flags.StringVar(&f.from, "from", "beginning", "`start` of a new subscription: beginning or now")
 	f.FilterFlags.Add(flags, "deliver")
 	flags.StringVar(&f.format, "format", "", "`format` of messages: raw, cloudevents or debezium (default raw)")

@@ -1,0 +1,208 @@
+// Package amqp1 sends messages to brokers that speak AMQP 1.0: Azure Service Bus, Apache ActiveMQ Artemis,
+// RabbitMQ 4.
+//
+//	message          AMQP 1.0
+//	ID               message-id
+//	Topic            address (by the template address), subject
+//	Key              group-id (the session of Service Bus), application property penstock-key
+//	CreatedAt        creation-time, application property penstock-created-at: RFC 3339, nanoseconds, UTC
+//	Attempt          application property penstock-attempt, from the second on
+//	Headers          application properties of the same name; content-type is the property content-type
+//	Payload          body, one data section
+//
+// Messages are durable. A message counts as delivered when the broker has accepted it.
+package amqp1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/descriptor"
+	"github.com/penstock/penstock/internal/gate"
+	"github.com/penstock/penstock/internal/lines"
+	"github.com/penstock/penstock/internal/template"
+)
+
+// Driver describes this sink for the list in internal/drivers.
+var Driver = descriptor.Sink[Config]{
+	Name: "amqp1", Usage: "amqp1://HOST", Schemes: []string{"amqp1", "amqps1"},
+	Parse: ParseURL, Open: descriptor.Opens(Open),
+	// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md
+	Binding: descriptor.Headers("amqp1", "cloudEvents_", "cloudEvents:"),
+	Reach:   reach,
+}
+
+// Sink sends messages to addresses of a broker. It is safe for concurrent use. It is not a
+// driver.InOrderSink: the broker may refuse a message and accept those behind it.
+type Sink struct {
+	cfg     Config
+	address *template.Template
+	gate    gate.Gate
+	pool    lines.Pool[*line]
+}
+
+var _ driver.Sink = (*Sink)(nil)
+
+// Open checks the configuration. The broker need not be up: Sends connect, and fail as Unavailable until
+// that succeeds.
+func Open(cfg Config, log *slog.Logger) (*Sink, error) {
+	cfg.SetDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("amqp1 sink: %w", err)
+	}
+	if _, err := cfg.TLS.Load(); err != nil {
+		return nil, fmt.Errorf("amqp1 sink: %w", err)
+	}
+	address, err := template.Parse(cfg.Address)
+	if err != nil {
+		return nil, fmt.Errorf("amqp1 sink: %w", err)
+	}
+	if log != nil && cfg.TLS.DangerouslySkipCertificateCheck {
+		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the broker")
+	}
+	return &Sink{cfg: cfg, address: address}, nil
+}
+
+// Send sends the messages one behind the other, and then waits for the answers.
+//
+// Unavailable: the broker cannot be reached, refuses the login, does not answer in time or has no room.
+// Permanent: the message is larger than the broker accepts. Unclassified: there is no such address,
+// the user may not send to it, or the broker had nowhere to route the message.
+func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	pass := s.gate.Enter(cancel)
+	if pass == nil {
+		return driver.SendError(msgs, errClosed)
+	}
+	defer pass.Leave()
+	l, ok := s.pool.Take()
+	if !ok {
+		l = s.newLine()
+	}
+	defer func() { s.pool.Give(l, l.wire.IsCut() || l.conn == nil || l.conn.Err() != nil) }()
+	defer context.AfterFunc(ctx, l.wire.Cut)()
+	if err := l.connect(ctx); err != nil {
+		return driver.SendError(msgs, s.unreachable(ctx, err))
+	}
+	errs := make([]error, len(msgs))
+	receipts, addresses := make([]amqp.SendReceipt, len(msgs)), make([]string, len(msgs))
+	for i := range msgs {
+		addresses[i], errs[i] = s.addressOf(&msgs[i])
+		if errs[i] != nil {
+			continue
+		}
+		sender, err := l.to(ctx, addresses[i])
+		if err == nil {
+			receipts[i], err = sender.SendWithReceipt(ctx, encode(&msgs[i]), nil)
+		}
+		if err != nil {
+			errs[i] = s.verdict(ctx, l, addresses[i], err)
+		}
+	}
+	for i := range msgs {
+		if errs[i] == nil {
+			state, err := receipts[i].Wait(ctx)
+			if err == nil {
+				errs[i] = s.judge(addresses[i], state)
+			} else {
+				errs[i] = s.verdict(ctx, l, addresses[i], err)
+			}
+		}
+	}
+	if errors.Join(errs...) == nil {
+		return nil
+	}
+	return errs
+}
+
+// addressOf fills the template.
+func (s *Sink) addressOf(m *penstock.Message) (string, error) {
+	escape := func(_, value string) (string, error) { return value, nil }
+	if strings.HasPrefix(s.cfg.Address, "/") {
+		escape = func(_, value string) (string, error) { return url.PathEscape(value), nil }
+	}
+	address, err := s.address.Escape(m, escape)
+	if err == nil && address == "" {
+		err = penstock.Permanent(errNoAddress)
+	}
+	return address, err
+}
+
+var errNoAddress = penstock.WithHint(errors.New("the address is empty"), "publish with a topic, or change the template address")
+
+// Names of application properties. They win over headers of the same name in the message.
+const (
+	propertyKey       = "penstock-key"
+	propertyCreatedAt = "penstock-created-at"
+	propertyAttempt   = "penstock-attempt"
+)
+
+func encode(m *penstock.Message) *amqp.Message {
+	own := make(map[string]any, len(m.Headers)+3)
+	p := &amqp.MessageProperties{MessageID: m.ID, CreationTime: &m.CreatedAt}
+	for name, value := range m.Headers {
+		switch name {
+		case propertyKey, propertyAttempt:
+		case descriptor.ContentType:
+			p.ContentType = &value
+		default:
+			own[name] = value
+		}
+	}
+	own[propertyCreatedAt] = m.CreatedAt.UTC().Format(time.RFC3339Nano)
+	if m.Topic != "" {
+		p.Subject = &m.Topic
+	}
+	if m.Key != "" {
+		p.GroupID, own[propertyKey] = &m.Key, m.Key
+	}
+	if m.Attempt > 1 {
+		own[propertyAttempt] = int64(m.Attempt)
+	}
+	payload := m.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	return &amqp.Message{Header: &amqp.MessageHeader{Durable: true}, Properties: p, ApplicationProperties: own, Data: [][]byte{payload}}
+}
+
+// Close waits for running Sends until ctx ends. Those that run longer end with an Unavailable error.
+func (s *Sink) Close(ctx context.Context) error {
+	return s.gate.CloseSink(ctx, "AMQP 1.0", s.pool.Close)
+}
+
+func (s *Sink) newLine() *line { return &line{cfg: &s.cfg, links: map[string]*link{}} }
+
+// reach connects, logs in, and asks for the address, if it is always the same.
+func reach(ctx context.Context, c Config, log *slog.Logger) error {
+	s, err := Open(c, log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	l := s.newLine()
+	defer l.Close()
+	if err := l.connect(ctx); err != nil {
+		return s.unreachable(ctx, err)
+	}
+	if address, err := s.addressOf(&penstock.Message{}); err == nil && s.address.Fixed() {
+		if _, err := l.to(ctx, address); err != nil {
+			return s.verdict(ctx, l, address, err)
+		}
+	}
+	return nil
+}
