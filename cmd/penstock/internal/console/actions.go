@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -140,14 +139,7 @@ func (c *Console) enqueue(ctx context.Context, r *call, b ByHand) (Enqueued, err
 	if b.Delay < 0 || b.Delay > maxDelay {
 		return Enqueued{}, &penstock.FieldError{Field: "delay_seconds", Problem: fmt.Sprintf("is %d", b.Delay), Hint: fmt.Sprintf("use 0 to %d", maxDelay)}
 	}
-	job := penstock.NewJob{Key: b.Key, Group: b.Group, Headers: b.Headers, Payload: []byte(b.Payload)}
-	if b.Kind != "" {
-		job.Headers = maps.Clone(job.Headers)
-		if job.Headers == nil {
-			job.Headers = map[string]string{}
-		}
-		job.Headers["penstock-kind"] = b.Kind
-	}
+	job := penstock.NewJob{Kind: b.Kind, Key: b.Key, Group: b.Group, Headers: b.Headers, Payload: []byte(b.Payload)}
 	if b.Delay > 0 {
 		job.NotBefore = time.Now().Add(time.Duration(b.Delay) * time.Second)
 	}

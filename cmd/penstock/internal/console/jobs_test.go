@@ -105,6 +105,9 @@ func TestJobsByState(t *testing.T) {
 			if _, page := d.ask("r", "GET", "/queues/mails/jobs?state=ready", ""); !strings.Contains(string(page), ">welcome<") || strings.Contains(string(page), "Cancel") {
 				t.Errorf("the page of a reader: %s", page)
 			}
+			if code, page := d.ask("r", "GET", "/queues/mails/jobs?id="+few[1], ""); code != http.StatusOK || !strings.Contains(string(page), "kind <b>welcome</b> · ") {
+				t.Errorf("the page of the job is %d, without its kind: %s", code, page)
+			}
 			for _, wrong := range []string{"state=asleep", "state=ready&id=1", "state=ready&key=k", "state=ready&limit=0", "state=ready&limit=101", "state=running&after=x", "state=delayed&after=1.x"} {
 				if code, text := d.ask("r", "GET", "/api/v1/queues/mails/jobs?"+wrong, ""); code != http.StatusBadRequest {
 					t.Errorf("%s: %d %s", wrong, code, text)
@@ -162,6 +165,10 @@ func TestByHand(t *testing.T) {
 		must(t, err)
 		if len(jobs) != 1 || jobs[0].Headers["penstock-kind"] != "welcome" || jobs[0].Headers["a"] != "b" || jobs[0].Key != "ann" || string(jobs[0].Payload) != "{}" {
 			t.Errorf("the job is %+v", jobs)
+		}
+		must(t, s.DriverQueue("mails").DeadLetter(t.Context(), jobs[0].Lease, "no"))
+		if code, page := d.ask("o", "GET", "/queues/mails/dead", ""); code != http.StatusOK || !strings.Contains(string(page), "kind welcome · ") {
+			t.Errorf("the page of dead letters is %d, without the kind: %s", code, page)
 		}
 		source, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
 		must(t, err)
