@@ -134,14 +134,14 @@ func carried(payload []byte, texts []string) bool {
 func (t *remoteTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	wire := make([]conformance.NewJob, len(jobs))
 	for i, j := range jobs {
-		texts := []string{j.Key, j.Group, j.DedupKey}
+		texts := []string{j.Kind, j.Key, j.Group, j.DedupKey}
 		for name, value := range j.Headers {
 			texts = append(texts, name, value)
 		}
 		if !carried(j.Payload, texts) || j.NotBefore.Year() < 0 || j.NotBefore.Year() > 9999 { // JSON has no such time
 			return nil, j.Validate()
 		}
-		wire[i] = conformance.NewJob{Payload: append([]byte{}, j.Payload...), Key: j.Key, GroupKey: j.Group, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers}
+		wire[i] = conformance.NewJob{Payload: append([]byte{}, j.Payload...), Kind: j.Kind, Key: j.Key, GroupKey: j.Group, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers}
 		if !j.NotBefore.IsZero() {
 			at := j.NotBefore.UTC().Truncate(time.Microsecond)
 			wire[i].NotBefore = &at

@@ -256,6 +256,33 @@ func TestInbox(t *testing.T) {
 	})
 }
 
+// A worker of Go leaves the jobs whose kinds it has no handler for to the language, which enqueued them: no attempt is spent.
+func TestKindsOfJobsAcrossLanguages(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		_, err := q.Enqueue(g.ctx, penstock.NewJob{Kind: "ours", Payload: []byte("a")}, penstock.NewJob{Kind: l.Name, Payload: []byte("b")}, penstock.NewJob{Payload: []byte("c")})
+		must(g, err)
+		var byGo, byThem seen
+		var mux work.Mux
+		mux.Handle("ours", func(_ context.Context, j penstock.Job) error { byGo.add(j); return nil })
+		stop := g.working(g.native(), mux.Handler(), work.Options{})
+		g.eventually("the others come back later", func() bool { s := g.status(); return s.Ready+s.Running+s.Waiting == 0 && s.Delayed == 2 })
+		must(g, stop())
+		execute(g, g.url, "update penstock._scheduled set due = now()")
+		stop = g.working(q, func(_ context.Context, j penstock.Job) error { byThem.add(j); return nil }, work.Options{})
+		g.eventually("they are done", func() bool { s := g.status(); return s.Ready+s.Running+s.Delayed+s.Waiting == 0 })
+		must(g, stop())
+		if ours, theirs := byGo.attempts(), byThem.attempts(); ours != "a 1" || theirs != "b 1, c 1" {
+			g.Errorf("Go ran %q and %s ran %q, want a 1, and b 1, c 1", ours, l.Name, theirs)
+		}
+		for _, j := range byThem.jobs {
+			if want := map[string]string{"b": l.Name, "c": ""}[string(j.Payload)]; j.Kind() != want {
+				g.Errorf("the job %s has the kind %q, want %q", j.Payload, j.Kind(), want)
+			}
+		}
+	})
+}
+
 // The caller controls its transaction: each kind commits and rolls back the writes of all calls together.
 func TestKinds(t *testing.T) {
 	each(t, func(g *goal, l *language) {

@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,7 @@ type Message struct {
 // NewJob is a job to enqueue.
 type NewJob struct {
 	Payload   []byte            `json:"payload"`
+	Kind      string            `json:"kind,omitempty"`
 	Key       string            `json:"key,omitempty"`
 	GroupKey  string            `json:"group_key,omitempty"`
 	Priority  int               `json:"priority,omitempty"`
@@ -73,6 +75,7 @@ type Enqueued struct {
 // Job is a claimed job.
 type Job struct {
 	ID         ID                `json:"id"`
+	Kind       string            `json:"kind"`
 	Key        string            `json:"key,omitempty"`
 	GroupKey   string            `json:"group_key,omitempty"`
 	Priority   int               `json:"priority"`
@@ -86,12 +89,19 @@ type Job struct {
 
 // OfJob converts a job that a queue returns.
 func OfJob(j penstock.Job) Job {
-	return Job{ID: ID(j.ID), Key: j.Key, GroupKey: j.Group, Priority: j.Priority, Attempt: j.Attempt, CreatedAt: j.CreatedAt.UTC(),
+	return Job{ID: ID(j.ID), Kind: j.Kind(), Key: j.Key, GroupKey: j.Group, Priority: j.Priority, Attempt: j.Attempt, CreatedAt: j.CreatedAt.UTC(),
 		Headers: j.Headers, Payload: append([]byte{}, j.Payload...), Lease: ID(j.Lease), LeaseUntil: j.LeaseUntil.UTC()}
 }
 
-// Job is the reverse.
+// Job is the reverse. A kind that differs from the job's header takes its place, so that a test sees it.
 func (j Job) Job() penstock.Job {
+	if j.Kind != j.Headers[penstock.HeaderKind] {
+		j.Headers = maps.Clone(j.Headers)
+		if j.Headers == nil {
+			j.Headers = map[string]string{}
+		}
+		j.Headers[penstock.HeaderKind] = "the client says " + j.Kind
+	}
 	if len(j.Headers) == 0 {
 		j.Headers = nil
 	}

@@ -282,7 +282,7 @@ func message(m conformance.Message) penstock.Message {
 }
 
 func newJob(j conformance.NewJob) penstock.NewJob {
-	n := penstock.NewJob{Payload: j.Payload, Key: j.Key, Group: j.GroupKey, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers}
+	n := penstock.NewJob{Payload: j.Payload, Kind: j.Kind, Key: j.Key, Group: j.GroupKey, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers}
 	if j.NotBefore != nil {
 		n.NotBefore = *j.NotBefore
 	}

@@ -12,7 +12,6 @@ import (
 var kindCases = []testCase{
 	{name: "EveryOptionCarriesIt", run: kindCarried},
 	{name: "Stays", run: kindStays},
-	{name: "OfASchedule", run: kindScheduled},
 }
 
 func ofKind(kind, payload string) penstock.NewJob {

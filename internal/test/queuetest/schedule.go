@@ -17,6 +17,7 @@ var scheduleCases = []testCase{
 	{name: "GoesOnAfterAClockWasAhead", run: scheduleAhead},
 	{name: "FiresOnceInAllProcesses", run: scheduleRace},
 	{name: "SkipsADuplicate", run: scheduleDuplicate},
+	{name: "CarriesAKind", run: kindScheduled},
 	{name: "CronTimes", run: cronTimes},
 	{name: "CronNonsense", run: cronNonsense},
 	{name: "BadInput", run: scheduleBad},
