@@ -23,6 +23,20 @@ public final class WorkOptions {
     Duration drain = Duration.ofSeconds(10);
     BiConsumer<Job, End> onEnd = (job, end) -> {};
 
+    /** The defaults. */
+    public WorkOptions() {}
+
+    /** A copy of others. */
+    public WorkOptions(WorkOptions of) {
+        concurrency = of.concurrency;
+        batch = of.batch;
+        lease = of.lease;
+        groupKey = of.groupKey;
+        worker = of.worker;
+        drain = of.drain;
+        onEnd = of.onEnd;
+    }
+
     /** How many handlers run at a time. Default 10. */
     public WorkOptions concurrency(int concurrency) {
         this.concurrency = between("concurrency", concurrency, Integer.MAX_VALUE);
@@ -67,9 +81,9 @@ public final class WorkOptions {
         return this;
     }
 
-    /** Called after the durable end of each attempt. It must not block. */
+    /** Called after the durable end of each attempt, several in the order in which they were given. It must not block. */
     public WorkOptions onEnd(BiConsumer<Job, End> onEnd) {
-        this.onEnd = onEnd;
+        this.onEnd = this.onEnd.andThen(onEnd);
         return this;
     }
 

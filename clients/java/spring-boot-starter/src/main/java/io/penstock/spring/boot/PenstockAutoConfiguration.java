@@ -1,5 +1,6 @@
 package io.penstock.spring.boot;
 
+import io.micrometer.core.instrument.MeterRegistry;
 import io.penstock.Penstock;
 import io.penstock.spring.SpringTransaction;
 import java.util.Map;
@@ -7,13 +8,13 @@ import javax.sql.DataSource;
 import org.springframework.beans.factory.BeanFactory;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.beans.factory.config.ConfigurableListableBeanFactory;
+import org.springframework.boot.actuate.autoconfigure.endpoint.condition.ConditionalOnAvailableEndpoint;
 import org.springframework.boot.actuate.health.HealthIndicator;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnSingleCandidate;
-import org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.boot.sql.init.dependency.DatabaseInitializationDependencyConfigurer;
 import org.springframework.context.annotation.Bean;
@@ -22,7 +23,7 @@ import org.springframework.context.annotation.Import;
 import org.springframework.transaction.PlatformTransactionManager;
 
 /** A {@link Penstock} that writes in the transaction of the caller's {@code @Transactional}, and the workers that are beans. */
-@AutoConfiguration(after = DataSourceAutoConfiguration.class)
+@AutoConfiguration(afterName = {"org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration", "org.springframework.boot.jdbc.autoconfigure.DataSourceAutoConfiguration"})
 @ConditionalOnSingleCandidate(DataSource.class)
 @EnableConfigurationProperties(PenstockProperties.class)
 @Import(DatabaseInitializationDependencyConfigurer.class)
@@ -35,9 +36,11 @@ public class PenstockAutoConfiguration {
 
     @Bean
     PenstockWorkers penstockWorkers(Penstock penstock, PenstockProperties properties, ObjectProvider<PenstockWorker> workers, ObjectProvider<PenstockJson> json,
-        ObjectProvider<PlatformTransactionManager> transactions, ObjectProvider<PenstockMigration> migration, ConfigurableListableBeanFactory beans) {
+        ObjectProvider<PlatformTransactionManager> transactions, ObjectProvider<PenstockMigration> migration, ObjectProvider<WorkerObserver> observer,
+        ConfigurableListableBeanFactory beans) {
         var methods = new HandlerMethods(beans, json.getIfAvailable());
-        return new PenstockWorkers(penstock, properties, workers.orderedStream().toList(), methods, transactions.getIfUnique(), migration.getIfAvailable());
+        return new PenstockWorkers(penstock, properties, workers.orderedStream().toList(), methods, transactions.getIfUnique(), migration.getIfAvailable(),
+            observer.getIfAvailable());
     }
 
     @Bean
@@ -53,7 +56,29 @@ public class PenstockAutoConfiguration {
         return PenstockJson.of(beans);
     }
 
-    /** With Actuator on the classpath, its health lists the queues whose workers do not work. */
+    /** With Micrometer, workers have the metrics of penstock work. Without a registry there is no such bean. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(MeterRegistry.class)
+    static class Metrics {
+        @Bean
+        WorkerObserver penstockWorkerMeters(ObjectProvider<MeterRegistry> registry) {
+            MeterRegistry of = registry.getIfUnique();
+            return of == null ? null : new WorkerMeters(of);
+        }
+    }
+
+    /** With Actuator, /actuator/penstock shows the queues, where it is exposed. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(ConditionalOnAvailableEndpoint.class)
+    static class Actuator {
+        @Bean
+        @ConditionalOnAvailableEndpoint(PenstockEndpoint.class)
+        PenstockEndpoint penstockEndpoint(PenstockWorkers workers, DataSource dataSource, PenstockProperties properties) {
+            return new PenstockEndpoint(workers, dataSource, properties);
+        }
+    }
+
+    /** With Actuator, its health lists the queues whose workers do not work. */
     @Configuration(proxyBeanMethods = false)
     @ConditionalOnClass(HealthIndicator.class)
     static class Health {
@@ -63,6 +88,22 @@ public class PenstockAutoConfiguration {
             return () -> {
                 Map<String, RuntimeException> troubles = workers.troubles();
                 var health = troubles.isEmpty() ? org.springframework.boot.actuate.health.Health.up() : org.springframework.boot.actuate.health.Health.down();
+                troubles.forEach((queue, trouble) -> health.withDetail(queue, String.valueOf(trouble.getMessage())));
+                return health.build();
+            };
+        }
+    }
+
+    /** The same for Spring Boot 4, where health is elsewhere. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(org.springframework.boot.health.contributor.HealthIndicator.class)
+    static class Health4 {
+        @Bean
+        @ConditionalOnMissingBean(name = "penstockHealthIndicator")
+        org.springframework.boot.health.contributor.HealthIndicator penstockHealthIndicator(PenstockWorkers workers) {
+            return () -> {
+                Map<String, RuntimeException> troubles = workers.troubles();
+                var health = troubles.isEmpty() ? org.springframework.boot.health.contributor.Health.up() : org.springframework.boot.health.contributor.Health.down();
                 troubles.forEach((queue, trouble) -> health.withDetail(queue, String.valueOf(trouble.getMessage())));
                 return health.build();
             };

@@ -3,12 +3,16 @@ package io.penstock.spring.boot;
 import io.penstock.Handler;
 import io.penstock.Outcome;
 import io.penstock.Penstock;
+import io.penstock.WorkOptions;
 import io.penstock.Worker;
 import java.lang.System.Logger.Level;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.springframework.context.SmartLifecycle;
@@ -29,34 +33,38 @@ class PenstockWorkers implements SmartLifecycle {
     private final HandlerMethods methods;
     private final PlatformTransactionManager transactions;
     private final PenstockMigration migration;
+    private final WorkerObserver observer;
+    private volatile List<String> queues = List.of();
     private volatile List<Running> running = List.of();
 
     PenstockWorkers(Penstock penstock, PenstockProperties properties, List<PenstockWorker> workers, HandlerMethods methods, PlatformTransactionManager transactions,
-        PenstockMigration migration) {
+        PenstockMigration migration, WorkerObserver observer) {
         this.penstock = penstock;
         this.properties = properties;
         this.workers = workers;
         this.methods = methods;
         this.transactions = transactions;
         this.migration = migration; // or null
+        this.observer = observer; // or null
     }
 
     @Override
     public synchronized void start() {
-        List<PenstockWorker> found = new ArrayList<>(workers);
+        List<Running> all = new ArrayList<>();
+        workers.forEach(worker -> all.add(new Running(worker, Set.of())));
         methods.find(this::inTransaction).forEach((queue, handlers) -> {
             if (workers.stream().anyMatch(w -> w.queue().equals(queue))) {
                 throw new IllegalStateException("queue " + queue + " has methods with @PenstockHandler and a PenstockWorker, which would take each other's jobs");
             }
-            found.add(new PenstockWorker(queue, Handler.byKind(handlers)).options(properties.work().of(queue)));
+            all.add(new Running(new PenstockWorker(queue, Handler.byKind(handlers)).options(properties.work().of(queue)), handlers.keySet()));
         });
+        queues = all.stream().map(r -> r.of.queue()).distinct().toList();
         if (migration != null) {
-            migration.createQueues(found.stream().map(PenstockWorker::queue).distinct().toList());
+            migration.createQueues(queues);
         }
         if (!properties.work().enabled()) {
             return;
         }
-        List<Running> all = found.stream().map(Running::new).toList();
         if (properties.failFast()) {
             all.forEach(Running::check);
         }
@@ -69,6 +77,18 @@ class PenstockWorkers implements SmartLifecycle {
         running.forEach(Running::stop);
         running.forEach(Running::join);
         running = List.of();
+    }
+
+    /** The queues that have a handler here, also if this process runs no workers. */
+    List<String> queues() {
+        return queues;
+    }
+
+    /** What the worker of a queue does. */
+    String state(String queue) {
+        List<Running> its = running.stream().filter(r -> r.of.queue().equals(queue)).toList();
+        RuntimeException trouble = troubles().get(queue);
+        return its.isEmpty() ? "none in this process" : trouble != null ? "does not work: " + trouble.getMessage() : its.stream().allMatch(Running::isWorking) ? "works" : "begins";
     }
 
     /** For each queue whose worker does not work at present, the reason. */
@@ -87,21 +107,25 @@ class PenstockWorkers implements SmartLifecycle {
     private final class Running {
         private final PenstockWorker of;
         private final Handler handler;
+        private final WorkOptions options;
         private final CountDownLatch stopped = new CountDownLatch(1);
         private final Thread thread;
         private Worker worker;
         private RuntimeException ended;
 
-        Running(PenstockWorker of) {
+        Running(PenstockWorker of, Collection<String> kinds) {
             this.of = of;
-            this.handler = of.transactional() ? inTransaction(of.queue(), of.handler()) : of.handler();
+            Handler given = of.transactional() ? inTransaction(of.queue(), of.handler()) : of.handler();
+            WorkerObserver.Of observed = observer == null ? null : observer.of(of.queue(), kinds);
+            this.handler = observed == null ? given : observed(given, observed);
+            this.options = observed == null ? of.options() : new WorkOptions(of.options()).onEnd(observed::ended);
             this.thread = new Thread(this::run, "penstock worker of " + of.queue());
             this.thread.setDaemon(true);
             next();
         }
 
         private synchronized Worker next() {
-            worker = penstock.worker(of.queue(), handler, of.options());
+            worker = penstock.worker(of.queue(), handler, options);
             if (stopped.getCount() == 0) {
                 worker.stop();
             }
@@ -142,6 +166,10 @@ class PenstockWorkers implements SmartLifecycle {
             }
         }
 
+        synchronized boolean isWorking() {
+            return worker.isWorking();
+        }
+
         synchronized RuntimeException trouble() {
             return worker.isWorking() ? worker.trouble() : ended;
         }
@@ -163,6 +191,18 @@ class PenstockWorkers implements SmartLifecycle {
     @Override
     public synchronized boolean isRunning() {
         return !running.isEmpty();
+    }
+
+    private static Handler observed(Handler handler, WorkerObserver.Of observer) {
+        return job -> {
+            observer.begins(job);
+            long start = System.nanoTime();
+            try {
+                return handler.handle(job);
+            } finally {
+                observer.ran(job, Duration.ofNanos(System.nanoTime() - start));
+            }
+        };
     }
 
     private Handler inTransaction(String queue, Handler handler) {

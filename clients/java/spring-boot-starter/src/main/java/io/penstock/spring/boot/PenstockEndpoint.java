@@ -1,0 +1,45 @@
+package io.penstock.spring.boot;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+import javax.sql.DataSource;
+import org.springframework.boot.actuate.endpoint.annotation.Endpoint;
+import org.springframework.boot.actuate.endpoint.annotation.ReadOperation;
+import org.springframework.boot.actuate.endpoint.annotation.Selector;
+import org.springframework.dao.DataAccessException;
+import org.springframework.jdbc.core.JdbcTemplate;
+
+/** Actuator's endpoint penstock: the queues of this application, with their jobs by state and their workers. */
+@Endpoint(id = "penstock")
+class PenstockEndpoint {
+    private final PenstockWorkers workers;
+    private final JdbcTemplate template;
+    private final String status;
+
+    PenstockEndpoint(PenstockWorkers workers, DataSource dataSource, PenstockProperties properties) {
+        this.workers = workers;
+        this.template = new JdbcTemplate(dataSource);
+        this.status = "select ready, running, delayed, waiting, dead, cast(extract(epoch from oldest) as float8) as oldest_ready_seconds from \""
+            + properties.schema().replace("\"", "\"\"") + "\".queue_status(?)";
+    }
+
+    @ReadOperation
+    public Map<String, Object> queues() {
+        Map<String, Object> all = new LinkedHashMap<>();
+        workers.queues().forEach(queue -> all.put(queue, queue(queue)));
+        return Map.of("queues", all);
+    }
+
+    /** One queue, whoever works on it. */
+    @ReadOperation
+    public Map<String, Object> queue(@Selector String queue) {
+        Map<String, Object> one = new LinkedHashMap<>();
+        try {
+            one.put("jobs", template.queryForMap(status, queue));
+        } catch (DataAccessException e) {
+            one.put("error", String.valueOf(e.getMostSpecificCause().getMessage()));
+        }
+        one.put("worker", workers.state(queue));
+        return one;
+    }
+}

@@ -1,0 +1,64 @@
+package io.penstock.spring.boot;
+
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Tags;
+import io.penstock.Job;
+import io.penstock.WorkOptions.End;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Collection;
+import java.util.Locale;
+import java.util.Set;
+
+/** The metrics of workers, with the names and labels that penstock work has for Prometheus. */
+final class WorkerMeters implements WorkerObserver {
+    /** All kinds that have no handler: a producer must not be able to make series. */
+    private static final String OTHER = "other";
+
+    private final MeterRegistry registry;
+
+    WorkerMeters(MeterRegistry registry) {
+        this.registry = registry;
+    }
+
+    @Override
+    public Of of(String queue, Collection<String> kinds) {
+        Set<String> known = Set.copyOf(kinds);
+        for (String kind : kinds.isEmpty() ? Set.of("") : kinds) { // from 0 on, so that the first is seen
+            for (End end : End.values()) {
+                count(queue, kind, end, 0);
+            }
+        }
+        return new Of() {
+            private String kind(Job job) {
+                return known.isEmpty() ? "" : known.contains(job.kind()) ? job.kind() : OTHER;
+            }
+
+            @Override
+            public void begins(Job job) {
+                if (job.attempt() == 1) {
+                    Duration waited = Duration.between(job.createdAt(), Instant.now());
+                    registry.timer("penstock.worker.enqueue.to.start", tags(queue, kind(job))).record(waited.isNegative() ? Duration.ZERO : waited);
+                }
+            }
+
+            @Override
+            public void ran(Job job, Duration time) {
+                registry.timer("penstock.worker.job.duration", tags(queue, kind(job))).record(time);
+            }
+
+            @Override
+            public void ended(Job job, End end) {
+                count(queue, kind(job), end, 1);
+            }
+        };
+    }
+
+    private void count(String queue, String kind, End end, int n) {
+        registry.counter("penstock.worker.ended.jobs", tags(queue, kind).and("result", end.name().toLowerCase(Locale.ROOT))).increment(n);
+    }
+
+    private static Tags tags(String queue, String kind) {
+        return Tags.of("queue", queue, "kind", kind);
+    }
+}

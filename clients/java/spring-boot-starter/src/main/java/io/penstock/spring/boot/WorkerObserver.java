@@ -1,0 +1,20 @@
+package io.penstock.spring.boot;
+
+import io.penstock.Job;
+import io.penstock.WorkOptions.End;
+import java.time.Duration;
+import java.util.Collection;
+
+/** What sees the jobs of workers. It does not block and does not throw. */
+interface WorkerObserver {
+    /** Sees the jobs of one worker. Its kinds are those that have a handler, or none if one handler takes all. */
+    Of of(String queue, Collection<String> kinds);
+
+    interface Of {
+        void begins(Job job);
+
+        void ran(Job job, Duration time);
+
+        void ended(Job job, End end);
+    }
+}

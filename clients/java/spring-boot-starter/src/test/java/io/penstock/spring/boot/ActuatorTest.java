@@ -1,0 +1,89 @@
+package io.penstock.spring.boot;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.micrometer.core.instrument.Counter;
+import io.micrometer.core.instrument.MeterRegistry;
+import io.penstock.NewJob;
+import io.penstock.Outcome;
+import io.penstock.Penstock;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.springframework.boot.SpringBootConfiguration;
+import org.springframework.boot.WebApplicationType;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.annotation.Bean;
+
+/** Metrics, and what Actuator answers over HTTP. */
+@Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
+class ActuatorTest {
+    @SpringBootConfiguration
+    @EnableAutoConfiguration
+    static class Application {
+        @PenstockHandler(queue = "emails", kind = "welcome")
+        void welcome(String text) {}
+
+        @PenstockHandler(queue = "emails", kind = "dead")
+        Outcome dead(String text) {
+            return Outcome.deadLetter("no");
+        }
+
+        @Bean
+        PenstockWorker all() {
+            return new PenstockWorker("all", job -> null);
+        }
+    }
+
+    private static double ended(ConfigurableApplicationContext application, String queue, String kind, String result) {
+        Counter counter = application.getBean(MeterRegistry.class).find("penstock.worker.ended.jobs").tags("queue", queue, "kind", kind, "result", result).counter();
+        return counter == null ? -1 : counter.count();
+    }
+
+    private static String get(ConfigurableApplicationContext application, String path) throws Exception {
+        URI uri = URI.create("http://127.0.0.1:" + application.getEnvironment().getProperty("local.server.port") + path);
+        return HttpClient.newHttpClient().send(HttpRequest.newBuilder(uri).build(), BodyHandlers.ofString()).body();
+    }
+
+    @Test
+    void jobsAreCountedAndQueuesShown() throws Exception {
+        try (Database database = new Database()) {
+            Map<String, Object> properties = Map.of("penstock.migrate", true, "server.port", 0, "management.endpoints.web.exposure.include", "health,penstock",
+                "management.endpoint.health.show-details", "always");
+            try (var application = database.application(properties, Application.class).web(WebApplicationType.SERVLET).run()) {
+                Penstock penstock = Penstock.on(database.source);
+                assertEquals(0, ended(application, "emails", "welcome", "done"), "it is there before the first job");
+                penstock.enqueueMany("emails", List.of(NewJob.of("a").kind("welcome"), NewJob.of("b").kind("dead"), NewJob.of("c").kind("typo"), NewJob.of("d").kind("typo too")));
+                penstock.enqueue("all", NewJob.of("e").kind("any"));
+                while (ended(application, "emails", "welcome", "done") < 1 || ended(application, "emails", "dead", "dead") < 1
+                    || ended(application, "emails", "other", "released") < 2 || ended(application, "all", "", "done") < 1) {
+                    Thread.sleep(20);
+                }
+                assertEquals(-1, ended(application, "emails", "typo", "released"));
+                MeterRegistry registry = application.getBean(MeterRegistry.class);
+                assertEquals(1, registry.get("penstock.worker.job.duration").tags("queue", "emails", "kind", "welcome").timer().count());
+                assertEquals(1, registry.get("penstock.worker.enqueue.to.start").tags("queue", "emails", "kind", "dead").timer().count());
+
+                String shown = get(application, "/actuator/penstock");
+                assertTrue(shown.contains("\"emails\":{\"jobs\":{\"ready\":0,\"running\":0,\"delayed\":2,\"waiting\":0,\"dead\":1,\"oldest_ready_seconds\":0.0},\"worker\":\"works\"}"), shown);
+                assertTrue(shown.contains("\"all\":{"), shown);
+                assertTrue(get(application, "/actuator/penstock/nowhere").contains("there is no queue 'nowhere'"));
+                assertTrue(get(application, "/actuator/health").contains("\"penstock\":{\"status\":\"UP\"}"));
+                database.jdbc.execute("alter function penstock.maintain_queue(text) rename to away");
+                while (!get(application, "/actuator/penstock/all").contains("does not work: ERROR: function penstock.maintain_queue(text) does not exist")) {
+                    Thread.sleep(20);
+                }
+                String health = get(application, "/actuator/health");
+                assertTrue(health.contains("\"status\":\"DOWN\"") && health.contains("\"all\":\"ERROR: function"), health);
+            }
+        }
+    }
+}
