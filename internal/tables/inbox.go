@@ -179,10 +179,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx Runner, m penstock.Message, wait
 	}
 	if previous != "" && (!st.received || st.held) {
 		if st.received || !st.missing {
-			headers, err := HeadersText(m.Headers)
-			if err != nil {
-				return nil, err
-			}
+			headers := HeadersText(m.Headers)
 			b := &Batch{}
 			b.Do("inbox_hold", box.Args(Args{"id": m.ID, "previous": previous, "key": m.Key, "headers": headers, "payload": NotNil(m.Payload)}))
 			return nil, i.on.Explain(i.consumer, tx.Run(ctx, b))

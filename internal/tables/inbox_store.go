@@ -2,7 +2,6 @@ package tables
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -225,16 +224,6 @@ func (s *Inboxes) in(ctx context.Context, consumer string, fn func(tx Tx, box *I
 		}
 		return fn(tx, box)
 	})
-}
-
-// HeadersText is headers as JSON, nil without any.
-func HeadersText(headers map[string]string) (*string, error) {
-	if len(headers) == 0 {
-		return nil, nil
-	}
-	text, err := json.Marshal(headers)
-	s := string(text)
-	return &s, err
 }
 
 // NotNil: nil would be NULL.

@@ -2,12 +2,10 @@ package tables
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"time"
 
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -53,19 +51,6 @@ func (row *QueueRow) DeadJobArgs(q admin.DeadJobQuery) Args {
 	}
 	return row.Args(Args{"all": len(q.IDs) == 0, "ids": q.IDs, "key": q.Key, "group": q.Group, "error": q.Error,
 		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "from": q.AfterID, "most": most})
-}
-
-// Headers reads those of a message or a job. A plain INSERT may have given them other values than texts, and before the tables refused it anything else.
-func Headers(text []byte) map[string]string {
-	var headers map[string]string
-	if len(text) > 0 && json.Unmarshal(text, &headers) != nil {
-		headers = map[string]string{}
-		adopted.Flatten(text, headers)
-	}
-	if len(headers) == 0 {
-		return nil
-	}
-	return headers
 }
 
 // RetryDeadJobs implements driver.QueueStore.

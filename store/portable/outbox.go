@@ -100,10 +100,7 @@ func columnsOf(msgs []penstock.Message) ([]any, error) {
 			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
 		}
 		ids[i], keys[i], topics[i], payloads[i] = orNull(m.ID), orNull(m.Key), m.Topic, tables.NotNil(m.Payload)
-		var err error
-		if headers[i], err = tables.HeadersText(m.Headers); err != nil {
-			return nil, err
-		}
+		headers[i] = tables.HeadersText(m.Headers)
 	}
 	return []any{ids, keys, topics, headers, payloads}, nil
 }

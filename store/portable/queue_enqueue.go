@@ -78,10 +78,7 @@ func (n *newJobs) add(j *penstock.NewJob, seq int64) error {
 	if seq != 0 {
 		number = &seq
 	}
-	headers, err := tables.HeadersText(j.AllHeaders())
-	if err != nil {
-		return err
-	}
+	headers := tables.HeadersText(j.AllHeaders())
 	payload := tables.NotNil(j.Payload)
 	n.seqs, n.groups, n.priorities = append(n.seqs, number), append(n.groups, j.Group), append(n.priorities, int16(j.Priority))
 	n.notBefore = append(n.notBefore, orNullTime(j.NotBefore.Add(time.Microsecond-1).Truncate(time.Microsecond))) // never too early

@@ -19,14 +19,6 @@ func WithPragmas(o Options, pragmas ...string) Options {
 // InTx makes what WorkTx gives to work.Run.
 var InTx = inTx
 
-// What the fuzz test compares.
-var (
-	DecodeHeaders = decodeHeaders
-	DecodePlain   = decodePlain
-	DecodeJSON    = decodeJSON
-	EncodeHeaders = encodeHeaders
-)
-
 // HotStatements are those that run for every batch, with values in place of
 // their parameters.
 func HotStatements(outbox string) map[string]string {

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/schema"
 	"github.com/penstock/penstock/internal/shell"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // versionTable is goose's memory; named so that it does not meet the one of an
@@ -115,7 +116,7 @@ func schedulesAsJSON(ctx context.Context, tx *sql.Tx) error {
 		if err := rows.Scan(&id, &j.Group, &j.Priority, &j.Key, &j.DedupKey, &head, (*payload)(&j.Payload)); err != nil {
 			return err
 		}
-		j.Headers = headers(head)
+		j.Headers = tables.Headers([]byte(head))
 		jobs[id] = j
 	}
 	if err := rows.Err(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/seqset"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // page collects the messages of one Fetch.
@@ -151,7 +152,7 @@ func (r *row) message(ids messageid.Outbox) penstock.Message {
 		Seq:       r.seq,
 		Key:       r.key,
 		Topic:     r.topic,
-		Headers:   headers(r.headers),
+		Headers:   tables.Headers([]byte(r.headers)),
 		Payload:   r.payload,
 		CreatedAt: time.UnixMilli(r.createdAt).UTC(),
 		Attempt:   1,

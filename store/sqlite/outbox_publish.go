@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // Outbox publishes to one outbox. Safe for concurrent use.
@@ -107,7 +108,7 @@ func appendRow(args []any, m *penstock.Message) []any {
 	if payload == nil {
 		payload = []byte{} // nil would be NULL
 	}
-	return append(args, orNull(m.ID), orNull(m.Key), m.Topic, encodeHeaders(m.Headers), payload)
+	return append(args, orNull(m.ID), orNull(m.Key), m.Topic, tables.HeadersText(m.Headers), payload)
 }
 
 func orNull(s string) any {

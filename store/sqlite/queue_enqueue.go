@@ -151,7 +151,7 @@ func (q *Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh
 			if size += len(j.Payload); n == chunkRows || n > 0 && size > chunkBytes {
 				break
 			}
-			args = append(args, notBefore(j.NotBefore), j.Priority, j.Group, orNull(j.Key), encodeHeaders(j.AllHeaders()), notNull(j.Payload))
+			args = append(args, notBefore(j.NotBefore), j.Priority, j.Group, orNull(j.Key), tables.HeadersText(j.AllHeaders()), notNull(j.Payload))
 			n++
 		}
 		done, err := tx.ExecContext(ctx, insert+strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, n-1), args...)

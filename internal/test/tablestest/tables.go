@@ -148,7 +148,7 @@ func plainInserts(f *fixture) {
 		f.Fatalf("got %d messages and %d jobs, want 2 of each", len(b.Messages), len(jobs))
 	}
 	for i, h := range []map[string]string{b.Messages[0].Headers, jobs[0].Headers, b.Messages[1].Headers, jobs[1].Headers} {
-		if i < 2 && (h["text"] != "a" || h["number"] != "1" || h["object"] != `{"a": [true]}` || len(h) != 3) || i >= 2 && h != nil {
+		if i < 2 && (h["text"] != "a" || h["number"] != "1" || h["object"] != `{"a":[true]}` || len(h) != 3) || i >= 2 && h["penstock-invalid-headers"] != "[1]" {
 			f.Errorf("the headers are %v", h)
 		}
 	}

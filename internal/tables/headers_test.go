@@ -1,10 +1,8 @@
-package sqlite_test
+package tables
 
 import (
 	"maps"
 	"testing"
-
-	"github.com/penstock/penstock/store/sqlite"
 )
 
 func TestDecodeHeaders(t *testing.T) {
@@ -31,7 +29,7 @@ func TestDecodeHeaders(t *testing.T) {
 		{in: "{\"a\":\"\x00\"}", bad: true},
 		{in: ``, bad: true},
 	} {
-		got, err := sqlite.DecodeHeaders(c.in)
+		got, err := decodeHeaders(c.in)
 		if (err != nil) != c.bad || !maps.Equal(got, c.want) {
 			t.Errorf("DecodeHeaders(%q) = %v, %v; want %v, error: %t", c.in, got, err, c.want, c.bad)
 		}
@@ -45,16 +43,16 @@ func FuzzDecodeHeaders(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		thorough, err := sqlite.DecodeJSON(s)
-		if fast, ok := sqlite.DecodePlain(s); ok && (err != nil || !maps.Equal(fast, thorough)) {
+		thorough, err := decodeJSON(s)
+		if fast, ok := decodePlain(s); ok && (err != nil || !maps.Equal(fast, thorough)) {
 			t.Fatalf("%q: fast %v, thorough %v, %v", s, fast, thorough, err)
 		}
 		if err != nil || len(thorough) == 0 {
 			return
 		}
-		encoded := sqlite.EncodeHeaders(thorough).(string)
-		if again, err := sqlite.DecodeHeaders(encoded); err != nil || !maps.Equal(again, thorough) {
-			t.Fatalf("%q: %v became %q and %v, %v", s, thorough, encoded, again, err)
+		encoded := HeadersText(thorough)
+		if again, err := decodeHeaders(*encoded); err != nil || !maps.Equal(again, thorough) {
+			t.Fatalf("%q: %v became %q and %v, %v", s, thorough, *encoded, again, err)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package sqlite
+package tables
 
 import (
 	"bytes"
@@ -8,27 +8,29 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 )
 
-// encodeHeaders makes the column's value: a JSON object, NULL without headers.
-func encodeHeaders(h map[string]string) any {
-	if len(h) == 0 {
-		return nil
-	}
-	b, _ := json.Marshal(h) // of strings: cannot fail
-	return string(b)
-}
-
-// invalidHeaders is where a header column ends up that cannot be read as
-// headers. The table's constraint keeps such values out, but it can be switched
-// off; a message must not hold up its outbox because of it.
+// invalidHeaders is the header that has a text which is no JSON object. Where a constraint keeps such texts out, that can be switched off, and a message
+// must not hold up its outbox because of it.
 const invalidHeaders = "penstock-invalid-headers"
 
-// headers reads the column. The result shares s's memory.
-func headers(s string) map[string]string {
-	if s == "" {
+// HeadersText is headers as JSON, nil without any.
+func HeadersText(headers map[string]string) *string {
+	if len(headers) == 0 {
 		return nil
 	}
+	text, _ := json.Marshal(headers) // of strings: cannot fail
+	s := string(text)
+	return &s
+}
+
+// Headers reads a JSON object of headers. A producer may write it by hand. The result may share text's memory, which must not change.
+func Headers(text []byte) map[string]string {
+	if len(text) == 0 {
+		return nil
+	}
+	s := unsafe.String(&text[0], len(text))
 	h, err := decodeHeaders(s)
 	if err != nil {
 		return map[string]string{invalidHeaders: strings.ToValidUTF8(s, "\uFFFD")}
@@ -36,10 +38,8 @@ func headers(s string) map[string]string {
 	return h
 }
 
-// decodeHeaders reads a JSON object of strings; nil for an empty one. Producers
-// write it by hand too, so numbers and booleans are taken as their text, nested
-// values as their JSON, and null as absent. Of two headers of one name the last
-// one counts.
+// decodeHeaders takes numbers and booleans as their text, nested values as their JSON, and null as absent. Of two headers of one name the last one
+// counts.
 func decodeHeaders(s string) (map[string]string, error) {
 	if h, ok := decodePlain(s); ok {
 		return h, nil
@@ -47,8 +47,7 @@ func decodeHeaders(s string) (map[string]string, error) {
 	return decodeJSON(s)
 }
 
-// decodePlain reads what Publish writes, an object of strings without escapes,
-// and makes no copies. It leaves everything else to decodeJSON.
+// decodePlain reads what Publish writes, an object of strings without escapes, and makes no copies. It leaves all other texts to decodeJSON.
 func decodePlain(s string) (_ map[string]string, ok bool) {
 	if len(s) < 2 || s[0] != '{' || s[len(s)-1] != '}' || !utf8.ValidString(s) {
 		return nil, false
