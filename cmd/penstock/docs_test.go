@@ -70,7 +70,7 @@ func TestRelayingDocs(t *testing.T) {
 		penstock.Message{ID: "m4", Topic: "order.test", Payload: []byte("too new")},
 		penstock.Message{ID: "m5", Topic: "good"})
 	r.relay("orders", "billing", refused)
-	r.alter("update penstock_dead_letters set at = at - 8 * 86400000000 where id = 'm3'")
+	r.alter("update penstock_entries set died_at = died_at - 8 * 86400000000 where seq = (select seq from penstock_outbox_orders where id = 'm3')")
 	r.follow(0,
 		step{shows: "m1…no such queue…m2…too large"},
 		step{with: []string{"ID", "m2"}, shows: "too large"},

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/terminal"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 func ids(msgs []penstock.Message) string {
@@ -69,7 +70,13 @@ func TestReplay(t *testing.T) {
 		}
 		clitest.Same(t, "audit", ids(d.relay("orders", "audit", deliver)), "")
 		clitest.Contains(t, d.must(append(replay, "--from", "-1h", "--yes")...), "5 messages of orders/billing will be delivered again, with the same ids")
-		d.cli(append(replay, "--from", "-2h", "--yes")...).wants2(t, terminal.ExitFailure, "a replay of these messages is under way", "wait until it is delivered")
+		again := d.cli(append(replay, "--from", "-2h", "--yes")...)
+		if _, merges := d.store.(*sqlite.Store); merges {
+			again.wants(t, 0, "")
+			clitest.Contains(t, again.stdout, "5 messages of orders/billing will be delivered again")
+		} else {
+			again.wants2(t, terminal.ExitFailure, "a replay of these messages is under way", "wait until it is delivered")
+		}
 		d.relay("orders", "billing", deliver)
 		o = d.cli(append(replay, "--from", "9999", "--yes")...)
 		o.wants(t, 0, "")

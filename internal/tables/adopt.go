@@ -248,7 +248,7 @@ func (t *Adopted) moves(ctx context.Context, tx Tx, id int64, was, source string
 
 // Status describes the subscription.
 func (t *Adopted) Status(ctx context.Context) (admin.SubscriptionStatus, error) {
-	st, err := t.rows.status(ctx, t.name)
+	st, err := t.rows.status(ctx, 0, t.name)
 	if errors.Is(err, penstock.ErrNoSubscription) {
 		return t.backlog(ctx)
 	}

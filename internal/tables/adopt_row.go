@@ -84,7 +84,10 @@ func (p *Page) unfit() (taken Page) {
 		if f.Unfit != nil {
 			to = &taken
 		}
-		to.msgs, to.keyOrder, to.flights, to.places = append(to.msgs, p.msgs[i]), append(to.keyOrder, p.keyOrder[i]), append(to.flights, f), append(to.places, p.places[i])
+		if p.keyOrder != nil {
+			to.keyOrder = append(to.keyOrder, p.keyOrder[i])
+		}
+		to.msgs, to.flights, to.places = append(to.msgs, p.msgs[i]), append(to.flights, f), append(to.places, p.places[i])
 	}
 	p.msgs, p.keyOrder, p.flights, p.places = kept.msgs, kept.keyOrder, kept.flights, kept.places
 	p.full = true

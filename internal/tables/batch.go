@@ -109,6 +109,7 @@ func In(name string) (column, list string, ok bool) { return strings.Cut(name, "
 // Render fills in what stands in braces, as fill says.
 func Render(text string, fill func(name string) (string, bool)) string {
 	var b strings.Builder
+	b.Grow(len(text))
 	for {
 		open := strings.IndexByte(text, '{')
 		if open < 0 {

@@ -1,5 +1,5 @@
-// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable and store/mysql, and store/sqlite
-// for its queues and inboxes (docs/decisions/0017-sqlite-on-the-engine-of-plain-tables.md). Their decisions are here, and their statements in the stores.
+// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable, store/mysql and store/sqlite. Their
+// decisions are here, and their statements in the stores.
 //
 // # A dialect
 //
@@ -14,8 +14,12 @@
 // All but Reading contain DB, which runs statements. The smallest DB is in store/sqlite/dialect.go. A store on another one begins with NewOutboxes and
 // NewReader: storetest runs without the rest.
 //
-// MakeMessages is called in a transaction of Within and does not get it: it uses another connection, while the statement
-// "patient" keeps the server from ending the transaction. MakeJobs gets it, for a dialect whose transactions define tables.
+// MakeMessages and MakeJobs get a transaction, for a dialect whose transactions define tables. Others use another connection, while the statement
+// "patient" keeps the server from ending the transaction.
+//
+// Where one transaction at a time writes, messages commit in the order of their numbers. Such a dialect, as store/sqlite, says so in
+// Options.Position. Its readers have a Cursor, which it keeps in the row of the subscription, and it writes Maintain and Replay. A settled message then
+// has no entry.
 //
 // A queue's dialect that keeps jobs that may run apart, as store/sqlite does by triggers, is a Waker and says so in Options.Ready. A claim is then one
 // Round, which looks nowhere else.

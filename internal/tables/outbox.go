@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +21,10 @@ type OutboxDB interface {
 	// NewTable is an error if nothing new of a kind can have the name, or something has it. No other transaction makes one until this one
 	// ends.
 	NewTable(ctx context.Context, tx Tx, kind, name string) error
-	// MakeMessages makes the table of an outbox's messages anew: an existing one is left from a process that died on the way.
-	MakeMessages(ctx context.Context, outbox string) error
-	DropMessages(ctx context.Context, outbox string) error
+	// MakeMessages makes the table of an outbox's messages anew: an existing one is left from a process that died on the way. tx is for a dialect whose
+	// transactions define tables.
+	MakeMessages(ctx context.Context, tx Tx, outbox string) error
+	DropMessages(ctx context.Context, tx Tx, outbox string) error
 	// Words are what stands in the statements about an outbox's messages: {table}, and how a row is found, is known and comes in order.
 	Words(outbox string) map[string]SQL
 	// MessagesBytes is its size with its indexes, or 0 if that is not known.
@@ -62,11 +65,13 @@ type Outbox struct {
 
 // Args of a statement about the outbox.
 func (box *Outbox) Args(more Args) Args {
-	a := Args{"outbox": box.ID}
+	a := make(Args, 1+len(box.Words)+len(more)+3) // and those of a reader
+	a["outbox"] = box.ID
 	for name, text := range box.Words {
 		a[name] = text
 	}
-	return a.With(more)
+	maps.Copy(a, more)
+	return a
 }
 
 // After is behind what place rows are read: a time, or of an adopted table's number a number.
@@ -108,7 +113,10 @@ func (s *Outboxes) CreateOutbox(ctx context.Context, name string) error {
 		b := &Batch{}
 		b.Do("patient", nil)
 		b.Do("insert into {schema}.outboxes (name, uid, buckets) values ({name}, {uid}, {count})", Args{"name": name, "uid": messageid.NewUID(), "count": s.on.NewBuckets()})
-		return cmp.Or(tx.Run(ctx, b), s.on.MakeMessages(ctx, name))
+		if err := tx.Run(ctx, b); err != nil {
+			return err
+		}
+		return s.on.MakeMessages(ctx, tx, name)
 	})
 }
 
@@ -130,7 +138,7 @@ func (s *Outboxes) DropOutbox(ctx context.Context, name string) error {
 		if err := tx.Run(ctx, b); err != nil {
 			return err
 		}
-		return s.on.DropMessages(ctx, name)
+		return s.on.DropMessages(ctx, tx, name)
 	})
 }
 
@@ -168,13 +176,18 @@ func (s *Outboxes) SetRetention(ctx context.Context, outbox string, r admin.Rete
 
 // Status implements driver.Store.
 func (s *Outboxes) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
+	return StatusUpTo(ctx, s, 0)
+}
+
+// StatusUpTo is driver.StatusCounter for a dialect whose statement counts up to {most}, but for backlogs; 0 is no limit.
+func StatusUpTo(ctx context.Context, s *Outboxes, most int) ([]admin.OutboxStatus, error) {
 	names, err := s.on.Names(ctx, "outboxes")
 	if err != nil {
 		return nil, err
 	}
 	all := []admin.OutboxStatus{}
 	for _, name := range names {
-		st, err := s.status(ctx, name)
+		st, err := s.status(ctx, most, name)
 		switch {
 		case s.on.Missing(err) || errors.Is(err, penstock.ErrNoOutbox): // dropped meanwhile
 		case err != nil:
@@ -186,7 +199,7 @@ func (s *Outboxes) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	return all, nil
 }
 
-func (s *Outboxes) status(ctx context.Context, name string) (admin.OutboxStatus, error) {
+func (s *Outboxes) status(ctx context.Context, most int, name string) (admin.OutboxStatus, error) {
 	box, err := s.find(ctx, s.on, name, "")
 	st := admin.OutboxStatus{Outbox: name, Retention: box.Retention, Subscriptions: []admin.SubscriptionStatus{}}
 	if err != nil {
@@ -222,8 +235,11 @@ func (s *Outboxes) status(ctx context.Context, name string) (admin.OutboxStatus,
 		if parked != nil {
 			sub.ParkedAge = max(now.Sub(*parked), 1)
 		}
+		backlog := sub.Backlog
+		sub.Cap(int64(most))
+		sub.Backlog, sub.AtLeast = backlog, slices.DeleteFunc(sub.AtLeast, func(name string) bool { return name == "backlog" })
 		st.Subscriptions = append(st.Subscriptions, sub)
 		return err
-	}, "status", box.Args(nil))
+	}, "status", box.Args(Args{"most": cmp.Or(most, -1)}))
 	return st, s.on.Run(ctx, b)
 }

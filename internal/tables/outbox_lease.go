@@ -16,10 +16,11 @@ func (r *Reader) Subscribe(ctx context.Context, take func(ctx context.Context, t
 	if err := r.Req.Validate(); err != nil {
 		return err
 	}
+	r.bySeq = r.on.DB().Looks().Position
+	if r.Req.Ephemeral {
+		return r.watch(ctx, r.on.DB())
+	}
 	return r.on.DB().Within(ctx, func(tx Tx) error {
-		if r.Req.Ephemeral {
-			return r.watch(ctx, tx)
-		}
 		if err := r.attach(ctx, tx); err != nil {
 			return err
 		}
@@ -29,18 +30,26 @@ func (r *Reader) Subscribe(ctx context.Context, take func(ctx context.Context, t
 
 // Args of a statement about the subscription.
 func (r *Reader) Args(more Args) Args {
-	return r.Box.Args(Args{"sub": r.ID, "epoch": r.Epoch, "holder": r.Req.Holder}).With(more)
+	a := r.Box.Args(more)
+	a["sub"], a["epoch"], a["holder"] = r.ID, r.Epoch, r.Req.Holder
+	return a
 }
 
 // watch finds where an ephemeral reader begins: now is behind what it would find.
-func (r *Reader) watch(ctx context.Context, tx Tx) (err error) {
-	db := r.on.DB()
-	if r.Box, err = FindOutbox(ctx, db, tx, r.Req.Outbox, ""); err != nil || r.Req.Start == driver.FromBeginning {
+func (r *Reader) watch(ctx context.Context, db OutboxDB) (err error) {
+	if err := db.Ready(ctx); err != nil {
+		return err
+	}
+	if r.Box, err = FindOutbox(ctx, db, db, r.Req.Outbox, ""); err != nil || r.Req.Start == driver.FromBeginning {
 		return err
 	}
 	b := &Batch{}
+	if r.bySeq {
+		b.Row(new(bool), "select coalesce(max(seq), 0) from {table}", r.Args(nil), &r.upTo)
+		return db.Run(ctx, b)
+	}
 	b.Row(new(bool), "select {clock}", nil, &r.Low)
-	if err := tx.Run(ctx, b); err != nil {
+	if err := db.Run(ctx, b); err != nil {
 		return err
 	}
 	r.Low = r.Low.Add(-db.Looks().Margin)
@@ -52,7 +61,7 @@ func (r *Reader) watch(ctx context.Context, tx Tx) (err error) {
 		r.Passes(seq, f)
 		return err
 	}, "select seq, ts, bucket from {table} where ts > {from}", r.Args(Args{"from": r.Low.UTC()}))
-	return tx.Run(ctx, b)
+	return db.Run(ctx, b)
 }
 
 // attach finds the subscription, whose lease no reader has, or makes it.

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -119,8 +120,17 @@ func (s *Outboxes) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]
 	return letters, err
 }
 
-// deadLetters are those chosen, and where they are.
-func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription, q admin.DeadLetterQuery) (found []admin.DeadLetter, at messages, err error) {
+// DeadLetterArgs are the arguments of a statement about chosen dead letters.
+func DeadLetterArgs(ctx context.Context, s *Outboxes, q admin.DeadLetterQuery) (Args, error) {
+	sub, err := s.findSubscription(ctx, s.on, q.Outbox, q.Subscription, "", "")
+	if err != nil {
+		return nil, err
+	}
+	return sub.choose(q), nil
+}
+
+// choose makes the arguments that narrow a query.
+func (sub *subscription) choose(q admin.DeadLetterQuery) Args {
 	var seqs []int64
 	times := []time.Time{}
 	for _, id := range q.IDs {
@@ -132,6 +142,16 @@ func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription
 	if most == 0 {
 		most = math.MaxInt64
 	}
+	return sub.args(Args{"any_seq": len(q.Seqs) == 0, "seqs": q.Seqs, "any_id": len(q.IDs) == 0, "ids": q.IDs, "derived": seqs, "times": times, "key": q.Key, "topic": q.Topic, "error": q.Error,
+		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "after": q.AfterSeq, "most": most})
+}
+
+// errEnough ends the reading of rows.
+var errEnough = errors.New("there is no room for more")
+
+// deadLetters are those chosen, and where they are.
+func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription, q admin.DeadLetterQuery) (found []admin.DeadLetter, at messages, err error) {
+	bytes := 0
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
 		var r Row
@@ -152,10 +172,15 @@ func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription
 		letter.Message, letter.Failures, letter.At = m, h.Failures, letter.At.UTC()
 		found = append(found, letter)
 		at.add(r.Flight, r.Seq)
+		if bytes += len(m.Payload); err == nil && q.Bytes > 0 && bytes >= q.Bytes {
+			return errEnough
+		}
 		return err
-	}, "dead", sub.args(Args{"any_seq": len(q.Seqs) == 0, "seqs": q.Seqs, "any_id": len(q.IDs) == 0, "ids": q.IDs, "derived": seqs, "times": times, "key": q.Key, "topic": q.Topic, "error": q.Error,
-		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "after": q.AfterSeq, "most": most}))
-	return found, at, on.Run(ctx, b)
+	}, "dead", sub.choose(q))
+	if err = on.Run(ctx, b); errors.Is(err, errEnough) {
+		err = nil
+	}
+	return found, at, err
 }
 
 // RetryDeadLetters implements driver.Operator: it parks them out of

@@ -26,12 +26,18 @@ type Page struct {
 	Limit    driver.Limit
 	From     Origin
 	msgs     []penstock.Message
-	keyOrder []driver.KeyOrder
-	places   []int64 // their times: of numbers a later one may be the smaller
+	keyOrder []driver.KeyOrder // nil: all are InOrder
+	places   []int64           // their times: of numbers a later one may be the smaller
+	bySeq    bool              // here it may not, and there are no places
 	flights  []*Flight
+	slab     []Flight
 	bytes    int
 	full     bool // there was a message that did not fit
 	look     *Look
+	upTo     int64 // read on behind it, if the reader has a position
+	row      Row   // the last that was read
+	behind   bool
+	dest     []any // where rows are read to
 }
 
 // Scan reads a row.
@@ -51,6 +57,9 @@ type Row struct {
 func (r *Row) Dest(more ...any) []any {
 	return append([]any{&r.Bucket, &r.TS, &r.Seq, &r.id, &r.key, &r.topic, &r.headers, &r.payload}, more...)
 }
+
+// Key is the message's.
+func (r *Row) Key() string { return r.key }
 
 // Message makes the message, on its first attempt.
 func (r *Row) Message(box *Outbox) (penstock.Message, error) {
@@ -74,33 +83,56 @@ func (p *Page) add(m penstock.Message, order driver.KeyOrder, f Flight) bool {
 	}
 	f.From = p.From
 	p.bytes += size
-	p.msgs, p.keyOrder, p.flights = append(p.msgs, m), append(p.keyOrder, order), append(p.flights, &f)
-	p.places = append(p.places, f.TS.UnixMicro())
+	if order != driver.InOrder && p.keyOrder == nil {
+		p.keyOrder = make([]driver.KeyOrder, len(p.msgs), cap(p.msgs))
+	}
+	if p.keyOrder != nil {
+		p.keyOrder = append(p.keyOrder, order)
+	}
+	if !p.bySeq {
+		p.places = append(p.places, f.TS.UnixMicro())
+	}
+	if len(p.slab) == cap(p.slab) { // many are allocated at once
+		p.slab = make([]Flight, 0, max(cap(p.msgs)-len(p.msgs), 16))
+	}
+	p.slab = append(p.slab, f)
+	p.msgs, p.flights = append(p.msgs, m), append(p.flights, &p.slab[len(p.slab)-1])
 	return true
 }
 
 // Most is how many rows to ask for: one more than may be taken, which tells that there are more.
 func (p *Page) Most() int { return p.Limit.Messages + 1 }
 
-// Replayed takes a row of a message that must be delivered again.
-func (p *Page) Replayed(box *Outbox, scan Scan) error { return p.collect(box, scan, nil) }
+// Full says that there was a message that did not fit: rows that follow are not taken.
+func (p *Page) Full() bool { return p.full }
 
-// collect takes a row of a new or replayed message, and tells each that it has.
-func (p *Page) collect(box *Outbox, scan Scan, each func(r *Row)) error {
-	var r Row
-	var behind bool
-	if err := scan(r.Dest(&behind)...); err != nil {
+// Replayed takes a row of a message that must be delivered again.
+func (p *Page) Replayed(box *Outbox, scan Scan) error { return p.collect(box, scan, nil, nil) }
+
+// collect takes a row of a new or replayed message, and tells each that it has. It passes over those that were settled.
+func (p *Page) collect(box *Outbox, scan Scan, settled func(seq int64) bool, each func(r *Row)) error {
+	if p.dest == nil {
+		p.dest = p.row.Dest(&p.behind)
+	}
+	r := &p.row
+	*r = Row{}
+	if err := scan(p.dest...); err != nil || p.full {
 		return err
 	}
-	m, err := r.Message(box)
-	order := driver.InOrder
-	if behind {
-		order = driver.BehindParked
+	if settled == nil || !settled(r.Seq) {
+		m, err := r.Message(box)
+		order := driver.InOrder
+		if p.behind {
+			order = driver.BehindParked
+		}
+		if err != nil || !p.add(m, order, r.Flight) {
+			return err
+		}
 	}
-	if err == nil && !p.full && p.add(m, order, r.Flight) && each != nil {
-		each(&r)
+	if each != nil {
+		each(r)
 	}
-	return err
+	return nil
 }
 
 // Parked takes a parked message that has failed before.
@@ -149,6 +181,10 @@ func (r *Reader) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, e
 
 // register notes what is in flight.
 func (r *Reader) register(p *Page) driver.Batch {
+	if p.bySeq && p.From == FromLog {
+		r.readOn(p)
+	}
+	r.last = len(p.msgs)
 	if len(p.msgs) == 0 {
 		return driver.Batch{More: p.full}
 	}
@@ -156,6 +192,9 @@ func (r *Reader) register(p *Page) driver.Batch {
 	defer r.mu.Unlock()
 	r.number++
 	for i, f := range p.flights {
+		if p.bySeq && f.From == FromLog {
+			break // it is open, and does not come again
+		}
 		r.inFlight[p.msgs[i].Seq] = f
 		if f.InOrder {
 			r.parkedKeys[p.msgs[i].Key]++
@@ -171,7 +210,8 @@ func (r *Reader) read(ctx context.Context, limit driver.Limit) (*Page, error) {
 		asked[turn] = true
 		var p *Page
 		if err := r.on.Retries().Do(ctx, func() error {
-			p = &Page{Limit: limit, From: turn}
+			room := min(limit.Messages, 2*r.last+16)
+			p = &Page{Limit: limit, From: turn, bySeq: r.bySeq, msgs: make([]penstock.Message, 0, room), flights: make([]*Flight, 0, room)}
 			return r.orGone(r.on.ReadPage(ctx, p))
 		}); err != nil {
 			return nil, err
@@ -232,7 +272,7 @@ func (r *Reader) Look(p *Page, buckets int, sweep time.Duration) *Look {
 
 // Found takes a row of a new message.
 func (l *Look) Found(scan Scan) error {
-	return l.page.collect(&l.reader.Box, scan, func(r *Row) { l.of[r.Bucket]++; l.last[r.Bucket] = r.TS })
+	return l.page.collect(&l.reader.Box, scan, nil, func(r *Row) { l.of[r.Bucket]++; l.last[r.Bucket] = r.TS })
 }
 
 // Done says that all rows were read. The new mark takes effect once the page belongs to the reader. If its

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // Reading is what a Reader asks of its store, in the dialect's SQL.
@@ -42,6 +43,11 @@ type Reader struct {
 	Has      [Origins]bool
 	now      time.Time     // of the database, zero if it was not asked
 	due      Passed        // parked messages, and those to replay
+	last     int           // how many messages the last batch had, a guess for the next
+	bySeq    bool          // it has a position
+	upTo     int64         // of one with a position: new messages are read behind it,
+	ahead    seqset.Set    // but for these, which a reader before has settled
+	open     seqset.Set    // new ones in flight
 	swept    time.Time     // when it was last looked before Low
 	sweeping time.Duration // how long that took
 	doubts   atomic.Bool   // a call failed: it is looked everywhere
@@ -56,7 +62,7 @@ type Reader struct {
 	callRow  int64      // its number
 
 	mu         sync.Mutex
-	inFlight   map[int64]*Flight // by seq; of an ephemeral reader what it has returned since Low
+	inFlight   map[int64]*Flight // by seq, but for new ones of a reader with a position; of an ephemeral reader what it has returned since Low
 	parkedKeys map[string]int    // in flight
 	number     uint64            // of the last batch
 	ended      error             // why there is nothing more to come
@@ -181,6 +187,19 @@ func (r *Reader) InFlight() map[int64]Flight {
 		all[seq] = *f
 	}
 	return all
+}
+
+// SeqsInFlight are the numbers of parked and replayed messages that were returned and are not settled.
+func (r *Reader) SeqsInFlight() []int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seqs := []int64{}
+	for seq, f := range r.inFlight {
+		if f.From != FromLog {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs
 }
 
 // RowsInFlight are the ids of those of an adopted table.

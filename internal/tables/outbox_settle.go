@@ -54,6 +54,7 @@ func (r *Reader) write(ctx context.Context, row int64, parts []*Part) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.open = r.open.Without(fresh(parts))
 	for _, p := range parts {
 		if r.inFlight[p.Msg.Seq] != p.Flight {
 			continue // refused in Fetch
@@ -77,12 +78,15 @@ func (r *Reader) parts(news []driver.Settled) (parts []*Part, err error) {
 		if n := len(st.Batch.Messages); len(flights) != n || st.Verdicts != nil && len(st.Verdicts) != n {
 			return nil, fmt.Errorf("batch %d of subscription %q has %d messages and %d verdicts: settle what Fetch returned, with one for each, or nil", st.Batch.Number, r.Req.Subscription, n, len(st.Verdicts))
 		}
+		slab := make([]Part, len(flights)) // one allocation
+		parts = slices.Grow(parts, len(flights))
 		for i, f := range flights {
-			p := &Part{Msg: &st.Batch.Messages[i], Flight: f}
+			p := &slab[i]
+			p.Msg, p.Flight = &st.Batch.Messages[i], f
 			if st.Verdicts != nil {
 				p.Verdict = st.Verdicts[i]
 			}
-			if p.Outcome != driver.Undecided && r.inFlight[p.Msg.Seq] == f {
+			if p.Outcome != driver.Undecided && (r.inFlight[p.Msg.Seq] == f || r.bySeq && f.From == FromLog && r.open.Has(p.Msg.Seq)) {
 				parts = append(parts, p)
 			}
 		}

@@ -22,6 +22,8 @@ type Options struct {
 	Room int
 	// Heads: a claim also looks at the first job of each key of Round.Keys, so that those that wait behind it are skipped.
 	Heads bool
+	// Position: one transaction at a time writes, so that what committed before a message has a lower number. A reader has a Cursor.
+	Position bool
 	// Ready: the dialect is a Waker, which knows where the jobs are that may be had. A claim is one Round without Ranges.
 	Ready bool
 }

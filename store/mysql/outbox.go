@@ -33,8 +33,8 @@ func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string)
 }
 
 // MakeMessages implements tables.OutboxDB.
-func (s onTables) MakeMessages(ctx context.Context, outbox string) error {
-	if err := s.DropMessages(ctx, outbox); err != nil {
+func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string) error {
+	if err := s.DropMessages(ctx, tx, outbox); err != nil {
 		return err
 	}
 	engine, err := s.engine(ctx)
@@ -45,7 +45,7 @@ func (s onTables) MakeMessages(ctx context.Context, outbox string) error {
 }
 
 // DropMessages implements tables.OutboxDB.
-func (s onTables) DropMessages(ctx context.Context, outbox string) error {
+func (s onTables) DropMessages(ctx context.Context, _ tables.Tx, outbox string) error {
 	return s.define(ctx, s.sql("drop table if exists {table}", outbox, nil))
 }
 

@@ -15,15 +15,15 @@ import (
 type outboxes = tables.Outboxes
 
 // MakeMessages implements tables.OutboxDB.
-func (s onTables) MakeMessages(ctx context.Context, outbox string) error {
-	if err := s.DropMessages(ctx, outbox); err != nil {
+func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string) error {
+	if err := s.DropMessages(ctx, tx, outbox); err != nil {
 		return err
 	}
 	return s.define(ctx, s.sql("create_outbox", outbox))
 }
 
 // DropMessages implements tables.OutboxDB.
-func (s onTables) DropMessages(ctx context.Context, outbox string) error {
+func (s onTables) DropMessages(ctx context.Context, _ tables.Tx, outbox string) error {
 	return s.define(ctx, s.sql("drop table if exists {table}", outbox))
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,15 +18,17 @@ import (
 )
 
 // spelled is how tables are called here. A writer has the file alone, so no row is locked.
-var spelled = strings.NewReplacer("{schema}.key_heads", "penstock_heads", "{schema}.", "penstock_", " for update", "")
+var spelled = strings.NewReplacer("{schema}.key_heads", "penstock_heads", "{schema}.", "penstock_", " for update", "", "'1970-01-01'", "0")
 
 // rendered is a statement as it is sent: arguments in it are parameters with numbers. Times are microseconds.
 func rendered(statement string, with tables.Args, now time.Time) (text string, args []any) {
 	if found, ok := texts[statement]; ok {
 		statement = found
+	} else {
+		statement = spelled.Replace(statement)
 	}
 	numbers := map[string]string{}
-	text = tables.Render(spelled.Replace(statement), func(name string) (string, bool) {
+	text = tables.Render(statement, func(name string) (string, bool) {
 		column, of, list := tables.In(name)
 		if !list {
 			of = name
@@ -45,7 +48,7 @@ func rendered(statement string, with tables.Args, now time.Time) (text string, a
 		}
 		if numbers[of] == "" {
 			args = append(args, bound(value))
-			numbers[of] = fmt.Sprint("?", len(args))
+			numbers[of] = "?" + strconv.Itoa(len(args))
 		}
 		if list {
 			return column + " in (select value from json_each(" + numbers[of] + "))", true
@@ -68,6 +71,16 @@ func bound(value any) any {
 		if v.IsNil() {
 			return "[]"
 		}
+		switch list := value.(type) {
+		case []string:
+			return jsonOf(list)
+		case []time.Time:
+			micros := make([]int64, len(list))
+			for i, at := range list {
+				micros[i] = at.UnixMicro()
+			}
+			value = micros
+		}
 		list, _ := json.Marshal(value) // of numbers, strings and histories: cannot fail
 		return string(list)
 	case reflect.Pointer:
@@ -79,8 +92,31 @@ func bound(value any) any {
 	return value
 }
 
+// jsonOf is a list of texts. What is no UTF-8, as a plain INSERT may have put it into a key, stays as it is.
+func jsonOf(texts []string) string {
+	list := []byte{'['}
+	for i, text := range texts {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, '"')
+		for j := range len(text) {
+			switch c := text[j]; {
+			case c == '"' || c == '\\':
+				list = append(list, '\\', c)
+			case c < ' ':
+				list = fmt.Appendf(list, "\\u%04x", c)
+			default:
+				list = append(list, c)
+			}
+		}
+		list = append(list, '"')
+	}
+	return string(append(list, ']'))
+}
+
 // idle are statements of other dialects that have nothing to do here: Judge and triggers delete rows, no answer is lost and no plan forced.
-var idle = map[string]bool{"patient": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true}
+var idle = map[string]bool{"patient": true, "by_index": true, "give_up": true, "hold_seqs": true, "cancel_leases": true, "cancel_tries": true, "end_tries": true, "end_leases": true, "revive_tries": true, "end_discarded_entries": true}
 
 // onTx is a transaction, the application's or one of ours, for what is the same on all plain tables: one statement at a time. It is one moment.
 type onTx struct {
@@ -124,8 +160,9 @@ func (t onTx) one(ctx context.Context, st *tables.Statement) error {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
+	scan := scanned(rows)
 	for rows.Next() {
-		if err := st.Read(scanned(rows)); err != nil {
+		if err := st.Read(scan); err != nil {
 			return err
 		}
 	}
@@ -147,6 +184,26 @@ func scanned(rows *sql.Rows) tables.Scan {
 		}
 		return rows.Scan(dest...)
 	}
+}
+
+// payload keeps the driver's slice. database/sql would copy it once more, for
+// drivers that use it again; this one makes a fresh slice for each row.
+type payload []byte
+
+func (p *payload) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*p = nil
+	case []byte:
+		if *p = v; v == nil {
+			*p = []byte{}
+		}
+	case string: // who publishes by INSERT may leave text in the column
+		*p = []byte(v)
+	default: // or a number
+		*p = fmt.Append(nil, v)
+	}
+	return nil
 }
 
 // atTime takes microseconds since 1970, the text of a JSON, or NULL.

@@ -10,7 +10,6 @@ import (
 	code "modernc.org/sqlite/lib"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tables"
 )
 
 // Errors that callers tell apart with errors.Is. After each of them nothing has
@@ -92,8 +91,3 @@ func (s *Store) RefusesContent(err error) bool {
 }
 
 func base(file string) string { return file[strings.LastIndexByte(file, '/')+1:] }
-
-// noOutbox is the error for a name that is not there.
-func noOutbox(name string) error {
-	return tables.NoOutbox(name)
-}

@@ -20,6 +20,8 @@ func unbound(table, text string) string {
 		switch {
 		case name == "table", name == "jobs":
 			return table, true
+		case name == "waits":
+			return string(waits(0)), true
 		case name == "collate":
 			return "", true
 		case name == "sign":
@@ -37,8 +39,8 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := findOutbox(ctx, s.readers, outbox); err != nil {
-		return nil, s.explain(err)
+	if _, err := tables.FindOutbox(ctx, onTables{s}, onTables{s}, outbox, ""); err != nil {
+		return nil, err
 	}
 	return s.plans(ctx, outbox, Table(outbox), []string{"fetch", "settle"}, statement("fetch"), statement("settle"))
 }

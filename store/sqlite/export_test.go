@@ -1,12 +1,15 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 
 	"time"
 
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/forward"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // WithPragmas sets pragmas on the connection that writes: max_page_count makes
@@ -23,14 +26,11 @@ var InTx = inTx
 // their parameters.
 func HotStatements(outbox string) map[string]string {
 	all := map[string]string{}
-	for name, text := range map[string]string{
-		"fetchable": statement("fetchable"), "fetch": statement("fetch"), "behind": statement("behind"), "due_keys": statement("due_keys"), "rest_of_key": statement("rest_of_key"),
-		"fetch_replay": statement("fetch_replay"), "settle": statement("settle"), "park_keys": statement("park_keys"), "park": statement("park"), "dead_letter": statement("dead_letter"),
-		"dead_letter_parked": statement("dead_letter_parked"), "refuse_parked": statement("refuse_parked"), "advance_keys": statement("advance_keys"), "delay_keys": statement("delay_keys"),
-		"end_keys": statement("end_keys"), "hold": statement("hold"), "hold_keys": statement("hold_keys"), "held_keys": statement("held_keys"), "release": statement("release"),
-		"retry_dead_letters": statement("retry_dead_letters"), "retry": statement("retry"), "chosen": statement("chosen"),
+	for _, name := range []string{
+		"state", "fetch", "fetch_heads", "fetch_behind", "fetch_replay", "settle", "read_entries", "write_entries", "heads", "release", "discard_dead", "end_discarded",
+		"reclaimable", "reclaim", "retry_parked", "revive_dead", "dead",
 	} {
-		all[name] = unbound(Table(outbox), text)
+		all[name] = unbound(Table(outbox), statement(name))
 	}
 	return all
 }
@@ -47,11 +47,32 @@ func HotQueueStatements(queue string) map[string]string {
 	return all
 }
 
-// RestartEvery changes how often the reading of due keys starts anew.
-func RestartEvery(d time.Duration) (restore func()) {
-	before := restartEvery
-	restartEvery = d
-	return func() { restartEvery = before }
+// SweepEvery changes how often a reader looks for what became due before its margin.
+func SweepEvery(d time.Duration) (restore func()) {
+	before := sweep
+	sweep = d
+	return func() { sweep = before }
+}
+
+// lossy is a source that commits a Settle and loses the answer.
+type lossy struct {
+	*source
+	lose *bool
+}
+
+func (l lossy) Write(ctx context.Context, parts []*tables.Part) error {
+	err := l.source.Write(ctx, parts)
+	if err == nil && *l.lose {
+		err = errors.New("the answer is lost")
+	}
+	return err
+}
+
+// SubscribeLossy subscribes with a source that loses answers while lose is true.
+func SubscribeLossy(ctx context.Context, s *Store, req driver.Subscribe, lose *bool) (driver.Source, error) {
+	src := &source{store: s}
+	src.Reader = tables.NewReader(lossy{src, lose}, req)
+	return src, src.Subscribe(ctx, src.take)
 }
 
 // Forwarding is what Forward runs over a source.

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"encoding/json"
-	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
@@ -26,20 +25,4 @@ func readHistory(column string) (h history) {
 	}
 	h.Attempt = min(max(h.Attempt, 0), mostAttempts)
 	return h
-}
-
-// givenUp is the history of a message that is a dead letter. It had an attempt even if no failure was noted.
-func givenUp(h history, failures []penstock.Failure) history {
-	if len(failures) == 0 {
-		h.Attempt++
-	}
-	return h.And(failures)
-}
-
-// fromMicros reads a time that was written with UnixMicro; 0 is the zero time.
-func fromMicros(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
 }

@@ -89,7 +89,7 @@ func (s *Store) migrate(ctx context.Context) error {
 			return s.of(newest).Broken(0, "its version in "+versionTable)
 		}
 		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true),
-			goose.WithGoMigrations(goose.NewGoMigration(14, &goose.GoFunc{RunTx: schedulesAsJSON}, nil)))
+			goose.WithGoMigrations(goose.NewGoMigration(14, &goose.GoFunc{RunTx: schedulesAsJSON}, nil), goose.NewGoMigration(17, &goose.GoFunc{RunTx: copiesAsEntries}, nil)))
 		if err != nil {
 			return err
 		}
@@ -129,6 +129,33 @@ func schedulesAsJSON(ctx context.Context, tx *sql.Tx) error {
 		}
 		if _, err := tx.ExecContext(ctx, `update penstock_schedules set job = cast(? as text) where rowid = ?`, text, id); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// copiesAsEntries puts copies of parked messages and dead letters back into their outboxes, with a row about each in the entries, and a row for each
+// message that a replay still has to deliver.
+func copiesAsEntries(ctx context.Context, tx *sql.Tx) error {
+	boxes, err := tx.QueryContext(ctx, `select name from penstock_outboxes`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = boxes.Close() }()
+	var names []string
+	for boxes.Next() {
+		var name string
+		if err := boxes.Scan(&name); err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	if err := boxes.Err(); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, err := tx.ExecContext(ctx, on(Table(name), statement("copies_back")), sql.Named("outbox", name), sql.Named("now", time.Now().UnixMicro())); err != nil {
+			return fmt.Errorf("outbox %q: %w", name, err)
 		}
 	}
 	return nil

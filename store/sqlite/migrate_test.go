@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -90,8 +92,8 @@ func TestMigrateFromProcesses(t *testing.T) {
 			}
 		}
 		app := openApp(t, path)
-		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != len(files)+1 {
-			t.Errorf("%d migrations are noted, want each of %d, and the one in Go, once", n, len(files)+1)
+		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != len(files)+2 {
+			t.Errorf("%d migrations are noted, want each of %d, and the two in Go, once", n, len(files)+1)
 		}
 	}
 }
@@ -115,6 +117,14 @@ func TestUpgrade(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "old.db")
 	mustExec(t, openApp(t, path), string(dump))
+	// A subscription has settled three messages, which are replayed. One is parked, and a key waits for a dead letter: both are copies.
+	const failed = `{"attempts":2,"since":"2026-11-23T11:01:35.42Z","failures":[{"attempt":2,"at":"2026-11-23T11:01:36Z","error":"broken"}]}`
+	mustExec(t, openApp(t, path), `insert into penstock_subscriptions (id, outbox_id, name, position) values (1, 1, 'billing', 5);
+		insert into penstock_parked_keys (id, subscription_id, key, alone, head, due) values (1, 1, 'p', 0, 4, 1), (2, 1, 'h', 0, null, null);
+		insert into penstock_parked (key_id, seq, key, topic, payload, created_at, history) values (1, 4, 'p', 't', 'parked', 1795527016499, '`+failed+`');
+		insert into penstock_dead_letters (subscription_id, seq, key, topic, payload, created_at, history, at) values (1, 5, 'h', 't', 'dead', 1795527016500, '`+failed+`', 7);
+		insert into penstock_holds (subscription_id, seq, key) values (1, 5, 'h');
+		insert into penstock_replays (subscription_id, position, last, created_from, created_to) values (1, 0, 3, 0, 9223372036854775807)`)
 	s, app := open(t, path), openApp(t, path)
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -141,9 +151,10 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if msgs, _ := fetchAll(t, tail); len(msgs) != 3 || string(msgs[2].Payload) != "message 3" {
-		t.Errorf("of shop came %v, want its 3 messages", msgs)
+	if msgs, _ := fetchAll(t, tail); len(msgs) != 5 || string(msgs[2].Payload) != "message 3" {
+		t.Errorf("of shop came %v, want its 3 messages, and 2 that are parked or dead", msgs)
 	}
+	entriesAreThere(t, s)
 	for i, name := range names {
 		mustExec(t, app, `update penstock_scheduled set due = 1`)
 		q := s.Queue(name)
@@ -180,6 +191,32 @@ func TestUpgrade(t *testing.T) {
 		if _, err := app.Exec(`insert into ` + sqlite.QueueTable(name) + ` (payload, group_key) values ('x', x'00')`); err == nil || !strings.Contains(err.Error(), "group_key must be text") {
 			t.Errorf("a group of bytes: %v", err)
 		}
+	}
+}
+
+// entriesAreThere checks what the old file had of its subscription.
+func entriesAreThere(t *testing.T, s *sqlite.Store) {
+	t.Helper()
+	src, err := s.Subscribe(t.Context(), driver.Subscribe{Outbox: "shop", Subscription: "billing"})
+	must(t, err)
+	got := map[string]int{}
+	msgs, batches := fetchAll(t, src)
+	for _, m := range msgs {
+		got[string(m.Payload)] = m.Attempt
+	}
+	if want := map[string]int{"message 1": 1, "message 2": 1, "message 3": 1, "parked": 3}; !maps.Equal(got, want) {
+		t.Errorf("got %v with their attempts, want %v", got, want)
+	}
+	must(t, storetest.Settle(t.Context(), src, batches...))
+	letters, err := s.DeadLetters(t.Context(), admin.DeadLetterQuery{Outbox: "shop", Subscription: "billing"})
+	must(t, err)
+	if len(letters) != 1 || !letters[0].Held || letters[0].Message.Attempt != 2 || letters[0].Failures[0].Err != "broken" || letters[0].At.UnixMicro() != 7 {
+		t.Errorf("the dead letters are %+v", letters)
+	}
+	keys, err := s.ParkedKeys(t.Context(), "shop", "billing", 10)
+	must(t, err)
+	if len(keys) != 1 || keys[0].Key != "h" || !keys[0].Held {
+		t.Errorf("the parked keys are %+v", keys)
 	}
 }
 

@@ -2,17 +2,17 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/tables"
 )
+
+type outboxes = tables.Outboxes
+
+var _ tables.OutboxDB = onTables{}
 
 // Table returns the quoted name of the table with an outbox's messages, for plain
 // INSERTs: penstock_outbox_ and the outbox's name. SQLite takes orders and Orders for
@@ -34,93 +34,134 @@ func quotedName(prefix, of string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
-// CreateOutbox implements driver.Store. After it, an application can insert into
-// Table(name).
-func (s *Store) CreateOutbox(ctx context.Context, name string) error {
-	if err := penstock.ValidateOutboxName(name); err != nil {
-		return err
-	}
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := tables.NameFree(ctx, onOurs(tx), "outbox", name); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `insert into penstock_outboxes (name, uid, created_at) values (?, ?, ?)`,
-			name, messageid.NewUID(), time.Now().UnixMicro()); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, on(Table(name), statement("create_outbox")))
-		return err
-	})
-}
-
-// DropOutbox implements driver.Store.
-func (s *Store) DropOutbox(ctx context.Context, name string) error {
-	var box outbox
-	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		var err error
-		if box, err = findOutbox(ctx, tx, name); err != nil {
-			return err
-		}
-		ids, err := readColumn[int64](ctx, tx, `select id from penstock_subscriptions where outbox_id = ?`, box.id)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			if err := (subscription{box, id}).drop(ctx, tx); err != nil {
-				return err
-			}
-		}
-		if _, err := tx.ExecContext(ctx, `delete from penstock_outboxes where id = ?`, box.id); err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, on(Table(name), `drop table {table}`))
-		return err
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		delete(s.sizes, box.ids.UID)
-		delete(s.ledgers, box.ids.UID)
-	}
-	return err
-}
-
-// outbox is one row of penstock_outboxes.
-type outbox struct {
-	id        int64
-	name      string
-	ids       messageid.Outbox
-	retention admin.Retention
-}
-
-// querier is a transaction or a pool.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-func findOutbox(ctx context.Context, q querier, name string) (outbox, error) {
-	box := outbox{name: name}
-	err := q.QueryRowContext(ctx, `select id, uid, retention_age, retention_bytes from penstock_outboxes where name = ?`, name).
-		Scan(&box.id, &box.ids.UID, &box.retention.Age, &box.retention.Bytes)
-	if errors.Is(err, sql.ErrNoRows) {
-		return box, noOutbox(name)
-	}
-	return box, err
-}
-
-// extent is where an outbox's messages are: the first and the last seq, and
-// first = last + 1 without any. Probes of both ends of the table.
-func (o outbox) extent(ctx context.Context, q querier) (first, last int64, err error) {
-	err = q.QueryRowContext(ctx, on(Table(o.name), `select coalesce((select min(seq) from {table}), 0), coalesce((select max(seq) from {table}), 0)`)).Scan(&first, &last)
-	if err != nil || last != 0 {
-		return first, last, err
-	}
-	// Empty: the sequence's register remembers how far it came.
-	err = q.QueryRowContext(ctx, `select coalesce((select seq from sqlite_sequence where name = ?), 0)`, unquoted(Table(o.name))).Scan(&last)
-	return last + 1, last, err
-}
-
 // unquoted is a quoted name without its quotes, as SQLite's own tables write it.
 func unquoted(quoted string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `""`, `"`)
+}
+
+// MakeMessages implements tables.OutboxDB. After it, an application can insert into
+// Table(outbox).
+func (s onTables) MakeMessages(ctx context.Context, tx tables.Tx, outbox string) error {
+	_, err := tx.(onTx).ExecContext(ctx, on(Table(outbox), statement("create_outbox")))
+	return err
+}
+
+// DropMessages implements tables.OutboxDB.
+func (s onTables) DropMessages(ctx context.Context, tx tables.Tx, outbox string) error {
+	s.forget(outbox)
+	_, err := tx.(onTx).ExecContext(ctx, on(Table(outbox), `drop table {table}`))
+	return err
+}
+
+// Words implements tables.OutboxDB.
+func (s onTables) Words(outbox string) map[string]tables.SQL {
+	return map[string]tables.SQL{"table": tables.SQL(Table(outbox))}
+}
+
+// Looks implements tables.OutboxDB and tables.QueueDB.
+func (s onTables) Looks() tables.Options { return tables.Options{Ready: true, Position: true} }
+
+// margin is longer than a transaction of the store takes once it has read the clock.
+const margin = 10 * time.Second
+
+// sweep is how often a reader looks for messages that became due earlier than that, and Maintain for those that it has passed over. A variable for
+// tests.
+var sweep = time.Second
+
+// NewBuckets implements tables.OutboxDB: readers do not share a subscription.
+func (s onTables) NewBuckets() int { return 1 }
+
+// PerSubscription implements tables.OutboxDB.
+func (s onTables) PerSubscription() []string { return []string{"entries"} }
+
+// MessagesBytes implements tables.OutboxDB. It is the size of the outbox's table in the file, all its pages. To find it, it reads the outbox, about
+// 0.5 s for a gigabyte, so for a large outbox it returns the last answer for a while.
+func (s onTables) MessagesBytes(ctx context.Context, outbox string) (int64, error) {
+	bytes, err := s.size(ctx, s.readers, outboxPages(outbox))
+	return bytes, s.explain(err)
+}
+
+func outboxPages(outbox string) pages {
+	return pages{"outbox:" + outbox, []string{unquoted(Table(outbox))}}
+}
+
+// StatusUpTo implements driver.StatusCounter. It counts no figure beyond most; 0 means no limit. A backlog costs nothing beyond some thousands.
+func (s *Store) StatusUpTo(ctx context.Context, most int) ([]admin.OutboxStatus, error) {
+	return tables.StatusUpTo(ctx, s.outboxes, most)
+}
+
+// replayed is how many messages one transaction of Replay passes over.
+const replayed = 10_000
+
+// Replay implements driver.Operator. Messages that are settled after the request are not part of it.
+func (s *Store) Replay(ctx context.Context, r admin.Replay) (n int64, err error) {
+	db, bound := onTables{s}, int64(-1)
+	box, err := tables.FindOutbox(ctx, db, db, r.Outbox, "")
+	for ends := err != nil; !ends; {
+		var last, settled int64
+		b := &tables.Batch{}
+		b.Row(new(bool), "replayed", box.Args(tables.Args{"name": r.Subscription, "from_seq": r.FromSeq, "most": replayed}), &last, &settled)
+		if err := db.Run(ctx, b); err != nil {
+			return n, err
+		}
+		if bound < 0 {
+			if bound = settled; r.ToSeq != 0 {
+				bound = min(bound, r.ToSeq)
+			}
+		}
+		part := r
+		if ends = last == 0 || last >= bound; ends {
+			last = bound
+		}
+		part.ToSeq = last
+		more, err := s.outboxes.Replay(ctx, part)
+		if n += more; err != nil {
+			return n, err
+		}
+		r.FromSeq = last + 1
+	}
+	return n, err
+}
+
+// DeadLetterCauses counts the dead letters that q chooses by their last errors, the most frequent first.
+func (s *Store) DeadLetterCauses(ctx context.Context, q admin.DeadLetterQuery) (found []admin.DeadCause, err error) {
+	args, err := tables.DeadLetterArgs(ctx, s.outboxes, q)
+	if err != nil {
+		return nil, err
+	}
+	err = onTables{s}.causes(ctx, &found, "dead_letter_causes", args)
+	return found, err
+}
+
+// causes reads how many dead letters have each error.
+func (s onTables) causes(ctx context.Context, into *[]admin.DeadCause, statement string, args tables.Args) error {
+	b := &tables.Batch{}
+	b.Rows(func(scan tables.Scan) error {
+		var c admin.DeadCause
+		err := scan(&c.Error, &c.Letters, &c.First, &c.Last)
+		*into = append(*into, c)
+		return err
+	}, statement, args)
+	return s.Run(ctx, b)
+}
+
+// DeadNumbers returns up to most seqs of a subscription's dead letters, in order, those after the given one. Without a subscription it
+// returns the ids of a queue's dead letters.
+func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) (found []int64, err error) {
+	var args tables.Args
+	text := "select seq from {schema}.entries where subscription_id = {sub} and state > 1 and state = 2 and seq > {after} order by seq limit {most}"
+	if subscription == "" {
+		text = "select seq from {schema}.dead_jobs where queue_id = {queue} and seq > {after} order by seq limit {most}"
+		row, err := s.queues.Queue(in).Row(ctx)
+		if err != nil {
+			return nil, err
+		}
+		args = row.Args(nil)
+	} else if args, err = tables.DeadLetterArgs(ctx, s.outboxes, admin.DeadLetterQuery{Outbox: in, Subscription: subscription}); err != nil {
+		return nil, err
+	}
+	b := &tables.Batch{}
+	b.Rows(tables.All(&found), text, args.With(tables.Args{"after": after, "most": most}))
+	err = onTables{s}.Run(ctx, b)
+	return found, err
 }

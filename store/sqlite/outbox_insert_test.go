@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -66,6 +69,28 @@ func TestPlainInsert(t *testing.T) {
 			t.Errorf("message %d was created at %s, now is %s", i, g.CreatedAt, time.Now())
 		}
 	}
+}
+
+// Order is that of commits, whatever a producer writes as the time of a message. No time keeps a message from being read.
+func TestCreatedAtIsNoOrder(t *testing.T) {
+	_, s, app := newFile(t, sqlite.Options{})
+	src := subscribe(t, s, "billing")
+	for _, created := range []string{"9223372036854775807", "5", "-9223372036854775808"} {
+		mustExec(t, app, `insert into penstock_outbox_orders (key, created_at, payload) values ('k', `+created+`, '')`)
+	}
+	_, batches := fetchAll(t, src)
+	b := batches[0].Batch
+	if len(b.Messages) != 3 || !b.Place(0).Before(b.Place(1)) || !b.Place(1).Before(b.Place(2)) {
+		t.Fatalf("%v with the places %v, want three in order of their seqs", b.Messages, b.Places)
+	}
+	must(t, storetest.Settle(t.Context(), src, driver.Settled{Batch: b, Verdicts: slices.Repeat([]driver.Verdict{{Outcome: driver.Dead}}, 3)}))
+	letters, err := s.DeadLetters(t.Context(), admin.DeadLetterQuery{Outbox: "orders", Subscription: "billing"})
+	must(t, err)
+	if len(letters) != 3 {
+		t.Errorf("%d dead letters, want 3", len(letters))
+	}
+	_, err = s.Status(t.Context())
+	must(t, err)
 }
 
 // The table refuses what no broker could carry, and says which column it is.

@@ -6,40 +6,53 @@ import (
 	"errors"
 	"strconv"
 	"time"
+
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // Maintain implements driver.Store. It deletes messages that every subscription has
-// settled and that no retention or replay needs. It deletes ranges of seq, in chunks
+// settled and that neither a retention nor an entry needs. It deletes ranges of seq, in chunks
 // that hold the write lock for some milliseconds. It gives free pages back to the file
 // system if the file was made with auto_vacuum=incremental, as Migrate does. Without a
 // subscription nothing is settled.
 func (s *Store) Maintain(ctx context.Context, name string) error {
-	var box outbox
-	var first, low int64
-	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		if box, err = findOutbox(ctx, tx, name); err != nil {
-			return err
-		}
-		if first, _, err = box.extent(ctx, tx); err != nil {
-			return err
-		}
-		var replayed int64
-		if err := tx.QueryRowContext(ctx, statement("settled"), box.id).Scan(&low, &replayed); err != nil {
-			return err
-		}
-		if low, err = s.retained(ctx, tx, box, first, low); err != nil {
-			return err
-		}
-		low = min(low, replayed)
-		return nil
-	})
+	db := onTables{s}
+	box, err := tables.FindOutbox(ctx, db, db, name, "")
 	if err != nil {
 		return err
 	}
-	if err := s.reclaim(ctx, box, first, low); err != nil {
+	// What is left behind what was reclaimed before is needed still, or was not when this looks everywhere.
+	since := s.ledgerOf(name).reclaimed.Since(sweep)
+	after := max(since.UnixMicro(), 0)
+	var low int64
+	b := &tables.Batch{}
+	b.Row(new(bool), "select coalesce(min(position), 0) from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil), &low)
+	if err := db.Run(ctx, b); err != nil {
 		return err
 	}
+	first, err := s.reclaimable(ctx, &box, after, low)
+	if err == nil && first > 0 {
+		low, err = s.retained(ctx, &box, first, low)
+	}
+	if err == nil {
+		err = s.reclaim(ctx, &box, after, low)
+	}
+	if err == nil && after == 0 {
+		err = s.forgetGone(ctx, &box)
+	}
+	if err != nil {
+		return err
+	}
+	since.Found(false, time.UnixMicro(low))
 	return s.shrink(ctx)
+}
+
+// reclaimable finds the next message that no subscription needs, up to low, or returns 0.
+func (s *Store) reclaimable(ctx context.Context, box *tables.Outbox, after, low int64) (first int64, err error) {
+	b := &tables.Batch{}
+	b.Row(new(bool), "reclaimable", box.Args(tables.Args{"after": after, "last": low}), &first)
+	err = onTables{s}.Run(ctx, b)
+	return first, err
 }
 
 // A chunk is sized by how long the last one took: rows may be 100 bytes or
@@ -50,22 +63,26 @@ const (
 	maxChunk   = 1 << 14
 )
 
-// reclaim deletes the messages from first to low.
-func (s *Store) reclaim(ctx context.Context, box outbox, first, low int64) error {
-	for n := int64(firstChunk); first <= low; {
-		var took time.Duration
-		last := min(first+n-1, low)
-		err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			began := time.Now()
-			_, err := tx.ExecContext(ctx, on(Table(box.name), statement("reclaim")), sql.Named("last", last), sql.Named("outbox", box.id),
-				sql.Named("age", int64(box.retention.Age)), sql.Named("bytes", box.retention.Bytes))
-			took = time.Since(began)
-			return err
-		})
-		if err != nil {
+// reclaim deletes the messages behind a seq up to low.
+func (s *Store) reclaim(ctx context.Context, box *tables.Outbox, after, low int64) error {
+	for n := int64(firstChunk); after < low; {
+		first, err := s.reclaimable(ctx, box, after, low)
+		if err != nil || first == 0 {
 			return err
 		}
-		first = last + 1
+		last := min(first+n-1, low)
+		var took time.Duration
+		if err := (onTables{s}).Within(ctx, func(tx tables.Tx) error {
+			began := time.Now()
+			b := &tables.Batch{}
+			b.Do("reclaim", box.Args(tables.Args{"after": first - 1, "last": last, "age": int64(box.Retention.Age), "bytes": box.Retention.Bytes}))
+			err := tx.Run(ctx, b)
+			took = time.Since(began)
+			return err
+		}); err != nil {
+			return err
+		}
+		after = last
 		switch {
 		case took < chunkTime/2:
 			n = min(2*n, maxChunk)
@@ -74,6 +91,55 @@ func (s *Store) reclaim(ctx context.Context, box outbox, first, low int64) error
 		}
 	}
 	return nil
+}
+
+// mostGone is how many entries one transaction ends of messages that are gone.
+const mostGone = 1000
+
+// forgetGone ends entries of messages that an application has deleted itself. Parked, they would keep their keys waiting for ever.
+func (s *Store) forgetGone(ctx context.Context, box *tables.Outbox) error {
+	read := func(on tables.Runner) (map[int64]*tables.Writes, error) {
+		of := map[int64]*tables.Writes{}
+		b := &tables.Batch{}
+		b.Rows(func(scan tables.Scan) error {
+			var sub, seq int64
+			var key, hold *string
+			if err := scan(&sub, &seq, &key, &hold); err != nil {
+				return err
+			}
+			if of[sub] == nil {
+				of[sub] = &tables.Writes{Keys: map[string][]int64{}}
+			}
+			w := of[sub]
+			w.Gone = append(w.Gone, seq)
+			if key != nil {
+				w.Keys[*key] = nil
+			}
+			if hold != nil {
+				w.Released = append(w.Released, *hold)
+			}
+			return nil
+		}, "gone", box.Args(tables.Args{"most": mostGone}))
+		return of, on.Run(ctx, b)
+	}
+	for {
+		if found, err := read(onTables{s}); err != nil || len(found) == 0 {
+			return err
+		}
+		if err := (onTables{s}).Within(ctx, func(tx tables.Tx) error {
+			found, err := read(tx)
+			if err != nil {
+				return err
+			}
+			b := &tables.Batch{}
+			for sub, w := range found {
+				change(b, box.Args(tables.Args{"sub": sub}), w)
+			}
+			return tx.Run(ctx, b)
+		}); err != nil {
+			return err
+		}
+	}
 }
 
 // Giving a page back moves another one: about 0.2 ms each. So the file keeps

@@ -140,7 +140,7 @@ func TestReclaimLooksAgain(t *testing.T) {
 	const total, kept = 1000, 300
 	for name, made := range map[string]string{
 		"a subscription": `insert into penstock_subscriptions (outbox_id, name, position) select id, 'audit', 700 from penstock_outboxes`,
-		"a replay":       `insert into penstock_replays (subscription_id, position, last, created_from, created_to) select id, 700, 1000, 0, 0 from penstock_subscriptions`,
+		"a replay":       `insert into penstock_entries (subscription_id, seq, state) select s.id, m.seq, 3 from penstock_subscriptions s join penstock_outbox_orders m on m.seq > 700`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, s, app := newFile(t, sqlite.Options{})

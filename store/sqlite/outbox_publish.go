@@ -69,7 +69,7 @@ func (o *Outbox) PublishTx(ctx context.Context, tx Tx, msgs ...penstock.Message)
 			args = appendRow(args, &msgs[i])
 		}
 		if _, err := tx.ExecContext(ctx, insert+strings.Repeat(`, (?, ?, ?, ?, ?)`, n-1), args...); err != nil {
-			return explainPublish(ctx, tx, o.name, err)
+			return explainPublish(ctx, o.store, tx, o.name, err)
 		}
 		msgs = msgs[n:]
 	}
@@ -119,11 +119,11 @@ func orNull(s string) any {
 }
 
 // explainPublish tells why an INSERT failed.
-func explainPublish(ctx context.Context, tx Tx, outbox string, err error) error {
+func explainPublish(ctx context.Context, store *Store, tx Tx, outbox string, err error) error {
 	if !noSuchTable(err) {
 		return fmt.Errorf("publish to outbox %q: %w", outbox, err)
 	}
-	switch _, lookup := findOutbox(ctx, tx, outbox); {
+	switch _, lookup := tables.FindOutbox(ctx, onTables{store}, onOurs(tx), outbox, ""); {
 	case errors.Is(lookup, penstock.ErrNoOutbox):
 		return lookup
 	case noSuchTable(lookup):

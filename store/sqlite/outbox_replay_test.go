@@ -1,51 +1,50 @@
 package sqlite_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/storetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// What a replay has still to read goes away, by the application's doing. It ends
-// all the same, and housekeeping goes on.
-func TestReplayOfWhatIsGone(t *testing.T) {
+// An application deletes messages of which one is to be delivered again, one is the first of a parked key, and one is a dead letter that a key waits
+// for. Housekeeping ends the replay, and the keys go on.
+func TestEntriesOfWhatIsGone(t *testing.T) {
+	defer sqlite.SweepEvery(0)()
 	_, s, app := newFile(t, sqlite.Options{})
 	ctx := t.Context()
-	if err := s.SetRetention(ctx, "orders", admin.Retention{Age: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetRetention(ctx, "orders", admin.Retention{Age: time.Hour}))
 	src := subscribe(t, s, "billing")
-	if err := s.Publish(ctx, "orders", numbered(10)...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Publish(ctx, "orders", penstock.Message{}, penstock.Message{Key: "parked"}, penstock.Message{Key: "parked", Payload: []byte("parked")},
+		penstock.Message{Key: "held"}, penstock.Message{Key: "held", Payload: []byte("held")}))
 	_, batches := fetchAll(t, src)
-	if err := storetest.Settle(ctx, src, batches...); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := s.Replay(ctx, admin.Replay{Outbox: "orders", Subscription: "billing"}); n != 10 || err != nil {
+	refused := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}
+	batches[0].Verdicts = []driver.Verdict{{}, {Outcome: driver.Parked, Failures: refused, RetryIn: time.Hour}, {Outcome: driver.Parked},
+		{Outcome: driver.Dead, Failures: refused, Hold: true}, {Outcome: driver.Parked}}
+	must(t, storetest.Settle(ctx, src, batches...))
+	if n, err := s.Replay(ctx, admin.Replay{Outbox: "orders", Subscription: "billing"}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	b, err := src.Fetch(ctx, driver.Limit{Messages: 4, Bytes: 1 << 20})
-	if err != nil || len(b.Messages) != 4 {
-		t.Fatal(b, err)
-	}
-	mustExec(t, app, `delete from penstock_outbox_orders where seq > 4`)
+	mustExec(t, app, `delete from penstock_outbox_orders where length(payload) = 0`)
 	if got, _ := fetchAll(t, src); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
-	for i, want := range []int{1, 0} { // while a batch of it is not settled it goes on
-		if err := src.Renew(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if n := scan[int](t, app, `select count(*) from penstock_replays`); n != want {
-			t.Errorf("step %d: there are %d replays, want %d", i, n, want)
-		}
-		if err := src.Settle(ctx, b.Number, driver.Settled{Batch: b}); err != nil {
-			t.Fatal(err)
-		}
+	must(t, s.Maintain(ctx, "orders"))
+	got, _ := fetchAll(t, src)
+	var payloads []string
+	for _, m := range got {
+		payloads = append(payloads, string(m.Payload))
+	}
+	if slices.Sort(payloads); fmt.Sprint(payloads) != "[held parked]" {
+		t.Errorf("got %v, want what was parked behind", payloads)
+	}
+	if n := scan[int](t, app, `select count(*) from penstock_entries`); n != 2 {
+		t.Errorf("there are %d entries, want those in flight", n)
 	}
 }

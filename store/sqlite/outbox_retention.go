@@ -2,60 +2,61 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/internal/tables"
 )
 
-// SetRetention implements driver.Operator.
-func (s *Store) SetRetention(ctx context.Context, name string, r admin.Retention) error {
-	if err := r.Validate(); err != nil {
-		return err
-	}
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		box, err := findOutbox(ctx, tx, name)
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `update penstock_outboxes set retention_age = ?, retention_bytes = ? where id = ?`, int64(r.Age), r.Bytes, box.id)
-		return err
-	})
-}
-
 // retained returns the seq up to which messages may go, low or a lower one,
-// where everything up to low is settled.
-func (s *Store) retained(ctx context.Context, tx *sql.Tx, box outbox, first, low int64) (int64, error) {
-	r := box.retention
-	if r == (admin.Retention{}) || low < first {
+// where everything up to low is settled. first is the first that no subscription needs.
+func (s *Store) retained(ctx context.Context, box *tables.Outbox, first, low int64) (int64, error) {
+	r := box.Retention
+	if r == (admin.Retention{}) {
 		return low, nil
 	}
 	free := first - 1
-	if r.Age > 0 {
-		// Reads what it lets go, and stops at the first that is young.
-		err := tx.QueryRowContext(ctx, on(Table(box.name), `select coalesce((select seq - 1 from {table} where seq <= ? and created_at > ? order by seq limit 1), ?)`),
-			low, time.Now().Add(-r.Age).UnixMilli(), low).Scan(&free)
-		if err != nil {
-			return 0, err
-		}
+	b := &tables.Batch{}
+	if r.Age > 0 { // reads what it lets go, and stops at the first that is young
+		b.Row(new(bool), "select coalesce((select seq - 1 from {table} where seq >= {first} and seq <= {last} and created_at > {then} order by seq limit 1), {last})",
+			box.Args(tables.Args{"first": first, "last": low, "then": time.Now().Add(-r.Age).UnixMilli()}), &free)
 	}
-	if r.Bytes > 0 {
-		beyond, err := s.beyond(ctx, tx, box, first, low)
-		if err != nil {
-			return 0, err
-		}
-		free = max(free, beyond)
+	if err := (onTables{s}).Run(ctx, b); err != nil || r.Bytes == 0 {
+		return free, err
 	}
-	return free, nil
+	beyond, err := s.ledgerOf(box.Name).beyond(ctx, onTables{s}, box, first, low)
+	return max(free, beyond), err
 }
 
-// ledger is the size of an outbox's settled messages, piece by piece. Each message is measured once
-// by each process that maintains its outbox. Each process sees which pieces are gone, whichever of
-// them deleted them.
+// ledger is what a process knows of an outbox that it maintains: up to where it has reclaimed, and the size of settled messages, piece by piece. Each
+// message is measured once. A process sees which pieces are gone, whichever process has deleted them.
 type ledger struct {
+	reclaimed tables.Passed // seqs, as microseconds
+
+	mu     sync.Mutex
 	upTo   int64 // measured so far
 	pieces []piece
+}
+
+func (s *Store) ledgerOf(outbox string) *ledger {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.ledgers[outbox]
+	if l == nil {
+		l = &ledger{}
+		s.ledgers[outbox] = l
+	}
+	return l
+}
+
+// forget is for an outbox that is dropped: a new one may have its name.
+func (s *Store) forget(outbox string) {
+	s.forgetSize(outboxPages(outbox))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ledgers, outbox)
 }
 
 // piece is some messages in a row.
@@ -71,25 +72,20 @@ const pieces = 64
 const measured = 100_000
 
 // beyond returns the last seq that is settled and beyond the retention's bytes.
-func (s *Store) beyond(ctx context.Context, tx *sql.Tx, box outbox, first, low int64) (int64, error) {
-	s.mu.Lock()
-	l := s.ledgers[box.ids.UID]
-	s.mu.Unlock()
-	l.pieces = slices.Clone(l.pieces)
-	if err := l.measure(ctx, tx, box, max(first-1, l.upTo), low); err != nil {
+func (l *ledger) beyond(ctx context.Context, on tables.Runner, box *tables.Outbox, first, low int64) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.measure(ctx, on, box, max(first-1, l.upTo), low); err != nil {
 		return 0, err
 	}
 	l.pieces = slices.DeleteFunc(l.pieces, func(p piece) bool { return p.last < first })
-	s.mu.Lock()
-	s.ledgers[box.ids.UID] = l
-	s.mu.Unlock()
 	var total int64
 	for _, p := range l.pieces {
 		total += p.bytes
 	}
 	last := first - 1
 	for _, p := range l.pieces {
-		if total -= p.bytes; total < box.retention.Bytes {
+		if total -= p.bytes; total < box.Retention.Bytes {
 			break // without this one too little would be kept
 		}
 		last = p.last
@@ -98,25 +94,22 @@ func (s *Store) beyond(ctx context.Context, tx *sql.Tx, box outbox, first, low i
 }
 
 // measure adds messages that were settled meanwhile.
-func (l *ledger) measure(ctx context.Context, tx *sql.Tx, box outbox, after, low int64) error {
+func (l *ledger) measure(ctx context.Context, on tables.Runner, box *tables.Outbox, after, low int64) error {
 	l.upTo = after
-	rows, err := tx.QueryContext(ctx, on(Table(box.name), `select seq, 40 + length(payload) + length(topic) + coalesce(length(id), 0) + coalesce(length(key), 0) + coalesce(length(headers), 0)
-		from {table} where seq > ? and seq <= ? order by seq limit ?`), after, low, measured)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	b := &tables.Batch{}
+	b.Rows(func(scan tables.Scan) error {
 		var size int64
-		if err := rows.Scan(&l.upTo, &size); err != nil {
+		if err := scan(&l.upTo, &size); err != nil {
 			return err
 		}
-		if n := len(l.pieces); n > 0 && l.pieces[n-1].bytes+size <= box.retention.Bytes/pieces {
+		if n := len(l.pieces); n > 0 && l.pieces[n-1].bytes+size <= box.Retention.Bytes/pieces {
 			l.pieces[n-1].last = l.upTo
 			l.pieces[n-1].bytes += size
 		} else {
 			l.pieces = append(l.pieces, piece{l.upTo, size})
 		}
-	}
-	return rows.Err()
+		return nil
+	}, `select seq, 40 + length(payload) + length(topic) + coalesce(length(id), 0) + coalesce(length(key), 0) + coalesce(length(headers), 0)
+		from {table} where seq > {after} and seq <= {last} order by seq limit {most}`, box.Args(tables.Args{"after": after, "last": low, "most": measured}))
+	return on.Run(ctx, b)
 }

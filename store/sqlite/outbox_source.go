@@ -1,277 +1,204 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/seqset"
+	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/tables"
 )
 
-// source is one reader. Only the source knows how far it has read: the next one begins at the
-// durable position.
+// source is one reader.
 type source struct {
+	*tables.Reader
 	store *Store
-	box   outbox
-	req   driver.Subscribe
-	subID int64 // 0 when ephemeral
-	epoch int64
-	statements
-
-	fetching sync.Mutex // one Fetch at a time
-	next     int64      // the position in the log to read on from,
-	before   seqset.Set // but for these, which a reader before has settled
-	replay   replay     // that is being read
-	inFlight inFlight   // parked keys
-	turn     origin     // of the last batch
-	size     int        // messages in the last batch, a guess for the next
-
-	mu       sync.Mutex
-	number   uint64  // of the last batch
-	returned []int64 // keys of parked messages that were settled since the last Fetch
-	spent    spent
-	ended    error // why there is nothing more to come
-	closed   bool
+	also  txWork // to do in the transaction of a Settle
 }
 
-var _ driver.Source = (*source)(nil)
+var (
+	_ driver.Source  = (*source)(nil)
+	_ tables.Reading = (*source)(nil)
+)
+
+// txWork is something to do in a transaction.
+type txWork func(ctx context.Context, tx onTx) error
 
 // Subscribe implements driver.Store.
 func (s *Store) Subscribe(ctx context.Context, req driver.Subscribe) (driver.Source, error) {
-	req.SetDefaults()
-	if err := req.Validate(); err != nil {
+	src := &source{store: s}
+	src.Reader = tables.NewReader(src, req)
+	if err := src.Subscribe(ctx, src.take); err != nil {
 		return nil, err
-	}
-	src := &source{store: s, req: req}
-	join := src.attach
-	in := s.write
-	if req.Ephemeral {
-		join, in = src.watch, s.read
-	}
-	if err := in(ctx, join); err != nil {
-		return nil, err
-	}
-	if err := src.prepare(ctx); err != nil {
-		_ = src.Close(context.WithoutCancel(ctx))
-		return nil, s.explain(err)
 	}
 	return src, nil
 }
 
-// statements are what every Fetch runs, parsed once.
-type statements struct {
-	fetchable, log, waiting, behind, due, rest, again *sql.Stmt
+// take takes the lease and finds the position.
+func (s *source) take(ctx context.Context, tx tables.Tx) error {
+	var at tables.Cursor
+	var ahead string
+	b := &tables.Batch{}
+	b.Do("take_lease", s.Args(tables.Args{"length": s.Req.Lease.Microseconds()}))
+	b.Row(new(bool), "select epoch, position, ahead from {schema}.subscriptions where id = {sub}", s.Args(nil), &s.Epoch, &at.Position, &ahead)
+	if err := tx.Run(ctx, b); err != nil {
+		return err
+	}
+	err := json.Unmarshal([]byte(ahead), &at.Ahead)
+	s.Begin(at)
+	return err
 }
 
-func (s *source) prepare(ctx context.Context) (err error) {
-	table := Table(s.box.name)
-	texts := map[**sql.Stmt]string{&s.log: statement("fetch")}
-	if s.subID != 0 {
-		texts[&s.fetchable] = statement("fetchable")
-		texts[&s.waiting] = `select exists (select 1 from {table} where seq > ?)`
-		texts[&s.behind] = statement("behind")
-		texts[&s.due] = statement("due_keys")
-		texts[&s.rest] = statement("rest_of_key")
-		texts[&s.again] = statement("fetch_replay")
+// DB implements tables.Reading.
+func (s *source) DB() tables.OutboxDB { return onTables{s.store} }
+
+// Explain implements tables.Reading. The store has explained it.
+func (s *source) Explain(err error) error { return err }
+
+// Retries implements tables.Reading.
+func (s *source) Retries() *retry.Counter { return &s.store.retries }
+
+// reading is a pool, of which each statement sees what is committed when it runs.
+type reading struct{ *sql.DB }
+
+func (reading) Rollback() error { return nil }
+
+// ReadPage implements tables.Reading. It is not cancelled half way: a page takes milliseconds, and watching a context costs a fifth of the
+// throughput. It asks which messages are in flight before it asks the database: another one is then as the last Settle has left it.
+func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
+	ctx = context.WithoutCancel(ctx)
+	on := onOurs(reading{s.store.readers})
+	return s.store.explain(s.readPage(ctx, on, p))
+}
+
+func (s *source) readPage(ctx context.Context, on onTx, p *tables.Page) error {
+	args := tables.Args{"most": p.Most()}
+	if p.From != tables.FromPark {
+		args["waits"] = tables.SQL("")
 	}
-	for to, text := range texts {
-		if *to, err = s.store.readers.PrepareContext(ctx, on(table, text)); err != nil {
+	if p.From != tables.FromLog {
+		args["seqs"], args["keys"] = s.SeqsInFlight(), s.KeysInFlight()
+	}
+	if s.ID != 0 {
+		there, mine, behind := false, int64(0), false
+		since := s.Due(sweep)
+		b := &tables.Batch{}
+		b.Row(&there, "state", s.Args(tables.Args{"since": since.UTC()}), &mine, &behind, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
+		if err := on.Run(ctx, b); err != nil {
 			return err
 		}
+		if !there || mine != s.Epoch {
+			return s.Fenced(ctx, s.DB())
+		}
+		s.IsDue(since, on.at, margin)
+		args["since"] = since.UTC()
+		if behind && p.From != tables.FromPark {
+			args["waits"] = waits(s.ID)
+		}
+	}
+	switch p.From {
+	case tables.FromPark:
+		return s.readParked(ctx, on, p, args)
+	case tables.FromReplay:
+		return rows(ctx, on, p, "fetch_replay", s.Args(args), func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) })
+	}
+	return s.ReadOn(p, func(after int64, row func(tables.Scan) error) error {
+		args["after"] = after
+		return rows(ctx, on, p, "fetch", s.Args(args), row)
+	})
+}
+
+// atMillis takes milliseconds since 1970.
+type atMillis struct{ *time.Time }
+
+// Scan implements sql.Scanner.
+func (at atMillis) Scan(src any) error {
+	ms, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("created_at is a %T", src)
+	}
+	*at.Time = time.UnixMilli(ms).UTC()
+	return nil
+}
+
+// waits is the column that says whether a message's key is parked or held. It is left out while none is.
+func waits(sub int64) tables.SQL {
+	of := fmt.Sprintf("exists (select 1 from penstock_entries w where w.subscription_id = %d and w.", sub)
+	return tables.SQL(", " + of + "parked_key = cast(t.key as text)) or " + of + "hold = cast(t.key as text))")
+}
+
+// errFull ends the reading of rows.
+var errFull = errors.New("the page is full")
+
+// rows reads them until the page is full.
+func rows(ctx context.Context, on onTx, p *tables.Page, text string, args tables.Args, row func(tables.Scan) error) error {
+	var scan tables.Scan
+	message := func(dest ...any) error { // there are no buckets, and times are milliseconds
+		if at, ok := dest[1].(*time.Time); ok {
+			dest[1] = atMillis{at}
+		}
+		if args["waits"] == tables.SQL("") {
+			return scan(dest[1 : len(dest)-1]...)
+		}
+		return scan(dest[1:]...)
+	}
+	b := &tables.Batch{}
+	b.Rows(func(s tables.Scan) error {
+		scan = s
+		if err := row(message); err != nil || !p.Full() {
+			return err
+		}
+		return errFull
+	}, text, args)
+	if err := on.Run(ctx, b); err != errFull {
+		return err
 	}
 	return nil
 }
 
-func (s *statements) close() {
-	for _, statement := range []*sql.Stmt{s.fetchable, s.log, s.waiting, s.behind, s.due, s.rest, s.again} {
-		if statement != nil {
-			_ = statement.Close()
-		}
+// readParked reads the heads that are due, and then messages behind those that were never refused.
+func (s *source) readParked(ctx context.Context, on onTx, p *tables.Page, args tables.Args) error {
+	type head struct {
+		key string
+		seq int64
 	}
-}
-
-// watch finds where an ephemeral reader begins.
-func (s *source) watch(ctx context.Context, tx *sql.Tx) (err error) {
-	if s.box, err = findOutbox(ctx, tx, s.req.Outbox); err == nil {
-		s.next, err = s.start(ctx, tx)
-	}
-	return err
-}
-
-// start is the position before the first message of a new reader.
-func (s *source) start(ctx context.Context, tx *sql.Tx) (int64, error) {
-	first, last, err := s.box.extent(ctx, tx)
-	if s.req.Start == driver.FromNow {
-		return last, err
-	}
-	return first - 1, err
-}
-
-// attach takes the lease and finds the position.
-func (s *source) attach(ctx context.Context, tx *sql.Tx) (err error) {
-	if s.box, err = findOutbox(ctx, tx, s.req.Outbox); err != nil {
-		return err
-	}
-	var holder, ahead string
-	var until int64
-	err = tx.QueryRowContext(ctx, `select id, position, ahead, holder, epoch, lease_until from penstock_subscriptions where outbox_id = ? and name = ?`,
-		s.box.id, s.req.Subscription).Scan(&s.subID, &s.next, &ahead, &holder, &s.epoch, &until)
-	now := time.Now()
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		if s.next, err = s.start(ctx, tx); err != nil {
+	var heads []head
+	behind := false
+	var r tables.Row
+	var attempts int
+	var since *time.Time
+	dest := r.Dest(&r.InOrder, &attempts, &since)
+	read := func(scan tables.Scan) error {
+		since = nil
+		if err := scan(dest...); err != nil {
 			return err
 		}
-		made, err := tx.ExecContext(ctx, `insert into penstock_subscriptions (outbox_id, name, position) values (?, ?, ?)`,
-			s.box.id, s.req.Subscription, s.next)
-		if err != nil {
+		if behind && attempts > 0 {
+			return errFull // it was the head before one that a replay has brought
+		}
+		if err := p.Parked(&s.Box, &r, attempts, since); err != nil {
 			return err
 		}
-		if s.subID, err = made.LastInsertId(); err != nil {
-			return err
+		if !behind && r.InOrder && attempts == 0 {
+			heads = append(heads, head{r.Key(), r.Seq})
 		}
-	case err != nil:
-		return err
-	case now.UnixMicro() < until:
-		return &penstock.HeldError{Subscription: s.req.Subscription, Holder: holder, Until: time.UnixMicro(until)}
-	}
-	if s.before, err = readRanges(cmp.Or(ahead, "[]"), nil); err != nil {
-		return err
-	}
-	s.epoch++ // from here on the previous holder is fenced
-	_, err = tx.ExecContext(ctx, `update penstock_subscriptions set holder = ?, holder_since = ?, epoch = ?, settles = 0, lease_until = ? where id = ?`,
-		s.req.Holder, now.UnixMicro(), s.epoch, now.Add(s.req.Lease).UnixMicro(), s.subID)
-	return err
-}
-
-// Renew implements driver.Source.
-func (s *source) Renew(ctx context.Context) error {
-	if err := s.usable(ctx); err != nil || s.subID == 0 {
-		return err
-	}
-	return s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, `update penstock_subscriptions set lease_until = ? where id = ? and epoch = ?`,
-			time.Now().Add(s.req.Lease).UnixMicro(), s.subID, s.epoch)
-		if err != nil {
-			return err
-		}
-		if err := s.mine(ctx, tx, done); err != nil {
-			return err
-		}
-		return s.endReplay(ctx, tx)
-	})
-}
-
-// ReportSink implements driver.SinkReporter.
-func (s *source) ReportSink(ctx context.Context, down time.Time, why string) error {
-	if err := s.usable(ctx); err != nil || s.subID == 0 {
-		return err
-	}
-	var since int64
-	if !down.IsZero() {
-		since = down.UnixMicro()
-	}
-	return s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, `update penstock_subscriptions set sink_epoch = epoch, sink_down = ?, sink_error = ? where id = ? and epoch = ?`,
-			since, why, s.subID, s.epoch)
-		if err != nil {
-			return err
-		}
-		return s.mine(ctx, tx, done)
-	})
-}
-
-// mine checks that a statement with "where id = ? and epoch = ?" found the row.
-func (s *source) mine(ctx context.Context, tx *sql.Tx, done sql.Result) error {
-	if n, err := done.RowsAffected(); err != nil || n == 1 {
-		return err
-	}
-	var epoch int64
-	err := tx.QueryRowContext(ctx, `select epoch from penstock_subscriptions where id = ?`, s.subID).Scan(&epoch)
-	if errors.Is(err, sql.ErrNoRows) {
-		return s.gone(ctx, tx)
-	}
-	if err != nil {
-		return err
-	}
-	return s.end(s.fenced())
-}
-
-// gone tells why the subscription's row is not there: it was dropped, or its
-// outbox was.
-func (s *source) gone(ctx context.Context, q querier) error {
-	var found int
-	err := q.QueryRowContext(ctx, `select 1 from penstock_outboxes where id = ?`, s.box.id).Scan(&found)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return s.end(noOutbox(s.box.name))
-	case err != nil:
-		return err
-	}
-	return s.end(s.fenced())
-}
-
-func (s *source) fenced() error {
-	return fmt.Errorf("subscription %q of outbox %q: %w", s.req.Subscription, s.box.name, penstock.ErrFenced)
-}
-
-// end remembers why this source cannot be used any more; the first reason stays.
-func (s *source) end(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended == nil {
-		s.ended = err
-	}
-	return s.ended
-}
-
-func (s *source) usable(ctx context.Context) error {
-	if err := s.store.ready(ctx); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended
-}
-
-// failed explains an error of a read. A source that was closed meanwhile says so. If a table is
-// missing, it was dropped.
-func (s *source) failed(err error) error {
-	if ended := s.usable(context.Background()); ended != nil {
-		return ended
-	}
-	err = s.store.explain(err)
-	if errors.Is(err, penstock.ErrNotMigrated) {
-		return noOutbox(s.box.name)
-	}
-	return err
-}
-
-// Close implements driver.Source. A second Close returns nil.
-func (s *source) Close(ctx context.Context) error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	if s.ended == nil {
-		s.ended = penstock.ErrClosed
-	}
-	s.mu.Unlock()
-	if closed {
 		return nil
 	}
-	s.statements.close()
-	if s.subID == 0 {
-		return nil
-	}
-	return s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		// No row means that the lease is another reader's: nothing to give back.
-		_, err := tx.ExecContext(ctx, `update penstock_subscriptions set holder = '', lease_until = 0 where id = ? and epoch = ?`, s.subID, s.epoch)
+	if err := rows(ctx, on, p, "fetch_heads", s.Args(args), read); err != nil {
 		return err
-	})
+	}
+	behind = true
+	for _, h := range heads {
+		if p.Full() {
+			break
+		}
+		if err := rows(ctx, on, p, "fetch_behind", s.Args(args).With(tables.Args{"key": h.key, "seq": h.seq}), read); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -17,6 +17,11 @@ func TestStatementsUseIndexes(t *testing.T) {
 	_, _, app := newFile(t, sqlite.Options{})
 	for name, statement := range sqlite.HotStatements("orders") {
 		usesIndexes(t, app, name, statement, "m", "r")
+		for _, step := range explain(t, app, name, statement) {
+			if strings.HasSuffix(step, "PRIMARY KEY (subscription_id=?)") && name != "state" { // it asks whether there are any
+				t.Errorf("%s goes through all entries of a subscription: %s", name, step)
+			}
+		}
 	}
 }
 

@@ -9,9 +9,6 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// Looks implements tables.QueueDB.
-func (s onTables) Looks() tables.Options { return tables.Options{Ready: true} }
-
 // claimable is what a claim has to know before it takes jobs.
 type claimable struct {
 	there      bool // the queue is

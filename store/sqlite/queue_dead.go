@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/penstock/penstock/admin"
-	"github.com/penstock/penstock/internal/tables"
 )
 
 // DeadJobCauses counts the dead letters that q chooses by their last errors, the most frequent first.
@@ -13,12 +12,6 @@ func (s *Store) DeadJobCauses(ctx context.Context, q admin.DeadJobQuery) (found 
 	if err != nil {
 		return nil, err
 	}
-	b := &tables.Batch{}
-	b.Rows(func(scan tables.Scan) error {
-		var c admin.DeadCause
-		err := scan(&c.Error, &c.Letters, &c.First, &c.Last)
-		found = append(found, c)
-		return err
-	}, "dead_job_causes", row.DeadJobArgs(q))
-	return found, onTables{s}.Run(ctx, b)
+	err = onTables{s}.causes(ctx, &found, "dead_job_causes", row.DeadJobArgs(q))
+	return found, err
 }

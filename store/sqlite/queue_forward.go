@@ -42,7 +42,7 @@ func (s *Store) Forward(ctx context.Context, req driver.Subscribe, queue string)
 		defer cancel()
 		_ = src.Close(closing) // the lease also ends by itself
 	}()
-	return forward.Run(ctx, &forwarding{source: src, queue: s.Queue(queue)}, src.req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
+	return forward.Run(ctx, &forwarding{source: src, queue: s.Queue(queue)}, src.Req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
 }
 
 // forwarding is one call of Forward.
@@ -54,7 +54,7 @@ type forwarding struct {
 }
 
 func (f *forwarding) Maintain(ctx context.Context) error {
-	return f.store.Maintain(ctx, f.req.Outbox)
+	return f.store.Maintain(ctx, f.Req.Outbox)
 }
 
 func (f *forwarding) Fetch(ctx context.Context, limit driver.Limit) (driver.Batch, error) {
@@ -67,13 +67,14 @@ func (f *forwarding) Fetch(ctx context.Context, limit driver.Limit) (driver.Batc
 // Move enqueues a batch and settles it, in one transaction.
 func (f *forwarding) Move(ctx context.Context, batch driver.Batch) error {
 	f.failed = &batch
-	err := f.settle(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	f.also = func(ctx context.Context, tx onTx) error {
 		_, err := f.queue.enqueue(ctx, tx, forward.Jobs(batch.Messages))
 		if err != nil {
 			return explainEnqueue(ctx, tx, f.queue.name, err)
 		}
 		return nil
-	}, batch.Number, driver.Settled{Batch: batch})
+	}
+	err := f.Settle(ctx, batch.Number, driver.Settled{Batch: batch})
 	if err == nil {
 		f.failed = nil
 	}

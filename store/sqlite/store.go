@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -48,8 +49,10 @@ type Store struct {
 
 	mu      sync.Mutex
 	sizes   map[string]measurement // by outbox or queue, see size
-	ledgers map[string]ledger      // by outbox, see beyond
+	ledgers map[string]*ledger     // by outbox
 
+	retries retry.Counter
+	*outboxes
 	*queues
 	*inboxes
 }
@@ -70,8 +73,8 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Store{path: file, busy: o.BusyTimeout, log: o.Log, sizes: map[string]measurement{}, ledgers: map[string]ledger{}}
-	s.queues, s.inboxes = tables.NewQueues(onTables{s}, nil, nil), tables.NewInboxes(onTables{s})
+	s := &Store{path: file, busy: o.BusyTimeout, log: o.Log, sizes: map[string]measurement{}, ledgers: map[string]*ledger{}}
+	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}, nil, nil), tables.NewInboxes(onTables{s})
 	s.writer = s.open(append(o.pragmas, "busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)"))
 	s.writer.SetMaxOpenConns(1)
 	s.readers = s.open([]string{fmt.Sprintf("busy_timeout(%d)", o.BusyTimeout.Milliseconds()), "query_only(1)"})

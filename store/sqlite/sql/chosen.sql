@@ -1,15 +1,13 @@
-select seq
-  from penstock_dead_letters
- where subscription_id = :subscription
-   and (:seqs is null or seq in (select value from json_each(:seqs)))
-   and (:ids is null
-        or id in (select value from json_each(:ids))
-        or coalesce(id, '') = '' and seq || '-' || created_at in (select value from json_each(:derived)))
-   and (:key is null or key = :key)
-   and (:topic is null or topic = :topic)
-   and (:error is null or json_valid(history) and instr(json_extract(history, '$.failures[#-1].error'), :error) > 0)
-   and (:before is null or at < :before)
-   and (:after is null or at > :after)
-   and (:after_seq is null or seq > :after_seq)
- order by seq
- limit :limit
+  from penstock_entries e indexed by penstock_entries_by_state
+ cross join {table} t on t.seq = e.seq
+ where e.subscription_id = {sub} and e.state > 1 and e.state = 2
+   and ({any_seq} or {e.seq in seqs})
+   and ({any_id} or {t.id in ids} or coalesce(t.id, '') = '' and {e.seq in derived} and {created} in (select value from json_each({times})))
+   and ({key} = '' or t.key = {key})
+   and ({topic} = '' or t.topic = {topic})
+   and ({error} = '' or json_valid(e.failures) and instr(json_extract(e.failures, '$[#-1].error'), {error}) > 0)
+   and ({died_before} is null or e.died_at < {died_before})
+   and ({died_after} is null or e.died_at > {died_after})
+   and e.seq > {after}
+ order by e.seq
+ limit {most}

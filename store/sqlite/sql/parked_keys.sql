@@ -1,16 +1,16 @@
--- The lines, those due soonest first. A held line waits for a dead letter, or for one on its way
--- back.
-select coalesce(p.key, k.key),
-       (select count(*) from penstock_parked c where c.key_id = k.id),
-       coalesce(h.seq, k.head), coalesce(k.due, 0),
-       coalesce(d.history, b.history, case when h.seq is null then p.history end, '')
-  from penstock_parked_keys k
-  left join penstock_parked p on p.key_id = k.id and p.seq = k.head
-  left join penstock_holds h on k.due is null and h.subscription_id = k.subscription_id
-   and h.seq = (select min(f.seq) from penstock_holds f where f.subscription_id = k.subscription_id and f.key = k.key)
-  left join penstock_dead_letters d on d.subscription_id = k.subscription_id and d.seq = h.seq
-  left join penstock_parked_keys a on a.subscription_id = k.subscription_id and a.key = '' and a.seq = h.seq
-  left join penstock_parked b on b.key_id = a.id and b.seq = h.seq
- where k.subscription_id = ?
- order by k.due is null, k.due, coalesce(h.seq, k.head)
- limit ?
+-- Those due soonest first. A held one waits for a dead letter, or for one on its way back.
+select k.key, case when k.counted is null then 1 else (select count(*) from penstock_entries c where c.subscription_id = {sub} and c.parked_key = k.counted) end,
+       k.first, e.attempts, e.since, e.failures, k.due, k.held
+  from (select cast(coalesce(t.key, '') as text) as key, h.parked_key as counted, h.seq as first, h.due, 0 as held
+          from penstock_entries h
+          join {table} t on t.seq = h.seq
+         where h.subscription_id = {sub} and h.head
+           and not (h.parked_key is not null and exists (select 1 from penstock_entries w where w.subscription_id = {sub} and w.hold = h.parked_key))
+        union all
+        select w.hold, w.hold, min(w.seq), null, 1
+          from penstock_entries w
+         where w.subscription_id = {sub} and w.hold is not null
+         group by w.hold) k
+  join penstock_entries e on e.subscription_id = {sub} and e.seq = k.first
+ order by k.held, k.due, k.first
+ limit {most}

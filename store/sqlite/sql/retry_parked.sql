@@ -1,3 +1,4 @@
--- Makes keys due that wait for another attempt: those given, or all.
-update penstock_parked_keys set due = :now
- where subscription_id = :subscription and due > :now and (:all or key <> '' and key in (select value from json_each(:keys)))
+update penstock_entries
+   set due = {clock}
+ where subscription_id = {sub} and head and due > {clock} and ({all} or {parked_key in keys})
+   and not (parked_key is not null and exists (select 1 from penstock_entries w where w.subscription_id = {sub} and w.hold = penstock_entries.parked_key))
