@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 export PENSTOCK_BIN=${PENSTOCK_BIN:-$(cd ../.. && pwd)/bin/penstock}
 : "${PENSTOCK_TEST_POSTGRES:?is the URL of a PostgreSQL server: bin/withservers -only postgres clients/python/test.sh}"
 
-tools=(build 'hatchling>=1.26' pytest mypy ruff asyncpg django fastapi greenlet 'psycopg[binary]' sqlalchemy)
+tools=(build 'hatchling>=1.26' pytest mypy ruff asyncpg django django-tasks fastapi greenlet 'psycopg[binary]' sqlalchemy)
 unset PYTHONPATH # the wheel is tested, not the folder
 first=yes
 for python in "${@:-python3}"; do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import subprocess
@@ -131,3 +132,24 @@ def seconds_until_due(db: psycopg.Connection, queue: str) -> list[float]:
     """Of the delayed jobs of a queue, the soonest first."""
     text = "select extract(epoch from due - now())::float from penstock._scheduled s join penstock._queue q on q.id = s.queue where q.name = %s order by 1"
     return [row[0] for row in rows(db, text, queue)]  # type: ignore[misc]
+
+
+def manage(*args: str) -> str:
+    from django.core.management import call_command
+
+    out = io.StringIO()
+    call_command(*args, stdout=out)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="session")
+def project(empty: Callable[[], str]) -> str:
+    """The URL of the database of a Django project, which `manage.py migrate` has made."""
+    url = empty()
+    os.environ["DJANGO_TEST_URL"] = url
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django_app.settings"
+    import django
+
+    django.setup()
+    manage("migrate", "--verbosity", "0")
+    return url

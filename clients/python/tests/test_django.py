@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
 import signal
 import subprocess
@@ -16,21 +14,8 @@ import pytest
 
 import penstock
 
+from .conftest import manage, rows, until
 from .conftest import penstock as program
-from .conftest import rows
-
-
-@pytest.fixture(scope="module")
-def project(empty: Callable[[], str]) -> str:
-    """The URL of the database that `manage.py migrate` has made."""
-    url = empty()
-    os.environ["DJANGO_TEST_URL"] = url
-    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django_app.settings"
-    import django
-
-    django.setup()
-    manage("migrate", "--verbosity", "0")
-    return url
 
 
 @pytest.fixture
@@ -40,17 +25,14 @@ def conn(project: str) -> Iterator[psycopg.Connection]:
         made.execute("delete from penstock.orders")
 
 
-def manage(*args: str) -> str:
-    from django.core.management import call_command
-
-    out = io.StringIO()
-    call_command(*args, stdout=out)
-    return out.getvalue()
-
-
 def test_migrate(project: str, conn: psycopg.Connection) -> None:
     assert penstock.check(conn) >= penstock.SCHEMA_VERSION
-    assert rows(conn, "select name, lifo, max_attempts from penstock._queue order by name") == [("emails", False, 5), ("stacks", True, 25)]
+    assert rows(conn, "select name, lifo, max_attempts from penstock._queue order by name") == [
+        ("default", False, 25),
+        ("emails", False, 5),
+        ("kept", False, 2),
+        ("stacks", True, 25),
+    ]
     assert rows(conn, "select consumer, keep::text from penstock.inboxes()") == [("billing", "2 days")]
     program("migrate", "--check", "--database-url", project)  # 3 if anything is not as Go would make it
     assert "up to date" in manage("penstock_migrate")
@@ -76,6 +58,7 @@ SETTINGS: list[tuple[Any, str, str, str]] = [
     ({"QUEUES": {"emails": "shop.jobs.send"}}, "E002", r"\['QUEUES'\]\['emails'\] is", "handler"),
     ({"QUEUES": {"emails": {"max_atempts": 5}}}, "E001", r"\['QUEUES'\]\['emails'\] does not know", "did you mean 'max_attempts'"),
     ({"QUEUES": {"emails": {"max_attempts": "5"}}}, "E002", r"\['max_attempts'\] is '5'", "whole number"),
+    ({"QUEUES": {"emails": {"keep_done": 30}}}, "E002", "is 30", "timedelta"),
     ({"QUEUES": {"emails": {"max_running": True}}}, "E002", "is True", "whole number"),
     ({"QUEUES": {"emails": {"ordering": "random"}}}, "E003", "is 'random'", "'lifo'"),
     ({"QUEUES": {"emails": {"handler": "tests.django_app.jobs.sent"}}}, "E003", "sent", "dotted name"),
@@ -160,6 +143,16 @@ def test_work(project: str, conn: psycopg.Connection, atomic: bool) -> None:
     assert rows(conn, "select ready, running, delayed, dead from penstock.queue_status('emails')") == [(0, 0, 0, 0 if atomic else 1)]
 
 
+def test_work_runs_the_tasks_of_an_app(project: str, conn: psycopg.Connection) -> None:
+    from tests.django_app.jobs import greet
+
+    greet.enqueue(conn, "ann")
+    with subprocess.Popen([sys.executable, "-m", "django", "penstock_work", "emails", "--handler", "tests.django_app.jobs.app"]) as worker:
+        until(lambda: rows(conn, "select payload from penstock.orders") == [(b"greeted ann",)])
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+
+
 def test_a_sentence_is_no_traceback(project: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from django.core.management.base import CommandError
     from django.db import connections
@@ -194,4 +187,9 @@ def test_nothing_leaks_between_tests(project: str, conn: psycopg.Connection) -> 
     assert rows(conn, "select ready from penstock.queue_status('emails')") == [(0,)]
     assert rows(conn, "select from penstock.orders") == []
     assert not enqueue("emails", "x", require_atomic=False, dedup_key="once").deduplicated
-    assert rows(conn, "select name, lifo, max_attempts from penstock._queue order by name") == [("emails", False, 5), ("stacks", True, 25)]
+    assert rows(conn, "select name, lifo, max_attempts from penstock._queue order by name") == [
+        ("default", False, 25),
+        ("emails", False, 5),
+        ("kept", False, 2),
+        ("stacks", True, 25),
+    ]

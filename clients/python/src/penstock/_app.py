@@ -128,16 +128,9 @@ class AnyTask(Generic[P]):
         try:
             yield self._arguments(job)
         except Exception as e:
-            if job.aborted or isinstance(e, Aborted) or (isinstance(e, Outcome) and not isinstance(e, Retry)):
-                raise
-            how: Outcome | None = None
-            if self.max_attempts is not None and job.attempt >= self.max_attempts:
-                how = DeadLetter(reason_of(e))
-            elif self.backoff is not None and not isinstance(e, Retry):
-                how = Retry(self.backoff(job.attempt) if callable(self.backoff) else self.backoff, reason_of(e))
+            how = failed(e, job, self.max_attempts, self.backoff)
             if how is None:
                 raise
-            how.error = None if isinstance(e, Retry) else e
             raise how from e
         finally:
             running.reset(token)
@@ -163,6 +156,20 @@ class Task(AnyTask[P], Generic[P, R]):
 class TxTask(AnyTask[P], Generic[P, R]):
     def __call__(self, tx: Transaction, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(tx, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+def failed(e: BaseException, job: Job, max_attempts: int | None, backoff: Backoff | None) -> Outcome | None:
+    """What a task's options make of an error; None leaves it as it is."""
+    how: Outcome | None = None
+    if job.aborted or isinstance(e, Aborted) or (isinstance(e, Outcome) and not isinstance(e, Retry)):
+        return None
+    if max_attempts is not None and job.attempt >= max_attempts:
+        how = DeadLetter(reason_of(e))
+    elif backoff is not None and not isinstance(e, Retry):
+        how = Retry(backoff(job.attempt) if callable(backoff) else backoff, reason_of(e))
+    if how is not None and not isinstance(e, Retry):
+        how.error = e
+    return how
 
 
 def named(bound: inspect.BoundArguments) -> dict[str, Any]:

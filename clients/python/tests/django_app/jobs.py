@@ -16,3 +16,11 @@ def book(job: penstock.Job) -> None:
     if job.attempt == 1:
         raise penstock.Retry(0)
     print(job.text, flush=True)
+
+
+app = penstock.App("emails")
+
+
+@app.task
+def greet(to: str) -> None:
+    publish("orders", f"greeted {to}", require_atomic=False)

@@ -21,6 +21,11 @@ DATABASES = {
 }
 PENSTOCK = {
     "OUTBOXES": ["orders"],
-    "QUEUES": {"emails": {"max_attempts": 5, "handler": "tests.django_app.jobs.send"}, "stacks": {"ordering": "lifo"}},
+    "QUEUES": {
+        "emails": {"max_attempts": 5, "handler": "tests.django_app.jobs.send"},
+        "stacks": {"ordering": "lifo"},
+        "kept": {"keep_done": "1 day", "max_attempts": 2},
+    },
     "INBOXES": {"billing": {"keep": "2 days"}},
 }
+TASKS = {"default": {"BACKEND": "penstock.django.tasks.PenstockBackend", "QUEUES": ["default", "kept"]}}

@@ -25,9 +25,18 @@ from .. import _api
 from .. import inbox as _inbox
 from .._model import Enqueued, Message, NewJob, Payload
 
+TASK_BACKEND = "penstock.django.tasks.PenstockBackend"
+
 
 def setting(name: str) -> Any:
-    return getattr(settings, "PENSTOCK", {}).get(name, {"DATABASE": "default", "SCHEMA": "penstock", "OUTBOXES": [], "QUEUES": {}, "INBOXES": {}}[name])
+    given = getattr(settings, "PENSTOCK", {}).get(name, {"DATABASE": "default", "SCHEMA": "penstock", "OUTBOXES": [], "QUEUES": {}, "INBOXES": {}}[name])
+    return {**{queue: {} for queue in task_queues()}, **given} if name == "QUEUES" else given
+
+
+def task_queues() -> list[str]:
+    """The queues of settings.TASKS that are Penstock's."""
+    ours = [params for params in getattr(settings, "TASKS", {}).values() if params.get("BACKEND") == TASK_BACKEND]
+    return [queue for params in ours for queue in params.get("QUEUES", ["default"])]
 
 
 def _tx(using: str | None, require_atomic: bool) -> Any:

@@ -27,6 +27,7 @@ OF_A_QUEUE: dict[str, tuple[Any, str]] = {
     "max_attempts": NUMBER,
     "max_running": NUMBER,
     "dedup_window": TIME,
+    "keep_done": TIME,
 }
 OF_AN_INBOX: dict[str, tuple[Any, str]] = {"keep": TIME}
 

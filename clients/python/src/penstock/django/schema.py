@@ -94,7 +94,7 @@ def create_missing(using: str | None = None) -> list[str]:
             if queue not in there:
                 cursor.execute(f"select {schema}.create_queue(%s, %s)", [queue, options.get("ordering", "fifo")])
                 made.append(f"queue {queue}")
-            if chosen := {name: options[name] for name in ("max_attempts", "max_running", "dedup_window") if name in options}:
+            if chosen := {name: options[name] for name in ("max_attempts", "max_running", "dedup_window", "keep_done") if name in options}:
                 cursor.execute(f"select {schema}.set_queue(%s, {', '.join(f'{name} => %s' for name in chosen)})", [queue, *chosen.values()])
         there = names("_inbox", "consumer")
         for consumer, options in setting("INBOXES").items():

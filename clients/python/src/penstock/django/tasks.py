@@ -1,0 +1,279 @@
+"""A backend for Django's tasks, those of Django 6 or of the package django-tasks: TASKS = {"default": {"BACKEND": "penstock.django.tasks.PenstockBackend"}}.
+
+`enqueue` writes in the transaction of `atomic()`, and outside of one at once. `manage.py penstock_work QUEUE` runs the tasks of a queue."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from importlib import import_module
+from typing import Any
+
+import django
+from django.db import connections
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from .. import _api
+from .._app import Backoff, failed
+from .._desk import reason_of
+from .._model import HEADER_KIND, DeadLetter, FieldError, Job, Outcome, kind_text
+from .._sql import quoted
+from .._worker import Handler
+from . import setting
+
+PACKAGE = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
+base: Any = import_module(f"{PACKAGE}.base")
+exceptions: Any = import_module(f"{PACKAGE}.exceptions")
+signals: Any = import_module(f"{PACKAGE}.signals")
+normalize_json: Any = import_module("django.utils.json" if django.VERSION >= (6, 0) else "django_tasks.utils").normalize_json
+BaseTaskBackend: Any = import_module(f"{PACKAGE}.backends.base").BaseTaskBackend
+BaseTask: Any = base.Task
+Status: Any = base.TaskResultStatus
+InvalidTask: Any = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
+
+OURS = ("key", "dedup_key", "max_attempts", "backoff")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PenstockTask(BaseTask):
+    """A task with fields of Penstock's, for `@task(max_attempts=5)` and `welcome.using(key="ann")`."""
+
+    key: str | None = None
+    dedup_key: str | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+
+    def using(self, **changes: Any) -> Any:
+        ours = {name: changes.pop(name) for name in OURS if name in changes}
+        return replace(BaseTask.using(self, **changes), **ours)
+
+
+class PenstockBackend(BaseTaskBackend):
+    task_class = PenstockTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def validate_task(self, task: Any) -> None:
+        super().validate_task(task)
+        try:
+            kind_text(task.module_path)
+        except FieldError as e:
+            raise InvalidTask(f"The name {task.module_path} is the kind of the task's jobs: {e}") from e
+
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        self.validate_task(task)
+        now = timezone.now()
+        result = result_of(task, "", Status.READY, now, args, kwargs)
+        due = task.run_after
+        made = _api.enqueue(
+            connections[setting("DATABASE")],
+            task.queue_name,
+            {"args": result.args, "kwargs": result.kwargs, "enqueued_at": now.isoformat()},
+            kind=task.module_path,
+            priority=priority_of(task.priority),
+            not_before=timezone.make_aware(due) if due is not None and timezone.is_naive(due) else due,
+            key=getattr(task, "key", None),
+            dedup_key=getattr(task, "dedup_key", None),
+            schema=setting("SCHEMA"),
+        )
+        change(result, id=f"{task.queue_name}:{made.id}")
+        signals.task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> Any:
+        """Finds a task wherever it is. One that is done is there if its queue keeps those, by keep_done in settings.PENSTOCK."""
+        queue, _, number = str(result_id).rpartition(":")
+        if not (queue and number.isascii() and number.isdigit() and int(number) < 1 << 63):
+            raise exceptions.TaskResultDoesNotExist(result_id)
+        found = found_job(queue, int(number))
+        task: Any = task_of(found.kind or "") if found else None
+        if not found or task is None:
+            raise exceptions.TaskResultDoesNotExist(result_id)
+        if found.due or queue != task.queue_name:
+            task = task.using(queue_name=queue, run_after=found.due)
+        status = {"ready": Status.READY, "running": Status.RUNNING, "dead": Status.FAILED, "done": Status.SUCCESSFUL}[found.state]
+        enqueued = datetime.fromisoformat(found.said["enqueued_at"]) if "enqueued_at" in found.said else found.created_at
+        result = result_of(task, result_id, status, enqueued, found.said.get("args", []), found.said.get("kwargs", {}))
+        times = [datetime.fromisoformat(f["at"]) for f in found.failures] + ([found.began] if found.began else [])
+        change(
+            result,
+            started_at=min(times, default=None),
+            last_attempted_at=max(times, default=None),
+            finished_at=found.ended,
+            errors=[error_of(f["error"]) for f in found.failures],
+            worker_ids=[found.worker] * found.attempt,
+            _return_value=found.said.get("return_value") if found.state == "done" else None,
+        )
+        return result
+
+
+def priority_of(theirs: int) -> int:
+    """Django's tasks have -100 to 100, the highest first, and jobs 15 to -16. No task with a priority runs among those without one."""
+    return -math.ceil(theirs * 16 / 100) if theirs > 0 else math.ceil(-theirs * 15 / 100)
+
+
+def result_of(task: Any, id: str, status: Any, enqueued_at: datetime, args: Any, kwargs: Any) -> Any:
+    return base.TaskResult(
+        task=task, id=id, status=status, enqueued_at=enqueued_at, started_at=None, last_attempted_at=None, finished_at=None, args=list(args),
+        kwargs=dict(kwargs), backend=task.backend, errors=[], worker_ids=[],
+    )  # fmt: skip
+
+
+def change(result: Any, **values: Any) -> None:
+    for name, value in values.items():
+        object.__setattr__(result, name, value)
+
+
+def error_of(text: str) -> Any:
+    """Of an attempt a job keeps the text, which begins with the name of the exception's class."""
+    name = text.partition(":")[0].partition(" ")[0]
+    return base.TaskError(exception_class_path=f"builtins.{name}" if hasattr(builtins, name) else name, traceback=text)
+
+
+def task_of(kind: str) -> Any:
+    """The task of a kind, or None."""
+    try:
+        found = import_string(kind)
+    except ImportError:
+        return None
+    return found if isinstance(found, BaseTask) else None
+
+
+FIND = """
+    with q as (select id from {schema}._queue where name = %(queue)s), found as (
+        select t.headers, t.payload, t.attempt, t.created_at, t.failures, 'ready' as state, '' as worker, null::timestamptz as due, null::timestamptz as at
+          from generate_series(-16, 15) p, {own} t where t.group_key = '' and t.priority = p and t.seq = %(id)s and t.id is null
+        union all select t.headers, t.payload, t.attempt, t.created_at, t.failures, 'ready', '', null, null from {own} t where t.id = %(id)s
+        union all select s.headers, s.payload, s.attempt, s.created_at, s.failures, 'ready', '', nullif(s.due, 'infinity'), null
+          from {schema}._scheduled s where s.queue = (select id from q) and s.id = %(id)s
+        union all select l.headers, l.payload, l.attempt, l.created_at, l.failures, 'running', l.worker, null, l.claimed_at
+          from {schema}._lease l where l.queue = (select id from q) and l.id = %(id)s
+        union all select j.headers, j.payload, j.attempt, j.created_at, j.failures, 'running', l.worker, null, l.claimed_at
+          from {schema}._lease l cross join lateral unnest(l.jobs) j
+         where l.queue = (select id from q) and j.id = %(id)s and get_bit(l.done, (j.lease >> 1 & 255)::int) = 0
+        union all select d.headers, d.payload, d.attempt, d.created_at, d.failures, 'dead', '', null, d.died_at
+          from {schema}._dead_job d where d.queue = (select id from q) and d.id = %(id)s)
+    select f.headers->>'{kind}', f.payload, f.attempt, f.created_at, f.failures::text, f.state, f.worker, f.due, f.at from found f limit 1"""
+"""A job that is ready and was not tried yet is found by its number within its priority: the ring has no other index."""
+
+DONE = """
+    select d.report->>'task', d.report::text, d.attempt, d.created_at, d.failures::text, 'done', d.worker, d.claimed_at, d.finished_at
+      from jsonb_to_recordset({schema}._done_of(%(queue)s, 1, null, array[%(id)s]::bigint[])->'jobs')
+           as d(report jsonb, attempt int, created_at timestamptz, failures jsonb, worker text, claimed_at timestamptz, finished_at timestamptz)"""
+
+
+@dataclass
+class Found:
+    kind: str | None
+    said: dict[str, Any]
+    attempt: int
+    created_at: datetime
+    failures: list[dict[str, Any]]
+    state: str
+    worker: str
+    due: datetime | None
+    began: datetime | None
+    ended: datetime | None
+
+
+def found_job(queue: str, id: int) -> Found | None:
+    """A job wherever it is; what is done is in the history, if the queue keeps one."""
+    names = {"schema": quoted(setting("SCHEMA")), "own": f"{quoted(setting('SCHEMA'))}.{quoted(queue)}", "kind": HEADER_KIND}
+    values = {"queue": queue, "id": id}
+    with connections[setting("DATABASE")].cursor() as cursor:
+        cursor.execute("select 1 from {schema}._queue where name = %(queue)s".format(**names), values)
+        if not cursor.fetchone():
+            return None
+        cursor.execute(FIND.format(**names), values)
+        row = cursor.fetchone()
+        if not row:
+            cursor.execute(DONE.format(**names), values)
+            row = cursor.fetchone()
+        if not row:
+            return None
+    kind, said, attempt, created_at, failures, state, worker, due, at = row
+    try:
+        content = json.loads(bytes(said) if isinstance(said, memoryview) else said or "{}")
+    except ValueError:
+        content = {}
+    began, ended = (at, None) if state == "running" else (due, at) if state == "done" else (None, at)
+    return Found(
+        kind, content if isinstance(content, dict) else {}, attempt, created_at, failures_of(failures), state, worker, None if state == "done" else due,
+        began, ended,
+    )  # fmt: skip
+
+
+def failures_of(text: str | None) -> list[dict[str, Any]]:
+    return [f for f in json.loads(text or "[]") if isinstance(f, dict) and "at" in f]
+
+
+# In a worker
+
+
+class Handlers(Mapping[str, Handler]):
+    """The tasks by their names, which are kinds, and what else handles a queue's jobs."""
+
+    def __init__(self, queue: str, worker: str, otherwise: Handler | Mapping[str, Handler] | None):
+        self.queue, self.worker, self.otherwise = queue, worker, otherwise
+        with connections[setting("DATABASE")].cursor() as cursor:
+            cursor.execute(f"select max_attempts, keep_done is not null from {quoted(setting('SCHEMA'))}._queue where name = %s", [queue])
+            row: Any = cursor.fetchone() or (0, False)  # there is no such queue: the worker says so
+            self.max_attempts, self.keeps = int(row[0]), bool(row[1])
+
+    def __getitem__(self, kind: str) -> Handler:
+        if isinstance(self.otherwise, Mapping) and kind in self.otherwise:
+            return self.otherwise[kind]
+        if (task := task_of(kind)) is not None:
+            return lambda job: self.run(task, job)
+        if callable(self.otherwise):
+            return self.otherwise
+        raise KeyError(kind)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.otherwise if isinstance(self.otherwise, Mapping) else ("",))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def run(self, task: Any, job: Job) -> Outcome | None:
+        backend = type(task.get_backend())
+        try:
+            said = job.json()
+            args, kwargs = said["args"], said["kwargs"]
+            enqueued = datetime.fromisoformat(said["enqueued_at"]) if "enqueued_at" in said else job.created_at
+            result = result_of(task.using(queue_name=self.queue), f"{self.queue}:{job.id}", Status.RUNNING, enqueued, args, kwargs)
+        except (ValueError, TypeError, KeyError) as e:
+            raise DeadLetter(f"reading the payload: {type(e).__name__}: {e}") from e
+        now = timezone.now()
+        change(result, started_at=now, last_attempted_at=now, worker_ids=[self.worker] * job.attempt)
+        signals.task_started.send(backend, task_result=result)
+        try:
+            value = task.call(*([base.TaskContext(task_result=result)] if task.takes_context else []), *args, **kwargs)
+            if isinstance(value, Outcome):
+                raise value
+            value = normalize_json(value)
+        except BaseException as e:
+            how = failed(e, job, getattr(task, "max_attempts", None), getattr(task, "backoff", None))
+            if isinstance(how or e, DeadLetter) or (job.attempt >= self.max_attempts and not isinstance(e, Outcome)):
+                change(result, status=Status.FAILED, finished_at=timezone.now(), errors=[*result.errors, error_of(reason_of(e))])
+                signals.task_finished.send(backend, task_result=result)
+            if how is None:
+                raise
+            raise how from e
+        if self.keeps:
+            self.keep(job, {"task": job.kind, "args": args, "kwargs": kwargs, "enqueued_at": enqueued.isoformat(), "return_value": value})
+        change(result, status=Status.SUCCESSFUL, finished_at=timezone.now(), _return_value=value)
+        signals.task_finished.send(backend, task_result=result)
+        return None
+
+    def keep(self, job: Job, report: dict[str, Any]) -> None:
+        """Notes the result with the job, for get_result."""
+        with connections[setting("DATABASE")].cursor() as cursor:
+            cursor.execute(f"select {quoted(setting('SCHEMA'))}.report(%s, %s, %s::jsonb)", [self.queue, job.lease, json.dumps(report, ensure_ascii=False)])

@@ -1,0 +1,184 @@
+"""The backend for Django's tasks: those of Django 6, or of django-tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from penstock import testing
+
+from .conftest import rows, until
+
+
+@pytest.fixture
+def tasks(project: str) -> Any:
+    from penstock.django.schema import create_missing, drop
+    from tests.django_app import tasks
+
+    drop()
+    create_missing()
+    return tasks
+
+
+def handlers(queue: str) -> Any:
+    from penstock.django.tasks import Handlers
+
+    return Handlers(queue, "worker", None)
+
+
+def ran(queue: str) -> testing.Ran:
+    from django.db import connection
+
+    return testing.run_one(connection, queue, handlers(queue))
+
+
+def test_the_result_through_its_life(tasks: Any) -> None:
+    from django.db import connection
+
+    made = tasks.add.enqueue(1, b=2)
+    assert made.status == "READY" and not made.is_finished and made.attempts == 0
+    queue, _, number = made.id.partition(":")
+    assert queue == "kept"
+    job = testing.require_enqueued(connection, "kept")
+    assert job.kind == "tests.django_app.tasks.add"
+    assert {name: json.loads(bytes(job.payload))[name] for name in ("args", "kwargs")} == {"args": [1], "kwargs": {"b": 2}}  # type: ignore[call-overload]
+    assert tasks.add.get_result(made.id) == made
+    with connection.cursor() as cursor:
+        cursor.execute("select lease from penstock.claim('kept', 1, '1 h')")
+    made.refresh()
+    assert (made.status, made.attempts) == ("RUNNING", 1) and made.started_at >= made.enqueued_at
+    testing.advance(connection, "kept", 3700)
+    assert ran("kept").outcome == "done"
+    made.refresh()
+    assert (made.status, made.return_value, made.attempts, made.args, made.kwargs) == ("SUCCESSFUL", 3, 2, [1], {"b": 2})
+    assert made.enqueued_at <= made.started_at <= made.finished_at
+    assert tasks.add.get_result(made.id) == made
+    assert asyncio.run(tasks.add.aget_result(made.id)).return_value == 3
+    assert int(number) > 0
+
+
+def test_attempts_and_errors(tasks: Any) -> None:
+    signals, seen = sys.modules["penstock.django.tasks"].signals, list[tuple[str, str]]()
+
+    def listen(name: str) -> Any:
+        def receiver(task_result: Any, **_: Any) -> None:
+            seen.append((name, task_result.status))
+
+        getattr(signals, f"task_{name}").connect(receiver)
+        return receiver
+
+    receivers = [listen(name) for name in ("enqueued", "started", "finished")]
+    good, bad, once = tasks.context.enqueue(fails=1), tasks.context.enqueue(fails=9), tasks.once.enqueue()
+    assert seen == [("enqueued", "READY")] * 3
+    del seen[:]
+    assert [ran("kept").outcome, ran("kept").outcome] == ["retry", "retry"]
+    assert seen == [("started", "RUNNING")] * 2, "an attempt that is followed by another is no end"
+    from django.db import connection
+
+    testing.advance(connection, "kept", 1)
+    assert tasks.context.get_result(good.id).status == "READY"
+    assert {ran("kept").outcome, ran("kept").outcome} == {"done", "retry"}
+    assert ran("default").outcome == "dead_letter"
+    good.refresh()
+    assert good.return_value == [good.id, 2] and [e.exception_class for e in good.errors] == [ValueError] and good.attempts == 2
+    bad.refresh()
+    once.refresh()
+    for result, attempts in ((bad, 2), (once, 1)):
+        assert (result.status, result.attempts, len(result.errors)) == ("FAILED", attempts, attempts)
+        assert result.finished_at >= result.enqueued_at
+        with pytest.raises(ValueError, match="Task failed"):
+            _ = result.return_value
+    assert bad.errors[1].traceback.startswith("ValueError: no 2 (tasks.py:")
+    assert sorted(seen[2:]) == [("finished", "FAILED")] * 2 + [("finished", "SUCCESSFUL")] + [("started", "RUNNING")] * 3
+    assert receivers
+
+
+def test_fields_of_a_job(tasks: Any) -> None:
+    from django.db import connection
+
+    from penstock.django.tasks import priority_of
+
+    due = datetime.now(timezone.utc) + timedelta(hours=1)
+    made = tasks.add.using(priority=10, run_after=due, key="k", dedup_key="d", queue_name="default").enqueue(1)
+    job = testing.require_enqueued(connection, "default", key="k")
+    assert (job.priority, job.not_before) == (-2, due)
+    again = tasks.add.using(dedup_key="d", queue_name="default").enqueue(1)
+    assert again.id == made.id
+    assert tasks.add.get_result(made.id).task.run_after == due
+    assert [priority_of(n) for n in (-100, -1, 0, 1, 100)] == [15, 1, 0, -1, -16]
+
+
+def test_enqueue_is_part_of_the_transaction(tasks: Any) -> None:
+    from django.db import connection, transaction
+
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        lost = tasks.add.enqueue(1)
+        assert tasks.add.get_result(lost.id).status == "READY"
+        raise ZeroDivisionError
+    with pytest.raises(sys.modules["penstock.django.tasks"].exceptions.TaskResultDoesNotExist):
+        tasks.add.get_result(lost.id)
+    with pytest.raises(AssertionError):
+        testing.require_enqueued(connection, "kept")
+
+
+@pytest.mark.parametrize("id_", ["123", "kept:0", "kept:x", "missing:1", "kept:99999999999999999999", ""])
+def test_results_that_are_not_there(tasks: Any, id_: str) -> None:
+    with pytest.raises(sys.modules["penstock.django.tasks"].exceptions.TaskResultDoesNotExist):
+        tasks.add.get_result(id_)
+
+
+def test_what_is_refused(tasks: Any) -> None:
+    module = sys.modules["penstock.django.tasks"]
+    with pytest.raises(module.InvalidTask, match="Queue 'emails' is not valid"):
+        tasks.add.using(queue_name="emails")
+    with pytest.raises(TypeError, match="Unsupported type"):
+        tasks.add.enqueue(datetime.now())
+    long = type(tasks.plain)(tasks.plain.__code__, tasks.plain.__globals__, "x" * 101)
+    long.__qualname__ = "x" * 101
+    long.__module__ = "tests.django_app.tasks"
+    with pytest.raises(module.InvalidTask, match="is the kind of the task's jobs"):
+        tasks.task()(long)
+
+
+def test_outcomes_and_payloads(tasks: Any) -> None:
+    from django.db import connection
+
+    tasks.snooze.enqueue()
+    assert ran("kept").outcome == "snooze"
+    tasks.odd.enqueue()
+    assert "Unsupported type" in str(ran("kept").how)
+    for payload in ("{", "{}", '{"args": 1, "kwargs": {}}'):
+        penstock.enqueue(connection, "kept", payload, kind="tests.django_app.tasks.add")
+        told = ran("kept")
+        assert told.outcome == "dead_letter" and "reading the payload" in str(told.how)
+    for kind in ("tests.django_app.tasks.plain", "tests.django_app.missing", "no_name", ""):
+        penstock.enqueue(connection, "kept", '{"args": [], "kwargs": {}}', kind=kind)
+        assert ran("kept").outcome == "snooze", "it is left to another worker"
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_work(tasks: Any, project: str, atomic: bool) -> None:
+    results = [tasks.add.enqueue(n, b=1) for n in range(3)]
+    asynchronous = tasks.coroutine.enqueue("written")
+    with psycopg.connect(project, autocommit=True) as conn:
+        for queue in ("kept", "default"):
+            args = [sys.executable, "-m", "django", "penstock_work", queue, *(["--atomic"] if atomic else [])]
+            with subprocess.Popen(args) as worker:
+                until(lambda queue=queue: rows(conn, "select ready + running + delayed from penstock.queue_status(%s)", queue) == [(0,)])  # type: ignore[misc]
+                worker.send_signal(signal.SIGTERM)
+                assert worker.wait(60) == 0
+        assert rows(conn, "select payload from penstock.orders") == [(b"written",)]
+    for n, result in enumerate(results):
+        result.refresh()
+        assert result.return_value == n + 1
+    with pytest.raises(sys.modules["penstock.django.tasks"].exceptions.TaskResultDoesNotExist):
+        asynchronous.refresh()  # its queue keeps none that are done
