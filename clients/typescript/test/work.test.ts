@@ -1,5 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import * as v from 'valibot'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { LeaseLostError, StoppingError, cancelled, deadLetter, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance } from '../src/testing.js'
@@ -56,18 +57,22 @@ test('each outcome ends a job as it says', async () => {
   expect(await sql(`select string_agg(failures::text, '') from penstock._dead_job where queue = (select id from penstock._queue where name = $1)`, queue)).toEqual([expect.stringMatching(/no such user.*deep inside|deep inside.*no such user/s)])
 })
 
-test('the job keeps what the handler threw and its line, the log the whole stack, and onEnd may throw', async () => {
+const inside = {
+  'the program': () => { throw new TypeError('no such user') },
+  Node: () => { new URL('nowhere') },
+  'a library': () => { v.parse(v.number(), 'no number') },
+}
+test.each(Object.entries(inside))('the job keeps what was thrown in %s and the line of the program, the log the whole stack, and onEnd may throw', async (_, call) => {
   const queue = await newQueue()
   await penstock.enqueue(pool, queue, { payload: '' })
   await sql('select penstock.set_queue($1, max_attempts => 1)', queue)
   let log = ''
-  const send = (to?: string) => { throw new TypeError(`no such user: ${JSON.parse(to!)}`) }
-  const w = started(queue, () => send('"ann"'), { logger: { warn(line) { log += line } }, onEnd() { throw Object.create(null) } })
+  const w = started(queue, () => call(), { logger: { warn(line) { log += line } }, onEnd() { throw Object.create(null) } })
   await until('it is a dead letter', async () => (await status(queue)).dead === 1)
   await w.stop()
   const [kept] = await sql(`select string_agg(failures::text, '') from penstock._dead_job where queue = (select id from penstock._queue where name = $1)`, queue)
-  expect(kept).toMatch(/"TypeError: no such user: ann \(work\.test\.ts:\d+ in send\)"/)
-  expect(log).toMatch(/failed for the last time: TypeError: no such user: ann\n.*work\.test.*\n.*work\.test/s)
+  expect(kept).toMatch(/"\w+Error: .* \(work\.test\.ts:\d+ in .+\)"/)
+  expect(log).toMatch(/failed for the last time: \w+Error.*\n.*work\.test.*\n.*work\.test/s)
   expect(log).toContain('onEnd has failed')
 })
 

@@ -81,6 +81,8 @@ var runs = map[string]struct {
 	"clients/python/README.md python":      {9, "clients/python/tests/test_readme.py test_python test_fastapi test_types"},
 	"docs/guides/django.md sh":             {5, "clients/python/tests/test_guide.py test_guide"},
 	"docs/guides/django.md python":         {4, "clients/python/tests/test_guide.py test_guide"},
+	"docs/guides/nextjs.md sh":             {3, "clients/typescript/test/nextjs/test.sh"},
+	"docs/guides/nextjs.md ts":             {6, "clients/typescript/test/nextjs/test.sh"},
 	"clients/typescript/README.md sh":      {1, "clients/typescript/test/package/test.sh"},
 	"clients/typescript/README.md ts":      {6, "clients/typescript/test.sh readme.generated.ts; test/nestjs/test.sh runs the module"},
 	"clients/java/README.md sh":            {1, "clients/java/test.sh commands.sh"},

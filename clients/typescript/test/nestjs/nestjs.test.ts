@@ -148,7 +148,7 @@ test('a worker whose queue is not there starts again, or fails the start', async
   await started(withWorkers([Emails], { failFast: true }))
 })
 
-test('options can come from a factory', async () => {
+test('options can come from a factory, and Penstock is for all modules', async () => {
   const queue = await created()
   @Injectable()
   class Emails {
@@ -158,7 +158,9 @@ test('options can come from a factory', async () => {
   }
   @Module({ providers: [{ provide: 'POOL', useValue: pool }], exports: ['POOL'] })
   class Database {}
-  @Module({ imports: [PenstockModule.forRootAsync({ imports: [Database], inject: ['POOL'], useFactory: (pool: pg.Pool) => ({ pool }) })], providers: [Emails] })
+  @Module({ providers: [Emails] })
+  class Feature {}
+  @Module({ imports: [PenstockModule.forRootAsync({ imports: [Database], inject: ['POOL'], useFactory: (pool: pg.Pool) => ({ pool }) }), Feature] })
   class App {}
   const app = await started(App)
   await app.get(Emails).penstock.enqueue(pool, queue, { payload: 'made' })
