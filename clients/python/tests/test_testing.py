@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock import testing
 
-from .conftest import rows
+from .conftest import rows, status
 
 
 def test_require_published(url: str, outbox: str) -> None:
@@ -124,3 +124,39 @@ def test_advance(url: str, db: psycopg.Connection, queue: str) -> None:
     assert found == {(b"in an hour", 1), (b"retried", 2), (b"leased", 2)}
     testing.advance(db, queue, 24 * 3600)
     assert (b"tomorrow", 1) in rows(db, "select payload, attempt from penstock.claim(%s, 10)", queue)
+
+
+def test_run_all(url: str, queue: str) -> None:
+    """Retries, snoozes and delays come to their end, and so do dead letters."""
+    with psycopg.connect(url) as tx:
+        assert testing.run_all(tx, queue, lambda _: None) == []
+        penstock.enqueue_many(tx, queue, [penstock.NewJob(text, not_before=timedelta(hours=1) if text == "late" else None) for text in ("good", "bad", "late")])
+        tx.execute("update penstock._queue set max_attempts = 3 where name = %s", [queue])
+
+        def handler(job: penstock.Job) -> None:
+            if job.text == "bad":
+                raise ValueError(job.attempt)
+            if job.text == "late" and job.attempt == 1:
+                raise penstock.Retry(3600)
+
+        ran = testing.run_all(tx, queue, handler)
+        assert [r.job.attempt for r in ran if r.job.text == "bad"] == [1, 2, 3]
+        assert [r.outcome for r in ran if r.job.text == "late"] == ["retry", "done"]
+        assert status(tx, queue) == (0, 0, 0, 0, 1)
+        penstock.enqueue(tx, queue, "x")
+        with pytest.raises(AssertionError, match="after 5 attempts"):
+            testing.run_all(tx, queue, lambda _: penstock.Snooze(60), most=5)
+        tx.rollback()
+
+
+def test_clear(db: psycopg.Connection, queue: str) -> None:
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n), key="k" if n < 2 else None) for n in range(6)])
+    rows(db, "select from penstock.claim(%s, 2)", queue)
+    [(lease,)] = rows(db, "select lease from penstock.ack_claim(%s, '{}')", queue)
+    db.execute("select penstock.dead_letter(%s, %s, 'no')", [queue, lease])
+    penstock.enqueue(db, queue, "late", not_before=timedelta(hours=1), dedup_key="d")
+    assert status(db, queue) == (2, 2, 1, 1, 1)
+    testing.clear(db, queue)
+    assert status(db, queue) == (0, 0, 0, 0, 0)
+    penstock.enqueue(db, queue, "x", dedup_key="d", key="k")
+    assert rows(db, "select payload from penstock.claim(%s, 10)", queue) == [(b"x",)]

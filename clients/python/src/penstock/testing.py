@@ -1,4 +1,4 @@
-"""For tests, on PostgreSQL: find published messages and enqueued jobs, run one job now, and let time pass at once."""
+"""For tests, on PostgreSQL: find published messages and enqueued jobs, run one or all now, let time pass at once, and clear a queue."""
 
 from __future__ import annotations
 
@@ -80,6 +80,10 @@ def missing(what: str, found: Sequence[object]) -> AssertionError:
     return AssertionError(f"{what}. There is:\n{there}")
 
 
+class NoJobError(AssertionError):
+    """There is nothing to run."""
+
+
 @dataclass
 class Ran:
     """`outcome`: done, retry, snooze, dead_letter, cancelled or error; `how` is what the handler raised or returned."""
@@ -95,7 +99,7 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: 
     desk = Desk(queue, Options(schema=schema))
     _, jobs = run(tx, desk.sql.claim(queue, 1, desk.o.lease, group_key, "test"))
     if not jobs:
-        raise AssertionError(f"there is no job to run in {queue!r}")
+        raise NoJobError(f"there is no job to run in {queue!r}")
     how: object
     try:
         how = by_kind(handler.handlers(queue, tx) if isinstance(handler, App) else handler, queue, desk.o)(jobs[0])
@@ -114,6 +118,40 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: 
         log.error("job %d of queue %s failed: %s", jobs[0].id, queue, reason_of(how), exc_info=how if isinstance(how, Exception) else None)
         how = how if isinstance(how, Exception) else TypeError(reason_of(how))
     return Ran(jobs[0], word, how)
+
+
+def run_all(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: str = "", most: int = 1000, schema: str = "penstock") -> list[Ran]:
+    """Runs the queue's jobs one after another until each is done or a dead letter, and returns the attempts. Time passes at once: for retries, snoozes and
+    delayed jobs. Raises an AssertionError after that many attempts, if a handler snoozes for ever, for example."""
+    ran: list[Ran] = []
+    name = f"(select id from {quoted(schema)}._queue where name = $1)"
+    while True:
+        try:
+            ran.append(run_one(tx, queue, handler, group_key=group_key, schema=schema))
+        except NoJobError:
+            due = f"select cast(extract(epoch from min(due) - clock_timestamp()) as float) from {quoted(schema)}._scheduled where queue = {name}"
+            [(seconds,)] = read(tx, f"{due} and due < 'infinity' and group_key = $2", [queue, group_key])
+            if seconds is None:
+                return ran
+            advance(tx, queue, max(seconds, 0) + 0.001, schema=schema)
+        if len(ran) > most:
+            raise AssertionError(f"after {most} attempts {queue!r} still has jobs to run. The last was: {ran[-1]!r}")
+
+
+def clear(tx: Transaction, queue: str, *, schema: str = "penstock") -> None:
+    """Removes the queue's jobs in every state, its dead letters and its memory of dedup keys. The role must own the schema."""
+    own, s = f"{quoted(schema)}.{quoted(queue)}", quoted(schema)
+    q = f"with q as (select id from {s}._queue where name = $1)"
+    ids = read(
+        tx,
+        f"{q} select coalesce(id, seq) from {own} union all select t.id from {s}._scheduled t join q on q.id = t.queue"
+        f" union all select t.id from {s}._lease t join q on q.id = t.queue where t.id is not null"
+        f" union all select j.id from {s}._lease t join q on q.id = t.queue cross join lateral unnest(t.jobs) j",
+        [queue],
+    )
+    read(tx, f"select {s}.cancel(cast($1 as text), cast($2 as bigint[]))", [queue, [row[0] for row in ids]])
+    for table in ("_dead_job", "_dedup"):
+        read(tx, f"{q} delete from {s}.{table} t using q where t.queue = q.id", [queue])
 
 
 def advance(tx: Transaction, queue: str, seconds: float, *, schema: str = "penstock") -> None:
