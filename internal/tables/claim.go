@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -36,11 +37,14 @@ type Round struct {
 	Last    bool          // jobs behind those that wait are also taken
 	Jobs    int           // how many may be taken
 	Room    int           // for how many bytes of payload, about
+	Spare   int           // how many more it may take, of which it withdraws, should others have been first
+	Alone   bool          // it takes turns with all other claims of the queue
 
 	There   bool      // the queue's row is
 	Now     time.Time // of the database, before it looked
 	Expired bool      // leases have ended since Checked
 	Closed  bool      // nothing may be claimed for now
+	Limited bool      // only a claim that is Alone may take jobs
 	Page    []Claimed
 	Whole   bool // Window was for all ranges together, in order of priority
 
@@ -51,18 +55,42 @@ type Round struct {
 // Round begins one, which looks at window jobs of each range at least: at one more than may be taken, behind which nothing is left.
 func (s *Seen) Round(c driver.Claim, o Options, window int) *Round {
 	at := s.look(c.Group, o)
-	window = min(max(window, c.Jobs+at.blocked+1), most)
-	return &Round{Ranges: at.ranges, Keys: at.keys, Checks: at.checks, Checked: at.checked, Age: at.age, Tried: at.tried, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), seen: s, at: at}
+	window = min(max(window, c.Jobs+at.blocked+2*at.contended+1), most)
+	spare := min(at.contended, mostSpare)
+	if at.alone {
+		spare = 0 // none is first, and max_running may leave room for fewer
+	}
+	return &Round{Ranges: at.ranges, Keys: at.keys, Checks: at.checks, Checked: at.checked, Age: at.age, Tried: at.tried, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), Alone: at.alone, Spare: spare, seen: s, at: at}
+}
+
+// Withdraw: the job's lease was taken back.
+func (r *Round) Withdraw(seq int64) {
+	for i := range r.Page {
+		if r.Page[i].Job.ID == seq {
+			r.Page[i].Job.Lease = 0
+		}
+	}
+}
+
+// left: there are jobs that might have been taken.
+func (r *Round) left() bool {
+	return slices.ContainsFunc(r.Page, func(p Claimed) bool { return p.Job.Lease == 0 && !p.Waits })
 }
 
 // Note has what was found remembered. full: the claim has all that it wanted.
 func (r *Round) Note(full bool) {
 	r.at.now = r.Now
-	r.seen.saw(r.at, r.Page, r.Window, r.Whole, full, r.Expired)
+	r.seen.saw(r.at, r.Page, r.Window, r.Whole, full, r.Expired, r.Closed)
 }
 
 // most jobs that wait for another of their key are looked at, of each range.
 const most = 200_000
+
+// mostSpare is enough where others claim one job at a time. Of more, each claim would find many locked.
+const mostSpare = 2
+
+// mostOthers is how many more round trips a claim makes because other claims were taking the jobs that it found.
+const mostOthers = 3
 
 // ErrAnew: the queue that this was seen of is not there any more. Another may have its name.
 var ErrAnew = errors.New("the queue is another one")
@@ -87,6 +115,7 @@ func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire
 	if err := s.pay(expire); err != nil {
 		return nil, err
 	}
+	others := 0
 	for window := c.Jobs; ; window = min(4*window, most) {
 		r := s.Round(c, o, window)
 		window, r.Jobs = r.Window, c.Jobs-len(jobs)
@@ -99,6 +128,9 @@ func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire
 		}
 		if !r.There {
 			return jobs, ErrAnew
+		}
+		if s.limit(r.Limited); r.Limited && !r.Alone {
+			continue
 		}
 		for _, p := range r.Page {
 			if p.Job.Lease != 0 {
@@ -119,6 +151,10 @@ func (s *Seen) Claim(c driver.Claim, o Options, ask func(r *Round) error, expire
 			continue
 		}
 		if len(jobs) == 0 && !r.Closed && !r.Checks { // jobs whose leases have ended may be had
+			continue
+		}
+		if len(jobs) == 0 && !r.Closed && r.left() && others < mostOthers { // other claims were taking them, and may leave some
+			others++
 			continue
 		}
 		if len(jobs) > 0 || r.Closed || !r.Expired && (len(r.Page) < window || r.Last) {

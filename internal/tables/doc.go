@@ -24,6 +24,9 @@
 // A queue's dialect that keeps jobs that may run apart, as store/sqlite does by triggers, is a Waker and says so in Options.Ready. A claim is then one
 // Round, which looks nowhere else.
 //
+// Claims of a queue take turns (Round.Alone), or run side by side where the dialect can skip what others have locked. The statement "hold_turns" waits for the
+// latter, behind the lock of the queue's row.
+//
 // # Statements
 //
 // A statement has the name of a file in the store's sql/, or is a text that all dialects understand. A name without a file reaches the database, which

@@ -12,12 +12,16 @@ import (
 )
 
 // joined has the claims and acks of a process go together. While a round trip of a queue is under way, the calls that come wait, and then share the
-// next one: one transaction, one commit, and one turn at the queue's row. A call that finds none under way goes at once.
+// next one: one transaction, one commit, and one turn at the queue's row. A call that finds none under way goes at once. Where claims run side by side,
+// a second round trip begins with the calls that have waited long: the database or its disk is far away then.
 type joined struct {
 	mu      sync.Mutex
 	waiting []*call
-	busy    bool
+	under   int // round trips that are under way
 }
+
+// long is how long a call waits for the round trip that is under way, before a second one begins.
+const long = 2 * time.Millisecond
 
 // call is one AckClaim, or an Ack, which claims no jobs.
 type call struct {
@@ -49,8 +53,8 @@ func (c *call) goesWith(other *call) bool {
 func (j *joined) enter(c *call) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.busy {
-		j.busy = true
+	if j.under == 0 {
+		j.under = 1
 		return true
 	}
 	c.done = make(chan struct{})
@@ -58,10 +62,32 @@ func (j *joined) enter(c *call) bool {
 	return false
 }
 
-// next takes the calls that share the next round trip, in the order in which they came. If there are none, nothing is under way any more.
-func (j *joined) next() (calls []*call) {
+// next takes the calls that share the next round trip, after one that was under way.
+func (j *joined) next() []*call {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	calls := j.take()
+	if len(calls) == 0 {
+		j.under--
+	}
+	return calls
+}
+
+// second takes the calls for a second round trip, if it may begin.
+func (j *joined) second() (calls []*call) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.under == 1 {
+		calls = j.take()
+	}
+	if len(calls) > 0 {
+		j.under++
+	}
+	return calls
+}
+
+// take takes those that wait and may go together, in the order in which they came.
+func (j *joined) take() (calls []*call) {
 	var claims *call
 	jobs, leases := 0, 0
 	j.waiting = slices.DeleteFunc(j.waiting, func(c *call) bool {
@@ -78,7 +104,6 @@ func (j *joined) next() (calls []*call) {
 		jobs, leases, calls = jobs+c.claim.Jobs, leases+len(c.leases), append(calls, c)
 		return true
 	})
-	j.busy = len(calls) > 0
 	return calls
 }
 
@@ -132,6 +157,9 @@ func (q Queue) join(c *call) ([]int64, []penstock.Job, error) {
 	}
 	line := &row.calls
 	if !line.enter(c) {
+		if row.sideBySide() {
+			defer time.AfterFunc(long, func() { q.makeAll(line, line.second()) }).Stop()
+		}
 		line.await(c)
 		return c.held, c.jobs, c.err
 	}
@@ -143,7 +171,7 @@ func (q Queue) join(c *call) ([]int64, []penstock.Job, error) {
 	return q.make(c.ctx, c.leases, c.claim)
 }
 
-// makeAll makes the calls that wait, until none does.
+// makeAll makes these calls, and then those that wait, until none does.
 func (q Queue) makeAll(j *joined, calls []*call) {
 	for ; len(calls) > 0; calls = j.next() {
 		var claim driver.Claim

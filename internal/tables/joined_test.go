@@ -67,6 +67,33 @@ func TestCallsThatWaitGoTogether(t *testing.T) {
 	}
 }
 
+// Calls that have waited long share a second round trip, and there is no third one.
+func TestASecondRoundTrip(t *testing.T) {
+	t.Parallel()
+	var j joined
+	if j.enter(calling(t.Context(), 1, "")); len(j.second()) > 0 {
+		t.Fatal("a round trip without calls")
+	}
+	one, two, three := calling(t.Context(), 1, ""), calling(t.Context(), 1, ""), calling(t.Context(), 1, "")
+	j.enter(one)
+	j.enter(two)
+	if calls := j.second(); !slices.Equal(calls, []*call{one, two}) {
+		t.Fatalf("%d calls go together, expected 2", len(calls))
+	}
+	if j.enter(three) || len(j.second()) > 0 {
+		t.Fatal("three round trips are under way")
+	}
+	if calls := j.next(); !slices.Equal(calls, []*call{three}) {
+		t.Errorf("%d calls follow the first that returns, expected 1", len(calls))
+	}
+	if j.next(); j.under != 1 {
+		t.Errorf("%d round trips are under way, expected 1", j.under)
+	}
+	if j.next(); !j.enter(one) {
+		t.Error("a call waits though none is under way")
+	}
+}
+
 // A lease that two calls end is one call's.
 func TestALeaseIsHeldOnce(t *testing.T) {
 	t.Parallel()

@@ -123,6 +123,7 @@ func (s *Queues) DropQueue(ctx context.Context, name string) error {
 		}
 		b = &Batch{}
 		b.Do("patient", nil)
+		holdTurns(b, name)
 		for _, table := range s.on.PerQueue() {
 			b.Do("delete from {schema}."+table+" where queue_id = {queue}", q.Args(nil))
 		}
@@ -145,6 +146,7 @@ func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSe
 		there := false
 		b := &Batch{}
 		b.Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, new(int64))
+		holdTurns(b, name)
 		b.Do(`update {schema}.queues set paused = coalesce({paused}, paused), max_attempts = coalesce({attempts}, max_attempts),
 			max_running = coalesce({running}, max_running), dedup_window = coalesce({window}, dedup_window) where name = {name}`,
 			Args{"name": name, "paused": set.Paused, "attempts": set.MaxAttempts, "running": set.MaxRunning, "window": (*int64)(set.DedupWindow)})
@@ -153,6 +155,11 @@ func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSe
 		}
 		return NoQueue(name)
 	})
+}
+
+// holdTurns, behind the lock of the queue's row, waits for all claims that are under way. None begins until the transaction ends.
+func holdTurns(b *Batch, name string) {
+	b.Rows(func(Scan) error { return nil }, "hold_turns", Args{"name": name})
 }
 
 // find knows a queue from before, or looks. One that was made anew since has another id: what
@@ -215,6 +222,7 @@ func (s *Queues) CancelJobs(ctx context.Context, name string, ids ...int64) (n i
 		b, these := &Batch{}, q.Args(Args{"seqs": ids})
 		none := func(Scan) error { return nil }
 		b.Rows(none, "select id from {schema}.queues where id = {queue} for update", these) // a claim that is under way would leave the lease of a job that is not there any more
+		holdTurns(b, name)
 		b.Rows(none, "hold_seqs", these)
 		b.Do("give_up", these)
 		for _, table := range []string{"leases", "tries"} {

@@ -33,11 +33,26 @@ type Seen struct {
 	lifo   bool
 	mu     sync.Mutex
 	groups map[string]*groupSeen
+	free   bool       // claims need not take turns with all others
 	owed   *time.Time // leases have ended, later than this, which a claim found that had jobs already
 }
 
 // NewSeen knows nothing yet.
 func NewSeen(lifo bool) *Seen { return &Seen{lifo: lifo, groups: map[string]*groupSeen{}} }
+
+// limit says whether the next claim takes turns with all others.
+func (s *Seen) limit(limited bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = !limited
+}
+
+// sideBySide: claims need not take turns with all others, as far as is known.
+func (s *Seen) sideBySide() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free
+}
 
 // owe leaves leases that have ended to the next claim.
 func (s *Seen) owe(since time.Time) {
@@ -72,6 +87,7 @@ type groupSeen struct {
 	checked       time.Time       // leases that end before this were seen to have ended
 	tried         time.Time       // of those due before this none must be tried again
 	blocked       int             // how many jobs that wait for others of their keys were in the way, when everything was looked at again
+	contended     int             // how many jobs other claims were taking in front of those that this process got, lately
 	keys          map[string]bool // of jobs that wait and are passed over
 	sweeping      time.Duration   // how long it took to look at everything again
 	now, measured time.Time       // the database's clock, and this one's
@@ -98,6 +114,8 @@ type look struct {
 	margin       time.Duration
 	cut          int64 // what is known after this was forgotten
 	blocked      int
+	contended    int
+	alone        bool
 	keys         []string
 	ranges       []Range
 	heads        bool
@@ -120,7 +138,7 @@ func (s *Seen) look(group string, o Options) *look {
 	if !g.found {
 		pause /= 10
 	}
-	l := &look{seen: g, checked: g.checked.UTC(), tried: g.tried.UTC(), margin: o.Margin, age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, cut: farFuture, heads: o.Heads, begun: at}
+	l := &look{seen: g, checked: g.checked.UTC(), tried: g.tried.UTC(), margin: o.Margin, age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, contended: g.contended, alone: !s.free, cut: farFuture, heads: o.Heads, begun: at}
 	switch {
 	case at.Sub(g.all) > max(o.Sweep, sweepPart*g.sweeping):
 		l.cut, g.all, g.near, l.checked, l.tried, l.age = noTime, at, at, time.Time{}, time.Time{}, 0
@@ -151,7 +169,7 @@ func (l *look) add(i int, after, upto int64) {
 }
 
 // saw notes what a claim has found: up to window jobs of each range.
-func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired bool) {
+func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := l.seen
@@ -167,10 +185,17 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 		g.blocked = 0
 	}
 	waits, fresh, tried, left := 0, 0, 0, false
+	others, contended := 0, g.contended-1
 	end := Range{Priority: penstock.MaxPriority + 1} // the last that was looked at, if there may be more behind it
 	for _, p := range page {
-		if p.Waits {
+		switch {
+		case p.Waits:
 			waits++
+		case p.Job.Lease == 0:
+			others++
+		}
+		if p.Job.Lease != 0 {
+			contended = max(contended, others)
 		}
 		if (p.Job.Lease != 0 || !full) && (!l.heads || l.cut != farFuture) {
 			g.blocked = waits
@@ -184,6 +209,10 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 		}
 		tried, left = tried+1, left || p.Job.Lease == 0
 	}
+	if len(page) > 0 && !slices.ContainsFunc(page, func(p Claimed) bool { return p.Job.Lease != 0 }) && !page[0].Waits && !closed {
+		contended = min(g.contended+8, others) // all that it could have had, perhaps
+	}
+	g.contended = max(contended, 0)
 	switch {
 	case !left && tried < window:
 		g.tried = l.now.Add(-l.margin)

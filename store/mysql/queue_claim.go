@@ -33,6 +33,7 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 type candidate struct {
 	tables.Claimed
 	attempts int
+	keyed    bool
 }
 
 // round is what a claim asks, and takes, in a transaction. Leases of which no worker has heard are given
@@ -41,8 +42,15 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	r.Page, r.There, r.Whole = nil, false, true
 	var paused bool
 	var most, running int
-	b := &batch{}
-	b.read(func(*sql.Rows) error { return nil }, s.queueSQL("lock_queue", row, nil))
+	skips, err := s.skips(ctx, t, row)
+	if err != nil {
+		return nil, err
+	}
+	b, lock := &batch{}, "share_queue"
+	if r.Alone {
+		lock = "lock_queue"
+	}
+	b.read(func(*sql.Rows) error { return nil }, s.queueSQL(lock, row, nil))
 	b.read(func(rows *sql.Rows) error {
 		r.There = true
 		return rows.Scan(&r.Now, &r.Expired, &paused, &most, &running)
@@ -59,7 +67,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 	}
 	b.read(func(rows *sql.Rows) error {
 		var n candidate
-		err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.attempts)
+		err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed, &n.attempts)
 		tried = append(tried, n)
 		return err
 	}, s.queueSQL("page_tried", row, words{"window": r.Window, "tried": at(r.Tried)}), []byte(c.Group))
@@ -73,7 +81,16 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 		room = min(room, most-running)
 	}
 	order(row, fresh)
-	page := choose(row, r, fresh[:min(len(fresh), r.Window)], tried, room)
+	fresh = fresh[:min(len(fresh), r.Window)]
+	r.Limited = !skips || most > 0 || slices.ContainsFunc(slices.Concat(fresh, tried), func(n candidate) bool { return n.keyed })
+	take, chosen := "take", room
+	switch {
+	case !r.Alone && r.Limited:
+		chosen = 0
+	case !r.Alone && room > 0:
+		take, chosen = "take_beside", r.Window+len(tried) // of those that other claims have not locked as many as there is room for
+	}
+	page := choose(row, r, fresh, tried, chosen)
 	b = &batch{}
 	var taken strings.Builder
 	places := map[int64]int{}
@@ -90,7 +107,10 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 		if most > 0 {
 			b.add(s.queueSQL("update {schema}.queues set turns = turns + 1 where id = {queue}", row, nil))
 		}
-		b.add(s.queueSQL("take", row, words{"taken": strings.TrimPrefix(taken.String(), ","), "lease": c.Lease.Microseconds()}), []byte(c.Worker))
+		b.add(s.queueSQL(take, row, words{"taken": strings.TrimPrefix(taken.String(), ","), "lease": c.Lease.Microseconds(), "room": room}), []byte(c.Worker))
+		if !r.Alone {
+			b.add(s.queueSQL("withdraw", row, words{"these": these(leases)}))
+		}
 		b.read(func(rows *sql.Rows) error {
 			j := penstock.Job{Group: c.Group}
 			var headers []byte
@@ -103,6 +123,18 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c driver.Clai
 		}, s.queueSQL("taken", row, words{"these": these(leases)}))
 	}
 	return leases, t.finish(ctx, b)
+}
+
+// skips: claims of the queue can run side by side. MyRocks cannot skip what others have locked.
+func (s onTables) skips(ctx context.Context, t *tx, row *queueRow) (is bool, err error) {
+	if known, ok := s.beside.Load(row.ID); ok {
+		return known.(bool), nil
+	}
+	err = t.QueryRowContext(ctx, "select coalesce(max(engine = 'InnoDB'), 0) from information_schema.tables where table_schema = ? and table_name = ?", s.opts.Schema, tableName("queue", row.Name)).Scan(&is)
+	if err == nil {
+		s.beside.Store(row.ID, is)
+	}
+	return is, err
 }
 
 // askEnded asks for leases that have ended: second by second, unless that is long ago.
@@ -128,7 +160,7 @@ func (s onTables) pageNew(ctx context.Context, t *tx, b *batch, row *queueRow, c
 	ask := func(from, ranges string) {
 		b.read(func(rows *sql.Rows) error {
 			n := candidate{Claimed: tables.Claimed{Fresh: true}}
-			err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits)
+			err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.keyed)
 			*fresh = append(*fresh, n)
 			return err
 		}, s.queueSQL("page_new", row, words{"from": strings.ReplaceAll(from, "{jobs}", string(row.Table)), "ranges": ranges, "window": r.Window}), []byte(c.Group))

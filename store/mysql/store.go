@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -54,6 +55,7 @@ type Store struct {
 	retries  retry.Counter
 	attempts tables.Attempts
 	checked  atomic.Bool // the schema was found to be this version's
+	beside   sync.Map    // by the id of a queue: whether its claims can run side by side
 	*outboxes
 	*queues
 	*inboxes

@@ -21,6 +21,7 @@ type dialect struct {
 	resultBytes int
 	plan        plan
 	unsized     bool // a table's size cannot be asked for
+	takesTurns  bool // claims of a queue do
 	looksUp     bool // a join by "t.x = d.x" looks each row up, whatever statistics say
 	// unusable says what of a version() this profile cannot work with, and what to do; empty if it can.
 	unusable func(version string) (problem, hint string)

@@ -13,6 +13,9 @@ var postgres = dialect{
 		"queue_key":  "primary key (group_key, priority, ts, seq)",
 		"split":      "",
 		"before":     "0",
+		// A claim passes over jobs that others are claiming, so that it does not wait for their commits.
+		"skip_locked":  " for update of t skip locked",
+		"side_by_side": "true",
 		// For what follows in the transaction, whose costs are guessed from statistics that may be old or missing. A guess of some hundred
 		// thousand has a statement compiled, which takes seconds; one of a few rows has all of a table read and sorted.
 		"by_index": "set_config('jit', 'off', true) || set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true) || set_config('enable_mergejoin', 'off', true) <> ''",

@@ -20,7 +20,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 8
+const version = 9
 
 // Migrate implements driver.Store. Every statement commits separately and may run again. So another process can
 // continue where one died.

@@ -28,17 +28,24 @@ func (s *Store) jobsTable(queue string) string {
 func (s onTables) JobsTable(queue string) tables.SQL { return tables.SQL(s.jobsTable(queue)) }
 
 // MakeJobs implements tables.QueueDB.
-func (s onTables) MakeJobs(ctx context.Context, _ tables.Tx, q *queueRow) error {
+func (s onTables) MakeJobs(ctx context.Context, tx tables.Tx, q *queueRow) error {
 	for _, statement := range []string{"drop table if exists {jobs}", "create_queue", "create index on {jobs} (key, ts, seq) where key <> ''"} {
 		if err := s.defineFor(ctx, q, statement); err != nil {
 			return err
 		}
 	}
-	return nil
+	b := &tables.Batch{}
+	b.Do("make_turns", q.Args(nil))
+	return tx.Run(ctx, b)
 }
 
 // DropJobs implements tables.QueueDB.
-func (s onTables) DropJobs(ctx context.Context, _ tables.Tx, q *queueRow) error {
+func (s onTables) DropJobs(ctx context.Context, tx tables.Tx, q *queueRow) error {
+	b := &tables.Batch{}
+	b.Do("delete from {schema}.turns where inbox_id = -{queue}::bigint", q.Args(nil))
+	if err := tx.Run(ctx, b); err != nil {
+		return err
+	}
 	return s.defineFor(ctx, q, "drop table if exists {jobs}")
 }
 

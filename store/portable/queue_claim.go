@@ -23,19 +23,33 @@ func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time
 	return priorities, after, upto
 }
 
+// turns of each queue, as make_turns makes them: so many claims run side by side.
+const turns = 64
+
 // Round implements tables.QueueDB.
 func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *tables.Round, lost []int64, first *tables.Batch) (numbers []int64, err error) {
 	priorities, after, upto := columns(r.Ranges)
 	r.Page, r.There = nil, false
-	b := &tables.Batch{}
-	b.Row(&r.There, "lock_queue", row.Args(tables.Args{"checked": r.Checked}), &r.Now, &r.Expired, &r.Closed)
+	b, turn := &tables.Batch{}, "lock_turn"
+	if r.Alone {
+		turn = "lock_queue"
+	}
+	b.Row(&r.There, turn, row.Args(tables.Args{"checked": r.Checked, "turn": s.turn()}), &r.Now, &r.Expired, &r.Closed, &r.Limited)
 	if len(lost) > 0 {
 		b.Do("delete from {schema}.leases where queue_id = {queue} and {claim in lost}", row.Args(tables.Args{"lost": lost}))
 	}
 	*b = append(*b, *first...)
 	sent, claim := s.pgBatch(b), rand.Int64N(1<<53-1<<30)+1 // any reader of JSON also takes the leases' numbers
-	sent.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys, claim, r.Checked, r.Tried).
+	sent.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys, claim, r.Checked, r.Tried, r.Alone, r.Spare).
 		Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &r.Page) })
+	if !s.dialect().takesTurns {
+		leases, last := make([]int64, r.Jobs+r.Spare), &tables.Batch{} // each that it may have made
+		for i := range leases {
+			leases[i] = claim + 1 + int64(i)
+		}
+		last.Rows(tables.Each(r.Withdraw), "withdraw", row.Args(tables.Args{"leases": leases, "most": r.Jobs}))
+		sent.QueuedQueries = append(sent.QueuedQueries, s.pgBatch(last).QueuedQueries...)
+	}
 	return []int64{claim}, s.explain(s.send(ctx, sent))
 }
 

@@ -104,6 +104,8 @@ create table if not exists {schema}.entries (
 -- Those of versions before 7.
 drop index if exists {schema}.entries_state, {schema}.entries_line, {schema}.entries_parked_key, {schema}.entries_due, {schema}.entries_replay, {schema}.entries_hold, {schema}.dedup_at;
 
+drop index if exists {schema}.leases_key; -- of versions before 9
+
 create index if not exists entries_by_state on {schema}.entries ((subscription_id * 4 + state), ts);
 
 create index if not exists entries_by_parked_key on {schema}.entries ((subscription_id - 0), parked_key, ts, seq) where parked_key is not null;
@@ -149,7 +151,8 @@ create table if not exists {schema}.leases (
 
 create index if not exists leases_until on {schema}.leases (queue_id asc, until asc);
 
-create index if not exists leases_key on {schema}.leases (key) where key <> '';
+-- Jobs of a key run one at a time: of claims that run side by side one is refused by this.
+create unique index if not exists leases_by_key on {schema}.leases (key, queue_id) where key <> '';
 
 -- Jobs that have begun and are to run again, from due on; those that run have their row still.
 create table if not exists {schema}.tries (
@@ -221,7 +224,8 @@ create table if not exists {schema}.received (
 
 create index if not exists received_at on {schema}.received (inbox_id asc, at asc);
 
--- A consumer that has received a message of a key locks a row of these, so that messages of a key take turns.
+-- A consumer that has received a message of a key locks a row of these, so that messages of a key take turns. Those with the negative number of a
+-- queue are for its claims: each locks one of them, by chance, and who excludes all claims locks them all.
 create table if not exists {schema}.turns (
   inbox_id bigint not null,
   turn smallint not null,
@@ -271,5 +275,7 @@ create table if not exists {schema}.key_heads (
 );
 
 create index if not exists key_heads_at on {schema}.key_heads (inbox_id asc, at asc);
+
+insert into {schema}.turns (inbox_id, turn) select - q.id, n from {schema}.queues q cross join generate_series(0, 63) n where {side_by_side} on conflict do nothing;
 
 insert into {schema}.version (version) select {version} where not exists (select from {schema}.version where version = {version});

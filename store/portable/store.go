@@ -10,6 +10,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"strings"
 	"sync"
@@ -64,6 +65,7 @@ type Store struct {
 	checked  atomic.Bool             // the schema was found to be this version's
 	direct   atomic.Bool             // there is no pooler between, and the pool prepares nothing itself
 	planned  sync.Map                // the texts of statements to prepare
+	turn     func() int              // which a claim locks of a queue's
 	*outboxes
 	*queues
 	*inboxes
@@ -115,7 +117,7 @@ func New(pool *pgxpool.Pool, opts Options) *Store {
 	opts.Margin = cmp.Or(opts.Margin, 10*time.Second)
 	opts.Sweep = cmp.Or(opts.Sweep, 15*time.Second)
 	opts.LookAgain = cmp.Or(opts.LookAgain, 250*time.Millisecond)
-	s := &Store{pool: pool, close: func() {}, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts}
+	s := &Store{pool: pool, close: func() {}, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts, turn: func() int { return rand.IntN(turns) }}
 	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}, &s.retries, &s.attempts), tables.NewInboxes(onTables{s})
 	return s
 }

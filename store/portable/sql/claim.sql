@@ -2,10 +2,12 @@
 -- All others of these keys wait behind it, and are in no range. Jobs that it looked at and did not take are also returned, without their payload.
 -- Jobs that wait may fill what it reads of a range, $9 jobs, or of those to be tried again. Jobs behind these are not taken: there may be jobs that
 -- come first. The last time, $10, it is. No lease ends before $14, and nothing is due before $15. $11 bounds the bytes of the taken jobs, on engines
--- that need that.
+-- that need that. Jobs whose rows another claim has locked are passed over. One that was claimed since this statement began has its lease, or is in
+-- tries by now, which "withdraw" finds. max_running can be kept by a claim only that takes turns with all others, $16.
 with room as materialized (
   select least($3, case when q.paused then 0
                         when q.max_running = 0 then $3
+                        when not $16::boolean then 0
                         else greatest(q.max_running - (select count(*) from {schema}.leases l where l.queue_id = $1 and l.until > least($14, (select clock_timestamp()))), 0) end)::integer as jobs
     from {schema}.queues q
    where q.id = $1
@@ -48,15 +50,22 @@ with room as materialized (
            where not $10::boolean
            group by p.range
           having count(*) >= $9 and count(case when not p.blocked then 1 end) < $3) f
+), free as materialized ( -- lateral, so that rows are looked up and locked one by one, in order, until there are enough
+  select p.place
+    from (select p.* from page p
+           where not p.blocked
+             and p.before < $11::bigint
+             and p.place <= (select coalesce(r.place, p.place) from reach r)
+           order by p.place) p
+    cross join lateral (select t.seq from {jobs} t where t.group_key = $2 and t.priority = p.priority and t.ts = p.ts and t.seq = p.seq{skip_locked}) t
+   limit (select coalesce((select case when r.jobs > 0 then r.jobs + case when (select count(*) from page) < $9 then 0 else $17::integer end end from room r), 0))
 ), taken as (
   insert into {schema}.leases (lease, queue_id, seq, group_key, priority, ts, key, attempt, until, worker, claim)
-  select $13 + p.place, $1, p.seq, $2, p.priority, p.ts, coalesce(p.key, ''), p.attempts + 1, clock_timestamp() + $4 * interval '1 microsecond', $5, $13
+  select $13 + row_number() over (order by p.place), $1, p.seq, $2, p.priority, p.ts, coalesce(p.key, ''), p.attempts + 1, clock_timestamp() + $4 * interval '1 microsecond', $5, $13
     from page p
-   where not p.blocked
-     and p.before < $11::bigint
-     and p.place <= (select coalesce(r.place, p.place) from reach r)
+   where p.place in (select f.place from free f)
    order by p.place
-   limit (select coalesce((select jobs from room), 0))
+  on conflict do nothing
   returning lease, seq, attempt, until
 )
 select p.priority, p.ts, p.seq, p.fresh, p.blocked, coalesce(t.lease, 0), t.attempt, t.until, p.created_at, coalesce(p.key, ''),

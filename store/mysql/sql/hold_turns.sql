@@ -1,0 +1,1 @@
+-- Claims lock the row of the queue, or share it.
