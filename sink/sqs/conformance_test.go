@@ -16,14 +16,14 @@ import (
 
 var topics = []string{"orders.placed", "orders.cancelled"}
 
-// An emulator cannot restart with its messages, so Durable is left out: it is the service's promise.
+// That messages survive a restart is the promise of the service. The emulator keeps them in this process.
 func TestConformance(t *testing.T) {
 	conformance(t, awstest.StartFake(t), "", nil)
 }
 
 func TestConformanceFIFO(t *testing.T) {
 	conformance(t, awstest.StartFake(t), ".fifo", []string{
-		"everything arrives", "awkward characters", "a second delivery is accepted", "order per key", "a bad message fails alone", "cut in the middle of sends",
+		"everything arrives", "awkward characters", "a second delivery is accepted", "order per key", "a bad message fails alone", "cut in the middle of sends", "killed again and again",
 	})
 }
 
@@ -42,7 +42,7 @@ func conformance(t *testing.T, e *awstest.Emulator, ending string, only []string
 		concurrency = 1 // moto loses messages of requests that it gets at once
 	}
 	sinktest.Run(t, sinktest.Harness{
-		Features: sinktest.Features{ReadBack: true, Network: true, Routes: true, Refuses: true, Secrets: e.Fake != nil, Deduplicates: ending != ""},
+		Features: sinktest.Features{ReadBack: true, Network: true, Durable: e.Fake != nil, Routes: true, Refuses: true, Secrets: e.Fake != nil, Deduplicates: ending != ""},
 		Only:     only,
 		New: func(t *testing.T) *sinktest.Destination {
 			room := rand.Text()[:8]
@@ -62,6 +62,7 @@ func conformance(t *testing.T, e *awstest.Emulator, ending string, only []string
 				Open:         as(awstest.KeyID, awstest.SecretKey),
 				Drain:        func(t *testing.T, n int) []sinktest.Received { return e.Drain(t, n, queues...) },
 				Down:         proxy.Refuse, Up: proxy.Resume,
+				Restart:    func(t *testing.T) { e.Restart(t) },
 				Stall:      func() { proxy.Stall(tcpproxy.Both) },
 				Unroutable: &penstock.Message{ID: "lost", Topic: "invoices.sent", Payload: []byte("x")},
 				Bad: []sinktest.Bad{

@@ -66,7 +66,7 @@ var rooms = []row{
 	{room: "sink/*", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/sqlite", "internal/natsserver")},
 
 	// What tests stand on: suites, models, servers, certificates.
-	{room: "internal/test", named: true, may: []string{self, ".", "admin", "driver", "work", "internal/*", "store/postgres", "store/sqlite"}, tests: with(helpers, "sink/discard")},
+	{room: "internal/test", named: true, may: []string{self, ".", "admin", "driver", "relay", "work", "internal/*", "store/postgres", "store/sqlite"}, tests: with(helpers, "sink/discard")},
 	{room: "internal/drivers", named: true, may: []string{".", "admin", "driver", "internal/*", "internal/natsserver", "internal/msk", "store/*", "store/postgres/adopt", "sink/*"}, tests: helpers},
 	{room: "internal/terminal", named: true, may: []string{".", "admin", "driver", "internal/*", "store/sqlite"}, tests: helpers}, // what command lines share
 	// A whole NATS server. Programs with sink/nats do not contain it.

@@ -5,6 +5,7 @@ package awstest
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -40,19 +41,35 @@ type Emulator struct {
 	Address string
 	Fake    *Fake // nil if it is another program
 
-	sqs *sqs.Client
-	sns *sns.Client
+	sqs    *sqs.Client
+	sns    *sns.Client
+	server *httptest.Server
 }
 
 // StartFake starts the emulator in this process.
 func StartFake(tb testing.TB) *Emulator {
 	f := newFake()
 	server := httptest.NewServer(f)
-	tb.Cleanup(func() {
-		server.CloseClientConnections() // a stalled one would be waited for
-		server.Close()
-	})
-	return newEmulator(strings.TrimPrefix(server.URL, "http://"), f)
+	e := newEmulator(strings.TrimPrefix(server.URL, "http://"), f)
+	e.server = server
+	tb.Cleanup(e.kill)
+	return e
+}
+
+// kill ends the server in the middle of its requests.
+func (e *Emulator) kill() {
+	e.server.CloseClientConnections() // a stalled one would be waited for
+	e.server.Close()
+}
+
+// Restart kills the emulator of this process, and starts another that has its messages, as the service would.
+func (e *Emulator) Restart(tb testing.TB) {
+	tb.Helper()
+	e.kill()
+	listener, err := net.Listen("tcp", e.Address)
+	check(tb, err)
+	e.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: e.Fake}}
+	e.server.Start()
 }
 
 // StartMoto starts moto's server, or skips the test if PENSTOCK_TEST_MOTO does not name it.

@@ -180,6 +180,7 @@ var cases = []testCase{
 	{"cancel is prompt", network, cancelIsPrompt},
 	{"ctx has ended already", nil, endedContext},
 	{"confirmed survives a restart", durable, survivesRestart},
+	{"killed again and again", readBackDurable, killedAgainAndAgain},
 	{"concurrent sends", nil, concurrentSends},
 	{"Close twice, Send after Close", nil, closeTwice},
 	{"Close waits for Send", nil, closeWaits},
@@ -193,7 +194,9 @@ func network(f Features) bool  { return f.Network }
 func durable(f Features) bool  { return f.Durable }
 func routes(f Features) bool   { return f.Routes }
 func refuses(f Features) bool  { return f.Refuses }
-func secrets(f Features) bool  { return f.Secrets }
+
+func readBackDurable(f Features) bool { return f.ReadBack && f.Durable }
+func secrets(f Features) bool         { return f.Secrets }
 
 // check fails the test if the harness promises what it does not bring.
 func (f Features) check(t *testing.T, d *Destination) {

@@ -1,0 +1,82 @@
+package sinktest
+
+import (
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/test/sqlitetest"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/relay"
+)
+
+// killedAgainAndAgain: a relay delivers while the broker is killed. No message is lost, no key is out of order, and no
+// message is refused. A message may come again, with those of its key behind it.
+func killedAgainAndAgain(e *env) {
+	const keys, most, between = 10, 300, 200 // messages under way, and confirmed before the next kill
+	store, ctx := sqlitetest.New(e.T), e.patient()
+	must := func(err error) {
+		if err != nil {
+			e.Helper()
+			e.Fatal(err)
+		}
+	}
+	must(store.CreateOutbox(ctx, "orders"))
+	var stats relay.Counters
+	r, err := relay.New(store, "orders", "sink", e.open(), relay.Options{Logger: slog.New(slog.DiscardHandler), Observer: &stats})
+	must(err)
+	done := make(chan error, 1)
+	go func() { done <- r.Run(e.Context()) }()
+
+	published := int64(0)
+	deliver := func(until int64, more bool) {
+		for deadline := time.Now().Add(Patience); stats.Delivered.Load() < until; {
+			if time.Now().After(deadline) {
+				e.Fatalf("%d of %d messages are delivered", stats.Delivered.Load(), published)
+			}
+			if !more || published-stats.Delivered.Load() >= most {
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			msgs := make([]penstock.Message, keys)
+			for k := range msgs {
+				msgs[k] = penstock.Message{Key: fmt.Sprintf("key-%d", k), Topic: e.Topics[k%len(e.Topics)], Payload: fmt.Appendf(nil, "key-%d %d", k, published/keys)}
+			}
+			must(store.Publish(e.Context(), "orders", msgs...))
+			published += keys
+		}
+	}
+	kills := testseed.Steps(8)
+	for range kills {
+		deliver(stats.Delivered.Load()+between, true)
+		e.Restart(e.T)
+	}
+	deliver(published, false)
+	r.Drain()
+	must(<-done)
+
+	next, again := map[string]int{}, 0
+	for _, m := range e.Drain(e.T, int(published)) {
+		key, number, _ := strings.Cut(string(m.Payload), " ")
+		n, err := strconv.Atoi(number)
+		if err != nil || key != m.Key || n > next[key] {
+			e.Fatalf("%q of %q arrived; the next is %d", m.Payload, m.Key, next[key])
+		}
+		if n < next[key] {
+			again++
+		}
+		next[key] = n + 1
+	}
+	for k := range keys {
+		if key := fmt.Sprintf("key-%d", k); int64(next[key]) != published/keys {
+			e.Errorf("%s ends with message %d of %d", key, next[key], published/keys)
+		}
+	}
+	if n := stats.ParkedMessages.Load() + stats.DeadLetters.Load(); n > 0 {
+		e.Errorf("%d messages were refused", n)
+	}
+	e.Logf("%d messages, killed %d times, %d came again", published, kills, again)
+}
