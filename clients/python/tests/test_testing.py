@@ -150,12 +150,12 @@ def test_run_all(url: str, queue: str) -> None:
 
 
 def test_clear(db: psycopg.Connection, queue: str) -> None:
-    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n), key="k" if n < 2 else None) for n in range(6)])
-    rows(db, "select from penstock.claim(%s, 2)", queue)
-    [(lease,)] = rows(db, "select lease from penstock.ack_claim(%s, '{}')", queue)
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(40)])
+    [(lease,)] = rows(db, "select lease from penstock.claim(%s)", queue)
+    rows(db, "select from penstock.ack_claim(%s, '{}', 20)", queue)  # they share a row
     db.execute("select penstock.dead_letter(%s, %s, 'no')", [queue, lease])
     penstock.enqueue(db, queue, "late", not_before=timedelta(hours=1), dedup_key="d")
-    assert status(db, queue) == (2, 2, 1, 1, 1)
+    assert status(db, queue) == (19, 20, 1, 0, 1)
     testing.clear(db, queue)
     assert status(db, queue) == (0, 0, 0, 0, 0)
     penstock.enqueue(db, queue, "x", dedup_key="d", key="k")
