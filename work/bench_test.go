@@ -22,8 +22,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// The processor's time that a job costs from its claim to its end, in the worker and in SQLite: with one handler for jobs without kinds, with one
-// handler for jobs of three kinds, and with a handler for each kind.
+// The processor's time of a job, from its claim to its end, in the worker and in SQLite. Jobs without kinds have one handler. Those of three
+// kinds have one handler, or each kind has one.
 func BenchmarkKinds(b *testing.B) {
 	const jobs = 10_000
 	for _, c := range []struct {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -192,3 +194,23 @@ func TestMuxOptions(t *testing.T) {
 }
 
 func minutes(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }
+
+// The page and the clients of all languages have the times of Mux, and its words.
+func TestLanguagesAgreeOnKinds(t *testing.T) {
+	for file, has := range map[string][]string{
+		"docs/guides/queues.md":                                      {"comes back after 10 s, ± an eighth", "older than 1 hour", "`no handler for kind"},
+		"clients/python/src/penstock/_kinds.py":                      {"PASS_FOR = 10.0", "PASS_UNTIL = timedelta(hours=1)", "no handler for kind"},
+		"clients/typescript/src/work.ts":                             {"strangeAfter = 10_000", "strangeFor = 3_600_000", "no handler for kind"},
+		"clients/java/penstock/src/main/java/io/penstock/Kinds.java": {"PAUSE = Duration.ofSeconds(10)", "GIVE_UP = Duration.ofHours(1)", "no handler for kind"},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range has {
+			if !strings.Contains(string(text), one) {
+				t.Errorf("%s does not say %s", file, one)
+			}
+		}
+	}
+}
