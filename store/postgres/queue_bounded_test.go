@@ -89,6 +89,36 @@ func TestMaintenanceReadsNothingThatWaits(t *testing.T) {
 	}
 }
 
+// A round of maintenance moves at most 10,000 jobs that are due, or whose leases have ended, and reads nothing of the rest: 500 are
+// read at a time.
+func TestMaintenanceOfManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const many = 12_000
+	for _, kind := range []struct{ name, fill string }{
+		{"due", `insert into penstock._scheduled (queue, id, attempt, due, created_at, priority, group_key, payload)
+			select q.id, 1000000 + i, 0, now() - interval '1 second', now(), 0, '', 'x' from penstock._queue q, generate_series(1, $1::int) i where q.name = 'q'`},
+		{"ended", `insert into penstock._lease (queue, id, attempt, lease_until, created_at, priority, worker, group_key, payload)
+			select q.id, 1000000 + i, 1, now() - interval '1 second' - i * interval '1 microsecond', now(), 0, '', '', 'x' from penstock._queue q, generate_series(1, $1::int) i where q.name = 'q'`},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, "fifo")
+			f.Exec(kind.fill, many)
+			f.Exec("analyze penstock._scheduled, penstock._lease")
+			f.Exec(`select setval('penstock."_q.maintained"', 0)`)
+			reads := f.reads("select penstock.maintain_queue('q')")
+			moved := f.Number("select count(*) from penstock.q")
+			if moved < 500 || moved > 10_000 {
+				t.Errorf("one round moved %d of %d jobs, want 500 to 10,000", moved, many)
+			}
+			if most := 5 * moved; reads > most {
+				t.Errorf("it read %d entries for %d jobs, want %d at most", reads, moved, most)
+			}
+			t.Logf("%d entries for %d jobs", reads, moved)
+		})
+	}
+}
+
 // A job that ends while somebody has its key locked leaves the next one of the key to the maintenance: until it can, also
 // where the one who ends it keeps a snapshot, and where a ring turns meanwhile. A dropped queue leaves nothing behind.
 func TestKeysLeftToTheMaintenance(t *testing.T) {

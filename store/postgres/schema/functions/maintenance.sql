@@ -94,7 +94,7 @@ begin
                     select y.lease from (select x.*, sum(x.jobs) over (order by x.lease_until, x.lease) as upto from x) y where y.upto - y.jobs < 500))
                 returning l.*),
             noted as materialized (
-                select coalesce(j.id, e.id) as id, coalesce(j.attempt, e.attempt) as attempt, coalesce(j.created_at, e.created_at) as created_at, e.priority, e.group_key, e.key,
+                select e.lease_until, coalesce(j.id, e.id) as id, coalesce(j.attempt, e.attempt) as attempt, coalesce(j.created_at, e.created_at) as created_at, e.priority, e.group_key, e.key,
                        coalesce(j.headers, e.headers) as headers, coalesce(j.payload, e.payload) as payload,
                        _failed(coalesce(j.failures, e.failures), coalesce(j.attempt, e.attempt), 'lease expired' || case e.worker when '' then '' else ', held by ' || e.worker end) as history
                   from e left join lateral (select j.* from unnest(e.jobs) j where get_bit(e.done, (j.lease >> 1 & 255)::int) = 0) j on true),
@@ -104,8 +104,8 @@ begin
             dead as (
                 insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
                 select $1, f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= $4)
-            select count(*), array_agg(distinct f.key) filter (where f.key is not null) from noted f$sql$, _q(queue.name))
-           into got, keys using queue.id, since, upto, queue.max_attempts;
+            select count(*), array_agg(distinct f.key) filter (where f.key is not null), max(f.lease_until) - interval '1 microsecond' from noted f$sql$, _q(queue.name))
+           into got, keys, since using queue.id, since, upto, queue.max_attempts; -- the next round reads none of these again
         if keys is not null then
             perform _promote(queue.id, keys);
         end if;
@@ -119,16 +119,17 @@ end $$;
 
 -- _wake moves the jobs that have become due to the ring, and says whether there may be more.
 create or replace function _wake(queue _queue, since timestamptz, upto timestamptz) returns boolean
-language plpgsql volatile set search_path from current as $$
+language plpgsql volatile set search_path from current set enable_mergejoin = off as $$
 declare
     ids  bigint[];
     dues timestamptz[];
+    last bigint := 9223372036854775807; -- the round before has read up to here, and since
 begin
     for round in 1 .. 20 loop
         select array_agg(x.id), array_agg(x.due) into ids, dues
           from (select l.id, l.due from _scheduled l
-                 where l.queue = (_wake.queue).id and l.due > since and l.due <= upto
-                 order by l.due limit 500 for update skip locked) x;
+                 where l.queue = (_wake.queue).id and (l.due, l.id) > (since, last) and l.due <= upto
+                 order by l.due, l.id limit 500 for update skip locked) x;
         if ids is null then
             return false;
         end if;
@@ -143,6 +144,8 @@ begin
         if cardinality(ids) < 500 then
             return false;
         end if;
+        since := dues[500];
+        last := ids[500];
         exit when clock_timestamp() > upto + interval '200 ms';
     end loop;
     return true;
