@@ -125,7 +125,7 @@ func TestSchedules(t *testing.T) {
 		clitest.Same(t, "none", d.must("schedule", "list", "reports"), "Queue reports has no schedule yet: penstock schedule set reports NAME --cron TEXT makes one.\n")
 		clitest.Contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", `{"days":1}`), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
 		d.must("schedule", "set", "reports", "hourly", "--cron", "@hourly", "--key", "k", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
-		d.must("schedule", "set", "reports", "hourly", "--cron", "@daily", "--key", "k", "--dedup-key", "once a day", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
+		d.must("schedule", "set", "reports", "hourly", "--cron", "@daily", "--kind", "report", "--key", "k", "--dedup-key", "once a day", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
 
 		lines := strings.Split(d.must("schedule", "list", "reports", "--json"), "\n")
 		var hourly map[string]any
@@ -133,7 +133,7 @@ func TestSchedules(t *testing.T) {
 			t.Fatalf("%q, %v", lines, err)
 		}
 		delete(hourly, "next")
-		clitest.Same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b] key:k name:hourly payload_base64:/w== priority:5 queue:reports]")
+		clitest.Same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b penstock-kind:report] key:k kind:report name:hourly payload_base64:/w== priority:5 queue:reports]")
 		clitest.Contains(t, d.must("schedule", "list", "reports"), "NEXT (UTC)", "DEDUP KEY", "once a day", "30 4 * * *", `{"days":1}`, `\xff`)
 
 		d.cli("schedule", "set", "reports", "bad", "--cron", "99 * * * *").wants(t, terminal.ExitUsage, "give minute, hour, day of month, month and day of week")
