@@ -60,17 +60,60 @@ def test_a_kind_without_a_handler_is_left_to_others(start: Run, db: psycopg.Conn
     until(lambda: attempts == [1, 1, 1])
 
 
+def enqueue_old(db: psycopg.Connection, queue: str, *payloads: str) -> None:
+    with db.transaction():  # a worker that runs does not see them before they are old
+        penstock.enqueue_many(db, queue, [penstock.NewJob(payload, kind='a "typo"') for payload in payloads])
+        db.execute(f"update penstock.{queue} set created_at = created_at - interval '61 min'")
+
+
+def until_ended(running: Running, *words: str) -> None:
+    until(lambda: [word for word, _ in running.ended] == list(words))
+
+
 def test_a_kind_that_no_worker_takes_is_a_dead_letter(start: Run, db: psycopg.Connection, queue: str) -> None:
-    penstock.enqueue(db, queue, "old", kind='a "typo"')
-    db.execute(f"update penstock.{queue} set created_at = created_at - interval '61 min'")
-    penstock.enqueue(db, queue, "fresh", kind='a "typo"')
+    """But not at the first meetings: a job that was enqueued for later has not met the other workers."""
+    enqueue_old(db, queue, "old")
     running = start(queue, {"": lambda job: None})
-    until(lambda: sorted(word for word, _ in running.ended) == ["dead", "released"])
+    until_ended(running, "released")
+    testing.advance(db, queue, 12)
+    until_ended(running, "released", "released")
+    running.join()
+    testing.advance(db, queue, 12)
+    running = start(queue, {"": lambda job: None}, give_up=1e-6)
+    until_ended(running, "released")
+    testing.advance(db, queue, 12)
+    until_ended(running, "released", "dead")
     assert rows(
         db,
         "select convert_from(payload, 'UTF8'), failures->0->>'error' from penstock._dead_job d join penstock._queue q on q.id = d.queue where q.name = %s",
         queue,
     ) == [("old", 'no handler for kind "a \\"typo\\""')]
+
+
+def test_a_worker_remembers_a_limited_number_of_jobs(start: Run, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives up no others."""
+    monkeypatch.setattr("penstock._kinds.MAX_MET", 1)
+    enqueue_old(db, queue, "first", "second")
+    running = start(queue, {"": lambda job: None}, give_up=1e-6)
+    until_ended(running, "released", "released")
+    testing.advance(db, queue, 12)
+    until(lambda: len(running.ended) == 4)
+    assert "released" in [word for word, _ in running.ended[2:]]
+
+
+def test_a_job_that_does_not_come_back_makes_room(start: Run, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it comes back after all, it is new to the worker."""
+    monkeypatch.setattr("penstock._kinds.MAX_MET", 1)
+    enqueue_old(db, queue, "first")
+    running = start(queue, {"": lambda job: None}, give_up=1e-6)
+    until_ended(running, "released")
+    enqueue_old(db, queue, "second")
+    until_ended(running, "released", "released")
+    db.execute("select penstock.cancel(%s, %s)", [queue, [running.ended[1][1]]])
+    testing.advance(db, queue, 12)
+    until_ended(running, "released", "released", "released")
+    testing.advance(db, queue, 12)
+    until_ended(running, "released", "released", "released", "dead")
 
 
 def test_handlers_are_checked(url: str, queue: str) -> None:

@@ -6,7 +6,7 @@ import json
 import random
 import threading
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from ._desk import Options, log
@@ -14,9 +14,9 @@ from ._model import DeadLetter, FieldError, Job, Outcome, Snooze, kind_text
 
 PASS_FOR = 10.0
 """Seconds after which a job that has no handler here comes back, for another worker. Up to an eighth longer or shorter."""
-PASS_UNTIL = timedelta(hours=1)
-"""The age from which such a job is a dead letter: perhaps its kind is a typing error."""
 WARN_OF = 100
+MAX_MET = 10_000
+"""Bounds the memory of a worker that meets many such jobs. Others are not given up meanwhile."""
 
 
 class Passed(Snooze):
@@ -25,11 +25,44 @@ class Passed(Snooze):
     passed = True
 
 
-def pass_on(job: Job, lease: float) -> Outcome:
-    claimed = job.lease_until - timedelta(seconds=lease)  # by the database's clock
-    if claimed - job.created_at > PASS_UNTIL:
-        return DeadLetter(f"no handler for kind {json.dumps(job.kind, ensure_ascii=False)}")
-    return Passed(PASS_FOR * random.uniform(0.875, 1.125))
+class Strangers:
+    """The jobs of a queue that have no handler in this worker."""
+
+    def __init__(self, queue: str, options: Options):
+        self.queue, self.o, self.lock = queue, options, threading.Lock()
+        self.told = set[str]()
+        self.met: dict[int, datetime] = {}  # the old ones, with the time at which the worker first met each
+
+    def pass_on(self, job: Job) -> Outcome:
+        """Leaves a job to another worker, or gives it up: perhaps its kind is a typing error."""
+        claimed = job.lease_until - timedelta(seconds=self.o.lease)  # by the database's clock
+        with self.lock:
+            new = job.kind not in self.told and len(self.told) < WARN_OF
+            self.told.add(job.kind) if new else None
+            over = self._is_over(job, claimed)
+        if new:
+            log.warning("the worker of queue %s has no handler for kind %r: it leaves such jobs to others, until they are dead letters", self.queue, job.kind)
+        if over:
+            return DeadLetter(f"no handler for kind {json.dumps(job.kind, ensure_ascii=False)}")
+        return Passed(PASS_FOR * random.uniform(0.875, 1.125))
+
+    def _is_over(self, job: Job, now: datetime) -> bool:
+        """Jobs that have waited long, or were enqueued for later, meet other workers first: they have half of the time from the first meeting."""
+        half = self.o.give_up / 2
+        if (now - job.created_at).total_seconds() < half:  # need not be remembered
+            return False
+        if first := self.met.get(job.id):
+            over = (now - first).total_seconds() >= half
+            if over:
+                del self.met[job.id]
+            return over
+        if len(self.met) >= MAX_MET:
+            oldest = next(iter(self.met))
+            if (now - self.met[oldest]).total_seconds() > self.o.give_up:  # another worker has taken it, probably
+                del self.met[oldest]
+        if len(self.met) < MAX_MET:
+            self.met[job.id] = now
+        return False
 
 
 def by_kind(handler: Any, queue: str, options: Options) -> Callable[..., Any]:
@@ -40,18 +73,13 @@ def by_kind(handler: Any, queue: str, options: Options) -> Callable[..., Any]:
         raise FieldError("handler", "has no kind", "give a handler for each kind, as {'welcome': send_welcome}")
     for kind in handler:
         kind_text(kind)
-    told, lock = set[str](), threading.Lock()
+    strangers = Strangers(queue, options)
 
     def handle(*args: Any) -> Any:
         job: Job = args[-1]
         chosen = handler.get(job.kind)
         if chosen is not None:
             return chosen(*args)
-        with lock:
-            new = job.kind not in told and len(told) < WARN_OF
-            told.add(job.kind) if new else None
-        if new:
-            log.warning("the worker of queue %s has no handler for kind %r: it leaves such jobs to others, until they are dead letters", queue, job.kind)
-        raise pass_on(job, options.lease)
+        raise strangers.pass_on(job)
 
     return handle
