@@ -201,7 +201,7 @@ func TestLanguagesAgreeOnKinds(t *testing.T) {
 		"docs/guides/queues.md":                                      {"comes back after 10 s, ± an eighth", "older than 1 hour", "known it for half", "`no handler for kind"},
 		"clients/python/src/penstock/_kinds.py":                      {"PASS_FOR = 10.0", "half = self.o.give_up / 2", "no handler for kind"},
 		"clients/python/src/penstock/_desk.py":                       {"give_up: float = 3600.0"},
-		"clients/typescript/src/work.ts":                             {"strangeAfter = 10_000", "strangeFor = 3_600_000", "no handler for kind"},
+		"clients/typescript/src/work.ts":                             {"strangeAfter = 10_000", "giveUp: 3_600_000", ">= giveUp / 2", "no handler for kind"},
 		"clients/java/penstock/src/main/java/io/penstock/Kinds.java": {"PAUSE = Duration.ofSeconds(10)", "GIVE_UP = Duration.ofHours(1)", "half = giveUp.dividedBy(2)", "no handler for kind"},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", file))

@@ -71,6 +71,11 @@ export interface WorkOptions {
   ackEvery?: number
   /** How long handlers may continue when the worker stops. Default 10,000. */
   drainTimeout?: number
+  /**
+   * The age from which a job that has no handler is a dead letter: its kind may be a typing error. The worker must also have known the job for
+   * half of this time. So jobs that have waited long, or were enqueued for later, meet other workers first. Default 3,600,000.
+   */
+  giveUp?: number
   /** Stops the worker. Without a signal, SIGTERM and SIGINT do. */
   signal?: AbortSignal
   /** Called after the durable end of every attempt. ms is how long the handler ran. */
@@ -82,7 +87,7 @@ export interface WorkOptions {
 const callTimeout = 30_000 // ends a call that hangs
 const maintainEvery = 500
 const strangeAfter = 10_000 // a job that has no handler here comes back for another worker
-const strangeFor = 3_600_000 // and is a dead letter when it is older
+const maxMet = 10_000 // bounds the memory of a worker that meets many such jobs; others are not given up meanwhile
 const carryAt = 32 // how many ended jobs make it worthwhile for a claim to carry them
 
 /** Task is one claimed job, held until its end is written down. */
@@ -130,14 +135,15 @@ class Worker {
   pace = 0 // how long a handler takes, about; 0 is not known
   settles = false // handlers end their jobs in their own transactions
   readonly strange = new Set<string>() // kinds without a handler, of which the log has a line
+  readonly met = new Map<bigint, number>() // old jobs without a handler, with the time at which this worker first met each, the oldest first
   readonly outage: Outage
   failure: unknown // an error that another attempt cannot cure
 
   constructor(readonly queue: Queue, readonly handler: (kind: string) => Handler | undefined, options: WorkOptions, readonly stop: AbortController) {
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkOptions
     this.o = { concurrency: 10, batch: 100, lease: 30_000, groupKey: '', worker: `${hostname()}/${process.pid}`, pollMin: 2, pollMax: 50,
-      ackEvery: 20, drainTimeout: 10_000, onEnd: () => {}, logger: console, ...given }
-    for (const field of ['concurrency', 'batch', 'lease', 'pollMin', 'pollMax', 'ackEvery', 'drainTimeout'] as const) {
+      ackEvery: 20, drainTimeout: 10_000, giveUp: 3_600_000, onEnd: () => {}, logger: console, ...given }
+    for (const field of ['concurrency', 'batch', 'lease', 'pollMin', 'pollMax', 'ackEvery', 'drainTimeout', 'giveUp'] as const) {
       const least = field === 'drainTimeout' ? 0 : 1
       if (!(this.o[field] >= least)) throw new FieldError(field, `is ${this.o[field]}, expected ${least} or more`)
     }
@@ -240,13 +246,12 @@ class Worker {
   }
 
   /**
-   * Leaves jobs that have no handler here to another worker. They come back later and spend no attempt. One that no worker has taken for
-   * strangeFor is a dead letter: its kind may be a typing error.
+   * Leaves jobs that have no handler here to another worker. They come back later and spend no attempt. One that no worker has taken is
+   * given up at last.
    */
   async pass(tasks: Task[]) {
     this.passing = true
-    // By the database's clock.
-    const old = tasks.filter(({ job }) => job.leaseUntil.getTime() - this.o.lease - job.createdAt.getTime() > strangeFor)
+    const old = tasks.filter(({ job }) => this.givesUp(job))
     for (const { job: { kind } } of tasks) {
       if (this.strange.has(kind) || this.strange.size === 100) continue
       this.strange.add(kind)
@@ -258,6 +263,21 @@ class Worker {
     ])
     this.passing = false
     this.freed.notify()
+  }
+
+  /** Whether this worker has known an old job for half of giveUp. */
+  givesUp({ id, createdAt, leaseUntil }: Job): boolean {
+    const { giveUp, lease } = this.o
+    const claimed = leaseUntil.getTime() - lease // by the database's clock
+    if (claimed - createdAt.getTime() < giveUp / 2) return false // need not be remembered
+    const first = this.met.get(id)
+    if (first !== undefined) return claimed - first >= giveUp / 2 && this.met.delete(id)
+    if (this.met.size === maxMet) for (const [other, at] of this.met) {
+      if (claimed - at <= giveUp) break
+      this.met.delete(other) // another worker has taken it, probably
+    }
+    if (this.met.size < maxMet) this.met.set(id, claimed)
+    return false
   }
 
   /** Runs the handler on one job and makes sure that its end is written down. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { FieldError, deadLetter, type End, type Handler, type Handlers, type Queryable } from '../src/index.js'
+import { FieldError, deadLetter, type End, type Handler, type Handlers, type Queryable, type WorkOptions } from '../src/index.js'
 import { advance, runJob } from '../src/testing.js'
 import { newQueue, penstock, pool, sql, status, until } from './database.js'
 
@@ -56,19 +56,55 @@ test('each kind goes to its handler, and one that has none to another worker', a
   expect(seen.sort()).toEqual(['first a 1', 'none  1', 'second b 1', 'third c 1'])
 })
 
-test('a job that no worker has taken for an hour is a dead letter', async () => {
-  const queue = await newQueue()
+/** aging is a worker that has no handler for the queue's jobs, and a database whose clock is some milliseconds ahead when it claims. */
+function aging(queue: string, options: WorkOptions = {}) {
   const stop = new AbortController()
-  const ends: End[] = []
-  await penstock.enqueue(pool, queue, { payload: '', kind: 'wel"come' })
-  // The database says when a job was made.
-  const db: Queryable = { penstock: async (text, values) => (await pool.query({ text: text.replace('extract(epoch from created_at)', "extract(epoch from created_at - '61 minutes'::interval)"), values: [...values], rowMode: 'array' })).rows }
-  const worker = penstock.work(db, queue, { welcome: () => {} }, { signal: stop.signal, logger: { warn() {} }, onEnd: (_, end) => ends.push(end) })
-  await until('it has ended', () => ends.length === 1)
-  stop.abort()
-  await worker
-  expect(ends).toEqual(['dead'])
+  const clock = { ahead: 0 }
+  let ends: End[] = []
+  const db: Queryable = { penstock: async (text, values) =>
+    (await pool.query({ text: text.replace('extract(epoch from lease_until)', `extract(epoch from lease_until + '${clock.ahead} ms'::interval)`), values: [...values], rowMode: 'array' })).rows }
+  const worker = penstock.work(db, queue, { welcome: () => {} }, { ...options, signal: stop.signal, logger: { warn() {} }, onEnd: (_, end) => ends.push(end) })
+  return {
+    /** How n jobs ended that met the worker so many minutes from now. */
+    async met(n: number, minutes: number, bring: () => Promise<unknown> = () => advance(pool, queue, 12_000)): Promise<End[]> {
+      clock.ahead = minutes * 60_000
+      ends = []
+      await bring()
+      await until(`${n} have ended`, () => ends.length >= n)
+      return ends
+    },
+    stop: () => (stop.abort(), worker),
+  }
+}
+
+test('a job that no worker has taken for an hour is a dead letter, if this one has known it for half of that', async () => {
+  const queue = await newQueue()
+  const old = aging(queue)
+  expect(await old.met(1, 61, () => penstock.enqueue(pool, queue, { payload: '', kind: 'wel"come' }))).toEqual(['released'])
+  for (const minutes of [70, 90]) expect(await old.met(1, minutes)).toEqual(['released'])
+  expect(await old.met(1, 92)).toEqual(['dead'])
+  await old.stop()
   expect(await sql(`select failures::text from penstock._dead_job where queue = (select id from penstock._queue where name = $1)`, queue)).toEqual([expect.stringContaining(JSON.stringify('no handler for kind "wel\\"come"').slice(1, -1))])
+
+  const short = aging(queue, { giveUp: 120_000 })
+  expect(await short.met(1, 3, () => penstock.enqueue(pool, queue, { payload: '', kind: 'other' }))).toEqual(['released'])
+  expect(await short.met(1, 3.5)).toEqual(['released'])
+  expect(await short.met(1, 4.5)).toEqual(['dead'])
+  await short.stop()
+})
+
+test('a worker remembers ten thousand such jobs, and forgets those that others have taken', async () => {
+  const queue = await newQueue()
+  const worker = aging(queue, { concurrency: 10_000, batch: 10_000 })
+  let ids: string[] = []
+  const bring = (n: number) => async () => { ids = (await penstock.enqueueMany(pool, queue, Array.from({ length: n }, () => ({ payload: '', kind: 'strange' })))).map(({ id }) => `${id}`) }
+  expect(new Set(await worker.met(10_000, 61, bring(10_000)))).toEqual(new Set(['released']))
+  expect(await sql('select penstock.cancel($1, $2::bigint[])', queue, ids)).toEqual([10_000])
+  expect(await worker.met(1, 70, bring(1))).toEqual(['released'])
+  for (const minutes of [120, 140]) expect(await worker.met(1, minutes), `after ${minutes} minutes`).toEqual(['released'])
+  expect(await worker.met(1, 160)).toEqual(['released'])
+  expect(await worker.met(1, 171)).toEqual(['dead'])
+  await worker.stop()
 })
 
 test('a crowd of such jobs is given back before more are claimed', async () => {
