@@ -117,6 +117,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 	_, err := q.Enqueue(t.Context(), penstock.NewJob{})
 	must(t, err)
+	_, err = q.Claim(t.Context(), driver.Claim{Jobs: 1, Lease: time.Hour}) // which asks for the table's engine
+	must(t, err)
 	i.Proxy.Trips.Store(0)
 	trips("Publish", 1, i.Store.Publish(t.Context(), "shipped", penstock.Message{Key: "k"}))
 	b, err := src.Fetch(t.Context(), driver.Limit{Messages: 10, Bytes: 1 << 20})

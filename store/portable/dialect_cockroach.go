@@ -17,6 +17,7 @@ var cockroach = dialect{
 		"before":       bytesBefore,
 		"by_index":     "true",
 		"skip_locked":  "",
+		"pass_taken":   "",
 		"side_by_side": "false",
 	},
 	unsized:     true,

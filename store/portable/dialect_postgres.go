@@ -15,6 +15,7 @@ var postgres = dialect{
 		"before":     "0",
 		// A claim passes over jobs that others are claiming, so that it does not wait for their commits.
 		"skip_locked":  " for update of t skip locked",
+		"pass_taken":   "on conflict do nothing",
 		"side_by_side": "true",
 		// For what follows in the transaction, whose costs are guessed from statistics that may be old or missing. A guess of some hundred
 		// thousand has a statement compiled, which takes seconds; one of a few rows has all of a table read and sorted.

@@ -23,7 +23,12 @@ var yugabyte = dialect{
 		"queue_key":  "primary key (group_key asc, priority asc, ts {dir}, seq {dir})",
 		"split":      " split into 16 tablets",
 		"before":     bytesBefore,
+		// Claims take turns: under SERIALIZABLE the server waits for a locked row instead of skipping it.
+		"skip_locked":  "",
+		"pass_taken":   "",
+		"side_by_side": "false",
 	},
+	takesTurns:  true,
 	resultBytes: 128 << 10,
 	plan:        yugabytePlan,
 	unusable: func(version string) (problem, hint string) {

@@ -178,7 +178,7 @@ func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Stateme
 		claim := s.queueSQL("claim", known)
 		params := func(r *tables.Round) []any {
 			priorities, after, upto := columns(r.Ranges)
-			return []any{known.ID, group, explainedJobs, time.Minute.Microseconds(), explainer, priorities, after, upto, explainedJobs, false, r.Room, r.Keys, int64(0), r.Checked, r.Tried}
+			return []any{known.ID, group, explainedJobs, time.Minute.Microseconds(), explainer, priorities, after, upto, explainedJobs, false, r.Room, r.Keys, int64(0), r.Checked, r.Tried, r.Alone, r.Spare}
 		}
 		look := func() *tables.Round { return seen.Round(want, onTables{s}.Looks(), explainedJobs) }
 		// A worker that has run for a while knows where no jobs are left: so the first claim only looks.

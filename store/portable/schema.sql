@@ -104,7 +104,8 @@ create table if not exists {schema}.entries (
 -- Those of versions before 7.
 drop index if exists {schema}.entries_state, {schema}.entries_line, {schema}.entries_parked_key, {schema}.entries_due, {schema}.entries_replay, {schema}.entries_hold, {schema}.dedup_at;
 
-drop index if exists {schema}.leases_key; -- of versions before 9
+-- That of versions before 9.
+drop index if exists {schema}.leases_key;
 
 create index if not exists entries_by_state on {schema}.entries ((subscription_id * 4 + state), ts);
 

@@ -65,7 +65,7 @@ with room as materialized (
     from page p
    where p.place in (select f.place from free f)
    order by p.place
-  on conflict do nothing
+  {pass_taken}
   returning lease, seq, attempt, until
 )
 select p.priority, p.ts, p.seq, p.fresh, p.blocked, coalesce(t.lease, 0), t.attempt, t.until, p.created_at, coalesce(p.key, ''),
