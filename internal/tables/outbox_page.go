@@ -222,7 +222,7 @@ func (r *Reader) read(ctx context.Context, limit driver.Limit) (*Page, error) {
 		next := r.next(turn)
 		if len(p.msgs) > 0 || asked[next] {
 			r.turn = turn
-			p.full = p.full || turn != FromLog
+			p.full = p.full || turn != FromLog && len(p.msgs) > 0 // what is due may be in flight, and is not asked for without a pause
 			return p, nil
 		}
 		turn = next

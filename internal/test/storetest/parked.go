@@ -12,6 +12,7 @@ import (
 var parkedCases = []testCase{
 	{name: "NotBeforeItIsDue", run: parkedNotDue},
 	{name: "ComesBackAsItWas", run: parkedComesBack},
+	{name: "InFlightLetsFetchesPause", run: parkedInFlight},
 	{name: "OthersFollowTheHead", run: func(e *env) { othersFollow(e, driver.Verdict{}) }},
 	{name: "OthersFollowADeadHead", run: func(e *env) { othersFollow(e, dead("for good")) }},
 	{name: "HeadIsRefusedAgain", run: headRefusedAgain},
@@ -69,6 +70,26 @@ func parkedComesBack(e *env) {
 	r.want()
 	e.publish(message("k", "next"))
 	e.wantOrder(r.fetch(plenty), driver.InOrder, "next")
+}
+
+// While the next attempt of a parked message lasts, a Fetch does not say that there is more: a relay would fetch without a pause.
+func parkedInFlight(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 2)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind}, b)
+	head := r.awaitOnly(driver.InOrder, "k0")
+	pauses := 0
+	for range 10 {
+		if b := r.fetch(plenty); len(b.Messages) == 0 && !b.More {
+			pauses++
+		}
+	}
+	if pauses < 8 { // what was read before may be looked at once more
+		e.Errorf("of 10 fetches behind a parked message in flight %d found the end", pauses)
+	}
+	r.settle(head)
+	r.settle(r.awaitOnly(driver.InOrder, "k1"))
 }
 
 // The head comes by itself, and the others when it is settled, whatever RetryIn
