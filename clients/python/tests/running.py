@@ -16,7 +16,7 @@ Run = Callable[..., "Running"]
 
 
 class Running:
-    """A worker in a thread of its own, of either kind. Handlers are plain functions in any case."""
+    """A worker of either kind, in a separate thread. Handlers are plain functions in any case."""
 
     def __init__(self, kind: str, db: Any, queue: str, handler: Callable[..., object] | Mapping[str, Callable[..., object]], tx: bool, options: dict[str, Any]):
         self.kind = kind

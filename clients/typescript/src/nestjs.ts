@@ -1,4 +1,4 @@
-// A module for NestJS. It is an entry point of its own, so that only those who import it need Nest.
+// A module for NestJS. It is a separate entry point, so that only programs that import it need Nest.
 import { ConfigurableModuleBuilder, Logger, Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService, MetadataScanner } from '@nestjs/core'
 import type { Queryable } from './database.js'

@@ -30,7 +30,7 @@ class PenstockEndpoint {
         return Map.of("queues", all);
     }
 
-    /** One queue, whoever works on it. */
+    /** One queue, also one whose workers run elsewhere. */
     @ReadOperation
     public Map<String, Object> queue(@Selector String queue) {
         Map<String, Object> one = new LinkedHashMap<>();
