@@ -18,7 +18,8 @@ type Sink interface {
 	// fails alone. An error without a class means: try this message again. Its class
 	// may be Permanent, RetryAfter, Unavailable, or both of the last two. A message
 	// that the broker accepted but could not route gets an error. When ctx ends,
-	// messages without an answer get an Unavailable error. A panic refuses all of msgs.
+	// messages without an answer get an Unavailable error. After a panic, each half of msgs
+	// is sent again, until the message that is the reason is alone.
 	//
 	// A driver reconnects by itself: after an outage the next Send works.
 	Send(ctx context.Context, msgs []penstock.Message) []error

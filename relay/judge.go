@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -12,9 +11,6 @@ import (
 func (s *session) judge(r *run) {
 	r.confirmed, r.refused, r.unavailable, r.fresh = len(r.entries), 0, nil, r.fresh[:0]
 	if r.errs != nil {
-		if len(r.errs) != len(r.entries) {
-			r.errs = driver.SendError(r.msgs[:len(r.entries)], fmt.Errorf("the sink answered %d messages with %d results", len(r.entries), len(r.errs)))
-		}
 		r.confirmed = 0
 		for _, h := range r.held {
 			s.judgeLane(r, h)

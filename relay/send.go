@@ -61,23 +61,47 @@ func (s *session) sendLoop(ctx context.Context) {
 	}
 }
 
-// send is Sink.Send. A panic in it refuses all its messages: one of them may be the reason, and the others
-// continue without it.
-func (s *session) send(ctx context.Context, msgs []penstock.Message) (errs []error) {
+// send is Sink.Send. If the sink panics, each half of the messages is sent again, until the message that is the
+// reason is alone: the others of its Send must not fail with it, however often it is tried.
+func (s *session) send(ctx context.Context, msgs []penstock.Message) []error {
+	errs, panicked := s.call(ctx, msgs)
+	if !panicked || len(msgs) == 1 {
+		return errs
+	}
+	half := len(msgs) / 2
+	errs = make([]error, len(msgs))
+	copy(errs, s.send(ctx, msgs[:half]))
+	rest := half
+	if last := errs[half-1]; last != nil && msgs[half-1].Key != "" { // a key stops at its first failure
+		for ; rest < len(msgs) && msgs[rest].Key == msgs[half-1].Key; rest++ {
+			errs[rest] = last
+		}
+	}
+	if rest < len(msgs) {
+		copy(errs[rest:], s.send(ctx, msgs[rest:]))
+	}
+	return errs
+}
+
+// call is one call of Sink.Send, with an answer that one can read.
+func (s *session) call(ctx context.Context, msgs []penstock.Message) (errs []error, panicked bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.log.Error("the sink panicked; its messages count as refused", "panic", r, "messages", len(msgs), "stack", string(debug.Stack()))
-			errs = driver.SendError(msgs, fmt.Errorf("the sink panicked: %v", r))
+			s.log.Error("the sink panicked", "panic", r, "messages", len(msgs), "seq", msgs[0].Seq, "stack", string(debug.Stack()))
+			errs, panicked = driver.SendError(msgs, fmt.Errorf("the sink panicked: %v", r)), true
 		}
 	}()
 	errs = s.cfg.sink.Send(ctx, msgs)
+	if errs != nil && len(errs) != len(msgs) {
+		return driver.SendError(msgs, fmt.Errorf("the sink answered %d messages with %d results", len(msgs), len(errs))), false
+	}
 	for i, err := range errs {
 		if err != nil && !readable(err) {
 			errs = slices.Clone(errs)
 			errs[i] = fmt.Errorf("the sink returned a %T, which panics when it is read", err)
 		}
 	}
-	return errs
+	return errs, false
 }
 
 // readable reports whether the methods of err do not panic, as those of a nil pointer do.
