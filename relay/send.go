@@ -62,7 +62,7 @@ func (s *session) sendLoop(ctx context.Context) {
 }
 
 // send is Sink.Send. If the sink panics, each half of the messages is sent again, until the message that is the
-// reason is alone: the others of its Send must not fail with it, however often it is tried.
+// reason is alone. The others of its Send must not fail with it, however often it is tried.
 func (s *session) send(ctx context.Context, msgs []penstock.Message) []error {
 	errs, panicked := s.call(ctx, msgs)
 	if !panicked || len(msgs) == 1 {
