@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 
 import penstock
+from penstock import testing
 
 from .conftest import manage, rows, until
 from .conftest import penstock as program
@@ -64,6 +69,9 @@ SETTINGS: list[tuple[Any, str, str, str]] = [
     ({"QUEUES": {"emails": {"handler": "tests.django_app.jobs.sent"}}}, "E003", "sent", "dotted name"),
     ({"QUEUES": {"emails": {"handler": "tests.django_app.settings.url"}}}, "E003", "cannot be called", "dotted name"),
     ({"INBOXES": {"billing": {"keep": 30}}}, "E002", "is 30", "timedelta"),
+    ({"ENCODER": 1}, "E002", r"\['ENCODER'\] is 1", "JSONEncoder"),
+    ({"ENCODER": "json.Encoder"}, "E003", "Encoder", "JSONEncoder"),
+    ({"ENCODER": int}, "E003", "no subclass", "dotted name"),
     ({"DATABASE": "shop"}, "E003", "'shop'", "default, other"),
 ]
 
@@ -123,6 +131,35 @@ def test_the_connection_itself_is_a_transaction(project: str, conn: psycopg.Conn
     with transaction.atomic(), penstock.Buffer(connection) as buffer:
         buffer.publish("orders", "x")
     assert len(rows(conn, "select from penstock.orders")) == 1
+
+
+def test_the_encoder_of_payloads(project: str, conn: psycopg.Connection) -> None:
+    """Django's own, unless the settings name another."""
+    from django.core.serializers.json import DjangoJSONEncoder
+    from django.db import connection
+    from django.test import override_settings
+    from django.utils.translation import gettext_lazy
+
+    from penstock.django import enqueue, publish
+
+    class Encoder(json.JSONEncoder):
+        def default(self, o: Any) -> str:
+            return type(o).__name__
+
+    value = {"day": date(2030, 1, 2), "id": UUID(int=1), "total": Decimal("1.50"), "name": gettext_lazy("name")}
+    publish("orders", value, require_atomic=False)
+    with override_settings(PENSTOCK={"ENCODER": Encoder}):
+        publish("orders", value, require_atomic=False)
+    with override_settings(PENSTOCK={"ENCODER": "json.JSONEncoder"}), pytest.raises(penstock.FieldError, match="date is not JSON"):
+        enqueue("emails", value, require_atomic=False)
+    found: list[Any] = [json.loads(row[0]) for row in rows(conn, "select payload from penstock.orders order by seq")]  # type: ignore[arg-type]
+    assert found == [
+        {"day": "2030-01-02", "id": str(UUID(int=1)), "total": "1.50", "name": "name"},
+        {"day": "date", "id": "UUID", "total": "Decimal", "name": "__proxy__"},
+    ]
+    enqueue("stacks", value, require_atomic=False)
+    testing.require_enqueued(connection, "stacks", payload=value, encoder=DjangoJSONEncoder)
+    testing.clear(conn, "stacks")
 
 
 @pytest.mark.parametrize("atomic", [False, True])

@@ -135,3 +135,21 @@ def test_the_helpers_know_kinds(url: str, queue: str) -> None:
             testing.require_enqueued(tx, queue, kind="receipt")
         assert testing.run_one(tx, queue, {"welcome": lambda job: None}).outcome == "done"
         tx.rollback()
+
+
+def test_the_helpers_remember_a_kind_without_a_handler(url: str, queue: str) -> None:
+    """Between calls, as a worker does: `advance` makes a job old enough, and its meeting long ago."""
+    handlers = {"welcome": lambda job: None}
+    with psycopg.connect(url) as tx:
+        testing.advance(tx, queue, 7200)
+        penstock.enqueue(tx, queue, "x", kind="typo")
+        for seconds in (1800, 1700, 100):  # it is half an hour old, and then known for half an hour
+            assert testing.run_one(tx, queue, handlers).outcome == "snooze"
+            testing.advance(tx, queue, seconds)
+        assert testing.run_one(tx, queue, handlers).outcome == "dead_letter"
+        penstock.enqueue(tx, queue, "y", kind="typo")
+        assert testing.run_one(tx, queue, handlers).outcome == "snooze", "another job has its own time"
+        ran = testing.run_all(tx, queue, handlers)
+        assert ran[-1].outcome == "dead_letter" and ran[-1].job.text == "y"
+        assert status(tx, queue) == (0, 0, 0, 0, 2)
+        tx.rollback()

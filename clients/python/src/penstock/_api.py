@@ -5,35 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from ._model import Enqueued, Message, NewJob, Payload
+from ._model import Encoder, Enqueued, Message, NewJob, Payload
 from ._seam import Transaction, run, sql_for
 
 
 def publish(
     tx: Transaction, outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None,
-    id: str | None = None, schema: str = "penstock",
+    id: str | None = None, schema: str = "penstock", encoder: Encoder = None,
 ) -> None:  # fmt: skip
     """Publishes a message. It is delivered if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
-    publish_many(tx, outbox, [Message(payload, key, topic, headers, id)], schema=schema)
+    publish_many(tx, outbox, [Message(payload, key, topic, headers, id)], schema=schema, encoder=encoder)
 
 
-def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, schema: str = "penstock") -> None:
+def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, schema: str = "penstock", encoder: Encoder = None) -> None:
     """Publishes messages in the given order, with one statement. All are checked before the first is written."""
-    run(tx, sql_for(tx, schema).publish(outbox, messages))
+    run(tx, sql_for(tx, schema, encoder).publish(outbox, messages))
 
 
 def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
     not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "",
-    schema: str = "penstock",
+    schema: str = "penstock", encoder: Encoder = None,
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
-    return enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers, kind)], schema=schema)[0]
+    return enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers, kind)], schema=schema, encoder=encoder)[0]
 
 
-def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock") -> list[Enqueued]:
+def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock", encoder: Encoder = None) -> list[Enqueued]:
     """Enqueues jobs with one statement, and returns a result for each, in the given order."""
-    return run(tx, sql_for(tx, schema).enqueue(queue, jobs))
+    return run(tx, sql_for(tx, schema, encoder).enqueue(queue, jobs))
 
 
 def check(tx: Transaction, *, schema: str = "penstock") -> int:

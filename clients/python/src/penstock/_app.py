@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from ._api import enqueue_many
 from ._connect import Database
 from ._desk import Options, reason_of
-from ._model import Aborted, DeadLetter, Enqueued, FieldError, Job, NewJob, Outcome, Retry, kind_text
+from ._model import Aborted, DeadLetter, Encoder, Enqueued, FieldError, Job, NewJob, Outcome, Retry, kind_text
 from ._seam import Transaction
 from ._signals import stopped_by_signals
 from ._worker import Handler, Worker, in_transaction
@@ -211,7 +211,7 @@ class App:
 
     `queue`: that of tasks that name none. `encoder`: a json.JSONEncoder for arguments that JSON does not have."""
 
-    def __init__(self, queue: str = "", *, schema: str = "penstock", encoder: type[json.JSONEncoder] | None = None):
+    def __init__(self, queue: str = "", *, schema: str = "penstock", encoder: Encoder = None):
         self.queue, self.schema, self.encoder = queue, schema, encoder
         self.tasks: dict[tuple[str, str], AnyTask[Any]] = {}
 

@@ -6,26 +6,26 @@ from types import TracebackType
 from typing import Any
 
 from ._api import enqueue_many, publish_many
-from ._model import Message, NewJob, job_row, message_row
+from ._model import Encoder, Message, NewJob, job_row, message_row
 from ._seam import Transaction
 
 
 class Gathered:
     """Messages and jobs that wait to be written, in the given order for each outbox and queue."""
 
-    def __init__(self, at: int):
-        self.at, self.n = at, 0
+    def __init__(self, at: int, encoder: Encoder = None):
+        self.at, self.n, self.encoder = at, 0, encoder
         self.messages: dict[str, list[Message]] = {}
         self.jobs: dict[str, list[NewJob]] = {}
 
     def message(self, outbox: str, m: Message) -> bool:
         """Returns whether it is time to flush. Raises FieldError for a message that no database could carry."""
-        message_row(m)
+        message_row(m, self.encoder)
         self.messages.setdefault(outbox, []).append(m)
         return self._full()
 
     def job(self, queue: str, j: NewJob) -> bool:
-        job_row(j)
+        job_row(j, self.encoder)
         self.jobs.setdefault(queue, []).append(j)
         return self._full()
 
@@ -46,8 +46,8 @@ class Buffer:
     The commit of an SQLAlchemy Session also flushes, and its rollback discards. The buffer does not notice savepoints: call flush() before one, and use a
     separate Buffer within it."""
 
-    def __init__(self, tx: Transaction, *, at: int = 1000, schema: str = "penstock"):
-        self.tx, self.schema, self._gathered = tx, schema, Gathered(at)
+    def __init__(self, tx: Transaction, *, at: int = 1000, schema: str = "penstock", encoder: Encoder = None):
+        self.tx, self.schema, self.encoder, self._gathered = tx, schema, encoder, Gathered(at, encoder)
         self._event: tuple[Any, ...] | None = None
 
     def publish(self, outbox: str, payload: object, **fields: Any) -> None:
@@ -63,9 +63,9 @@ class Buffer:
     def flush(self, *_: object) -> None:
         messages, jobs = self._gathered.take()
         for outbox, some in messages.items():
-            publish_many(self.tx, outbox, some, schema=self.schema)
+            publish_many(self.tx, outbox, some, schema=self.schema, encoder=self.encoder)
         for queue, more in jobs.items():
-            enqueue_many(self.tx, queue, more, schema=self.schema)
+            enqueue_many(self.tx, queue, more, schema=self.schema, encoder=self.encoder)
 
     def _rolled_back(self, _session: object, ended: Any) -> None:
         if not ended.nested:

@@ -31,15 +31,18 @@ class Strangers:
     def __init__(self, queue: str, options: Options):
         self.queue, self.o, self.lock = queue, options, threading.Lock()
         self.told = set[str]()
-        self.met: dict[int, datetime] = {}  # the old ones, with the time at which the worker first met each
+        self.met: dict[tuple[int, datetime], datetime] = {}  # the old ones, with the time at which the worker first met each
+
+    def now(self, job: Job) -> datetime:
+        """When the job was claimed, by the database's clock."""
+        return job.lease_until - timedelta(seconds=self.o.lease)
 
     def pass_on(self, job: Job) -> Outcome:
         """Leaves a job to another worker, or gives it up: perhaps its kind is a typing error."""
-        claimed = job.lease_until - timedelta(seconds=self.o.lease)  # by the database's clock
         with self.lock:
             new = job.kind not in self.told and len(self.told) < WARN_OF
             self.told.add(job.kind) if new else None
-            over = self._is_over(job, claimed)
+            over = self._is_over(job, self.now(job))
         if new:
             log.warning("the worker of queue %s has no handler for kind %r: it leaves such jobs to others, until they are dead letters", self.queue, job.kind)
         if over:
@@ -51,21 +54,22 @@ class Strangers:
         half = self.o.give_up / 2
         if (now - job.created_at).total_seconds() < half:  # need not be remembered
             return False
-        if first := self.met.get(job.id):
+        which = job.id, job.created_at
+        if first := self.met.get(which):
             over = (now - first).total_seconds() >= half
             if over:
-                del self.met[job.id]
+                del self.met[which]
             return over
         if len(self.met) >= MAX_MET:
             oldest = next(iter(self.met))
             if (now - self.met[oldest]).total_seconds() > self.o.give_up:  # another worker has taken it, probably
                 del self.met[oldest]
         if len(self.met) < MAX_MET:
-            self.met[job.id] = now
+            self.met[which] = now
         return False
 
 
-def by_kind(handler: Any, queue: str, options: Options) -> Callable[..., Any]:
+def by_kind(handler: Any, queue: str, options: Options, strangers: Strangers | None = None) -> Callable[..., Any]:
     """The handler, or a function that calls the one of its job's kind. That of the kind '' takes jobs without one. The job is the last argument."""
     if not isinstance(handler, Mapping):
         return handler  # type: ignore[no-any-return]
@@ -73,13 +77,13 @@ def by_kind(handler: Any, queue: str, options: Options) -> Callable[..., Any]:
         raise FieldError("handler", "has no kind", "give a handler for each kind, as {'welcome': send_welcome}")
     for kind in handler:
         kind_text(kind)
-    strangers = Strangers(queue, options)
+    passing = strangers or Strangers(queue, options)
 
     def handle(*args: Any) -> Any:
         job: Job = args[-1]
         chosen = handler.get(job.kind)
         if chosen is not None:
             return chosen(*args)
-        raise strangers.pass_on(job)
+        raise passing.pass_on(job)
 
     return handle

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeAlias
 
 MAX_PAYLOAD = 64 << 20
 MAX_HEADERS = 64 << 10
@@ -51,6 +51,9 @@ class SchemaError(Error):
 
 Payload = object
 """`bytes` as they are, `str` as UTF-8, anything else as JSON."""
+
+Encoder: TypeAlias = type[json.JSONEncoder] | None
+"""The json.JSONEncoder of payloads; None is Python's own, which takes no dates, UUIDs and Decimals."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,7 @@ class Cancelled(Outcome):
         super().__init__(None, reason)
 
 
-def encode(payload: Payload) -> bytes:
+def encode(payload: Payload, encoder: Encoder = None) -> bytes:
     try:
         if isinstance(payload, (bytes, bytearray, memoryview)):
             made = bytes(payload)
@@ -191,9 +194,9 @@ def encode(payload: Payload) -> bytes:
         elif payload is None:
             raise FieldError("payload", "is None", "give bytes, a text, or what JSON can hold; b'' for an empty one")
         else:
-            made = json.dumps(payload, ensure_ascii=False, allow_nan=False).encode()
+            made = json.dumps(payload, cls=encoder, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as e:  # NaN is not JSON, and other parsers refuse it
-        raise FieldError("payload", f"cannot be encoded: {e}", "give bytes, a text, or what JSON can hold, perhaps json.dumps(payload, default=str)") from e
+        raise FieldError("payload", f"cannot be encoded: {e}", "give bytes, a text, or what JSON can hold; an encoder takes more: encoder=…") from e
     if len(made) > MAX_PAYLOAD:
         raise FieldError(
             "payload",
@@ -259,16 +262,16 @@ def with_kind(kind: str, headers: Mapping[str, str] | None) -> Mapping[str, str]
 Row = tuple[str | None, str | None, str, str | None, bytes]
 
 
-def message_row(m: Message) -> Row:
+def message_row(m: Message, encoder: Encoder = None) -> Row:
     """id, key, topic, headers and payload as values for the outbox's table."""
     made = printable("id", m.id, "the id travels in protocol headers")
-    return made, text("key", m.key), text("topic", m.topic) or "", headers_text(m.headers), encode(m.payload)
+    return made, text("key", m.key), text("topic", m.topic) or "", headers_text(m.headers), encode(m.payload, encoder)
 
 
 JobRow = tuple[bytes, str | None, str, int, str | None, str | None, str | None]
 
 
-def job_row(j: NewJob) -> JobRow:
+def job_row(j: NewJob, encoder: Encoder = None) -> JobRow:
     """payload, key, group_key, priority, not_before, dedup_key and headers as values for enqueue_many."""
     if not isinstance(j.priority, int) or not -16 <= j.priority <= 15:
         raise FieldError("priority", f"is {j.priority}", "use -16 (first) to 15 (last)")
@@ -281,4 +284,4 @@ def job_row(j: NewJob) -> JobRow:
             raise FieldError("not_before", "has no time zone", "use datetime.now(timezone.utc), for instance")
         due = at.isoformat()
     group = text("group_key", j.group_key) or ""
-    return encode(j.payload), text("key", j.key), group, j.priority, due, text("dedup_key", j.dedup_key), headers_text(with_kind(j.kind, j.headers))
+    return encode(j.payload, encoder), text("key", j.key), group, j.priority, due, text("dedup_key", j.dedup_key), headers_text(with_kind(j.kind, j.headers))

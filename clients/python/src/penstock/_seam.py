@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from ._model import Error, LeaseLostError, NotFoundError, SchemaError
+from ._model import Encoder, Error, LeaseLostError, NotFoundError, SchemaError
 from ._sql import PLACEHOLDER, Op, Postgres, Rows, SQLite, T
 
 Execute: TypeAlias = Callable[[str, Sequence[Any]], Rows]
@@ -72,9 +72,9 @@ def dialect(tx: Transaction) -> Any:
     return name
 
 
-def sql_for(tx: Transaction, schema: str) -> Any:
+def sql_for(tx: Transaction, schema: str, encoder: Encoder = None) -> Any:
     """The statements for a transaction's database."""
-    return SQLite() if dialect(tx) == "sqlite" else Postgres(schema)
+    return SQLite(encoder) if dialect(tx) == "sqlite" else Postgres(schema, encoder)
 
 
 def execute(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:

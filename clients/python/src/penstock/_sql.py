@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from ._model import SCHEMA_VERSION, Enqueued, Job, Message, NewJob, NotFoundError, SchemaError, job_row, message_row, text
+from ._model import SCHEMA_VERSION, Encoder, Enqueued, Job, Message, NewJob, NotFoundError, SchemaError, job_row, message_row, text
 
 T = TypeVar("T")
 Rows = Sequence[Sequence[Any]]
@@ -38,15 +38,15 @@ def seconds(n: float | None) -> str | None:
 class Postgres:
     """The functions of the schema, called in the connection's current transaction."""
 
-    def __init__(self, schema: str = "penstock"):
-        self.schema = quoted(schema)
+    def __init__(self, schema: str = "penstock", encoder: Encoder = None):
+        self.schema, self.encoder = quoted(schema), encoder
 
     def check(self) -> Op[int]:
         rows = yield f"select {self.schema}.check_client(cast($1 as bigint))", [SCHEMA_VERSION]
         return int(rows[0][0])
 
     def publish(self, outbox: str, messages: Iterable[Message]) -> Op[None]:
-        made = [message_row(m) for m in messages]
+        made = [message_row(m, self.encoder) for m in messages]
         if len(made) == 1:
             id_, key, topic, headers, payload = made[0]
             yield (
@@ -62,7 +62,7 @@ class Postgres:
             )
 
     def enqueue(self, queue: str, jobs: Iterable[NewJob]) -> Op[list[Enqueued]]:
-        made = [job_row(j) for j in jobs]
+        made = [job_row(j, self.encoder) for j in jobs]
         if not made:
             return []
         told = f"{self.schema}.deduplicated(e.n)" if any(row[5] for row in made) else "false"
@@ -149,6 +149,9 @@ class SQLite:
 
     CHUNK = 150  # rows: below the limit of 999 parameters in old libraries
 
+    def __init__(self, encoder: Encoder = None):
+        self.encoder = encoder
+
     def check(self) -> Op[int]:
         rows = yield "select max(version_id) from penstock_schema where is_applied", []
         version = int(rows[0][0])
@@ -157,7 +160,7 @@ class SQLite:
         return version
 
     def publish(self, outbox: str, messages: Iterable[Message]) -> Op[None]:
-        made = [message_row(m) for m in messages]
+        made = [message_row(m, self.encoder) for m in messages]
         for at in range(0, len(made), self.CHUNK):
             part = made[at : at + self.CHUNK]
             yield (
@@ -166,7 +169,7 @@ class SQLite:
             )
 
     def enqueue(self, queue: str, jobs: Iterable[NewJob]) -> Op[list[Enqueued]]:
-        made = [job_row(j) for j in jobs]
+        made = [job_row(j, self.encoder) for j in jobs]
         now = yield (
             "select cast((julianday('now') - 2440587.5) * 86400000000 as integer), id, dedup_window from penstock_queues where name = $1",
             [queue],

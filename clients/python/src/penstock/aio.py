@@ -14,7 +14,7 @@ from ._buffer import Gathered
 from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
 from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
 from ._kinds import by_kind
-from ._model import Aborted, Enqueued, Error, Job, Message, NewJob, Outcome, Payload
+from ._model import Aborted, Encoder, Enqueued, Error, Job, Message, NewJob, Outcome, Payload
 from ._seam import Transaction, run_async
 from ._signals import stopped_by_signals
 from ._sql import Op, Postgres
@@ -28,29 +28,29 @@ TxHandlers: TypeAlias = TxHandler | Mapping[str, TxHandler]
 
 async def publish(
     tx: Transaction, outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None,
-    id: str | None = None, schema: str = "penstock",
+    id: str | None = None, schema: str = "penstock", encoder: Encoder = None,
 ) -> None:  # fmt: skip
     """Publishes a message. It is delivered if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
-    await publish_many(tx, outbox, [Message(payload, key, topic, headers, id)], schema=schema)
+    await publish_many(tx, outbox, [Message(payload, key, topic, headers, id)], schema=schema, encoder=encoder)
 
 
-async def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, schema: str = "penstock") -> None:
+async def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, schema: str = "penstock", encoder: Encoder = None) -> None:
     """Publishes messages in the given order, with one statement. All are checked before the first is written."""
-    await run_async(tx, Postgres(schema).publish(outbox, messages))
+    await run_async(tx, Postgres(schema, encoder).publish(outbox, messages))
 
 
 async def enqueue(
     tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0,
     not_before: datetime | timedelta | None = None, dedup_key: str | None = None, headers: Mapping[str, str] | None = None, kind: str = "",
-    schema: str = "penstock",
+    schema: str = "penstock", encoder: Encoder = None,
 ) -> Enqueued:  # fmt: skip
     """Enqueues a job. It can run if the transaction commits, and never if it rolls back. Raises FieldError and NotFoundError."""
-    return (await enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers, kind)], schema=schema))[0]
+    return (await enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers, kind)], schema=schema, encoder=encoder))[0]
 
 
-async def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock") -> list[Enqueued]:
+async def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock", encoder: Encoder = None) -> list[Enqueued]:
     """Enqueues jobs with one statement, and returns a result for each, in the given order."""
-    return await run_async(tx, Postgres(schema).enqueue(queue, jobs))
+    return await run_async(tx, Postgres(schema, encoder).enqueue(queue, jobs))
 
 
 async def check(tx: Transaction, *, schema: str = "penstock") -> int:
@@ -73,8 +73,8 @@ class inbox:  # noqa: N801 - it stands for the module penstock.inbox
 class Buffer:
     """`penstock.Buffer` for asyncio: `async with`, inside the transaction."""
 
-    def __init__(self, tx: Transaction, *, at: int = 1000, schema: str = "penstock"):
-        self.tx, self.schema, self._gathered = tx, schema, Gathered(at)
+    def __init__(self, tx: Transaction, *, at: int = 1000, schema: str = "penstock", encoder: Encoder = None):
+        self.tx, self.schema, self.encoder, self._gathered = tx, schema, encoder, Gathered(at, encoder)
 
     async def publish(self, outbox: str, payload: object, **fields: Any) -> None:
         if self._gathered.message(outbox, Message(payload, **fields)):
@@ -87,9 +87,9 @@ class Buffer:
     async def flush(self) -> None:
         messages, jobs = self._gathered.take()
         for outbox, some in messages.items():
-            await publish_many(self.tx, outbox, some, schema=self.schema)
+            await publish_many(self.tx, outbox, some, schema=self.schema, encoder=self.encoder)
         for queue, more in jobs.items():
-            await enqueue_many(self.tx, queue, more, schema=self.schema)
+            await enqueue_many(self.tx, queue, more, schema=self.schema, encoder=self.encoder)
 
     def forget(self) -> None:
         """Discards messages and jobs that have not been written. Call it when their transaction is rolled back."""

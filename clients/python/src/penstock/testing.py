@@ -5,19 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from ._app import App
 from ._desk import Desk, Options, Task, log, reason_of
-from ._kinds import by_kind
-from ._model import HEADER_KIND, Cancelled, DeadLetter, Job, Message, NewJob, Payload, Retry, Snooze, encode
+from ._kinds import Strangers, by_kind
+from ._model import HEADER_KIND, Cancelled, DeadLetter, Encoder, Job, Message, NewJob, Payload, Retry, Snooze, encode
 from ._seam import Transaction, run
 from ._sql import Op, Rows, at_epoch, quoted
 from ._worker import Handlers
 
 
 def require_published(
-    tx: Transaction, outbox: str, *, topic: str | None = None, key: str | None = None, payload: Payload = None, schema: str = "penstock"
+    tx: Transaction,
+    outbox: str,
+    *,
+    topic: str | None = None,
+    key: str | None = None,
+    payload: Payload = None,
+    schema: str = "penstock",
+    encoder: Encoder = None,
 ) -> Message:
     """Returns the last message of the outbox with the given topic, key and payload; those that are None match any. Raises an AssertionError that lists the
     outbox's messages if there is none."""
@@ -28,13 +36,20 @@ def require_published(
     )
     found = [Message(bytes(row[0]), row[1], row[2], json.loads(row[3]) if row[3] else None, row[4]) for row in rows]
     for m in found:
-        if (topic is None or m.topic == topic) and (key is None or m.key == key) and has(m.payload, payload):
+        if (topic is None or m.topic == topic) and (key is None or m.key == key) and has(m.payload, payload, encoder):
             return m
     raise missing(f"nothing with topic {topic!r}, key {key!r}, payload {payload!r} was published to {outbox!r}", found)
 
 
 def require_enqueued(
-    tx: Transaction, queue: str, *, kind: str | None = None, key: str | None = None, payload: Payload = None, schema: str = "penstock"
+    tx: Transaction,
+    queue: str,
+    *,
+    kind: str | None = None,
+    key: str | None = None,
+    payload: Payload = None,
+    schema: str = "penstock",
+    encoder: Encoder = None,
 ) -> NewJob:
     """Returns the last waiting or delayed job of the queue with the given kind, key and payload; those that are None match any. Claimed jobs are left out.
     Raises an AssertionError that lists the queue's jobs if there is none."""
@@ -52,7 +67,7 @@ def require_enqueued(
         of_kind = given.pop(HEADER_KIND, "")
         found.append(NewJob(bytes(content), its_key, group_key, priority, at_epoch(due) if due else None, None, given or None, of_kind))
     for j in found:
-        if (kind is None or j.kind == kind) and (key is None or j.key == key) and has(j.payload, payload):
+        if (kind is None or j.kind == kind) and (key is None or j.key == key) and has(j.payload, payload, encoder):
             return j
     raise missing(f"nothing with kind {kind!r}, key {key!r}, payload {payload!r} was enqueued in {queue!r}", found)
 
@@ -64,9 +79,9 @@ def read(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
     return run(tx, op())
 
 
-def has(there: Any, payload: Payload) -> bool:
+def has(there: Any, payload: Payload, encoder: Encoder = None) -> bool:
     """Whether a stored payload is the expected one. Two JSON texts of the same value are equal."""
-    wanted = None if payload is None else encode(payload)
+    wanted = None if payload is None else encode(payload, encoder)
     if wanted is None or there == wanted:
         return True
     try:
@@ -78,6 +93,21 @@ def has(there: Any, payload: Payload) -> bool:
 def missing(what: str, found: Sequence[object]) -> AssertionError:
     there = "\n".join(f"  {m!r}" for m in found[:10]) or "  nothing"
     return AssertionError(f"{what}. There is:\n{there}")
+
+
+class Met(Strangers):
+    """Of the jobs without a handler, those that the tests of this process have met. A job's time goes on by `advance`, from its first meeting."""
+
+    def __init__(self, queue: str, options: Options):
+        super().__init__(queue, options)
+        self.advanced = 0.0
+        self.first = dict[tuple[int, datetime], float]()
+
+    def now(self, job: Job) -> datetime:
+        return super().now(job) + timedelta(seconds=self.advanced - self.first.setdefault((job.id, job.created_at), self.advanced))
+
+
+MET: dict[tuple[str, str], Met] = {}
 
 
 class NoJobError(AssertionError):
@@ -102,7 +132,8 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: 
         raise NoJobError(f"there is no job to run in {queue!r}")
     how: object
     try:
-        how = by_kind(handler.handlers(queue, tx) if isinstance(handler, App) else handler, queue, desk.o)(jobs[0])
+        strangers = MET.setdefault((schema, queue), Met(queue, desk.o))
+        how = by_kind(handler.handlers(queue, tx) if isinstance(handler, App) else handler, queue, desk.o, strangers)(jobs[0])
     except Exception as e:
         how = e
     words = {Retry: "retry", Snooze: "snooze", DeadLetter: "dead_letter", Cancelled: "cancelled"}
@@ -159,3 +190,4 @@ def advance(tx: Transaction, queue: str, seconds: float, *, schema: str = "penst
     ended, and schedules run. The server's clock does not change. In a transaction it blocks others until the transaction ends. The role must own the
     schema."""
     read(tx, f"select {quoted(schema)}.advance_queue(cast($1 as text), cast(cast($2 as text) as interval))", [queue, f"{seconds:.6f} s"])
+    MET.setdefault((schema, queue), Met(queue, Options(schema=schema))).advanced += seconds

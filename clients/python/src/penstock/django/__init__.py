@@ -6,6 +6,7 @@
         "OUTBOXES": ["orders"],                      # created by `manage.py migrate` if they are missing
         "QUEUES": {"emails": {"max_attempts": 5, "handler": "shop.jobs.send_mail"}},
         "INBOXES": {"billing": {"keep": "30 days"}},
+        "ENCODER": "django.core.serializers.json.DjangoJSONEncoder",
     }
 
 `publish` and the others write in the transaction of `atomic()`. Outside of one they raise TransactionManagementError. With `require_atomic=False`, each
@@ -16,20 +17,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.db import connections, transaction
+from django.utils.module_loading import import_string
 
 from .. import _api
 from .. import inbox as _inbox
-from .._model import Enqueued, Message, NewJob, Payload
+from .._model import Encoder, Enqueued, Message, NewJob, Payload
 
 TASK_BACKEND = "penstock.django.tasks.PenstockBackend"
 
 
+DEFAULTS: dict[str, Any] = {
+    "DATABASE": "default",
+    "SCHEMA": "penstock",
+    "OUTBOXES": [],
+    "QUEUES": {},
+    "INBOXES": {},
+    "ENCODER": "django.core.serializers.json.DjangoJSONEncoder",
+}
+
+
 def setting(name: str) -> Any:
-    given = getattr(settings, "PENSTOCK", {}).get(name, {"DATABASE": "default", "SCHEMA": "penstock", "OUTBOXES": [], "QUEUES": {}, "INBOXES": {}}[name])
+    given = getattr(settings, "PENSTOCK", {}).get(name, DEFAULTS[name])
     return {**{queue: {} for queue in task_queues()}, **given} if name == "QUEUES" else given
 
 
@@ -37,6 +49,11 @@ def task_queues() -> list[str]:
     """The queues of settings.TASKS that are Penstock's."""
     ours = [params for params in getattr(settings, "TASKS", {}).values() if params.get("BACKEND") == TASK_BACKEND]
     return [queue for params in ours for queue in params.get("QUEUES", ["default"])]
+
+
+def _encoder() -> Encoder:
+    given = setting("ENCODER")
+    return cast(Encoder, import_string(given) if isinstance(given, str) else given)
 
 
 def _tx(using: str | None, require_atomic: bool) -> Any:
@@ -57,7 +74,7 @@ def publish(
 
 
 def publish_many(outbox: str, messages: Iterable[Message], *, using: str | None = None, require_atomic: bool = True) -> None:
-    _api.publish_many(_tx(using, require_atomic), outbox, messages, schema=setting("SCHEMA"))
+    _api.publish_many(_tx(using, require_atomic), outbox, messages, schema=setting("SCHEMA"), encoder=_encoder())
 
 
 def enqueue(
@@ -70,7 +87,7 @@ def enqueue(
 
 
 def enqueue_many(queue: str, jobs: Iterable[NewJob], *, using: str | None = None, require_atomic: bool = True) -> list[Enqueued]:
-    return _api.enqueue_many(_tx(using, require_atomic), queue, jobs, schema=setting("SCHEMA"))
+    return _api.enqueue_many(_tx(using, require_atomic), queue, jobs, schema=setting("SCHEMA"), encoder=_encoder())
 
 
 def first(consumer: str, message_id: str, *, using: str | None = None, require_atomic: bool = True) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
+from json import JSONEncoder
 from typing import Any
 
 from django.conf import settings
@@ -20,6 +21,7 @@ KEYS: dict[str, tuple[Any, str]] = {
     "OUTBOXES": ((list, tuple, set, frozenset), "a list of names, as ['orders']"),
     "QUEUES": (Mapping, "a dict with the settings of each queue, as {'emails': {}}"),
     "INBOXES": (Mapping, "a dict with the settings of each inbox, as {'billing': {}}"),
+    "ENCODER": ((str, type), "a subclass of json.JSONEncoder, or its dotted name"),
 }
 OF_A_QUEUE: dict[str, tuple[Any, str]] = {
     "handler": (object, "the dotted name of a function, as 'shop.jobs.send'"),
@@ -58,6 +60,14 @@ def check_settings(**_: Any) -> list[Error]:
     top = entries("", getattr(settings, "PENSTOCK", {}), KEYS)
     if top.get("DATABASE", "default") not in settings.DATABASES:
         error(3, "['DATABASE']", f"is {top['DATABASE']!r}, which is not in settings.DATABASES", f"there are: {', '.join(settings.DATABASES)}")
+    encoder = top.get("ENCODER", JSONEncoder)
+    try:
+        encoder = import_string(encoder) if isinstance(encoder, str) else encoder
+        problem = "" if isinstance(encoder, type) and issubclass(encoder, JSONEncoder) else ", which is no subclass of json.JSONEncoder"
+    except ImportError as e:
+        problem = f": {e}"
+    if problem:
+        error(3, "['ENCODER']", f"is {top['ENCODER']!r}{problem}", "give a subclass of json.JSONEncoder, or its dotted name")
     for name in top.get("OUTBOXES", ()):
         if not isinstance(name, str):
             error(2, "['OUTBOXES']", f"has {name!r}", "give names")
