@@ -44,7 +44,7 @@ type Adopted struct {
 
 // Adoption is how the rows of one reader become messages.
 type Adoption struct {
-	numbers bool     // they are in order of a number, whose place is so many microseconds after 1970
+	numbers bool     // they are in order of a number, whose place is that number of microseconds after 1970
 	headers []string // of templates, in order
 	Settles string   // the statement that settles rows
 

@@ -40,7 +40,7 @@ type AdoptDialect interface {
 	Hint(i Index) string
 	// Now is the present time for a column.
 	Now(c *Column) string
-	// Cut is a text with so many characters at most.
+	// Cut is a text with no more characters than the column holds.
 	Cut(c *Column, text string) string
 }
 

@@ -2,7 +2,7 @@ package tables
 
 import "testing"
 
-// What is filled in is not looked at again: a name may look like a word.
+// A name that was filled in is not read again, although it may look like a word.
 func TestRender(t *testing.T) {
 	t.Parallel()
 	fill := func(name string) (string, bool) {

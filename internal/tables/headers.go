@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// invalidHeaders is the header that has a text which is no JSON object. Where a constraint keeps such texts out, that can be switched off, and a message
-// must not hold up its outbox because of it.
+// invalidHeaders is the header that carries a text which is not a JSON object. A constraint that keeps such texts out can be switched off, and a message
+// must not hold up its outbox because of one.
 const invalidHeaders = "penstock-invalid-headers"
 
 // HeadersText is headers as JSON, nil without any.

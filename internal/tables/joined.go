@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// joined has the claims and acks of a process go together. While a round trip of a queue is under way, the calls that come wait, and then share the
+// joined has the claims and acks of a process go together. While a round trip of a queue is under way, the calls that come wait. Then they share the
 // next one: one transaction, one commit, and one turn at the queue's row. A call that finds none under way goes at once. Where claims run side by side,
 // a second round trip begins with the calls that have waited long: the database or its disk is far away then.
 type joined struct {

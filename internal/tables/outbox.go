@@ -179,7 +179,8 @@ func (s *Outboxes) Status(ctx context.Context) ([]admin.OutboxStatus, error) {
 	return StatusUpTo(ctx, s, 0)
 }
 
-// StatusUpTo is driver.StatusCounter for a dialect whose statement counts up to {most}, but for backlogs; 0 is no limit.
+// StatusUpTo is driver.StatusCounter for a dialect whose statement counts up to {most}, except for backlogs; 0 means
+// without a limit.
 func StatusUpTo(ctx context.Context, s *Outboxes, most int) ([]admin.OutboxStatus, error) {
 	names, err := s.on.Names(ctx, "outboxes")
 	if err != nil {

@@ -253,7 +253,7 @@ type Look struct {
 	page   *Page
 }
 
-// sweepPart: of its time a reader takes up to one in so many for sweeps. While a snapshot stays open they walk over all that was deleted.
+// sweepPart limits sweeps to one part in this many of a reader's time. While a snapshot stays open they walk over all deleted rows.
 const sweepPart = 10
 
 // Look says where to look for new messages, in this many buckets.

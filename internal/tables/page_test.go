@@ -12,8 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/retry"
 )
 
-// A sweep is over once it has read as far as the mark, however much waits behind that: each is a walk over all that was deleted while a
-// snapshot was open. It goes on while there is more before the mark, and the longer it took the later is the next one.
+// A sweep is over once it has read as far as the mark, however much waits behind that. Each walks over all rows that were deleted while
+// a snapshot was open. It continues while there is more before the mark, and the longer it took the later is the next one.
 func TestSweeps(t *testing.T) {
 	t.Parallel()
 	const limit, margin, sweep = 10, time.Second, 15 * time.Second
@@ -117,8 +117,8 @@ func TestAPageThatFailsMovesNothing(t *testing.T) {
 	}
 }
 
-// After a call that failed it is looked everywhere once: a server that was promoted may have forgotten what was noted of a message
-// behind which the mark is by now.
+// After a failed call the reader looks everywhere once. A promoted server may have forgotten the note about a message that the
+// mark has passed by now.
 func TestAnErrorIsDoubted(t *testing.T) {
 	t.Parallel()
 	limit := driver.Limit{Messages: 10, Bytes: 1 << 20}
@@ -151,7 +151,7 @@ func TestAnErrorIsDoubted(t *testing.T) {
 	}
 }
 
-// What is in flight at the very mark is not settled.
+// A message that is in flight at the very mark is not settled.
 func TestInFlightAtTheMark(t *testing.T) {
 	t.Parallel()
 	r := NewReader(nil, driver.Subscribe{})

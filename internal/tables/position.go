@@ -9,7 +9,7 @@ type Cursor struct {
 	Ahead    seqset.Set
 }
 
-// Begin has the reader go on where the one before has stopped.
+// Begin has the reader continue where the one before has stopped.
 func (r *Reader) Begin(c Cursor) { r.upTo, r.ahead = c.Position, c.Ahead }
 
 // ReadOn reads new messages, some rows at a time, until there is one that no reader before has settled. read asks for the rows behind a number.

@@ -77,8 +77,9 @@ func (s *Seen) pay(expire func(since time.Time) error) error {
 func (s *Seen) LIFO() bool { return s.lifo }
 
 // groupSeen is what this process knows of a group: of each priority the times, in microseconds, between which no job was
-// left that was never claimed. A claim passes over them, so that it does not walk over what is deleted and, because of an
-// open snapshot, say, not cleaned up yet. It is not a guarantee: jobs that commit late are found by looking again.
+// left that was never claimed. A claim passes over them, so that it does not walk over rows that are deleted and not
+// cleaned up yet, for example because of an open snapshot. It is not a guarantee: jobs that commit late are found by
+// looking again.
 type groupSeen struct {
 	taken         [penstock.MaxPriority - penstock.MinPriority + 1]seqset.Set
 	asked         time.Time       // when it was asked for leases that have ended

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// What docs/reference/engines.md says to grant on an adopted table is enough, and what is missing is said. Its names, those of its database and columns too, are any text.
+// The grants of docs/reference/engines.md on an adopted table are enough, and an error names each one that is missing. Its names, those of its database and columns too,
+// are any text.
 func TestAdoptGrants(t *testing.T) {
 	t.Parallel()
 	of := testserver.MariaDBDatabase(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// others are tables that somebody else made.
+// others are tables that an application made.
 var others = map[string][]string{
 	adopttest.Shop: {`create table shop (id bigint not null auto_increment primary key, part varchar(2000), kind varchar(100) not null default 't', body text not null,
 		extra json, state varchar(20) not null default 'pending', done_at datetime(6), failure varchar(40), tries int not null default 0, at datetime(6) not null default (utc_timestamp(6)), key at (at, id), key waits (done_at, id))`},

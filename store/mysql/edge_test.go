@@ -61,7 +61,8 @@ func TestWhatDiedOnTheWayIsFinished(t *testing.T) {
 	must(t, s.DropOutbox(t.Context(), "left"), s.CreateOutbox(t.Context(), "left"))
 }
 
-// Outboxes are dropped while producers publish and a relay reads and settles: everybody learns of it, and nobody waits for ever.
+// Outboxes are dropped while producers publish and a relay reads and settles: each of them learns of it, and none waits for
+// ever.
 func TestDropUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := migrated(t, testserver.MariaDBDatabase(t))
@@ -210,8 +211,8 @@ func TestSessionsOfApplications(t *testing.T) {
 	}
 }
 
-// What a trigger publishes has the time when that happened, not when the statement began that the trigger belongs to: a message
-// could be behind the low-water mark by as long as a statement takes.
+// A message that a trigger publishes has the time when that happened, not the time when the trigger's statement began.
+// Otherwise it could be behind the low-water mark by as long as a statement takes.
 func TestPublishedByATrigger(t *testing.T) {
 	t.Parallel()
 	url := testserver.MariaDBDatabase(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// One server for all of these, one after another: its counters are of all that goes on in it.
+// One server for all of these, one after another: its counters are of all that happens in it.
 func TestMyRocksAlone(t *testing.T) {
 	t.Parallel()
 	has(t, "RocksDB")
@@ -25,7 +25,7 @@ func TestMyRocksAlone(t *testing.T) {
 	}
 }
 
-// rocks is a server whose counters nobody else moves.
+// rocks is a server whose counters nothing else moves.
 type rocks struct {
 	*testing.T
 	url string
@@ -72,9 +72,9 @@ func (r *rocks) store() *mysql.Store {
 	return s
 }
 
-// What a call may cost however many rows were deleted: see DESIGN.md. A claim seeks the first job of each priority, and as many
-// rows again (its queue, leases, positions, the job itself). Each row is stepped over a few times: it is read, found deleted
-// once, and counted among the leases that a second leaves.
+// The most that a call may cost, however many rows were deleted: see DESIGN.md. A claim seeks the first job of each priority,
+// and as many rows again (its queue, leases, positions, the job itself). Each row is stepped over a few times: it is read,
+// found deleted once, and counted among the leases that a second leaves.
 const (
 	priorities   = penstock.MaxPriority - penstock.MinPriority + 1
 	dequeueSeeks = 2 * priorities

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// Each node of a cluster has producers, a relay and a worker. What the certification of a commit refuses is run again, and a node
-// that is killed loses nothing that was confirmed.
+// Each node of a cluster has producers, a relay and a worker. A transaction that the certification of its commit refuses is run
+// again, and a node that is killed loses nothing that was confirmed.
 func TestGalera(t *testing.T) {
 	testseed.Soak(t)
 	t.Parallel()

@@ -93,8 +93,8 @@ func column[T any](t testing.TB, db *sql.DB, query string, args ...any) (all []T
 	return all
 }
 
-// What a transaction sees may be older than what it has waited for, unless it is READ COMMITTED: then InOrder refuses it. So does MariaDB itself
-// with innodb_snapshot_isolation, the default since 11.6.
+// A transaction may see an older state than the one that it has waited for, unless it is READ COMMITTED. In that case InOrder refuses it. So
+// does MariaDB itself with innodb_snapshot_isolation, the default since 11.6.
 func TestInboxRefusesAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	settings := []string{"set session innodb_snapshot_isolation = off", "set session innodb_snapshot_isolation = on"}

@@ -121,7 +121,7 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-// snapshot is what was kept so far.
+// snapshot lists the confirmed texts so far.
 func (l *ledger) snapshot() []string {
 	l.Lock()
 	defer l.Unlock()

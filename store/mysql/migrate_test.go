@@ -98,7 +98,7 @@ func TestServerOfOtherOptions(t *testing.T) {
 	}
 	s := openStore(t, server.URL, mysql.Options{Engine: "innodb"})
 	must(t, s.Migrate(t.Context()), s.CreateOutbox(t.Context(), "orders"))
-	// Whoever names none later has what the tables have.
+	// A store that names none later has the engine of the tables.
 	other := openStore(t, server.URL, mysql.Options{})
 	must(t, other.Migrate(t.Context()), other.CreateOutbox(t.Context(), "letters"), other.CreateQueue(t.Context(), "jobs", penstock.FIFO))
 	var field *penstock.FieldError

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// migrated is a store in a database of its own.
+// migrated is a store in a separate database.
 func migrated(t *testing.T, url string) *mysql.Store {
 	schema, _ := databaseOf(t, url)
 	s := openStore(t, url, mysql.Options{Schema: schema})

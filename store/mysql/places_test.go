@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// A row that comes later may have the lower number: nodes of a cluster each have numbers of their own. Messages come in order of their times, which
-// a batch says beside them, and what is parked of a key does, too.
+// A row that comes later may have the lower number, because each node of a cluster has its own numbers. Messages come in order of their times,
+// which a batch carries with them, and so do parked messages of a key.
 func TestNumbersThatFall(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines(t) {

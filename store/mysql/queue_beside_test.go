@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/store/mysql"
 )
 
-// beside is a queue of two processes. A claim of one of them, slow, stops when it has looked and taken nothing yet.
+// A queue of two processes. A claim of one of them, slow, stops when it has looked and taken nothing yet.
 type beside struct {
 	testing.TB
 	app         *sql.DB

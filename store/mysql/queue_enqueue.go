@@ -224,7 +224,7 @@ func (q *Queue) sift(ctx context.Context, tx session, jobs []penstock.NewJob, ma
 	return d, nil
 }
 
-// note writes the numbers of the jobs that came first in the place of their tokens.
+// note writes the numbers of the jobs that came first instead of their tokens.
 func (d *deduped) note(ctx context.Context, tx session, jobs []penstock.NewJob, made []penstock.Enqueued) error {
 	var args []any
 	for i := range made {

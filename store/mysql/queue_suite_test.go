@@ -17,7 +17,7 @@ func TestQueueInnoDB(t *testing.T) { queueSuite(t, "InnoDB", nil) }
 
 func TestQueueMyRocks(t *testing.T) { queueSuite(t, "RocksDB", queuetest.Engine) }
 
-// queueSuite: the suite's model wants the order of what committed late at once, however slow the machine.
+// queueSuite: the suite's model needs the order of late commits at once, however slow the machine.
 func queueSuite(t *testing.T, engine string, only queuetest.Cases) {
 	t.Parallel()
 	has(t, engine)

@@ -161,8 +161,8 @@ func (s *Store) sql(statement, outbox string, with words) string {
 	return strings.NewReplacer(pairs...).Replace(statement)
 }
 
-// now is when a row is inserted, where utc_timestamp is when the statement began, that of a trigger's business, say. Half an hour is what clocks change by
-// at least, while a statement runs.
+// now is when a row is inserted. utc_timestamp is when the statement began, for example the one whose trigger inserts. If the local clock changes while a
+// statement runs, it does so by half an hour at least.
 const now = "utc_timestamp(6) + interval mod(timestampdiff(microsecond, now(6), sysdate(6)) + 7200000000, 1800000000) microsecond"
 
 // tableOf is the table with an outbox's messages, quoted.

@@ -102,7 +102,7 @@ func TestCancelledWhileClaimed(t *testing.T) {
 	}
 }
 
-// What a relay does all the time is one round trip each, an enqueue is two.
+// Each call that a relay makes all the time is one round trip; an enqueue is two.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	i := onTables(t, "InnoDB")

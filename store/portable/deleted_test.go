@@ -11,7 +11,8 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// What was deleted is in the indexes for as long as a snapshot is pinned. Nothing that relays and workers do again and again walks over it more than once.
+// Deleted rows are in the indexes for as long as a snapshot is pinned. Nothing that relays and workers do again and again walks over them more than
+// once.
 func TestDeletedIsPassedOver(t *testing.T) {
 	t.Parallel()
 	t.Run("no statistics", func(t *testing.T) { t.Parallel(); deletedIsPassedOver(t, false) })

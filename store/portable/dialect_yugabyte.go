@@ -6,16 +6,16 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// yugabyte is YugabyteDB. Tables are made of tablets. A hashed bucket in front of the time spreads new rows over all of them, and each has
-// its own end to append to and its own beginning to read from
+// yugabyte is YugabyteDB. Tables are made of tablets. A hashed bucket in front of the time spreads new rows over all of them. Each has its
+// own end to append to and its own beginning to read from
 // (https://docs.yugabyte.com/stable/architecture/docdb-sharding/tablet-splitting/). A queue is read in order of its groups, so it is a
 // range, which the server splits by itself. A LIFO queue has the latest first, because stepping backwards is slowest in RocksDB.
 //
-// A statement that meets a read restart or a conflict is run again by the server itself, as long as none of its rows has left the output
-// buffer, 256 KiB until 2.27 (ysql_output_buffer_size; https://github.com/yugabyte/yugabyte-db/issues/11572).
+// The server itself repeats a statement that meets a read restart or a conflict, as long as none of its rows has left the output buffer.
+// The buffer has 256 KiB until 2.27 (ysql_output_buffer_size; https://github.com/yugabyte/yugabyte-db/issues/11572).
 //
-// DDL is not rolled back with its transaction and is not isolated from others' DDL
-// (https://github.com/yugabyte/yugabyte-db/issues/3642): Migrate and its like send it one statement at a time, each of which may run again.
+// DDL is not rolled back with its transaction and is not isolated from others' DDL (https://github.com/yugabyte/yugabyte-db/issues/3642).
+// So Migrate and its like send one statement at a time, each of which may run again.
 var yugabyte = dialect{
 	engine: pg.Yugabyte,
 	words: map[string]string{

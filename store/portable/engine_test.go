@@ -46,8 +46,8 @@ func TestEngineIsDetected(t *testing.T) {
 	}
 }
 
-// Ten processes that start at once, on a server that refuses definitions for others' sake and loses connections before and after it has
-// made them, while some of them die on the way: there is all that one alone makes, and of ten that create an outbox one does.
+// Ten processes start at once, and some of them die on the way. The server refuses definitions for others' sake, and loses connections
+// before and after it has made them. In the end there is all that one alone makes, and of ten that create an outbox one does.
 func TestTenStartAtOnce(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
@@ -160,7 +160,7 @@ func catalogue(t testing.TB, url string) string {
 }
 
 // Where a server repeats a statement by itself as long as its result fits a buffer of 256 KiB, results fit it, of claims and fetches of far
-// more. What was asked for comes all the same.
+// more. All rows that were asked for come all the same.
 func TestResultsFitTheBuffer(t *testing.T) {
 	t.Parallel()
 	const buffer, jobs = 256 << 10, 100

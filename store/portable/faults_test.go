@@ -58,7 +58,7 @@ func TestFaults(t *testing.T) {
 		}
 		for len(open) > 0 {
 			verdicts := make([]driver.Verdict, len(open[0].Messages))
-			if open[0].Number%3 == 0 { // the way of refusals, too; asked again, a batch has the same verdicts
+			if open[0].Number%3 == 0 { // also the way of refusals; asked again, a batch has the same verdicts
 				for i := range verdicts {
 					verdicts[i] = driver.Verdict{Outcome: driver.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
 				}
@@ -82,8 +82,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A Settle whose context has ended reaches the server while the next one, of another batch, is being done: that one is
-// not taken for it, and either is settled once.
+// A Settle whose context has ended reaches the server while the next one, of another batch, is being done. They are
+// not mixed up, and each is settled once.
 func TestLateSettle(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{Margin: time.Hour})
@@ -203,7 +203,7 @@ func TestQueueFaults(t *testing.T) {
 		}
 	}
 	p.Decide(nil)
-	for ended := time.Now().Add(time.Minute); ; { // what nobody has heard of comes back when its lease ends
+	for ended := time.Now().Add(time.Minute); ; { // a job whose claim was never answered comes back when its lease ends
 		if time.Now().After(ended) {
 			t.Fatalf("a minute later there are jobs left; the last of each key were %v", last)
 		}
@@ -252,7 +252,7 @@ func eachFault(rnd *rand.Rand) func([]byte) wire.Fault {
 	}
 }
 
-// What a relay does all the time is one round trip each.
+// Each call that a relay makes all the time is one round trip.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{})

@@ -63,8 +63,8 @@ func (f *fixture) drain(src driver.Source) (got []string) {
 	}
 }
 
-// A transaction that commits long after the margin is found by the next sweep, also by a reader that comes later
-// and begins at the mark that the one before has left.
+// The next sweep finds a transaction that commits long after the margin. So does a reader that comes later and
+// begins at the mark that the one before has left.
 func TestCommitsAfterTheMargin(t *testing.T) {
 	t.Parallel()
 	const sweep = 200 * time.Millisecond

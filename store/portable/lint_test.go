@@ -234,8 +234,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// inTransaction lists the definitions of a file's code that are not sent by the pool itself, or by define, which does: on some engines they
-// are not rolled back with their transaction, and on none are they harmless there.
+// inTransaction lists the definitions in a file's code that neither the pool itself sends nor define, which uses the pool. On some engines
+// they are not rolled back with their transaction, and on none are they harmless there.
 func inTransaction(set *token.FileSet, file *ast.File) (found []string) {
 	ddl := regexp.MustCompile(`(?i)^\s*(create|drop|alter|truncate)[ _]`)
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// What was lost is never counted, not even between two round trips or where the answer to the first is lost: the count would
-// go back, or stay wrong.
+// A lost message is never counted, not even between two round trips or where the answer to the first is lost. Otherwise the
+// count would go back, or stay wrong.
 func TestCountsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	for _, keeps := range []bool{false, true} {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// A claim that has jobs has their leases run: leases of others that have ended, which somebody has locked here, it leaves to the next one.
+// A claim that has jobs has their leases run: it leaves leases of others that have ended, which are locked here, to the next one.
 func TestLeaseBeginsAfterMaintenance(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{})

@@ -65,7 +65,7 @@ func TestOlderTables(t *testing.T) {
 	}
 }
 
-// What somebody has under way, and ends later, makes the drop of its tables fail no more than wait.
+// A transaction that is under way and ends later makes the drop of its tables wait, not fail.
 func TestDropSchemaInADeadlock(t *testing.T) {
 	t.Parallel()
 	url := testserver.Database(t, testserver.PostgresURL(t))

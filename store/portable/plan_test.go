@@ -148,17 +148,17 @@ func TestNothingIsCompiled(t *testing.T) {
 	}
 }
 
-// Whatever the statistics say, of tables that were empty when they were made, too, what a relay and a worker do goes along indexes and
-// reads what it is about, and little more.
+// Whatever the statistics say, a relay and a worker go along indexes, and read the rows that they need and little more. This also
+// holds with statistics of tables that were empty when these were made.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
 		for _, analyzed := range []string{"never", "empty", "full"} {
 			t.Run(string(order)+"/"+analyzed, func(t *testing.T) {
 				t.Parallel()
-				o := observe(t, portable.Options{Margin: time.Millisecond}) // what was settled within it is read again
+				o := observe(t, portable.Options{Margin: time.Millisecond}) // messages that were settled within it are read again
 				o.must(o.store.CreateQueue(t.Context(), "jobs", order))
-				if order == penstock.LIFO { // what is settled is noted, not deleted
+				if order == penstock.LIFO { // settled messages are noted, not deleted
 					o.must(o.store.SetRetention(t.Context(), "orders", admin.Retention{Age: time.Hour}))
 				}
 				src := o.subscribe()
@@ -216,8 +216,8 @@ func (o *observed) turns(src driver.Source, q driver.Queue, n int) {
 	}
 }
 
-// A claim passes over the jobs that wait for others of their keys, however many, and finds the next of a key once that may run: neither
-// reads those that wait.
+// A claim passes over the jobs that wait for others of their keys, however many. It finds the next of a key once that may run. Neither
+// reads the jobs that wait.
 func TestClaimPassesOverThoseThatWait(t *testing.T) {
 	t.Parallel()
 	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {

@@ -26,7 +26,7 @@ func TestPooled(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The driver asks the server to end a statement whose context has ended. Version 1.18 of the pooler crashes ("bad client state: 0")
-	// if the connection with such a request is cut, as tests of outages do, and all other tests would lose theirs.
+	// if the connection with such a request is cut, as tests of outages do. All other tests would lose theirs.
 	noCancel := tcpproxy.New(t, front.Host)
 	noCancel.Never(func(said []byte) bool {
 		return len(said) == 16 && bytes.HasPrefix(said, []byte{0, 0, 0, 16, 4, 210, 22, 46})

@@ -177,8 +177,8 @@ func TestClaimsOfProcessesRunSideBySide(t *testing.T) {
 	}
 }
 
-// What excludes claims waits for those that are under way: a queue that is paused runs no job more, the limit of running jobs holds, and no lease is left of
-// a job that was cancelled or whose queue was dropped.
+// Every call that excludes claims waits for those that are under way. A paused queue runs no further job, the limit of running jobs holds, and no lease is
+// left of a cancelled job or of a dropped queue.
 func TestWhatExcludesClaimsWaitsForThem(t *testing.T) {
 	t.Parallel()
 	yes, one := true, 1
@@ -291,7 +291,8 @@ func TestTwoClaimsOfAKey(t *testing.T) {
 	}
 }
 
-// A claim that locks a few more jobs than it wants, because others were first before, leaves those to which max_running has no room.
+// A claim that locks a few more jobs than it needs, because others were first before, leaves those for which max_running has no
+// room.
 func TestLimitAfterOthersWereFirst(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

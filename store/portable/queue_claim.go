@@ -23,7 +23,7 @@ func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time
 	return priorities, after, upto
 }
 
-// turns of each queue, as make_turns makes them: so many claims run side by side.
+// turns of each queue, as make_turns makes them: at most this many claims run side by side.
 const turns = 64
 
 // Round implements tables.QueueDB.

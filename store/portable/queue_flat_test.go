@@ -45,7 +45,7 @@ func TestQueueIsFlatWhilePinned(t *testing.T) {
 			}
 			const n = 100
 			measure := func() (pages, entries float64) {
-				enqueue(n / 2) // the rest comes from what was there before, beyond what is deleted
+				enqueue(n / 2) // the rest are older jobs, beyond the deleted ones
 				p, e := f.reads()
 				dequeue(n)
 				pages, entries = f.reads()

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/store/portable"
 )
 
-// atOnce: the suite's model wants the order of what committed late at once, however slow the machine.
+// atOnce: the suite's model needs the order of late commits at once, however slow the machine.
 var atOnce = portable.Options{Margin: time.Hour, LookAgain: time.Nanosecond}
 
 func TestQueue(t *testing.T) {

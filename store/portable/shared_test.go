@@ -48,8 +48,8 @@ func TestSharedOrAlone(t *testing.T) {
 	f.must(src.Close(t.Context()))
 }
 
-// A promotion may lose a bucket that a reader had taken, and another have it by now: whoever had it reads no more, and settles
-// nothing, from the first call on.
+// A promotion may lose the note that a reader had taken a bucket, and another reader may have it by now. The first reads no
+// more, and settles nothing, from the first call.
 func TestBucketThatWasLost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{})
@@ -101,7 +101,8 @@ func (f *fixture) each(payload string) {
 	}
 }
 
-// A reader that was to leave a bucket, and need not any more, goes on where it stopped to read it.
+// A reader that was to leave a bucket, and need not any more, continues where it stopped to read
+// it.
 func TestBucketThatIsNotLeft(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{Margin: time.Microsecond, Sweep: time.Hour})
@@ -204,7 +205,7 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 }
 
 // Readers come, leave and crash while messages are written, and answers to renewals are lost. Each message is delivered, of a key in order, and again
-// only after a crash; nobody gets what another has in flight.
+// only after a crash; no reader gets a message that another has in flight.
 func TestSharedByMany(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())

@@ -35,7 +35,8 @@ func without(ctx context.Context, url string) error {
 	return err
 }
 
-// database is one of the tests' own, with the tables, where only what other engines have, too, can be used.
+// database is a separate one for a test, with the tables, where only features can be used that other
+// engines also have.
 func database(t testing.TB) string { return shimmed(t, created.Database(t)) }
 
 // shimmed has the sessions of a database find the shim before pg_catalog. Not by the URL: a pooler takes no such parameter of a session,

@@ -59,7 +59,7 @@ func TestTables(t *testing.T) {
 	})
 }
 
-// faults are those after which everything goes on.
+// faults are those after which everything continues.
 var faults = []wire.Fault{wire.Refuse, wire.CutBefore, wire.CutAfter}
 
 func onTables(t testing.TB) tablestest.Instance {

@@ -56,7 +56,7 @@ func buffered(tx businessTx, err error) (businessTx, error) {
 type bufferFixture struct {
 	*testing.T
 	app   *sql.DB
-	raw   *sql.Tx // sees what has been written
+	raw   *sql.Tx // sees the rows that have been written
 	tx    *sqlite.BufferedTx
 	store *sqlite.Store
 	n     int
@@ -82,7 +82,7 @@ func (f *bufferFixture) must(err error) {
 	}
 }
 
-// publish publishes so many messages, 1, 2, 3 …
+// publish publishes n messages, 1, 2, 3 …
 func (f *bufferFixture) publish(n int) {
 	f.Helper()
 	for range n {
@@ -93,7 +93,7 @@ func (f *bufferFixture) publish(n int) {
 
 const writtenSQL = "select coalesce(group_concat(cast(payload as text), ' '), '') from (select payload from penstock_outbox_orders order by seq)"
 
-// want compares what has been written, and why.
+// want compares the written messages, and why they were written.
 func (f *bufferFixture) want(written string, flushes map[penstock.FlushReason]int) {
 	f.Helper()
 	var got string
@@ -204,7 +204,8 @@ func TestBufferFailsWithTheOperation(t *testing.T) {
 	}
 }
 
-// What is published once, by an inbox, keeps its place among the rest, in a transaction of the application's with a buffer or without.
+// A message that is published once, by an inbox, keeps its place among the rest, in a transaction of the application's with a buffer
+// or without.
 func TestPublishOnceInATransaction(t *testing.T) {
 	for name, o := range map[string]*penstock.BufferOptions{"plain": nil, "buffered": {AcrossWrites: true}} {
 		t.Run(name, func(t *testing.T) {

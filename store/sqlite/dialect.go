@@ -92,7 +92,8 @@ func bound(value any) any {
 	return value
 }
 
-// jsonOf is a list of texts. What is no UTF-8, as a plain INSERT may have put it into a key, stays as it is.
+// jsonOf is a list of texts. Bytes that are not UTF-8, as a plain INSERT may have put them into a key, stay
+// as they are.
 func jsonOf(texts []string) string {
 	list := []byte{'['}
 	for i, text := range texts {

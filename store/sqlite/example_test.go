@@ -61,7 +61,7 @@ func ExampleOutbox() {
 		log.Fatal(err)
 	}
 
-	// What a relay will find.
+	// A relay will find these.
 	status, err := store.Status(ctx)
 	if err != nil {
 		log.Fatal(err)

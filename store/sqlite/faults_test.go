@@ -177,7 +177,7 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	as := asSelf
-	if os.Getuid() == 0 { // whom no permission stops
+	if os.Getuid() == 0 { // no permission stops root
 		as = asNobody(t, filepath.Dir(path))
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(path), 0o755) })

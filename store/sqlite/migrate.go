@@ -134,8 +134,8 @@ func schedulesAsJSON(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// copiesAsEntries puts copies of parked messages and dead letters back into their outboxes, with a row about each in the entries, and a row for each
-// message that a replay still has to deliver.
+// copiesAsEntries puts copies of parked messages and dead letters back into their outboxes, with a row about each in the entries. It also makes a
+// row for each message that a replay still has to deliver.
 func copiesAsEntries(ctx context.Context, tx *sql.Tx) error {
 	boxes, err := tx.QueryContext(ctx, `select name from penstock_outboxes`)
 	if err != nil {

@@ -233,7 +233,7 @@ func TestFileFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// A new file is this user's alone, whoever makes it, and one that is there keeps its mode.
+// A new file is this user's alone, whichever call makes it, and a file that exists keeps its mode.
 func TestFileMode(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

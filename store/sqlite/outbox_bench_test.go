@@ -192,7 +192,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// What an idle relay costs per Fetch.
+// The cost of an idle relay per Fetch.
 func BenchmarkIdleFetch(b *testing.B) {
 	s, _ := benchStore(b, 0)
 	src, err := s.Subscribe(b.Context(), driver.Subscribe{Outbox: "orders", Subscription: "idle"})

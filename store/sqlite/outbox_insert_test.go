@@ -17,7 +17,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// What any language can do: an INSERT beside the business data.
+// Any language can do this: an INSERT next to the business data.
 func TestPlainInsert(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	mustExec(t, app, `create table orders (id integer primary key, total integer)`)
@@ -115,7 +115,7 @@ func TestPlainInsertOfWhatCannotBeCarried(t *testing.T) {
 	if _, err := app.Exec(`insert into penstock_outbox_orders (headers, payload) values ('{broken', 'x')`); err == nil || !strings.Contains(err.Error(), "JSON") {
 		t.Errorf("broken headers: %v", err)
 	}
-	// Constraints can be switched off. Even so, nobody is held up.
+	// Constraints can be switched off. Even so, no other message is held up.
 	mustExec(t, app, `pragma ignore_check_constraints = 1`)
 	mustExec(t, app, `insert into penstock_outbox_orders (headers, payload) values ('{broken', 'last')`)
 	got, _ := fetchAll(t, subscribe(t, s, "billing"))

@@ -21,7 +21,8 @@ func (s *Store) Maintain(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// What is left behind what was reclaimed before is needed still, or was not when this looks everywhere.
+	// A message that was left before the reclaimed place was still needed then. After a sweep's time this
+	// looks everywhere again.
 	since := s.ledgerOf(name).reclaimed.Since(sweep)
 	after := max(since.UnixMicro(), 0)
 	var low int64

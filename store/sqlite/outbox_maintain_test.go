@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// After a backlog the file, too, gives most of its pages back.
+// After a backlog the file also gives most of its pages back.
 func TestFileShrinks(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	ctx := t.Context()
@@ -134,7 +134,7 @@ func TestRetainedBytes(t *testing.T) {
 	}
 }
 
-// What is made between the moment when Maintain looks what may go and the one when it deletes it loses nothing. Here a
+// An entry that is made after Maintain looked which messages may go, and before it deletes them, loses nothing. Here a
 // trigger makes it, in the first of several chunks.
 func TestReclaimLooksAgain(t *testing.T) {
 	const total, kept = 1000, 300

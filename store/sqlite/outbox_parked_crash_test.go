@@ -53,9 +53,8 @@ func relayStubborn(ctx context.Context, s *sqlite.Store, deliver func(penstock.M
 	}
 }
 
-// Relays are killed -9 while they park keys and drain them. Whoever comes next
-// finds each key as it was settled: nothing is lost, and the first deliveries
-// of a key are in order.
+// Relays are killed -9 while they park keys and drain them. The next relay finds each key as it was
+// settled: nothing is lost, and the first deliveries of a key are in order.
 func TestKilledWhileParking(t *testing.T) {
 	testseed.Soak(t)
 	_, s, app := newFile(t, sqlite.Options{})
@@ -92,7 +91,7 @@ func TestKilledWhileParking(t *testing.T) {
 	seen := map[string]bool{}
 	for _, d := range delivered {
 		if seen[d] {
-			continue // whoever delivered it was killed before it was settled
+			continue // the relay that delivered it was killed before it was settled
 		}
 		seen[d] = true
 		key, _, _ := strings.Cut(d, " ")

@@ -75,8 +75,8 @@ func TestSettledTwiceAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// A parked key is found whatever is in the key's column: numbers, bytes that are no
-// text, nothing. Such keys come from plain INSERTs.
+// A parked key is found whatever is in the key's column: numbers, bytes that are not text, nothing.
+// Such keys come from plain INSERTs.
 func TestOddKeys(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	ctx := t.Context()
@@ -131,8 +131,8 @@ func TestOddKeys(t *testing.T) {
 	}
 }
 
-// The reading of due keys goes on where it stopped. It finds what becomes due
-// without starting anew, and starting anew it leaves alone what is in flight.
+// The reading of due keys continues where it stopped. It finds keys that become due without
+// starting anew, and when it starts anew it leaves alone the messages in flight.
 func TestDueLines(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	ctx := t.Context()

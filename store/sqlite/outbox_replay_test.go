@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// An application deletes messages of which one is to be delivered again, one is the first of a parked key, and one is a dead letter that a key waits
-// for. Housekeeping ends the replay, and the keys go on.
+// An application deletes three messages: one must be delivered again, one is the first of a parked key, and one is a dead letter that a key waits
+// for. Housekeeping ends the replay, and the keys continue.
 func TestEntriesOfWhatIsGone(t *testing.T) {
 	defer sqlite.SweepEvery(0)()
 	_, s, app := newFile(t, sqlite.Options{})

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// A statement that is parsed once runs again as often as it is asked for: while its own rows are read, after it has failed, after its table was made
-// anew by another connection, and after a connection has forgotten it.
+// A statement that is parsed once runs again as often as it is asked for. That holds while its own rows are read, after it has failed, and after
+// another connection has made its table anew. It also holds after a connection has forgotten it.
 func TestStatementsThatAreKept(t *testing.T) {
 	t.Parallel()
 	path, _, app := newFile(t, sqlite.Options{})

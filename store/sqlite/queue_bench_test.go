@@ -21,7 +21,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// What a job costs that a worker runs which does nothing, and one that is claimed and acked by hand; each of 10,000.
+// The cost of a job with a handler that does nothing, and of one that is claimed and acked by hand; each of 10,000.
 func BenchmarkJobs(b *testing.B) {
 	const jobs = 10_000
 	for _, keyed := range []bool{false, true} {

@@ -112,7 +112,7 @@ func TestKilledWhileWorking(t *testing.T) {
 			}
 		}
 	}
-	// What is left, here. A job that the dead had begun comes back.
+	// The rest runs here. A job that a dead worker had begun comes back.
 	last := map[string]int64{}
 	for scan[int](t, app, `select count(*) from penstock_queue_jobs`) > 0 {
 		jobs := claimJobs(t, q, 50)

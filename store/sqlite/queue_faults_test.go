@@ -160,8 +160,8 @@ func TestIdleWorkersDoNotLock(t *testing.T) {
 	}
 }
 
-// A lease that has ended is lost even if nobody has noticed yet, and a job is
-// known by its id alone, wherever it is now.
+// A lease that has ended is lost even if no call has noticed yet, and a job is known by its id
+// alone, wherever it is now.
 func TestEndedLeasesAndOldIDs(t *testing.T) {
 	path, s, q := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)

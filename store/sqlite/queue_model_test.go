@@ -331,7 +331,7 @@ func (m *queueModel) status() {
 	}
 }
 
-// finish runs what is left, and nothing is left.
+// finish runs the remaining jobs, and none is left.
 func (m *queueModel) finish() {
 	m.Helper()
 	for len(m.jobs) > int(m.count("dead")) {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// What any language can do: an INSERT beside the business data, and a DELETE.
+// Any language can do this: an INSERT next to the business data, and a DELETE.
 func TestPlainInsertOfJobs(t *testing.T) {
 	path, s, q := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)
@@ -120,8 +120,8 @@ func TestPlainDequeue(t *testing.T) {
 	}
 }
 
-// Ten thousand jobs that wait for one key, or whose time has not come, or that
-// run, are not in the way of others: what the next one is found in holds it alone.
+// Ten thousand jobs that wait for one key, or whose time has not come, or that run, are not in the
+// way of others. The index in which the next one is found has only ready jobs.
 func TestHotKeyIsOutOfTheWay(t *testing.T) {
 	path, _, q := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)

@@ -42,8 +42,8 @@ func TestWorkTxEndsTheJobInTheTransaction(t *testing.T) {
 	}
 }
 
-// A handler whose lease is lost before its turn came does not run; one that runs
-// cannot lose it, because its transaction keeps everybody from writing.
+// A handler whose lease is lost before its turn came does not run; one that runs cannot lose it,
+// because its transaction keeps all others from writing.
 func TestWorkTxAndLostLease(t *testing.T) {
 	path, s, q := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)

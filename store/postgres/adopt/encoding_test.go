@@ -52,7 +52,7 @@ func TestEncodings(t *testing.T) {
 			f.Exec("insert into shop (key, payload) select k, 'x' from unnest(array[" + c.keys + "]) k")
 			table := f.open(c.config)
 			src := f.subscribe(table)
-			if c.encoding == "SQL_ASCII" { // nobody knows what they mean: dead letters that say so
+			if c.encoding == "SQL_ASCII" { // their meaning is unknown: dead letters that say so
 				f.Eventually("both rows are dead letters", func() bool {
 					_, err := src.Fetch(f.Ctx, plenty)
 					f.Must(err)

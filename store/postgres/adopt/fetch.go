@@ -171,7 +171,7 @@ func (p place) args() []any {
 const behindPage = 5000
 
 // behind lists the rows between two places that are neither in flight nor out of band nor found
-// already. more: there are others, too many to list.
+// already. more: there are others, more than are listed.
 func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more bool, err error) {
 	d := s.m.decoder(s.m.placing)
 	for {

@@ -137,7 +137,7 @@ func levels(margin time.Duration) (spans []time.Duration) {
 	return append(spans, margin)
 }
 
-// sweepShare bounds what sweeping costs: it rests for so many times as long as it took.
+// sweepShare bounds the cost of sweeping: it rests for this many times as long as it took.
 const sweepShare = 10
 
 // lookBack looks for late rows until ctx ends. It has a separate connection, so it delays no read.

@@ -20,11 +20,10 @@ import (
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
-// TestModel has writers, whose transactions end late or are rolled back, beside relays
-// that take over from each other, a sink that refuses and connections that are cut. What
-// was committed arrives; what was rolled back does not; nothing is settled that did not
-// arrive; and with one ordered reader the messages of a key arrive, the first time, in
-// the order in which the key's writers took turns.
+// TestModel has writers, whose transactions end late or are rolled back, and relays that take over
+// from each other. Its sink refuses, and its connections are cut. Committed rows arrive, and rows
+// that were rolled back do not. Nothing is settled that did not arrive. With one ordered reader the
+// messages of a key arrive, the first time, in the order in which the key's writers took turns.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*adopt.Config){
@@ -136,7 +135,7 @@ func (w *world) pending() string {
 	return "processed_at is null"
 }
 
-// dump shows what is left.
+// dump shows the rows that are left.
 func (w *world) dump() {
 	for _, sql := range []string{
 		"select row_to_json(s)::text from shop s where " + w.pending() + " order by id limit 10",
@@ -208,7 +207,7 @@ func (w *world) write(ctx context.Context, writer int, rng *rand.Rand) {
 
 func pause(rng *rand.Rand, ms int) { time.Sleep(time.Duration(rng.IntN(ms*1000)) * time.Microsecond) }
 
-// watch makes sure that what is settled has arrived before.
+// watch makes sure that every settled row has arrived before.
 func (w *world) watch(ctx context.Context) {
 	if w.config.Delivered == adopt.Delete {
 		return

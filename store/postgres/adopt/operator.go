@@ -215,8 +215,8 @@ func (t *Table) RetryParked(ctx context.Context, keys ...string) (n int, err err
 // maxBacklog is how far Status counts; a larger backlog is reported as this.
 const maxBacklog = 1_000_000
 
-// Status describes the subscription. Its backlog is counted up to a million rows.
-// Several workers are one holder, "3 workers", say.
+// Status describes the subscription. Its backlog is counted up to a million rows. Several workers
+// are one holder, for example "3 workers".
 func (t *Table) Status(ctx context.Context) (admin.SubscriptionStatus, error) {
 	status := admin.SubscriptionStatus{Subscription: t.name}
 	m, err := t.compare(ctx)

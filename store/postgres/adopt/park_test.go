@@ -28,8 +28,8 @@ var (
 	behind = driver.Verdict{Outcome: driver.Parked}
 )
 
-// TestOnlyTheFirstOfALineIsDue: what is parked later, with a time of its own, waits for what
-// is before it all the same.
+// TestOnlyTheFirstOfALineIsDue: a message that is parked later, with its own time, waits for those
+// before it all the same.
 func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -42,7 +42,7 @@ func TestPartOfABatch(t *testing.T) {
 	}
 }
 
-// What follows of a parked key stays in the reader's hands.
+// The later messages of a parked key stay in the reader's hands.
 func TestPartOfALine(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

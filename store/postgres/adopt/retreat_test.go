@@ -11,7 +11,7 @@ import (
 )
 
 // TestRowFoundBehindAHeadThatGoesBack: two sweeps in a row find something, so the head goes back to the last of it. By
-// then a third has found a row that stands ahead of that place, and is read there, too.
+// then a third has found a row that stands ahead of that place, and is also read there.
 func TestRowFoundBehindAHeadThatGoesBack(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

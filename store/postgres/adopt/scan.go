@@ -34,7 +34,7 @@ type looked struct {
 
 const (
 	scanRows  = 100_000          // of one list
-	scanShare = 10               // it rests for so many times as long as a scan took
+	scanShare = 10               // it rests for this many times as long as a scan took
 	reviseWay = 30 * time.Second // an index may have been made
 )
 

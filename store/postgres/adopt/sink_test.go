@@ -28,7 +28,7 @@ func (f *fixture) reportSink(src driver.Source, down time.Time, why string) {
 	f.Must(src.(driver.SinkReporter).ReportSink(f.Ctx, down, why))
 }
 
-// The status shows how the sink is, as the holder of the lease said, and nobody before him.
+// The status shows how the sink is, as the holder of the lease reported it, and no holder before.
 func TestStatusShowsTheSink(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -57,7 +57,8 @@ func TestStatusShowsTheSink(t *testing.T) {
 	f.wantSink(table, "after that", down, "again")
 }
 
-// Of several workers each has a sink of its own: what one of them cannot reach is shown until it can.
+// Each of several workers has its own sink: one that its worker cannot reach is shown until it can be
+// reached.
 func TestStatusShowsTheSinksOfWorkers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

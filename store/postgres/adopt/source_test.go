@@ -28,8 +28,8 @@ func TestBytesSurvive(t *testing.T) {
 	}
 }
 
-// TestWhatWasInFlightGoesBeforeWhatSawIt where no index has the order: a row gets its place, others are read past it, it
-// commits, and a writer that has seen it adds the next of the key.
+// TestWhatWasInFlightGoesBeforeWhatSawIt where no index has the order. A row gets its place, others are read past it,
+// and it commits. A writer that has seen it adds the next of the key.
 func TestWhatWasInFlightGoesBeforeWhatSawIt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -76,7 +76,7 @@ func TestLateIsDelivered(t *testing.T) {
 	f.want(f.fetch(src), "late")
 }
 
-// TestLockedRowDelaysNoLease: somebody holds a lock on a row that is to be settled.
+// TestLockedRowDelaysNoLease: a transaction holds a lock on a row that must be settled.
 func TestLockedRowDelaysNoLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -98,7 +98,8 @@ func TestLockedRowDelaysNoLease(t *testing.T) {
 	f.Must(<-settled)
 }
 
-// TestRowWithoutPlaceIsDelivered: a column of the order is NULL, and no read can go on behind such a row.
+// TestRowWithoutPlaceIsDelivered: a column of the order is NULL, and no read can continue behind such a
+// row.
 func TestRowWithoutPlaceIsDelivered(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -91,7 +91,7 @@ func TestOneSubscriptionInAllSpellings(t *testing.T) {
 		t.Errorf("there are %d subscriptions", n)
 	}
 
-	// A name that somebody has chosen means no other.
+	// A name that was chosen means no other subscription.
 	var bad *penstock.FieldError
 	if _, err := f.open(keyedConfig()).Subscribe(f.Ctx, driver.Subscribe{Holder: "test"}); !errors.As(err, &bad) || bad.Field != "delivered" || !strings.Contains(err.Error(), `"shop"`) {
 		t.Errorf("a subscription of another name: %v", err)

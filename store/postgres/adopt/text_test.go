@@ -38,7 +38,7 @@ func TestTextsAreTheServers(t *testing.T) {
 			n := int(f.Number("select count(*) from pairs"))
 			table := f.open(adopt.Config{Table: "pairs", Columns: adopt.Columns{ID: "id", Order: []string{"at"}, Payload: "data"}, Delivered: adopt.Delete, Batch: 1})
 			src := f.subscribe(table)
-			f.Eventually("all rows are dead letters", func() bool { // those whose id is no message's become such by themselves
+			f.Eventually("all rows are dead letters", func() bool { // those whose id cannot be a message's become such by themselves
 				b, err := src.Fetch(f.Ctx, plenty) // from the place of the row before
 				f.Must(err)
 				if len(b.Messages) > 0 {

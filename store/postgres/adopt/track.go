@@ -88,8 +88,8 @@ func (t *track) slack(now time.Time) position {
 // foundLate notes whether rows were found that were late by up to span.
 func (t *track) foundLate(span time.Duration) { t.reach = max(t.reach, min(span, maxSlack)) }
 
-// retreat puts the head back to p: a place far ahead of all others was taken for the head,
-// the time of a clock that is wrong, say. What lies between is read again.
+// retreat puts the head back to p: a place far ahead of all others was taken for the head, for
+// example the time of a clock that is wrong. The rows between are read again.
 func (t *track) retreat(p place, now time.Time) {
 	m := position{n: t.head().n + 1, at: now, rows: t.rows, place: p}
 	t.positions = append(t.positions[:0], m)

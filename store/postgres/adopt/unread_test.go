@@ -79,7 +79,7 @@ func TestUnreadableRows(t *testing.T) {
 	}
 }
 
-// letters waits for so many dead letters.
+// found waits for n dead letters.
 func (f *fixture) found(table *adopt.Table, n int) (found []admin.DeadLetter) {
 	f.Helper()
 	f.Eventually(fmt.Sprintf("there are %d dead letters", n), func() (ok bool) {
@@ -146,7 +146,7 @@ func TestUnreadableValues(t *testing.T) {
 	}
 }
 
-// What keeps a row from being found is no row's own fault, and stops the relay.
+// A reason that keeps rows from being found is not the fault of one row, and stops the relay.
 func TestUnreadableIDs(t *testing.T) {
 	t.Parallel()
 	f := inEncoding(t, "WIN1252")

@@ -132,8 +132,8 @@ func (w *Worker) rewind(seen bool) bool {
 	return seen
 }
 
-// reserve takes one of the claims that the workers of this process may hold at once, of
-// so many rows at most.
+// reserve takes one of the claims that the workers of this process may hold at once. The claim has
+// size rows at most.
 func (w *Worker) reserve() (free bool, size int, rewound bool) {
 	w.claims.Lock()
 	defer w.claims.Unlock()
@@ -251,15 +251,15 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit driver.Limit) (
 	return page, nil
 }
 
-// A claim has as many rows as a sink of that pace takes in about a second, because delivered rows
-// of an open claim are delivered again if the worker dies.
+// A claim has as many rows as a sink of that pace takes in about a second. Delivered rows of an
+// open claim are delivered again if the worker dies.
 const (
 	claimFor    = time.Second
 	firstClaims = 100
 )
 
-// resize learns from a claim of so many rows how large the next one may be. The
-// caller has w.claims.
+// resize learns from a claim of this many rows how large the next one may be. The caller has
+// w.claims.
 func (w *Worker) resize(rows int, took time.Duration) {
 	switch {
 	case took > claimFor:

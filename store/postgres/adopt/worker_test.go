@@ -65,7 +65,7 @@ func TestWorkersShareTheRows(t *testing.T) {
 	}
 }
 
-// TestDeadLettersOfWorkersHaveNumbersOfTheirOwn: whoever discards one by its number, which
+// TestDeadLettersOfWorkersHaveNumbersOfTheirOwn: an operator who discards one by its number, which
 // dead show prints, discards no other.
 func TestDeadLettersOfWorkersHaveNumbersOfTheirOwn(t *testing.T) {
 	t.Parallel()
@@ -94,8 +94,8 @@ func TestDeadLettersOfWorkersHaveNumbersOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestNumbersNeverComeTwice, whoever reads: workers at the same time, one that comes again, and
-// a single reader after them, whose numbers are higher.
+// TestNumbersNeverComeTwice, whichever process reads: workers at the same time, one that comes
+// again, and a single reader after them, whose numbers are higher.
 func TestNumbersNeverComeTwice(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
