@@ -41,7 +41,7 @@ var (
 	// ErrBrokenSchema: a table or column of this version of the schema is missing.
 	ErrBrokenSchema = errors.New("the schema is not whole")
 	// ErrClosed: the store, source or sink was closed.
-	ErrClosed = errors.New("closed")
+	ErrClosed = errors.New("it was closed")
 )
 
 // SchemaError says what is wrong with the tables of a database. errors.Is finds ErrNotMigrated, ErrOlderSchema, ErrNewerSchema or

@@ -139,7 +139,7 @@ func (m *Metrics) Forwarding(outbox, name string) {
 }
 
 // Worker returns the observer of a worker in this process: work.Options.Observer. For a work.Mux pass its Kinds: they are values of the label kind,
-// and jobs of any other kind have the value other. Without kinds the label is empty.
+// and jobs of any other kind, which it releases, have the value other. Without kinds the label is empty.
 func (m *Metrics) Worker(queue string, kinds ...string) work.Observer {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -227,18 +227,26 @@ func TestWorker(t *testing.T) {
 	})
 }
 
-// A worker by kind has series of its kinds, and one of all others: a producer cannot make series.
+// A worker by kind has series of its kinds, and one of all others: a producer cannot make series. Jobs of others come back again and
+// again, in their first attempt. They do not start.
 func TestKindsOfJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := metrics.New(metrics.Options{})
 		o := m.Worker("mails", "welcome", "")
 		for i, kind := range []string{"welcome", "welcome", "", "typo", "another", "other"} {
 			j := penstock.Job{ID: int64(i), Attempt: 1, CreatedAt: time.Now(), Headers: map[string]string{penstock.HeaderKind: kind}}
-			o.Started(j, time.Now())
-			o.Ended(j, work.Done, time.Second)
+			how, took, rounds := work.Done, time.Second, 1
+			if i > 2 {
+				how, took, rounds = work.Released, 0, 5
+			}
+			for range rounds {
+				o.Started(j, time.Now())
+				o.Ended(j, how, took)
+			}
 		}
 		families := ask(t, m.Handler())
-		for kind, n := range map[string]float64{`kind="welcome",`: 2, "": 1, `kind="other",`: 3, `kind="typo",`: -1} {
+		wants(t, families, map[string]float64{`penstock_worker_ended_jobs_total{kind="other",queue="mails",result="released"}`: 15})
+		for kind, n := range map[string]float64{`kind="welcome",`: 2, "": 1, `kind="other",`: 0, `kind="typo",`: -1} {
 			wants(t, families, map[string]float64{
 				"penstock_worker_ended_jobs_total{" + kind + `queue="mails",result="done"}`: n, "penstock_worker_job_duration_seconds{" + kind + `queue="mails"}`: n,
 				"penstock_worker_enqueue_to_start_seconds{" + kind + `queue="mails"}`: n})

@@ -117,8 +117,8 @@ func (o *workerObserver) Started(job penstock.Job, at time.Time) {
 	o.running.mu.Lock()
 	o.since[job.ID] = at
 	o.running.mu.Unlock()
-	if job.Attempt == 1 {
-		o.of(&job).start.Observe(waited(at, job.CreatedAt))
+	if k := o.of(&job); job.Attempt == 1 && k != o.others { // one without a handler comes back every ten seconds, and never starts
+		k.start.Observe(waited(at, job.CreatedAt))
 	}
 }
 

@@ -3,6 +3,7 @@ package penstocktest
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"log/slog"
 	"testing"
@@ -21,38 +22,108 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// RequirePublished returns the latest message of a topic and a key ("" for none) in an outbox of PostgreSQL. It reads in tx, so it
-// also sees messages that tx has published. It fails the test if there is none. It needs the rights of the outbox's owner.
-func RequirePublished(t testing.TB, tx Querier, outbox, topic, key string) (m penstock.Message) {
+// SQLQuerier is one for database/sql, with any PostgreSQL driver: a *sql.Tx, *sql.Conn or *sql.DB.
+type SQLQuerier interface {
+	QueryContext(ctx context.Context, sql string, args ...any) (*sql.Rows, error)
+}
+
+// RequirePublished returns the latest message of a topic and a key ("" for none) in an outbox of PostgreSQL, in the schema
+// penstock or in the one that is given. It reads in tx, so it also sees messages that tx has published. It fails the test if there is
+// none. It needs the rights of the outbox's owner.
+func RequirePublished(t testing.TB, tx Querier, outbox, topic, key string, schema ...string) penstock.Message {
 	t.Helper()
-	rows, err := tx.Query(t.Context(), "select coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers::text, 'null'), payload from "+
-		pgx.Identifier{postgres.DefaultSchema, outbox}.Sanitize()+" where topic = $1 and coalesce(key, '') = $2 order by seq desc limit 1", topic, key)
+	return requirePublished(t, ofPgx(tx), outbox, topic, key, schema)
+}
+
+// RequirePublishedSQL is RequirePublished for database/sql.
+func RequirePublishedSQL(t testing.TB, tx SQLQuerier, outbox, topic, key string, schema ...string) penstock.Message {
+	t.Helper()
+	return requirePublished(t, ofSQL(tx), outbox, topic, key, schema)
+}
+
+func requirePublished(t testing.TB, query query, outbox, topic, key string, schema []string) (m penstock.Message) {
+	t.Helper()
+	found, headers := false, ""
+	err := query(t.Context(), func(scan func(...any) error) error {
+		found = true
+		return scan(&m.ID, &m.Key, &m.Topic, &headers, &m.Payload)
+	}, "select coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers::text, 'null'), payload from "+in(schema, outbox)+
+		" where topic = $1 and coalesce(key, '') = $2 order by seq desc limit 1", topic, key)
+	if err == nil && found {
+		err = json.Unmarshal([]byte(headers), &m.Headers)
+	}
 	if err != nil {
 		t.Fatalf("reading the outbox %q: %v", outbox, err)
 	}
-	var headers string
-	n, err := pgx.ForEachRow(rows, []any{&m.ID, &m.Key, &m.Topic, &headers, &m.Payload}, func() error { return json.Unmarshal([]byte(headers), &m.Headers) })
-	if err != nil {
-		t.Fatalf("reading the outbox %q: %v", outbox, err)
-	}
-	if n.RowsAffected() == 0 {
+	if !found {
 		t.Fatalf("the outbox %q has no message with the topic %q and the key %q", outbox, topic, key)
 	}
 	return m
 }
 
-// Advance moves the clock of a queue of PostgreSQL forward by the given time. Jobs that are delayed, snoozed or retried until then
-// become due, leases that end until then have ended, and schedules run. In a transaction it makes others wait until that
-// ends. It needs the rights of the schema's owner.
-func Advance(t testing.TB, db Querier, queue string, by time.Duration) {
+// Advance moves the clock of a queue of PostgreSQL forward by the given time, in the schema penstock or in the one that is given. Jobs
+// that are delayed, snoozed or retried until then become due, leases that end until then have ended, and schedules run. In a
+// transaction it makes others wait until that ends. It needs the rights of the schema's owner.
+func Advance(t testing.TB, db Querier, queue string, by time.Duration, schema ...string) {
 	t.Helper()
-	rows, err := db.Query(t.Context(), "select "+pgx.Identifier{postgres.DefaultSchema, "advance_queue"}.Sanitize()+"($1, $2)", queue, by)
-	if err == nil {
-		rows.Close()
-		err = rows.Err()
-	}
+	advance(t, ofPgx(db), queue, by, schema)
+}
+
+// AdvanceSQL is Advance for database/sql.
+func AdvanceSQL(t testing.TB, db SQLQuerier, queue string, by time.Duration, schema ...string) {
+	t.Helper()
+	advance(t, ofSQL(db), queue, by, schema)
+}
+
+func advance(t testing.TB, query query, queue string, by time.Duration, schema []string) {
+	t.Helper()
+	err := query(t.Context(), func(func(...any) error) error { return nil }, "select "+in(schema, "advance_queue")+"($1, $2::float8 * interval '1 second')", queue, by.Seconds())
 	if err != nil {
 		t.Fatalf("advancing the queue %q: %v", queue, err)
+	}
+}
+
+// in is the name of what a schema has.
+func in(schema []string, name string) string {
+	of := postgres.DefaultSchema
+	if len(schema) > 0 {
+		of = schema[0]
+	}
+	return pgx.Identifier{of, name}.Sanitize()
+}
+
+// query runs a statement, and calls each for each row.
+type query func(ctx context.Context, each func(scan func(...any) error) error, sql string, args ...any) error
+
+func ofPgx(on Querier) query {
+	return func(ctx context.Context, each func(scan func(...any) error) error, sql string, args ...any) error {
+		rows, err := on.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := each(rows.Scan); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+}
+
+func ofSQL(on SQLQuerier) query {
+	return func(ctx context.Context, each func(scan func(...any) error) error, sql string, args ...any) error {
+		rows, err := on.QueryContext(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			if err := each(rows.Scan); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
 	}
 }
 

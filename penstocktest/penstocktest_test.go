@@ -2,6 +2,7 @@ package penstocktest_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of database/sql
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
@@ -71,63 +73,105 @@ func TestRunOne(t *testing.T) {
 	}
 }
 
-func TestRequirePublished(t *testing.T) {
+// of is a helper by pgx or by database/sql, in the schema that is usual or in another.
+type of struct {
+	name   string
+	schema []string
+	sql    bool
+}
+
+var all = []of{{"pgx", nil, false}, {"sql", nil, true}, {"pgx, another schema", []string{`100% "odd"`}, false}, {"sql, another schema", []string{`100% "odd"`}, true}}
+
+// store opens a new database, with a connection of each library.
+func (o of) store(t *testing.T) (*postgres.Store, *pgx.Conn, *sql.DB) {
+	t.Helper()
 	url := postgrestest.Database(t)
-	store, err := postgres.Open(t.Context(), url, postgres.Options{})
+	store, err := postgres.Open(t.Context(), url, postgres.Options{Schema: strings.Join(o.schema, "")})
 	must(t, err)
-	defer func() { _ = store.Close() }()
-	must(t, store.CreateOutbox(t.Context(), "orders"))
-	conn, err := pgx.Connect(t.Context(), url)
+	t.Cleanup(func() { _ = store.Close() })
+	must(t, store.Migrate(t.Context()))
+	db, err := sql.Open("pgx", url)
 	must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	tx, err := conn.Begin(t.Context())
-	must(t, err)
-	for _, p := range []string{"old", "new"} {
-		must(t, store.Outbox("orders").PublishTx(t.Context(), tx, penstock.Message{Key: "ann", Topic: "placed", Payload: []byte(p), Headers: map[string]string{"h": p}}))
-	}
-	if m := penstocktest.RequirePublished(t, tx, "orders", "placed", "ann"); string(m.Payload) != "new" || m.Headers["h"] != "new" {
-		t.Errorf("got %+v, want the latest", m)
-	}
-	want := `the outbox "orders" has no message with the topic "placed" and the key "bob"`
-	if said := failing(t, func(t testing.TB) { penstocktest.RequirePublished(t, tx, "orders", "placed", "bob") }); said != want {
-		t.Errorf("without a message it said %q, want %q", said, want)
-	}
-	must(t, tx.Rollback(t.Context()))
-	if said := failing(t, func(t testing.TB) { penstocktest.RequirePublished(t, conn, "orders", "placed", "ann") }); said == "" {
-		t.Error("what was rolled back is found")
+	t.Cleanup(func() { _ = db.Close() })
+	return store, postgrestest.On(t, url).Connect(), db
+}
+
+func TestRequirePublished(t *testing.T) {
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			store, conn, db := c.store(t)
+			must(t, store.CreateOutbox(t.Context(), "orders"))
+			tx, err := conn.Begin(t.Context())
+			must(t, err)
+			sqlTx, err := db.BeginTx(t.Context(), nil)
+			must(t, err)
+			for _, p := range []string{"old", "new"} {
+				m := penstock.Message{ID: p, Key: "ann", Topic: "placed", Payload: []byte(p), Headers: map[string]string{"h": p}}
+				if c.sql {
+					must(t, store.Outbox("orders").PublishSQL(t.Context(), sqlTx, m))
+				} else {
+					must(t, store.Outbox("orders").PublishTx(t.Context(), tx, m))
+				}
+			}
+			require := func(t testing.TB, key string) penstock.Message {
+				if c.sql {
+					return penstocktest.RequirePublishedSQL(t, sqlTx, "orders", "placed", key, c.schema...)
+				}
+				return penstocktest.RequirePublished(t, tx, "orders", "placed", key, c.schema...)
+			}
+			if m := require(t, "ann"); m.ID != "new" || m.Key != "ann" || m.Topic != "placed" || string(m.Payload) != "new" || m.Headers["h"] != "new" {
+				t.Errorf("got %+v, want the latest", m)
+			}
+			want := `the outbox "orders" has no message with the topic "placed" and the key "bob"`
+			if said := failing(t, func(t testing.TB) { require(t, "bob") }); said != want {
+				t.Errorf("without a message it said %q, want %q", said, want)
+			}
+			must(t, tx.Rollback(t.Context()))
+			must(t, sqlTx.Rollback())
+			if said := failing(t, func(t testing.TB) { penstocktest.RequirePublished(t, conn, "orders", "placed", "ann", c.schema...) }); said == "" {
+				t.Error("what was rolled back is found")
+			}
+		})
 	}
 }
 
 func TestAdvance(t *testing.T) {
-	url := postgrestest.Database(t)
-	store, err := postgres.Open(t.Context(), url, postgres.Options{})
-	must(t, err)
-	defer func() { _ = store.Close() }()
-	must(t, store.CreateQueue(t.Context(), "mails", penstock.FIFO))
-	q := store.Queue("mails")
-	_, err = q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("later"), NotBefore: time.Now().Add(time.Hour)}, penstock.NewJob{Payload: []byte("leased")})
-	must(t, err)
-	if jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 9, Lease: 30 * time.Minute}); err != nil || len(jobs) != 1 {
-		t.Fatalf("claimed %v, %v, want the one that is not delayed", jobs, err)
-	}
-	conn := postgrestest.On(t, url).Connect()
-	for _, c := range []struct {
-		by   time.Duration
-		want string
-	}{{29 * time.Minute, ""}, {2 * time.Minute, "leased"}, {28 * time.Minute, ""}, {2 * time.Minute, "later"}} {
-		penstocktest.Advance(t, conn, "mails", c.by)
-		jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 9, Lease: 10 * time.Hour})
-		must(t, err)
-		got := ""
-		for _, j := range jobs {
-			got += string(j.Payload)
-		}
-		if got != c.want {
-			t.Errorf("after %s more the jobs are %q, want %q", c.by, got, c.want)
-		}
-	}
-	if said := failing(t, func(t testing.TB) { penstocktest.Advance(t, conn, "nothing", time.Hour) }); !strings.Contains(said, "there is no queue") {
-		t.Errorf("a queue that is not there: %q", said)
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			store, conn, db := c.store(t)
+			must(t, store.CreateQueue(t.Context(), "mails", penstock.FIFO))
+			q := store.Queue("mails")
+			_, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("later"), NotBefore: time.Now().Add(time.Hour)}, penstock.NewJob{Payload: []byte("leased")})
+			must(t, err)
+			if jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 9, Lease: 30 * time.Minute}); err != nil || len(jobs) != 1 {
+				t.Fatalf("claimed %v, %v, want the one that is not delayed", jobs, err)
+			}
+			advance := func(t testing.TB, queue string, by time.Duration) {
+				if c.sql {
+					penstocktest.AdvanceSQL(t, db, queue, by, c.schema...)
+				} else {
+					penstocktest.Advance(t, conn, queue, by, c.schema...)
+				}
+			}
+			for _, step := range []struct {
+				by   time.Duration
+				want string
+			}{{29 * time.Minute, ""}, {2 * time.Minute, "leased"}, {28 * time.Minute, ""}, {2 * time.Minute, "later"}} {
+				advance(t, "mails", step.by)
+				jobs, err := q.Claim(t.Context(), driver.Claim{Jobs: 9, Lease: 10 * time.Hour})
+				must(t, err)
+				got := ""
+				for _, j := range jobs {
+					got += string(j.Payload)
+				}
+				if got != step.want {
+					t.Errorf("after %s more the jobs are %q, want %q", step.by, got, step.want)
+				}
+			}
+			if said := failing(t, func(t testing.TB) { advance(t, "nothing", time.Hour) }); !strings.Contains(said, "there is no queue") {
+				t.Errorf("a queue that is not there: %q", said)
+			}
+		})
 	}
 }
 

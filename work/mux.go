@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Mux has a Handler for each kind of job: a worker runs Mux.Handler.
+// Mux has a Handler for each kind of job: a worker runs Mux.Handler. TxMux has those of WorkTx.
 //
 // A job of another kind is released for another worker, perhaps one of a newer version. It comes back after about 10 s, and no
 // attempt is spent. Where no worker takes it, it becomes a dead letter once it is older than GiveUp.
@@ -69,6 +69,28 @@ func (m *Mux) Handler() Handler {
 			return h(ctx, job)
 		}
 		return strange.pass(&job, time.Now())
+	}
+}
+
+// TxMux is a Mux of handlers that do their job in a transaction: WorkTx of a store runs TxMux.Handler. Tx is the transaction's type,
+// pgx.Tx or *sql.Tx.
+type TxMux[Tx any] struct{ Mux }
+
+type txKey struct{}
+
+// Handle is Mux.Handle for such a handler.
+func (m *TxMux[Tx]) Handle(kind string, h func(ctx context.Context, tx Tx, job penstock.Job) error, middleware ...func(Handler) Handler) {
+	if h == nil {
+		m.Mux.Handle(kind, nil)
+	}
+	m.Mux.Handle(kind, func(ctx context.Context, job penstock.Job) error { return h(ctx, ctx.Value(txKey{}).(Tx), job) }, middleware...)
+}
+
+// Handler returns the handler for WorkTx. Later calls of Handle and Use do not change it.
+func (m *TxMux[Tx]) Handler() func(ctx context.Context, tx Tx, job penstock.Job) error {
+	h := m.Mux.Handler()
+	return func(ctx context.Context, tx Tx, job penstock.Job) error {
+		return h(context.WithValue(ctx, txKey{}, tx), job)
 	}
 }
 

@@ -150,6 +150,78 @@ func TestMuxLeavesOtherKinds(t *testing.T) {
 	})
 }
 
+// A worker remembers 10,000 of the jobs that it has no handler for. Others are remembered once it has forgotten some: those that became
+// dead letters, and those that it has not met for longer than GiveUp.
+func TestMuxRemembersNotAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mux := work.Mux{}
+		mux.Handle("", nothing)
+		h := mux.Handler()
+		dies := func(id int64) bool {
+			return penstock.IsPermanent(h(t.Context(), penstock.Job{ID: id, CreatedAt: time.Now().Add(-24 * time.Hour), Headers: map[string]string{penstock.HeaderKind: "x"}}))
+		}
+		for id := range int64(10_001) {
+			if dies(id) {
+				t.Fatalf("job %d was given up when it was met first", id)
+			}
+		}
+		time.Sleep(31 * time.Minute)
+		if dies(10_000) {
+			t.Fatal("one more than 10,000 jobs are remembered")
+		}
+		if !dies(0) {
+			t.Fatal("a job of the 10,000 was forgotten")
+		}
+		if dies(10_000) {
+			t.Fatal("a job is given up that was not remembered before")
+		}
+		time.Sleep(31 * time.Minute) // other workers have taken those that were met an hour ago
+		if !dies(10_000) || dies(10_001) || dies(10_002) {
+			t.Fatal("a job has another end than half of an hour after the first meeting")
+		}
+		time.Sleep(31 * time.Minute)
+		if !dies(10_001) || !dies(10_002) {
+			t.Fatal("what no worker has brought back for an hour is still remembered, instead of others")
+		}
+	})
+}
+
+// A handler by kind gets the transaction of WorkTx, through its middleware. A job of another kind is left to other workers.
+func TestTxMux(t *testing.T) {
+	var mux work.TxMux[*int]
+	said := ""
+	mux.Use(func(h work.Handler) work.Handler {
+		return func(ctx context.Context, job penstock.Job) error {
+			said += "all "
+			return h(ctx, job)
+		}
+	})
+	bad := errors.New("bad")
+	mux.Handle("a", func(_ context.Context, tx *int, job penstock.Job) error {
+		*tx++
+		said += string(job.Payload)
+		return bad
+	}, work.MaxAttempts(1))
+	h, a, b := mux.Handler(), 0, 0
+	last := ofKind(1, "a")
+	last.Attempt = 1
+	if err := h(t.Context(), &a, last); !penstock.IsPermanent(err) || !errors.Is(err, bad) {
+		t.Errorf("the last attempt: %v", err)
+	}
+	if err := h(t.Context(), &b, ofKind(2, "a")); err != bad || a != 1 || b != 1 || said != "all a1all a2" {
+		t.Errorf("got %v, transactions were used %d and %d times, want once each; %q", err, a, b, said)
+	}
+	if err := h(t.Context(), &a, ofKind(3, "b")); err == nil || penstock.IsPermanent(err) || a != 1 || err.Error() != `no handler for kind "b"` {
+		t.Errorf("another kind: %v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a handler of nil did not panic")
+		}
+	}()
+	mux.Handle("c", nil)
+}
+
 // Timeout, MaxAttempts and Backoff decide for the jobs of a kind. Other ends of a job stay as they are.
 func TestMuxOptions(t *testing.T) {
 	bad := errors.New("bad")

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,5 +176,54 @@ func TestWorkTxWithALostLease(t *testing.T) {
 	f.Must(<-ended)
 	if n := f.Number("select count(*) from done"); n != 0 {
 		t.Errorf("%d rows of a handler that had lost its lease, want none", n)
+	}
+}
+
+// WorkTx with a handler for each kind: what a handler wrote commits with its job. A job of another kind is given back, without an attempt.
+func TestWorkTxByKind(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.Exec("create table done (kind text)")
+	f.enqueue(penstock.NewJob{Kind: "a"}, penstock.NewJob{Kind: "b"}, penstock.NewJob{Kind: "strange"})
+	var mux work.TxMux[pgx.Tx]
+	for _, kind := range []string{"a", "b"} {
+		mux.Handle(kind, func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
+			if _, err := tx.Exec(ctx, "insert into done values ($1)", job.Kind()); err != nil {
+				return err
+			}
+			return map[string]error{"b": penstock.Permanent(errors.New("no"))}[kind]
+		})
+	}
+	ctx, stop := context.WithCancel(f.Ctx)
+	defer stop()
+	ends := &endsByKind{of: map[string]work.End{}, all: stop, want: 3}
+	f.Must(postgres.WorkTx(ctx, f.store, "jobs", mux.Handler(), work.Options{Logger: quiet, Observer: ends}))
+	if want := (map[string]work.End{"a": work.Settled, "b": work.Dead, "strange": work.Released}); !maps.Equal(ends.of, want) {
+		t.Errorf("the jobs ended with %v, want %v", ends.of, want)
+	}
+	if all, a := f.Number("select count(*) from done"), f.Number("select count(*) from done where kind = 'a'"); all != 1 || a != 1 {
+		t.Errorf("the handlers wrote %d rows, %d of them by the first, want 1 and 1", all, a)
+	}
+	if n := f.Number("select 100 * (ready + running) + 10 * delayed + dead from penstock.queue_status('jobs')"); n != 11 {
+		t.Errorf("100 times ready and running, 10 times delayed, and dead jobs: %d, want 11", n)
+	}
+}
+
+// endsByKind observes how the jobs of each kind end, and stops once all have ended.
+type endsByKind struct {
+	mu   sync.Mutex
+	of   map[string]work.End
+	all  func()
+	want int
+}
+
+func (e *endsByKind) Claimed(int)                     {}
+func (e *endsByKind) Started(penstock.Job, time.Time) {}
+
+func (e *endsByKind) Ended(job penstock.Job, how work.End, _ time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of[job.Kind()] = how; len(e.of) == e.want {
+		e.all()
 	}
 }
