@@ -13,7 +13,8 @@ postgres-18|PostgreSQL 18|sid|postgresql-18|gcc libc6-dev
 postgres-19|PostgreSQL 19|sid|postgresql-19/experimental|postgresql-client-19/experimental libpq5/experimental gcc libc6-dev
 mariadb-11.8|MariaDB 11.8|trixie|mariadb-server|mariadb-plugin-rocksdb galera-4 rsync
 mysql-9|MySQL 9|sid|mysql-server|
-pgbouncer-1.26|PgBouncer 1.26|sid|pgbouncer|postgresql-18'
+pgbouncer-1.26|PgBouncer 1.26|sid|pgbouncer|postgresql-18
+valkey-8|Valkey 8|trixie|valkey-server|'
 
 # suites NAME prints what concerns the engine, a line of arguments for each go test.
 suites() {
@@ -31,6 +32,7 @@ suites() {
 		echo ./store/postgres ./store/portable ./writer ./internal/test/testserver -run 'Pool|AnotherServerProcess'
 		echo ./cmd/penstock/systemtest -run '^TestTopologyPooler'
 		;;
+	valkey-*) echo ./sink/redis ;;
 	esac
 }
 

@@ -37,7 +37,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if got := e.Attributes[AttributeEnvelope] == "1"; got != c.envelope || len(e.Attributes) > 10 || e.Body == "" || !isText(e.Body) {
+		if got := e.Attributes[attributeEnvelope] == "1"; got != c.envelope || len(e.Attributes) > 10 || e.Body == "" || !isText(e.Body) {
 			t.Errorf("%s: envelope %v, %d attributes, body %q", c.name, got, len(e.Attributes), e.Body)
 		}
 		r, err := Read(e.Body, e.Attributes)
@@ -51,7 +51,7 @@ func TestForms(t *testing.T) {
 		}
 	}
 	o.Envelope = true
-	if e, err := o.entry(&penstock.Message{ID: "i", Payload: []byte("x")}, false); err != nil || e.Attributes[AttributeEnvelope] != "1" {
+	if e, err := o.entry(&penstock.Message{ID: "i", Payload: []byte("x")}, false); err != nil || e.Attributes[attributeEnvelope] != "1" {
 		t.Errorf("envelope: true: %+v, %v", e, err)
 	}
 }

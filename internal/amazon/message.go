@@ -5,13 +5,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strconv"
+	"maps"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/attributes"
 )
 
 // Entry is a message as a batch has it.
@@ -26,15 +26,8 @@ type Entry struct {
 	bytes int
 }
 
-// Names of attributes. They win over headers of the same name in the message.
-const (
-	AttributeID        = "penstock-id"
-	AttributeKey       = "penstock-key"
-	AttributeTopic     = "penstock-topic"
-	AttributeCreatedAt = "penstock-created-at"
-	AttributeAttempt   = "penstock-attempt"
-	AttributeEnvelope  = "penstock-envelope" // 1: the body is an envelope
-)
+// attributeEnvelope says that the body is an envelope: 1.
+const attributeEnvelope = "penstock-envelope"
 
 // envelope is the body of a message that does not fit into text and ten attributes. It is complete.
 type envelope struct {
@@ -48,42 +41,25 @@ type envelope struct {
 	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
 }
 
-type pairs [][2]string
-
-func (p pairs) has(name string) bool {
-	return slices.ContainsFunc(p, func(pair [2]string) bool { return pair[0] == name })
-}
-
 func (o *Options) entry(m *penstock.Message, fifo bool) (Entry, error) {
 	e := Entry{Attributes: make(map[string]string, maxAttributes)}
-	created := m.CreatedAt.UTC().Format(time.RFC3339Nano)
-	own := pairs{{AttributeID, m.ID}, {AttributeKey, m.Key}, {AttributeTopic, m.Topic}, {AttributeCreatedAt, created}}
-	if m.Attempt > 1 {
-		own = append(own, [2]string{AttributeAttempt, strconv.Itoa(m.Attempt)})
-	}
 	plain := !o.Envelope && len(m.Payload) > 0 && isText(string(m.Payload))
-	for _, a := range own {
+	for name, value := range attributes.Of(m) {
+		own := attributes.IsOwn(name)
 		switch {
-		case a[1] == "":
-		case isText(a[1]):
-			e.Attributes[a[0]] = a[1]
-		default:
+		case name == attributeEnvelope || !plain && !own:
+		case !isText(value) || !own && (value == "" || !attributeName(name) || len(e.Attributes) == maxAttributes):
 			plain = false
+		default:
+			e.Attributes[name] = value
 		}
-	}
-	if plain {
-		plain = e.addHeaders(m.Headers)
 	}
 	if plain {
 		e.Body = string(m.Payload)
 	} else {
-		for name := range m.Headers { // those that fitted
-			if !own.has(name) {
-				delete(e.Attributes, name)
-			}
-		}
-		e.Attributes[AttributeEnvelope] = "1"
-		body := envelope{ID: m.ID, Key: m.Key, Topic: m.Topic, CreatedAt: created, Headers: m.Headers}
+		maps.DeleteFunc(e.Attributes, func(name, _ string) bool { return !attributes.IsOwn(name) }) // those that fitted
+		e.Attributes[attributeEnvelope] = "1"
+		body := envelope{ID: m.ID, Key: m.Key, Topic: m.Topic, CreatedAt: e.Attributes[attributes.CreatedAt], Headers: m.Headers}
 		if m.Attempt > 1 {
 			body.Attempt = m.Attempt
 		}
@@ -115,21 +91,6 @@ func (o *Options) entry(m *penstock.Message, fifo bool) (Entry, error) {
 			"raise it if the queue or topic takes more, at most %d, or publish a reference to the content", MaxBytes))
 	}
 	return e, nil
-}
-
-// addHeaders reports whether all of them are attributes now.
-func (e *Entry) addHeaders(headers map[string]string) bool {
-	for name, value := range headers {
-		switch name {
-		case AttributeID, AttributeKey, AttributeTopic, AttributeCreatedAt, AttributeAttempt, AttributeEnvelope:
-			continue
-		}
-		if value == "" || !isText(value) || !attributeName(name) || len(e.Attributes) == maxAttributes {
-			return false
-		}
-		e.Attributes[name] = value
-	}
-	return true
 }
 
 // isText reports whether all of s are characters that XML 1.0 allows: no others are taken.
@@ -179,12 +140,12 @@ type Received struct {
 }
 
 // Read undoes what the sink has done.
-func Read(body string, attributes map[string]string) (r Received, err error) {
+func Read(body string, from map[string]string) (r Received, err error) {
 	e := envelope{
-		ID: attributes[AttributeID], Key: attributes[AttributeKey], Topic: attributes[AttributeTopic], CreatedAt: attributes[AttributeCreatedAt],
-		Headers: attributes, Payload: &body,
+		ID: from[attributes.ID], Key: from[attributes.Key], Topic: from[attributes.Topic], CreatedAt: from[attributes.CreatedAt],
+		Headers: from, Payload: &body,
 	}
-	if attributes[AttributeEnvelope] == "1" {
+	if from[attributeEnvelope] == "1" {
 		e = envelope{}
 		if err := json.Unmarshal([]byte(body), &e); err != nil {
 			return r, err

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/template"
 )
@@ -50,30 +49,15 @@ func (s *Sender) Destination() (to string, fixed bool) {
 
 // Send is driver.Sink's.
 func (s *Sender) Send(ctx context.Context, msgs []penstock.Message) []error {
-	if len(msgs) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	pass := s.gate.Enter(cancel)
-	if pass == nil {
-		return driver.SendError(msgs, s.closed())
-	}
-	defer pass.Leave()
-	errs := make([]error, len(msgs))
-	var running sync.WaitGroup
-	for destination, batches := range s.batches(msgs, errs) {
-		for _, entries := range batches {
-			running.Go(func() { s.deliver(ctx, destination, entries, errs) })
+	return s.gate.Send(ctx, msgs, s.closed(), func(ctx context.Context, errs []error) {
+		var running sync.WaitGroup
+		for destination, batches := range s.batches(msgs, errs) {
+			for _, entries := range batches {
+				running.Go(func() { s.deliver(ctx, destination, entries, errs) })
+			}
 		}
-	}
-	running.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return errs
-		}
-	}
-	return nil
+		running.Wait()
+	})
 }
 
 // batches sorts the messages by destination, into batches that are small enough.

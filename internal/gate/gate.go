@@ -6,6 +6,9 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 )
 
 // Gate is open until Close. The zero value is ready to use, by many goroutines.
@@ -46,6 +49,29 @@ func (p *Pass) Leave() {
 	if g.idle != nil && len(g.running) == 0 {
 		close(g.idle)
 	}
+}
+
+// Send is the frame of a sink's Send: send, which notes a verdict on each message, has a context that CancelAll ends. closed
+// is the error of the messages once the gate is closed.
+func (g *Gate) Send(ctx context.Context, msgs []penstock.Message, closed error, send func(ctx context.Context, errs []error)) []error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pass := g.Enter(cancel)
+	if pass == nil {
+		return driver.SendError(msgs, closed)
+	}
+	defer pass.Leave()
+	errs := make([]error, len(msgs))
+	send(ctx, errs)
+	for _, err := range errs {
+		if err != nil {
+			return errs
+		}
+	}
+	return nil
 }
 
 // Close lets no more begin. It returns a channel that is closed when no operation runs any more,

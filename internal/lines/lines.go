@@ -3,19 +3,40 @@
 package lines
 
 import (
+	"context"
 	"net"
 	"sync"
 )
 
+// Line is a connection with a Wire in it.
+type Line interface {
+	Close()
+	Cut()
+	IsCut() bool
+}
+
 // Pool keeps lines that no Send has. The zero value is empty.
-type Pool[L interface{ Close() }] struct {
+type Pool[L Line] struct {
 	mu     sync.Mutex
 	idle   []L
 	closed bool
 }
 
-// Take returns the line that was given back last, or false.
-func (p *Pool[L]) Take() (l L, ok bool) {
+// Use lends a line to do, which reports whether the line is broken. It makes one if all are lent, and cuts it when ctx
+// ends. If a line is broken, the idle ones are given up too: they lead to the same server.
+func (p *Pool[L]) Use(ctx context.Context, make func() L, do func(L) (broken bool)) {
+	l, ok := p.take()
+	if !ok {
+		l = make()
+	}
+	stop := context.AfterFunc(ctx, l.Cut)
+	broken := do(l)
+	stop()
+	p.give(l, broken || l.IsCut())
+}
+
+// take returns the line that was given back last, or false.
+func (p *Pool[L]) take() (l L, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := len(p.idle); n > 0 {
@@ -25,8 +46,7 @@ func (p *Pool[L]) Take() (l L, ok bool) {
 	return l, ok
 }
 
-// Give takes a line back. If it is broken, the idle ones are given up too: they lead to the same server.
-func (p *Pool[L]) Give(l L, broken bool) {
+func (p *Pool[L]) give(l L, broken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, l)

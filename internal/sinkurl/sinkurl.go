@@ -16,6 +16,38 @@ import (
 	"github.com/penstock/penstock"
 )
 
+// Config is what a sink's pointer to its configuration has.
+type Config[C any] interface {
+	*C
+	SetDefaults()
+	Validate() error
+}
+
+// Read completes a configuration with the fields that a query names, and with the defaults, and validates it. kind
+// is for messages: "a Kafka URL".
+func Read[C any, P Config[C]](c C, query, kind string) (C, error) {
+	var none C
+	values, err := Parse(query)
+	if err != nil {
+		return none, err
+	}
+	if err := Set(&c, values, kind); err != nil {
+		return none, err
+	}
+	P(&c).SetDefaults()
+	err = P(&c).Validate()
+	return c, err
+}
+
+// CutQuery splits a URL that may have a password. Its error does not quote the URL.
+func CutQuery(u, kind string) (server, query string, err error) {
+	server, query, _ = strings.Cut(u, "?")
+	if strings.Contains(query, "@") && !strings.Contains(server, "@") { // the query may be the end of a password
+		return "", "", Field("url", "is not "+kind, "in user and password write special characters as %%XX")
+	}
+	return server, query, nil
+}
+
 // Parse splits name=value pairs, which are separated by &. Its error, a
 // *penstock.FieldError, does not quote them: the URL may hold a password.
 func Parse(query string) (url.Values, error) {
@@ -39,12 +71,12 @@ func Set(c any, values url.Values, kind string) error {
 		v := values[name]
 		switch {
 		case !ok:
-			return field(name, "is not a parameter of "+kind, "use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return Field(name, "is not a parameter of "+kind, "use one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case len(v) > 1:
-			return field(name, "is given twice", "give it once; lists are separated by commas")
+			return Field(name, "is given twice", "give it once; lists are separated by commas")
 		}
 		if err := set(at(config, path).Addr().Interface(), v[0]); err != nil {
-			return field(name, fmt.Sprintf("is %q", v[0]), err.Error())
+			return Field(name, fmt.Sprintf("is %q", v[0]), "%v", err)
 		}
 	}
 	return nil
@@ -117,8 +149,28 @@ func set(field any, v string) (err error) {
 	return nil
 }
 
-func field(name, problem, hint string) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: hint}
+// Field is a *penstock.FieldError for a field of a sink's configuration.
+func Field(name, problem, hint string, args ...any) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+}
+
+// NotNegative returns a *penstock.FieldError for the first number or duration of a configuration that is negative.
+func NotNegative(c any) error {
+	config := reflect.Indirect(reflect.ValueOf(c))
+	for i := range config.NumField() {
+		name := config.Type().Field(i).Tag.Get("yaml")
+		switch n := config.Field(i).Interface().(type) {
+		case time.Duration:
+			if n < 0 {
+				return Field(name, "is negative", "write a duration such as 5s")
+			}
+		case int:
+			if n < 0 {
+				return Field(name, "is negative", "write 0 or more")
+			}
+		}
+	}
+	return nil
 }
 
 // CutHosts splits a URL around its hosts, which are separated by commas.

@@ -4,6 +4,7 @@ package tlsconfig
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 
@@ -69,4 +70,16 @@ const authorities = "name a file with the authorities' certificates in PEM form,
 
 func field(name, problem, hint string) error {
 	return &penstock.FieldError{Field: name, Problem: problem, Hint: hint}
+}
+
+// Hint says what to set if err is that the server's certificate is not trusted or has another name. It is empty for any other
+// error.
+func Hint(err error) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "set tls.ca_file to the authority that signed the server's certificate"
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "set tls.server_name to a name in the server's certificate"
+	}
+	return ""
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
@@ -69,15 +68,14 @@ func (c *Config) Validate() error {
 	if _, err := template.Parse(c.Address); err != nil {
 		return field("address", fmt.Sprintf("cannot be used (%v)", err), "write a template such as /exchanges/orders/{topic}")
 	}
+	if err := sinkurl.NotNegative(c); err != nil {
+		return err
+	}
 	switch {
 	case c.Password != "" && c.User == "":
 		return field("password", "is set without user", "set user too")
 	case c.Capability != "queue" && c.Capability != "topic" && c.Capability != "none":
 		return field("capability", fmt.Sprintf("is %q", c.Capability), "choose queue, topic or none")
-	case c.ConnectTimeout < 0:
-		return field("connect_timeout", "is negative", "write a duration such as 5s")
-	case c.Timeout < 0:
-		return field("timeout", "is negative", "write a duration such as 30s")
 	case c.TLS != (TLSConfig{}) && !s.tls:
 		return field("tls", "is set, but the URL is not amqps1://", "write amqps1:// (and the port of the broker's TLS listener)")
 	}
@@ -109,9 +107,7 @@ func (c *Config) server() (s server, err error) {
 	return s, nil
 }
 
-func field(name, problem, hint string, args ...any) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
-}
+var field = sinkurl.Field
 
 // ParseURL reads a Config from one line, for a command line:
 //
@@ -121,18 +117,9 @@ func field(name, problem, hint string, args ...any) error {
 // Query parameters are the fields of the YAML form, those of tls with "tls." in front. The result has
 // its defaults set and is valid. Errors do not quote the URL, which may hold a password.
 func ParseURL(u string) (Config, error) {
-	server, query, _ := strings.Cut(u, "?")
-	if strings.Contains(query, "@") && !strings.Contains(server, "@") { // the query may be the end of a password
-		return Config{}, field("url", "is not a URL of AMQP 1.0", "in user and password write special characters as %%XX")
-	}
-	c := Config{URL: server}
-	values, err := sinkurl.Parse(query)
+	server, query, err := sinkurl.CutQuery(u, "a URL of AMQP 1.0")
 	if err != nil {
 		return Config{}, err
 	}
-	if err := sinkurl.Set(&c, values, "a URL of AMQP 1.0"); err != nil {
-		return Config{}, err
-	}
-	c.SetDefaults()
-	return c, c.Validate()
+	return sinkurl.Read(Config{URL: server}, query, "a URL of AMQP 1.0")
 }

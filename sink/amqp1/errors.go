@@ -3,7 +3,6 @@ package amqp1
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // pauseFull is when a message is sent again that the broker had no room for.
@@ -83,10 +83,8 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		return penstock.Unavailable(fmt.Errorf("the broker has not accepted the message in time: %w", context.Cause(ctx)))
 	}
 	hint := "see that a broker runs and that url names it; the relay tries again by itself"
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		hint = "set tls.ca_file to the authority that signed the broker's certificate"
-	} else if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		hint = "set tls.server_name to a name in the broker's certificate"
+	if certificate := tlsconfig.Hint(err); certificate != "" {
+		hint = certificate
 	} else if _, ok := errors.AsType[*net.OpError](err); !ok { // it answers
 		hint = "if it never works, check user and password, and that the port speaks AMQP 1.0, with TLS (amqps1://) or without"
 	}

@@ -19,8 +19,8 @@ const goodbye = time.Second
 
 // line is a connection, which one Send has at a time.
 type line struct {
+	lines.Wire
 	cfg   *Config
-	wire  lines.Wire
 	conn  *amqp.Conn
 	links map[string]*link
 }
@@ -50,7 +50,7 @@ func (l *line) connect(ctx context.Context) error {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // after a cut the system does not send the rest, which would arrive behind newer messages
 	}
-	if err := l.wire.Keep(conn); err != nil {
+	if err := l.Keep(conn); err != nil {
 		return err
 	}
 	if s.tls {
@@ -114,9 +114,9 @@ func (l *line) drop(ctx context.Context, address string) {
 // Close ends the connection, and tells the broker if it is not broken.
 func (l *line) Close() {
 	if l.conn == nil {
-		l.wire.Cut()
+		l.Cut()
 		return
 	}
-	defer time.AfterFunc(goodbye, l.wire.Cut).Stop()
+	defer time.AfterFunc(goodbye, l.Cut).Stop()
 	_ = l.conn.Close() // waits for its goroutines
 }

@@ -78,26 +78,21 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 // Permanent: the message is larger than the broker accepts. Unclassified: there is no such address,
 // the user may not send to it, or the broker had nowhere to route the message.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
-	if len(msgs) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	pass := s.gate.Enter(cancel)
-	if pass == nil {
-		return driver.SendError(msgs, errClosed)
-	}
-	defer pass.Leave()
-	l, ok := s.pool.Take()
-	if !ok {
-		l = s.newLine()
-	}
-	defer func() { s.pool.Give(l, l.wire.IsCut() || l.conn == nil || l.conn.Err() != nil) }()
-	defer context.AfterFunc(ctx, l.wire.Cut)()
+	return s.gate.Send(ctx, msgs, errClosed, func(ctx context.Context, errs []error) {
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+		defer cancel()
+		s.pool.Use(ctx, s.newLine, func(l *line) (broken bool) {
+			s.send(ctx, l, msgs, errs)
+			return l.conn == nil || l.conn.Err() != nil
+		})
+	})
+}
+
+func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message, errs []error) {
 	if err := l.connect(ctx); err != nil {
-		return driver.SendError(msgs, s.unreachable(ctx, err))
+		copy(errs, driver.SendError(msgs, s.unreachable(ctx, err)))
+		return
 	}
-	errs := make([]error, len(msgs))
 	receipts, addresses := make([]amqp.SendReceipt, len(msgs)), make([]string, len(msgs))
 	for i := range msgs {
 		addresses[i], errs[i] = s.addressOf(&msgs[i])
@@ -122,10 +117,6 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 			}
 		}
 	}
-	if errors.Join(errs...) == nil {
-		return nil
-	}
-	return errs
 }
 
 // addressOf fills the template.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
@@ -211,6 +211,4 @@ func notKafka() error {
 	return field("url", "is not a Kafka URL", "write kafka://host1:9092,host2:9092 or kafkas://user:password@host:9093; in user and password write special characters as %%XX")
 }
 
-func field(name, problem, hint string, args ...any) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
-}
+var field = sinkurl.Field

@@ -1,8 +1,8 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // aboutTopic: true of every message to the topic, and of no other.
@@ -105,12 +106,10 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		return closed()
 	}
 	var (
-		unknown x509.UnknownAuthorityError
-		name    x509.HostnameError
 		network *net.OpError
 		eof     *kgo.ErrFirstReadEOF
 		login   *loginError
-		hint    = "see that a broker runs and that url names it; the relay tries again by itself"
+		hint    = cmp.Or(tlsconfig.Hint(err), "see that a broker runs and that url names it; the relay tries again by itself")
 	)
 	switch {
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
@@ -119,10 +118,7 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		return penstock.Unavailable(fmt.Errorf("nothing was sent: %w", err))
 	case errors.As(err, &login):
 		hint = login.hint
-	case errors.As(err, &unknown):
-		hint = "set tls.ca_file to the authority that signed the brokers' certificates"
-	case errors.As(err, &name):
-		hint = "set tls.server_name to a name in the brokers' certificates"
+	case tlsconfig.Hint(err) != "": // the hint already
 	case errors.As(err, &network) && network.Op == "remote error": // an alert, though this side has accepted the handshake
 		hint = "set tls.cert_file and tls.key_file to a certificate that the brokers trust"
 	case errors.As(err, &eof), errors.Is(err, io.EOF): // a broker that closes the connection gives no reason

@@ -16,20 +16,11 @@ import (
 // front. The result has its defaults set and is valid. Errors do not quote the
 // URL, which may hold a password.
 func ParseURL(u string) (Config, error) {
-	brokers, query, _ := strings.Cut(u, "?")
-	if strings.Contains(query, "@") && !strings.Contains(brokers, "@") {
-		return Config{}, notKafka() // the query may be the end of a password
-	}
-	c := Config{URL: brokers}
-	values, err := sinkurl.Parse(query)
+	server, query, err := sinkurl.CutQuery(u, "a Kafka URL")
 	if err != nil {
 		return Config{}, err
 	}
-	if err := sinkurl.Set(&c, values, "a Kafka URL"); err != nil {
-		return Config{}, err
-	}
-	c.SetDefaults()
-	return c, c.Validate()
+	return sinkurl.Read(Config{URL: server}, query, "a Kafka URL")
 }
 
 // credentials are those of the URL: user:password with %XX.

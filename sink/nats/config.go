@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
@@ -295,6 +295,4 @@ func withScheme(server string) string {
 	return "nats://" + server
 }
 
-func field(name, problem, hint string, args ...any) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
-}
+var field = sinkurl.Field

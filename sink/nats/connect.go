@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // Timings of the connection. A server that answers no ping for two rounds is given up, and the
@@ -220,17 +220,14 @@ func (s *Sink) unavailable(met error) error {
 }
 
 func nextStep(err error) string {
-	var unknown x509.UnknownAuthorityError
-	var hostname x509.HostnameError
+	certificate := tlsconfig.Hint(err)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return "check user, password, token, credentials_file or nkey_file; reconnecting"
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return "allow the user to subscribe to _INBOX.>, or set inbox_prefix to what it may subscribe to"
-	case errors.As(err, &unknown):
-		return "set tls.ca_file to the authority that signed the server's certificate; reconnecting"
-	case errors.As(err, &hostname):
-		return "set tls.server_name to a name in the server's certificate; reconnecting"
+	case certificate != "":
+		return certificate + "; reconnecting"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "the server has no TLS: remove tls, or turn TLS on there; reconnecting"
 	}

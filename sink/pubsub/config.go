@@ -64,16 +64,15 @@ func (c *Config) Validate() error {
 	if err != nil {
 		return field("topic", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders-{topic}")
 	}
+	if err := sinkurl.NotNegative(c); err != nil {
+		return err
+	}
 	name, _ := topic.Execute(&penstock.Message{})
 	switch {
 	case strings.Contains(c.Topic, "/"), topic.Fixed() && !topicName.MatchString(name):
 		return field("topic", fmt.Sprintf("is %q", c.Topic), "write the name of a topic alone: 3 to 255 letters, digits and -_.~+%%, with a letter at the beginning")
 	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
 		return field("concurrency", fmt.Sprintf("is %d", c.Concurrency), "choose 1 to %d", maxConcurrency)
-	case c.ConnectTimeout < 0:
-		return field("connect_timeout", "is negative", "write a duration such as 5s")
-	case c.Timeout < 0:
-		return field("timeout", "is negative", "write a duration such as 10s")
 	case c.Endpoint == "" && c.AllowPrivate:
 		return field("allow_private", "is set without endpoint", "remove it: the addresses of Google are always permitted")
 	case c.Endpoint == "":
@@ -92,9 +91,7 @@ func named(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.~+%", r)
 }
 
-func field(name, problem, hint string, args ...any) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
-}
+var field = sinkurl.Field
 
 // ParseURL reads a Config from one line, for a command line:
 //
@@ -108,13 +105,5 @@ func ParseURL(u string) (Config, error) {
 	_, path, _ = strings.Cut(path, "://")
 	var c Config
 	c.Project, c.Topic, _ = strings.Cut(path, "/")
-	values, err := sinkurl.Parse(query)
-	if err != nil {
-		return Config{}, err
-	}
-	if err := sinkurl.Set(&c, values, "a Pub/Sub URL"); err != nil {
-		return Config{}, err
-	}
-	c.SetDefaults()
-	return c, c.Validate()
+	return sinkurl.Read(c, query, "a Pub/Sub URL")
 }

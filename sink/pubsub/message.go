@@ -2,23 +2,13 @@ package pubsub
 
 import (
 	"fmt"
-	"strconv"
-	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock/penstock"
-)
-
-// Names of attributes. They win over headers of the same name in the message.
-const (
-	attributeID        = "penstock-id"
-	attributeKey       = "penstock-key"
-	attributeTopic     = "penstock-topic"
-	attributeCreatedAt = "penstock-created-at"
-	attributeAttempt   = "penstock-attempt"
+	"github.com/penstock/penstock/internal/attributes"
 )
 
 // Limits of the service: https://docs.cloud.google.com/pubsub/quotas#resource_limits.
@@ -33,20 +23,11 @@ const (
 // encode is the message as the service takes it, and its bytes in a request.
 func encode(m *penstock.Message, topic string) (*pubsubpb.PubsubMessage, int, error) {
 	a := make(map[string]string, len(m.Headers)+5)
-	for name, value := range m.Headers {
+	for name, value := range attributes.Of(m) {
 		if len(name) > maxNameBytes || len(value) > maxValueBytes {
 			return nil, 0, refused("the header %.40q has a name of %d bytes and a value of %d: an attribute has at most %d and %d", name, len(name), len(value), maxNameBytes, maxValueBytes)
 		}
 		a[name] = value
-	}
-	a[attributeID], a[attributeCreatedAt] = m.ID, m.CreatedAt.UTC().Format(time.RFC3339Nano)
-	for name, value := range map[string]string{attributeKey: m.Key, attributeTopic: m.Topic} {
-		if delete(a, name); value != "" {
-			a[name] = value
-		}
-	}
-	if delete(a, attributeAttempt); m.Attempt > 1 {
-		a[attributeAttempt] = strconv.Itoa(m.Attempt)
 	}
 	if len(a) > maxAttributes {
 		return nil, 0, refused("the message has %d attributes with Penstock's own, and a message has at most %d", len(a), maxAttributes)

@@ -74,28 +74,13 @@ func (*Sink) KeepsOrder() bool { return true }
 // is used up. Permanent: the message exceeds a limit of the service. Unclassified: the topic's name
 // depends on the message, and it does not exist or the account may not publish to it.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
-	if len(msgs) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	pass := s.gate.Enter(cancel)
-	if pass == nil {
-		return driver.SendError(msgs, errClosed)
-	}
-	defer pass.Leave()
-	errs := make([]error, len(msgs))
-	var running sync.WaitGroup
-	for _, line := range lines(msgs) {
-		running.Go(func() { s.sendLine(ctx, msgs, line, errs) })
-	}
-	running.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return errs
+	return s.gate.Send(ctx, msgs, errClosed, func(ctx context.Context, errs []error) {
+		var running sync.WaitGroup
+		for _, line := range lines(msgs) {
+			running.Go(func() { s.sendLine(ctx, msgs, line, errs) })
 		}
-	}
-	return nil
+		running.Wait()
+	})
 }
 
 // lines are the indexes of the messages of each key. Messages without a key are in lines of the

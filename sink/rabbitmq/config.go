@@ -8,7 +8,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
@@ -138,6 +137,4 @@ func notAMQP() error {
 	return field("url", "is not an AMQP URL", "write amqp://user:password@host:5672/vhost, or several hosts with commas between them; in user, password and vhost write special characters as %%XX")
 }
 
-func field(name, problem, hint string, args ...any) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
-}
+var field = sinkurl.Field

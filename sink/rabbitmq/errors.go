@@ -1,7 +1,7 @@
 package rabbitmq
 
 import (
-	"crypto/x509"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // verdicts is Send's answer in the making: nil as long as nothing failed.
@@ -118,15 +119,7 @@ func said(e *amqp.Error) string {
 
 func explainDial(address string, err error) error {
 	err = fmt.Errorf("connect to RabbitMQ at %s: %w", address, err)
-	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
-	switch {
-	case errors.As(err, &unknown):
-		return penstock.WithHint(err, "set tls.ca_file to the authority that signed the broker's certificate")
-	case errors.As(err, &name):
-		return penstock.WithHint(err, "set tls.server_name to a name in the broker's certificate")
-	}
-	return penstock.WithHint(err, "see that the broker runs and url names it; the relay tries again by itself")
+	return penstock.WithHint(err, "%s", cmp.Or(tlsconfig.Hint(err), "see that the broker runs and url names it; the relay tries again by itself"))
 }
 
 func explainLogin(address string, uri amqp.URI, err error) error {

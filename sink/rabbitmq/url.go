@@ -1,8 +1,6 @@
 package rabbitmq
 
 import (
-	"strings"
-
 	"github.com/penstock/penstock/internal/sinkurl"
 )
 
@@ -15,18 +13,9 @@ import (
 // front. The result has its defaults set and is valid. Errors do not quote the
 // URL, which may hold a password.
 func ParseURL(u string) (Config, error) {
-	server, query, _ := strings.Cut(u, "?")
-	if strings.Contains(query, "@") && !strings.Contains(server, "@") {
-		return Config{}, notAMQP() // the query may be the end of a password
-	}
-	c := Config{URL: server}
-	values, err := sinkurl.Parse(query)
+	server, query, err := sinkurl.CutQuery(u, "an AMQP URL")
 	if err != nil {
 		return Config{}, err
 	}
-	if err := sinkurl.Set(&c, values, "an AMQP URL"); err != nil {
-		return Config{}, err
-	}
-	c.SetDefaults()
-	return c, c.Validate()
+	return sinkurl.Read(Config{URL: server}, query, "an AMQP URL")
 }

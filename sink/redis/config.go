@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
@@ -78,15 +78,10 @@ func (c *Config) Validate() error {
 	if _, err := template.Parse(c.Stream); err != nil {
 		return field("stream", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
 	}
+	if err := sinkurl.NotNegative(c); err != nil {
+		return err
+	}
 	switch {
-	case c.MaxLength < 0:
-		return field("max_length", "is negative", "write about how many entries a stream keeps, or 0 for all")
-	case c.Replicas < 0:
-		return field("replicas", "is negative", "write how many replicas must have a message, or 0")
-	case c.ConnectTimeout < 0:
-		return field("connect_timeout", "is negative", "write a duration such as 5s")
-	case c.Timeout < 0:
-		return field("timeout", "is negative", "write a duration such as 10s")
 	case c.WaitTimeout < time.Millisecond:
 		return field("wait_timeout", fmt.Sprintf("is %v", c.WaitTimeout), "choose 1ms or more; Redis would wait without end for less")
 	case c.WaitTimeout >= c.Timeout:
@@ -110,6 +105,36 @@ func (c *Config) server() (*redis.Options, error) {
 	return o, nil
 }
 
-func field(name, problem, hint string, args ...any) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+// options validates c, and has what the client library needs.
+func (c *Config) options() (*redis.Options, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	o, err := c.server()
+	if err != nil || o.TLSConfig == nil {
+		return o, err
+	}
+	name := o.TLSConfig.ServerName
+	if o.TLSConfig, err = c.TLS.Load(); err == nil {
+		o.TLSConfig.ServerName = cmp.Or(o.TLSConfig.ServerName, name)
+	}
+	return o, err
 }
+
+// ParseURL reads a Config from one line, for a command line:
+//
+//	redis://user:password@host:6379/0?stream=orders.{topic}&replicas=1
+//	rediss://host?tls.ca_file=ca.pem
+//
+// Query parameters are the fields of the YAML form, those of tls with "tls." in
+// front. The result has its defaults set and is valid. Errors do not quote the
+// URL, which may hold a password.
+func ParseURL(u string) (Config, error) {
+	server, query, err := sinkurl.CutQuery(u, "a Redis URL")
+	if err != nil {
+		return Config{}, err
+	}
+	return sinkurl.Read(Config{URL: server}, query, "a Redis URL")
+}
+
+var field = sinkurl.Field

@@ -1,8 +1,8 @@
 package redis
 
 import (
+	"cmp"
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,26 +10,40 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
-// refused: the server has answered, with an error.
-func refused(err error) bool {
-	_, answered := errors.AsType[redis.Error](err)
-	return answered && !aboutAll(err.Error())
+const (
+	checkLogin = "check user and password"
+	noCluster  = "the sink knows no sharded clusters: use a server without cluster mode"
+	noFsync    = "fsync needs Redis 7.2 or Valkey with appendonly yes; without it, appendfsync always on the server has the same effect"
+)
+
+// ofServer has the beginnings of answers that are about the server and not about the command or its
+// stream, with what to do about them.
+var ofServer = [][2]string{
+	{"OOM ", "free memory on the server: raise maxmemory, trim streams that were read, or set max_length; the relay then continues by itself"},
+	{"READONLY ", "let url name the server that takes writes"}, {"MISCONF ", "the server cannot save to its disk: see its log"},
+	{"NOAUTH ", checkLogin}, {"WRONGPASS ", checkLogin}, {"ERR AUTH", checkLogin}, {"ERR invalid password", checkLogin},
+	{"MOVED ", noCluster}, {"ASK ", noCluster}, {"CLUSTERDOWN ", noCluster}, {"TRYAGAIN ", noCluster},
+	{"ERR WAITAOF", noFsync}, {"ERR unknown command 'WAITAOF'", noFsync}, {"ERR unknown command", ""},
+	{"LOADING ", ""}, {"MASTERDOWN ", ""}, {"NOREPLICAS ", ""}, {"BUSY ", ""}, {"EXECABORT ", ""}, {"NOPROTO ", ""}, {"ERR max number of clients", ""}, {"ERR DB index", ""},
 }
 
-// aboutAll reports whether an answer is about the server and not about the command or its stream.
-func aboutAll(answer string) bool {
-	word, rest, _ := strings.Cut(answer, " ")
-	switch word {
-	case "OOM", "LOADING", "READONLY", "MASTERDOWN", "MISCONF", "NOREPLICAS", "NOAUTH", "WRONGPASS", "BUSY", "EXECABORT",
-		"CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "NOPROTO":
-		return true
-	case "ERR":
-		return strings.HasPrefix(rest, "max number of clients") || strings.HasPrefix(rest, "AUTH") || strings.HasPrefix(rest, "invalid password") ||
-			strings.HasPrefix(rest, "unknown command") || strings.HasPrefix(rest, "WAITAOF") || strings.HasPrefix(rest, "DB index")
+func aboutServer(err error) (hint string, yes bool) {
+	for _, a := range ofServer {
+		if strings.HasPrefix(err.Error(), a[0]) {
+			return a[1], true
+		}
 	}
-	return false
+	return "", false
+}
+
+// refused: the server has answered, with an error about the command.
+func refused(err error) bool {
+	_, answered := errors.AsType[redis.Error](err)
+	_, all := aboutServer(err)
+	return answered && !all
 }
 
 // stale: after this error the connection is not used again, because replies are missing on it, or
@@ -68,29 +82,10 @@ func (s *Sink) explain(ctx context.Context, err error) error {
 	if s.gate.Closed() && ctx.Err() != nil {
 		return errClosed
 	}
-	word, rest, _ := strings.Cut(err.Error(), " ")
-	hint := "see that the server runs and url names it; the relay tries again by itself"
-	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
-	switch {
-	case ctx.Err() != nil:
-		return penstock.Unavailable(fmt.Errorf("the Redis server at %s has not confirmed the message in time: %w", s.server, context.Cause(ctx)))
-	case errors.As(err, &unknown):
-		hint = "set tls.ca_file to the authority that signed the server's certificate"
-	case errors.As(err, &name):
-		hint = "set tls.server_name to a name in the server's certificate"
-	case word == "OOM":
-		hint = "free memory on the server: raise maxmemory, trim streams that were read, or set max_length; the relay then continues by itself"
-	case word == "NOAUTH", word == "WRONGPASS", word == "ERR" && strings.HasPrefix(rest, "AUTH"), word == "ERR" && strings.HasPrefix(rest, "invalid password"):
-		hint = "check user and password"
-	case word == "READONLY":
-		hint = "let url name the server that takes writes"
-	case word == "MOVED", word == "ASK", word == "CLUSTERDOWN":
-		hint = "the sink knows no sharded clusters: use a server without cluster mode"
-	case word == "MISCONF":
-		hint = "the server cannot save to its disk: see its log"
-	case word == "ERR" && strings.HasPrefix(rest, "WAITAOF"), word == "ERR" && strings.Contains(rest, "'WAITAOF'"):
-		hint = "fsync needs Redis 7.2 or Valkey with appendonly yes; without it, appendfsync always on the server has the same effect"
+	if ctx.Err() != nil {
+		return penstock.Unavailable(fmt.Errorf("the Redis server at %s has not confirmed the message in time: %w", s.options.Addr, context.Cause(ctx)))
 	}
-	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("the Redis server at %s: %w", s.server, err), "%s", hint))
+	hint, _ := aboutServer(err)
+	hint = cmp.Or(hint, tlsconfig.Hint(err), "see that the server runs and url names it; the relay tries again by itself")
+	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("the Redis server at %s: %w", s.options.Addr, err), "%s", hint))
 }

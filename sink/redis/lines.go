@@ -2,76 +2,36 @@ package redis
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/penstock/penstock/internal/lines"
 )
 
-// pool has the connections. A Send cuts its own when it ends: the client library does not look at its
+// line is a connection. A Send cuts its own when it ends: the client library does not look at its
 // context while it reads.
-type pool struct {
-	lines.Pool[*line]
-	cfg     *Config
-	options redis.Options
-	log     *slog.Logger
-	warned  sync.Once
-}
-
 type line struct {
+	lines.Wire
+	sink   *Sink
 	client *redis.Client
-	pool   *pool
-	wire   lines.Wire
 	max    int64 // proto-max-bulk-len; 0: not known yet
 }
 
 // Close closes the connection.
 func (l *line) Close() { _ = l.client.Close() }
 
-func newPool(cfg *Config, o *redis.Options, log *slog.Logger) (*pool, error) {
-	p := &pool{cfg: cfg, options: *o, log: log}
-	if o.TLSConfig != nil {
-		tls, err := cfg.TLS.Load()
-		if err != nil {
-			return nil, err
-		}
-		if tls.ServerName == "" {
-			tls.ServerName = o.TLSConfig.ServerName
-		}
-		p.options.TLSConfig = tls
-	}
-	p.options.PoolSize = 1
-	p.options.MaxRetries = -1 // the relay sends again, in order
-	p.options.DialerRetries = 1
-	p.options.DialTimeout = cfg.ConnectTimeout
-	p.options.ReadTimeout, p.options.WriteTimeout = cfg.Timeout, cfg.Timeout
-	p.options.ContextTimeoutEnabled = true
-	p.options.DisableIdentity = true
-	p.options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return p, nil
-}
-
-// take returns a line that no other Send has.
-func (p *pool) take() *line {
-	l, ok := p.Take()
-	if ok {
-		return l
-	}
-	l = &line{pool: p}
-	options := p.options
+func (s *Sink) newLine() *line {
+	l, options := &line{sink: s}, s.options
 	dial := redis.NewDialer(&options)
 	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return conn, l.wire.Keep(conn)
+		return conn, l.Keep(conn)
 	}
 	options.OnConnect = l.ask
 	l.client = redis.NewClient(&options)
@@ -98,29 +58,28 @@ func (l *line) ask(ctx context.Context, c *redis.Conn) error {
 	if err := c.ClientSetName(ctx, "penstock").Err(); err != nil && !refused(err) {
 		return err
 	}
-	l.max = defaultMax
-	if limit, err := c.ConfigGet(ctx, "proto-max-bulk-len").Result(); err == nil {
-		if n, err := strconv.ParseInt(limit["proto-max-bulk-len"], 10, 64); err == nil && n > 0 {
-			l.max = n
-		}
+	limit, err := c.ConfigGet(ctx, "proto-max-bulk-len").Result()
+	if err != nil && !refused(err) {
+		return err
+	}
+	if l.max, _ = strconv.ParseInt(limit["proto-max-bulk-len"], 10, 64); l.max <= 0 {
+		l.max = defaultMax
+	}
+	info, err := c.Info(ctx).Result()
+	if err == nil {
+		l.sink.warn.Do(func() { l.sink.warnOf(info) })
 	} else if !refused(err) {
 		return err
 	}
-	info, err := c.Info(ctx).Result()
-	if err != nil {
-		if refused(err) {
-			return nil
-		}
-		return err
-	}
-	l.pool.warned.Do(func() {
-		says := func(line string) bool { return strings.Contains(info, line) }
-		if says("aof_enabled:0") && !l.pool.cfg.Fsync {
-			l.pool.log.Warn("Redis keeps what it confirms in memory only until its next snapshot: a crash of the server loses messages; set appendonly yes there", "server", l.client.Options().Addr)
-		}
-		if says("maxmemory_policy:allkeys") && !says("maxmemory:0\r") {
-			l.pool.log.Warn("Redis may remove whole streams when its memory is full; set maxmemory-policy noeviction there", "server", l.client.Options().Addr)
-		}
-	})
 	return nil
+}
+
+// warnOf warns of settings of the server that lose messages.
+func (s *Sink) warnOf(info string) {
+	if strings.Contains(info, "aof_enabled:0") && !s.cfg.Fsync {
+		s.log.Warn("Redis keeps what it confirms in memory only until its next snapshot: a crash of the server loses messages; set appendonly yes there", "server", s.options.Addr)
+	}
+	if strings.Contains(info, "maxmemory_policy:allkeys") && !strings.Contains(info, "maxmemory:0\r") {
+		s.log.Warn("Redis may remove whole streams when its memory is full; set maxmemory-policy noeviction there", "server", s.options.Addr)
+	}
 }

@@ -59,13 +59,7 @@ func TestReplicas(t *testing.T) {
 	host, port, err := net.SplitHostPort(server.Address)
 	check(t, err)
 	replica := testserver.StartRedis(t, "replicaof "+host+" "+port, "repl-diskless-sync-delay 0")
-	for { // a synchronisation that is under way has no end to wait for
-		if errs := sink.Send(patient(t), []penstock.Message{message("orders")}); errs == nil {
-			break
-		} else if !penstock.IsUnavailable(errs[0]) {
-			t.Fatal(errs)
-		}
-	}
+	eventually(t, sink, func(err error) bool { return err == nil }) // a synchronisation that is under way has no end to wait for
 	c := goredis.NewClient(&goredis.Options{Addr: replica.Address})
 	defer c.Close()
 	if n, err := c.XLen(patient(t), "orders").Result(); err != nil || n == 0 {
@@ -73,17 +67,55 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// fsync needs Redis 7.2: an older server's answer does not confirm anything.
+// A message is on the disk, and on those of the replicas, or it is not confirmed. This needs Redis 7.2: an older server's
+// answer does not confirm anything.
 func TestFsync(t *testing.T) {
-	server := testserver.StartRedis(t)
-	sink := open(t, redis.Config{URL: "redis://" + server.Address, Fsync: true}, nil)
+	server := testserver.StartRedis(t, "appendfsync everysec")
 	c := goredis.NewClient(&goredis.Options{Addr: server.Address})
 	defer c.Close()
+	cfg := redis.Config{URL: "redis://" + server.Address, Fsync: true, WaitTimeout: redis.DefaultTimeout / 2}
+	sink := open(t, cfg, nil)
 	if c.Do(patient(t), "WAITAOF", 0, 0, 0).Err() != nil {
 		unavailable(t, sink, "WAITAOF", "fsync needs Redis 7.2")
 		return
 	}
 	confirmed(t, sink)
+	cfg.WaitTimeout = 1e6
+	eventually(t, open(t, cfg, nil), func(err error) bool {
+		return penstock.IsUnavailable(err) && strings.Contains(err.Error(), "has not flushed")
+	})
+
+	host, port, err := net.SplitHostPort(server.Address)
+	check(t, err)
+	replica := testserver.StartRedis(t, "replicaof "+host+" "+port, "repl-diskless-sync-delay 0", "appendonly no")
+	at := goredis.NewClient(&goredis.Options{Addr: replica.Address})
+	defer at.Close()
+	cfg = redis.Config{URL: "redis://" + server.Address, Replicas: 1, WaitTimeout: redis.DefaultTimeout / 2}
+	eventually(t, open(t, cfg, nil), func(err error) bool { return err == nil }) // it has them in its memory
+	cfg.Fsync = true
+	flushed := open(t, cfg, nil)
+	unavailable(t, flushed, "0 of 1 replicas")
+	check(t, at.ConfigSet(patient(t), "appendonly", "yes").Err())
+	eventually(t, flushed, func(err error) bool { return err == nil })
+
+	check(t, c.ConfigSet(patient(t), "appendonly", "no").Err())
+	unavailable(t, sink, "WAITAOF", "with appendonly yes")
+}
+
+// eventually sends messages until one has the verdict that is waited for.
+func eventually(t *testing.T, sink *redis.Sink, wanted func(error) bool) {
+	t.Helper()
+	ctx := patient(t)
+	for ctx.Err() == nil {
+		var err error
+		if errs := sink.Send(ctx, []penstock.Message{message("orders")}); errs != nil {
+			err = errs[0]
+		}
+		if wanted(err) {
+			return
+		}
+	}
+	t.Fatal("no message has the verdict")
 }
 
 func TestMaxLength(t *testing.T) {

@@ -1,3 +1,16 @@
+// Package redis adds messages to streams of Redis or Valkey. DESIGN.md says when
+// messages count as confirmed.
+//
+//	message          entry of the stream
+//	Topic            stream (by the template stream), field penstock-topic
+//	ID               field penstock-id
+//	Key              field penstock-key, if there is one
+//	CreatedAt        field penstock-created-at: RFC 3339, nanoseconds, UTC
+//	Attempt          field penstock-attempt, from the second on
+//	Headers          fields of the same name
+//	Payload          field payload
+//
+// Fields hold any bytes. A stream does not deduplicate: consumers do, by penstock-id.
 package redis
 
 import (
@@ -5,25 +18,45 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
-	"time"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/attributes"
+	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/gate"
+	"github.com/penstock/penstock/internal/lines"
 	"github.com/penstock/penstock/internal/template"
 )
+
+// Driver describes this sink for the list in internal/drivers.
+var Driver = descriptor.Sink[Config]{
+	Name: "redis", Usage: "redis://HOST", Schemes: []string{"redis", "rediss"},
+	Parse: ParseURL,
+	Open: descriptor.Opens(func(c Config, log *slog.Logger) (*Sink, error) {
+		logging.Disable() // the relay says what fails; this is the whole program's, so Open leaves it alone
+		return Open(c, log)
+	}),
+	// There is no binding for Redis. Fields of an entry are like Kafka's headers.
+	Binding:  descriptor.Headers("redis", "ce_"),
+	ReadBack: readBack,
+	Reach:    reach,
+}
 
 // Sink adds messages to streams. It is not a driver.InOrderSink: after a refused entry the server
 // executes the commands behind it.
 type Sink struct {
-	cfg    Config
-	stream *template.Template
-	server string // for people: without a password
-	pool   *pool
-	gate   gate.Gate
+	cfg     Config
+	stream  *template.Template
+	options redis.Options
+	log     *slog.Logger
+	warn    sync.Once
+	pool    lines.Pool[*line]
+	gate    gate.Gate
 }
 
 var _ driver.Sink = (*Sink)(nil)
@@ -32,14 +65,7 @@ var _ driver.Sink = (*Sink)(nil)
 // until that succeeds.
 func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	cfg.SetDefaults()
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("redis sink: %w", err)
-	}
-	options, err := cfg.server()
-	if err != nil {
-		return nil, fmt.Errorf("redis sink: %w", err)
-	}
-	stream, err := template.Parse(cfg.Stream)
+	o, err := cfg.options()
 	if err != nil {
 		return nil, fmt.Errorf("redis sink: %w", err)
 	}
@@ -49,24 +75,17 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if cfg.TLS.DangerouslySkipCertificateCheck {
 		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the server")
 	}
-	s := &Sink{cfg: cfg, stream: stream, server: options.Addr}
-	s.pool, err = newPool(&s.cfg, options, log)
-	if err != nil {
-		return nil, fmt.Errorf("redis sink: %w", err)
-	}
-	return s, nil
+	o.PoolSize = 1
+	o.MaxRetries, o.DialerRetries = -1, 1 // the relay sends again, in order
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = cfg.ConnectTimeout, cfg.Timeout, cfg.Timeout
+	o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	stream, err := template.Parse(cfg.Stream)
+	return &Sink{cfg: cfg, stream: stream, options: *o, log: log}, err
 }
 
-// The fields of an entry. They win over headers of the same name in the message, except that a
-// header with the name of the payload's field is refused.
-const (
-	fieldID        = "penstock-id"
-	fieldKey       = "penstock-key"
-	fieldTopic     = "penstock-topic"
-	fieldCreatedAt = "penstock-created-at"
-	fieldAttempt   = "penstock-attempt"
-	fieldPayload   = "payload"
-)
+// fieldPayload is the payload's field. No header may have this name.
+const fieldPayload = "payload"
 
 // Send adds the messages in one pipeline, and waits for the server's answers, and for its replicas
 // and disks if that is configured.
@@ -76,55 +95,34 @@ const (
 // Unclassified: the stream does not exist (existing_only), is not a stream, or this user may not
 // write to it.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
-	if len(msgs) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	pass := s.gate.Enter(cancel)
-	if pass == nil {
-		return driver.SendError(msgs, errClosed)
-	}
-	defer pass.Leave()
-
-	l := s.pool.take()
-	errs, broken := s.send(ctx, l, msgs)
-	s.pool.Give(l, broken || l.wire.IsCut())
-	for _, err := range errs {
-		if err != nil {
-			return errs
-		}
-	}
-	return nil
+	return s.gate.Send(ctx, msgs, errClosed, func(ctx context.Context, errs []error) {
+		s.pool.Use(ctx, s.newLine, func(l *line) (broken bool) { return s.send(ctx, l, msgs, errs) })
+	})
 }
 
-// send also reports whether the line can no longer be used.
-func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message) (errs []error, broken bool) {
-	defer context.AfterFunc(ctx, l.wire.Cut)()
-	errs = make([]error, len(msgs))
+// send reports whether the line can no longer be used.
+func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message, errs []error) (broken bool) {
 	limit, err := l.limit(ctx)
 	if err != nil {
-		return driver.SendError(msgs, s.explain(ctx, err)), true
+		copy(errs, driver.SendError(msgs, s.explain(ctx, err)))
+		return true
 	}
 	pipe, added := l.client.Pipeline(), make([]*redis.Cmd, len(msgs))
 	for i := range msgs {
 		args, err := s.command(&msgs[i], limit)
-		if err != nil {
-			errs[i] = err
-			continue
+		if errs[i] = err; err == nil {
+			added[i] = pipe.Do(ctx, args...)
 		}
-		added[i] = pipe.Do(ctx, args...)
 	}
 	if pipe.Len() == 0 {
-		return errs, false
+		return false
 	}
 	// On the same connection: WAIT is about the writes of the connection that asks.
 	waited := s.wait(ctx, pipe)
 	_, failed := pipe.Exec(ctx)
 	var held error
 	if waited != nil {
-		held = s.judgeWait(ctx, waited, failed)
-		broken = stale(waited.Err())
+		held, broken = s.judgeWait(ctx, waited, failed), stale(waited.Err())
 	}
 	for i, cmd := range added {
 		if cmd == nil {
@@ -141,7 +139,7 @@ func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message) (errs
 			errs[i] = held
 		}
 	}
-	return errs, broken
+	return broken
 }
 
 // command is XADD with its arguments.
@@ -165,27 +163,14 @@ func (s *Sink) command(m *penstock.Message, limit int64) ([]any, error) {
 	if s.cfg.MaxLength > 0 {
 		args = append(args, "MAXLEN", "~", s.cfg.MaxLength)
 	}
-	args = append(args, "*", fieldID, m.ID, fieldTopic, m.Topic, fieldCreatedAt, m.CreatedAt.UTC().Format(time.RFC3339Nano))
-	if m.Key != "" {
-		args = append(args, fieldKey, m.Key)
-	}
-	if m.Attempt > 1 {
-		args = append(args, fieldAttempt, strconv.Itoa(m.Attempt))
-	}
-	for name, value := range m.Headers {
-		switch name {
-		case fieldID, fieldTopic, fieldCreatedAt, fieldKey, fieldAttempt:
-		case fieldPayload:
+	args = append(args, "*")
+	for name, value := range attributes.Of(m) {
+		if name == fieldPayload {
 			return nil, penstock.Permanent(penstock.WithHint(fmt.Errorf("a header has the name %q, which is the payload's field", name), "give it another name"))
-		default:
-			args = append(args, name, value)
 		}
+		args = append(args, name, value)
 	}
-	payload := m.Payload
-	if payload == nil {
-		payload = []byte{}
-	}
-	return append(args, fieldPayload, payload), nil
+	return append(args, fieldPayload, m.Payload), nil
 }
 
 // wait makes the requests that cfg requires in addition to the server's answer, or returns nil if
@@ -203,26 +188,19 @@ func (s *Sink) wait(ctx context.Context, pipe redis.Pipeliner) *redis.Cmd {
 
 // judgeWait returns nil if the number of copies that cfg requires has the messages.
 func (s *Sink) judgeWait(ctx context.Context, waited *redis.Cmd, failed error) error {
-	if err := waited.Err(); err != nil {
-		return s.explain(ctx, err)
-	}
-	var disks, replicas int64
-	switch n := waited.Val().(type) {
-	case int64:
-		disks, replicas = 1, n
-	case []any:
-		if len(n) == 2 {
-			disks, _ = n[0].(int64)
-			replicas, _ = n[1].(int64)
-		}
-	default:
-		return s.explain(ctx, cmp.Or(failed, errNoAnswer))
+	counts, err := []int64{1, 0}, error(nil) // disks, replicas
+	if s.cfg.Fsync {
+		counts, err = waited.Int64Slice()
+	} else {
+		counts[1], err = waited.Int64()
 	}
 	switch {
-	case disks < 1:
-		return penstock.Unavailable(fmt.Errorf("the Redis server at %s has not flushed the messages to its disk within %v", s.server, s.cfg.WaitTimeout))
-	case replicas < int64(s.cfg.Replicas):
-		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("%d of %d replicas of Redis at %s have the messages after %v", replicas, s.cfg.Replicas, s.server, s.cfg.WaitTimeout),
+	case err != nil || len(counts) != 2:
+		return s.explain(ctx, cmp.Or(waited.Err(), failed, err, errNoAnswer))
+	case counts[0] < 1:
+		return penstock.Unavailable(fmt.Errorf("the Redis server at %s has not flushed the messages to its disk within %v", s.options.Addr, s.cfg.WaitTimeout))
+	case counts[1] < int64(s.cfg.Replicas):
+		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("%d of %d replicas of Redis at %s have the messages after %v", counts[1], s.cfg.Replicas, s.options.Addr, s.cfg.WaitTimeout),
 			"see INFO replication on the server; the relay sends the messages again"))
 	}
 	return nil
@@ -232,3 +210,26 @@ func (s *Sink) judgeWait(ctx context.Context, waited *redis.Cmd, failed error) e
 func (s *Sink) Close(ctx context.Context) error { return s.gate.CloseSink(ctx, "Redis", s.pool.Close) }
 
 var errClosed = penstock.Unavailable(fmt.Errorf("redis sink: %w", penstock.ErrClosed))
+
+// reach connects, logs in and asks whether the server takes writes.
+func reach(ctx context.Context, c Config, log *slog.Logger) error {
+	s, err := Open(c, log)
+	if err != nil {
+		return err
+	}
+	defer s.Close(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	s.pool.Use(ctx, s.newLine, func(l *line) (broken bool) {
+		var role []any
+		role, err = l.client.Do(ctx, "ROLE").Slice()
+		if len(role) > 0 && role[0] != "master" {
+			err = errReplica
+		}
+		return false
+	})
+	if err != nil && !refused(err) { // who may only write may not ask
+		return s.explain(ctx, err)
+	}
+	return nil
+}

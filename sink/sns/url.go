@@ -17,14 +17,5 @@ import (
 func ParseURL(u string) (Config, error) {
 	arn, query, _ := strings.Cut(u, "?")
 	_, arn, _ = strings.Cut(arn, "://")
-	c := Config{TopicARN: arn}
-	values, err := sinkurl.Parse(query)
-	if err != nil {
-		return Config{}, err
-	}
-	if err := sinkurl.Set(&c, values, "an SNS URL"); err != nil {
-		return Config{}, err
-	}
-	c.SetDefaults()
-	return c, c.Validate()
+	return sinkurl.Read(Config{TopicARN: arn}, query, "an SNS URL")
 }

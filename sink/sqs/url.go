@@ -17,14 +17,5 @@ import (
 func ParseURL(u string) (Config, error) {
 	queue, query, _ := strings.Cut(u, "?")
 	_, queue, _ = strings.Cut(queue, "://")
-	c := Config{QueueURL: "https://" + queue}
-	values, err := sinkurl.Parse(query)
-	if err != nil {
-		return Config{}, err
-	}
-	if err := sinkurl.Set(&c, values, "an SQS URL"); err != nil {
-		return Config{}, err
-	}
-	c.SetDefaults()
-	return c, c.Validate()
+	return sinkurl.Read(Config{QueueURL: "https://" + queue}, query, "an SQS URL")
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/publicaddr"
+	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
@@ -220,9 +220,7 @@ func (c *Config) validHeaders(e *endpoint) error {
 	return nil
 }
 
-func field(name, problem, hint string, args ...any) error {
-	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
-}
+var field = sinkurl.Field
 
 // RelayLimits returns the relay's max_batch and senders for a webhook: one message per
 // Send, and as many Sends as requests may be under way. So no key waits for the answer
