@@ -88,7 +88,7 @@ type bufferedSession struct {
 	held   *buffer.Buffer[*Outbox, *Queue]
 
 	ended      bool // by COMMIT or ROLLBACK: another caller may have the connection
-	savepoints int  // so many were begun
+	savepoints int  // how many were begun
 
 	failed error
 	depth  int // of the failure

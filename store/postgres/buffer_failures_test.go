@@ -125,7 +125,8 @@ func TestBufferFailsWithTheOperation(t *testing.T) {
 	})
 }
 
-// What the server puts off until the commit is an error of Commit, and nothing of the transaction stays.
+// A failure that the server puts off until the commit is an error of Commit, and nothing of the
+// transaction stays.
 func TestBufferCommitFailsLate(t *testing.T) {
 	t.Parallel()
 	f := newBufferFixture(t, penstock.BufferOptions{})
@@ -153,7 +154,8 @@ func TestBufferCommitFailsLate(t *testing.T) {
 	}
 }
 
-// Whoever loses the answer to COMMIT is told that it may have succeeded, and whoever knows better is told that.
+// A caller that loses the answer to COMMIT is told that it may have succeeded, and one that can know the outcome
+// is told that.
 func TestBufferSaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	const doubt = "which may have succeeded"
@@ -221,8 +223,8 @@ func TestBufferSaysWhatItDoesNotKnow(t *testing.T) {
 	f.Must(held.Rollback(f.Ctx))
 }
 
-// Whoever commits a buffered transaction while the server crashes is told the truth: what Commit returned nil for is there, and whole;
-// what failed is not, unless the error says that it may be.
+// A caller that commits a buffered transaction while the server crashes is told the truth. A transaction for which Commit returned nil
+// is there, and whole. One that failed is not, unless the error says that it may be.
 func TestBufferOnAServerThatCrashes(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
@@ -302,5 +304,5 @@ func TestBufferOnAServerThatCrashes(t *testing.T) {
 	t.Logf("%d transactions, %d failed, of %d nobody knew", commits.Load(), failed, doubts)
 }
 
-// errCommitted is in the place of none.
+// errCommitted stands for a nil error.
 var errCommitted = errors.New("committed")

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// What is published once, by an inbox, keeps its place among the rest, and a flush takes a statement for each run of either.
+// A message that is published once, by an inbox, keeps its place among the rest, and a flush takes a statement for each run
+// of either.
 func TestBufferPublishesOnce(t *testing.T) {
 	t.Parallel()
 	f := newBufferFixture(t, penstock.BufferOptions{AcrossWrites: true})
@@ -39,7 +40,7 @@ func TestBufferPublishesOnce(t *testing.T) {
 		t.Errorf("written by %d statements", n)
 	}
 	say(f.tx, once, "e")
-	_, err := f.tx.Exec(f.Ctx, "insert into shop values (1)") // whoever publishes an id waits for others who have
+	_, err := f.tx.Exec(f.Ctx, "insert into shop values (1)") // a transaction that publishes an id waits for others that have
 	f.Must(err)
 	f.want("a a a b c d e", flushes{penstock.FlushAsked: 1, penstock.FlushWrite: 1})
 	f.Must(f.tx.Rollback(f.Ctx))
@@ -76,8 +77,8 @@ func TestBufferPublishesOnce(t *testing.T) {
 	}
 }
 
-// A seq is drawn when the buffer is written. Whoever has waited for another writer of his key by then comes after him,
-// also with what he published before he waited.
+// A seq is drawn when the buffer is written. A writer that has waited for another writer of its key by then comes
+// after it, also with messages that it published before it waited.
 func TestBufferKeepsTheOrderOfTwoWriters(t *testing.T) {
 	t.Parallel()
 	f := newBufferFixture(t, penstock.BufferOptions{})

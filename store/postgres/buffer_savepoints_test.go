@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// A savepoint that was left open ends with the transaction: what is done with it later touches nothing of the next one on the
+// A savepoint that was left open ends with the transaction: a later use of it touches nothing of the next one on the
 // connection, and loses no message silently.
 func TestBufferSavepointOutlivesNothing(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestBufferSavepointOutlivesNothing(t *testing.T) {
 	}
 }
 
-// A savepoint's rollback takes back what was done since it, also where another of the same transaction was left open.
+// A savepoint's rollback takes back all changes since it, also where another of the same transaction was left open.
 func TestBufferSavepointsHaveNames(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)

@@ -57,7 +57,7 @@ func beginBuffered(ctx context.Context, business *pgxpool.Pool) (*enqueueTx, err
 // bufferFixture has a transaction and the buffer around it.
 type bufferFixture struct {
 	*jobsFixture
-	raw  pgx.Tx // sees what has been written
+	raw  pgx.Tx // sees the rows that have been written
 	tx   *postgres.BufferedTx
 	jobs *postgres.Queue
 	n    int
@@ -77,7 +77,7 @@ func (f *bufferFixture) begin(opts penstock.BufferOptions) {
 	f.tx = postgres.Buffer(f.raw, opts)
 }
 
-// publish publishes so many messages, 1, 2, 3 …
+// publish publishes n messages, 1, 2, 3 …
 func (f *bufferFixture) publish(tx pgx.Tx, n int) {
 	f.Helper()
 	for range n {
@@ -90,7 +90,7 @@ func (f *bufferFixture) say(tx pgx.Tx, text string) error {
 	return f.store.Outbox("orders").PublishTx(f.Ctx, tx, penstock.Message{Key: "k", Payload: []byte(text)})
 }
 
-// want compares what has been written, and why.
+// want compares the written messages, and why they were written.
 func (f *bufferFixture) want(written string, flushes map[penstock.FlushReason]int) {
 	f.Helper()
 	if got := f.written(f.raw); got != written {

@@ -39,7 +39,8 @@ func (f *fixture) differences() []string {
 	return differences
 }
 
-// A function that somebody has changed or dropped is named, whosever it is, and the next migrate makes it again.
+// A function that was changed or dropped is named, whether it is of a queue or of the schema, and the next
+// migrate makes it again.
 func TestCheckSchemaNamesWhatWasChanged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
@@ -80,7 +81,8 @@ func TestCheckSchemaNamesWhatWasChanged(t *testing.T) {
 	wantDifferences(t, f.differences(), "made by another version")
 }
 
-// What was restored from a dump is what it was, and so is what session settings write otherwise.
+// A schema that was restored from a dump counts as unchanged, and so do definitions that session
+// settings write otherwise.
 func TestCheckSchemaOfARestoredDump(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// A client that fits is told the schema's version, whoever asks; another what to do.
+// A client that fits is told the schema's version, whatever its role; another what to do.
 func TestCheckClient(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{Schema: `100% "odd" 'names'`})

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testserver"
 )
 
-// restless is a server whose clock is set back, by up to two seconds, and on again, several times
-// a second. What was written before waits as much longer, and no more.
+// restless is a server whose clock is set back, by up to two seconds, and on again, several times a
+// second. Rows that were written before wait as much longer, and no more.
 func restless(t *testing.T) *testserver.Postgres {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	server := testserver.StartPostgresWithClock(t)

@@ -61,7 +61,8 @@ func queueWhenTheClockIsSet(t *testing.T, c *clocked) {
 			return got == 2
 		})
 	}
-	// What was idle for a while gives its space back, however much later it seems to have been used last.
+	// Queues that were idle for a while give their space back, however much later they seem to have been
+	// used last.
 	c.set(year)
 	c.Exec("select penstock.maintain_queue('q')")
 	c.set(0)
@@ -71,7 +72,7 @@ func queueWhenTheClockIsSet(t *testing.T, c *clocked) {
 	}
 }
 
-// A schedule that ran while the clock was far ahead goes on when that is corrected.
+// A schedule that ran while the clock was far ahead continues when that is corrected.
 func scheduleWhenTheClockIsSet(_ *testing.T, c *clocked) {
 	c.set(30 * 24 * time.Hour)
 	c.Exec("select penstock.schedule('q', 's', '0 0 * * *', 'x'), penstock.maintain_queue('q')")

@@ -16,9 +16,9 @@ import (
 // diskFull is PostgreSQL's error of a file that cannot grow.
 const diskFull = "53100"
 
-// The disk on which a queue lies is full. With a little room left what is taken is given back, and all goes on by
-// itself. Without any who takes jobs is told, and status says which maintenance failed. Once there is room all goes on. No
-// job is lost, and none comes twice.
+// The disk on which a queue lies is full. With a little room left the space of taken jobs is given back, and all continues
+// by itself. Without any, a worker that takes jobs is told, and status says which maintenance failed. Once there is room
+// all continues. No job is lost, and none comes twice.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	t.Run("but for a little", func(t *testing.T) {
@@ -126,7 +126,7 @@ func (d *smallDisk) fill() {
 	}
 }
 
-// write makes a file of so many bytes; 0: of all that is left.
+// write makes a file of size bytes; 0: of all that is left.
 func (d *smallDisk) write(name string, size int) (path string) {
 	d.Helper()
 	path, err := postgrestest.Ballast(d.dir, name, size)

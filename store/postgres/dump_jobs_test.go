@@ -41,7 +41,7 @@ func TestNothingWaitsForADump(t *testing.T) {
 		f.Helper()
 		return f.Number("select count(*) from " + segments + " where pg_relation_size(format('penstock.%I', s)) = 0")
 	}
-	files := func() string { // which TRUNCATE makes anew; a vacuum may leave a table without a page, too
+	files := func() string { // which TRUNCATE makes anew; a vacuum may also leave a table without a page
 		f.Helper()
 		return f.text("select string_agg(pg_relation_filenode(format('penstock.%I', s))::text, ' ') from " + segments)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// A dump takes its snapshot and then waits for a table that somebody has locked. Until it has
-// locked the rings as well they do not turn: what is carried over would be in no segment that the
-// dump sees.
+// A dump takes its snapshot and then waits for a table that is locked. Until it has locked the
+// rings as well they do not turn: jobs that are carried over would be in no segment that the dump
+// sees.
 func TestDumpThatWaitsForALock(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
@@ -36,7 +36,7 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 	f.leaveBehind("insert into penstock.q (payload, group_key) select convert_to('left ' || i, 'UTF8'), 'g' from generate_series(1, 100) i")
 
 	rings := []string{"cursor", "parked_key", "parked"}
-	for _, ring := range rings { // their next turn moves what is there
+	for _, ring := range rings { // their next turn moves the jobs that are there
 		f.Exec("select setval($1, 1)", "penstock._"+ring+"_slot")
 	}
 	for _, ring := range []string{"lease", "scheduled", "dedup"} {

@@ -34,7 +34,7 @@ func encodedDatabase(t *testing.T, encoding string) string {
 	return made
 }
 
-// A byte that means nothing in the database's encoding is refused when it is written: it would stop whoever reads.
+// A byte that means nothing in the database's encoding is refused when it is written: it would stop every reader.
 func TestUnreadableTextIsRefused(t *testing.T) {
 	t.Parallel()
 	f := fixtureOn(t, encodedDatabase(t, "WIN1252"), postgres.Options{})
@@ -65,8 +65,8 @@ func TestUnreadableTextIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever the encoding of the database, and whatever bytes it has taken in: no text of a message stops an
-// outbox or a queue, no two keys become one, and neither does what a broker says in an error.
+// Whatever the encoding of the database, and whatever bytes it has taken in, no text of a message stops an
+// outbox or a queue, and no two keys become one. The text of a broker's error does not stop them either.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestEncodings(t *testing.T) {
 				t.Errorf("dead jobs are %+v, want one of %q", dead, c.want[1])
 			}
 
-			// What is sent back is the same.
+			// A message that is sent back is the same.
 			n, err := f.store.RetryDeadLetters(f.Ctx, admin.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Key: c.want[0]})
 			f.Must(err)
 			jobsBack, err := f.store.RetryDeadJobs(f.Ctx, admin.DeadJobQuery{Queue: "jobs", Key: c.want[1]})

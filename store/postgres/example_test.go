@@ -38,7 +38,8 @@ func ExampleOutbox() {
 	}
 }
 
-// What the handler writes in tx and the end of its job commit together: done once, whatever crashes.
+// The rows that the handler writes in tx and the end of its job commit together: done once, whatever
+// crashes.
 func ExampleWorkTx() {
 	ctx := context.Background()
 	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"), postgres.Options{})

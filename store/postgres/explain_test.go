@@ -24,8 +24,8 @@ func explained(t *testing.T, found []doctor.Statement, err error) map[string]doc
 	return all
 }
 
-// What a relay reads is what it returns; rows that were rolled back before it are seen, and so is an index that is gone. Nothing is
-// changed by looking.
+// A relay reads no more than it returns. Rows that were rolled back before them are seen, and so is an index that is gone. Nothing
+// is changed by looking.
 func TestExplainOutbox(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
 	if _, err := f.store.ExplainOutbox(f.Ctx, "nowhere"); !errors.Is(err, penstock.ErrNoOutbox) {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// What became of a message is read of exactly those that are shown: one that is parked or dead is not said to be settled because more of
+// The state of a message is read for exactly those that are shown. One that is parked or dead does not count as settled because more of
 // its key, or newer ones of other keys, are parked or dead too.
 func TestFindSaysSettledOfNothingParkedOrDead(t *testing.T) {
 	f := newFixture(t, postgres.Options{})

@@ -28,8 +28,8 @@ func newFixture(t testing.TB, opts postgres.Options) *fixture {
 	return holding(t, fmt.Sprintf("orders %+v", opts), opts, opts, func(context.Context, *postgres.Store) error { return nil })
 }
 
-// holding is a fixture with what more makes in a store of the options made, beside the outbox, once for
-// all tests: to make an outbox or a queue takes longer than many a test.
+// holding is a fixture with an outbox and with the objects that more makes in a store of the options
+// made, once for all tests. To make an outbox or a queue takes longer than many a test.
 func holding(t testing.TB, name string, opts, made postgres.Options, more func(context.Context, *postgres.Store) error) *fixture {
 	url := postgrestest.Holding(t, name, made, func(ctx context.Context, s *postgres.Store) error {
 		return errors.Join(s.CreateOutbox(ctx, "orders"), more(ctx, s))

@@ -35,8 +35,8 @@ var goldenParts = []struct{ name, says, relations, functions, queue, like string
 	{name: "inbox.sql", says: "The inbox of billing.", relations: "c.relname ~ '^__inbox'", functions: "p.proname ~ '^__inbox'"},
 }
 
-// goldenOrder is the order of functions: of a queue's own that of a job's life, of all others that of the files of schema/functions,
-// which is that of a message's life, a job's, and an inbox's.
+// goldenOrder is the order of functions. Those of one queue have the order of a job's life. All others have that of the files of
+// schema/functions, which follow a message's life, a job's, and an inbox's.
 var goldenOrder = struct{ own, files []string }{
 	strings.Fields("enqueue enqueue_many flags dequeue scan take skip_map claim take_keyed busy ack extend report release fail ready maintain pause cancel retry_dead discard_dead count count_groups done_jobs"),
 	strings.Fields(`publish outbox manage_outboxes reclaim cursor parked adopt
@@ -45,8 +45,8 @@ var goldenOrder = struct{ own, files []string }{
 		own_functions doors queue_text clients hashes`),
 }
 
-// schema/golden is what runs, as the database has it: whoever changes what makes it sees there what he has changed.
-// go test ./store/postgres -run TestGolden -update writes it.
+// schema/golden has the functions that run, as the database has them: after a change of the files that make them,
+// it shows the effect. go test ./store/postgres -run TestGolden -update writes it.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
@@ -137,8 +137,8 @@ type golden struct {
 	out   strings.Builder
 }
 
-// madeFromFiles runs the files of functions again, which must make what is there already, with its arguments and settings: then a text that is
-// found in its file needs no second one.
+// madeFromFiles runs the files of functions again, which must make the functions that exist, with their arguments and settings. Then a text
+// that is found in its file needs no second one.
 func (g *golden) madeFromFiles() {
 	g.Helper()
 	const definitions = "select p.oid, p.prosrc, pg_get_functiondef(p.oid) as definition from pg_proc p where p.pronamespace = 'penstock'::regnamespace"

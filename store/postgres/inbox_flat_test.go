@@ -18,7 +18,7 @@ func (f *inboxFixture) pages(call string, n int) (most int) {
 }
 
 // Calls read few pages after ten thousands of others, while a snapshot keeps every dead row: of transactions that were rolled
-// back, of messages that were held. What a call asks it looks up in each of the three segments that are live (inbox.sql).
+// back, of messages that were held. A call looks up its id in each of the three segments that are live (inbox.sql).
 func TestInboxStaysFlat(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
@@ -43,7 +43,7 @@ func TestInboxStaysFlat(t *testing.T) {
 		f.Exec("select penstock.inbox_in_order_bytes('billing', 'k', 'm' || i, 'm' || (i - 1), null, decode(repeat('00', 2000), 'hex'), '1 hour') from generate_series($1::int, $2::int, -1) i", n*100+99, n*100)
 		f.Exec("select penstock.inbox_in_order('billing', 'k', 'm' || $1::int, null, null, 'x')", n*100-1)
 	}
-	for n := range 100 { // a message is held in vain
+	for n := range 100 { // a message is held, and the one before it never comes
 		f.Exec("select penstock.inbox_in_order('billing', 'k', 'g' || $1::int, 'h' || $1::int, null, 'x', '0 s')", n)
 		f.Exec("select penstock.inbox_due('billing')")
 	}

@@ -32,7 +32,7 @@ func (f *inboxFixture) wantHeld(want ...string) {
 	}
 }
 
-// What is held is shown from every segment of the ring, and found when it is released.
+// A held message is shown from every segment of the ring, and found when it is released.
 func TestInboxReleaseOverTurns(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
@@ -60,8 +60,8 @@ func TestInboxReleaseOverTurns(t *testing.T) {
 	}
 }
 
-// Messages of one key behind different gaps are released in the order in which they would
-// have been. What is known of the gaps goes with the window.
+// Messages of one key behind different gaps are released in the order in which they would have
+// been. The notes about the gaps end with the window.
 func TestInboxReleaseKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
@@ -114,7 +114,7 @@ func (f *inboxFixture) discards(id string) (done <-chan []string) {
 	return answer
 }
 
-// A message that comes to wait for one that is being discarded does not wait in vain.
+// A message that comes to wait for one that is being discarded does not wait for ever.
 func TestInboxDiscardBeforeWhatFollows(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
@@ -131,7 +131,7 @@ func TestInboxDiscardBeforeWhatFollows(t *testing.T) {
 	wantReleased(t, f.due(10), "4 after the gap 3")
 }
 
-// What a consumer is handing over is left to it: release does not wait, discard does.
+// A message that a consumer is handing over is left to it: release does not wait, discard does.
 func TestInboxOperatorsWhileConsumersRun(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {

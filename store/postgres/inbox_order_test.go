@@ -38,7 +38,7 @@ func (f *inboxFixture) due(n int) []penstock.Released {
 	return released
 }
 
-// Whoever works on a key leaves nothing of it to others.
+// A consumer that works on a key leaves nothing of it to others.
 func TestInboxLeavesAKeyToWhoWorksOnIt(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
@@ -53,7 +53,7 @@ func TestInboxLeavesAKeyToWhoWorksOnIt(t *testing.T) {
 	wantReleased(t, f.due(1), "2n after the gap 1n", "3n")
 }
 
-// What is held stays held over turns of the ring, and keeps its id known.
+// A held message stays held over turns of the ring, and keeps its id known.
 func TestInboxHoldsOverTurns(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)

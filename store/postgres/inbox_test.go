@@ -188,7 +188,7 @@ func TestInboxTurnsByItself(t *testing.T) {
 	}
 }
 
-// A sequence that somebody has restarted is an error. A call does not wait for ever for the value that it read first.
+// A sequence that was restarted is an error. A call does not wait for ever for the value that it read first.
 func TestInboxWhoseSequencesWereRestarted(t *testing.T) {
 	t.Parallel()
 	for _, register := range []string{"ring", "epoch"} {

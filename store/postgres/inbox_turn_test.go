@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// asks has a transaction of its own receive an id, and waits until that waits for a lock.
-// What it is told comes once it has committed.
+// asks has a separate transaction receive an id, and waits until that waits for a lock. The answer
+// comes once it has committed.
 func (f *inboxFixture) asks(id string) (told <-chan bool) {
 	f.Helper()
 	conn := f.Connect()
@@ -75,7 +75,7 @@ func TestInboxLooksAgainUnderTheTurnsLock(t *testing.T) {
 	slow := f.Connect()
 	tx := f.begin(slow)
 	told := f.asksIn(slow, tx, "a")
-	f.Exec(`select setval('penstock."__inbox.1.ring"', ($1::bigint + 1) * 2)`, start) // as if nobody were seen to hold it
+	f.Exec(`select setval('penstock."__inbox.1.ring"', ($1::bigint + 1) * 2)`, start) // as if no transaction were seen to hold it
 	f.wantFirst(f.Conn, "b", true)
 	f.Exec("select pg_advisory_unlock(1885695598, (4 + $1::bigint % 4)::int)", start)
 	if !<-told {

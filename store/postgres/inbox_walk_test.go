@@ -21,9 +21,9 @@ type receivedModel struct {
 	denied map[string]bool // it was said to be known
 }
 
-// commit notes that a committed transaction was told that id is new. It had read the
-// ring's turn before and after: within the window nobody is told so again. What is
-// written while turn t is current stays until turn t+3 settles.
+// commit notes that a committed transaction was told that id is new. It had read the ring's turn
+// before and after: within the window no transaction is told so again. Rows that are written while
+// turn t is current stay until turn t+3 settles.
 func (m *receivedModel) commit(t *testing.T, id string, before, after int64) {
 	m.Lock()
 	defer m.Unlock()
@@ -35,8 +35,8 @@ func (m *receivedModel) commit(t *testing.T, id string, before, after int64) {
 	m.turns[id] = append(m.turns[id], before)
 }
 
-// Many transactions receive the same ids again and again, at every isolation level, one by
-// one and many at once, with rollbacks and savepoints, while the ring turns as fast as it can.
+// Many transactions receive the same ids again and again, at every isolation level, one by one and
+// many at once. There are rollbacks and savepoints, and the ring turns as fast as it can.
 func TestInboxUnderRandomUse(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
@@ -44,7 +44,7 @@ func TestInboxUnderRandomUse(t *testing.T) {
 	model := &receivedModel{turns: map[string][]int64{}, denied: map[string]bool{}}
 	stop := make(chan struct{})
 	var turner, workers sync.WaitGroup
-	var turns atomic.Int64 // of which there are to be enough to test them
+	var turns atomic.Int64 // of which there must be enough to test them
 	turnerConn := f.Connect()
 	turner.Go(func() {
 		for {

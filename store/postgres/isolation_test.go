@@ -16,9 +16,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// level is how the transactions of applications are: at a level that is their database's
-// default, and committed in two phases. All is done by an owner who is no superuser, in a schema of an odd name,
-// see owned.
+// level is how the transactions of applications are: at a level that is their database's default, and committed
+// in two phases. The owner, which is not a superuser, does everything, in a schema of an odd name; see owned.
 type level struct{ isolation string }
 
 // levels are those of this run: the strictest, and in the long form each.

@@ -7,13 +7,13 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// Whoever loses against another transaction has written nothing: the store's own transactions try again, and
-// one that goes on losing is no fault of what it writes.
+// A transaction that loses against another one has written nothing. The store's own transactions try again,
+// and if one keeps losing, its rows are not to blame.
 func TestOwnTransactionsTryAgain(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	f.Must(f.store.CreateInbox(f.Ctx, "imports", 0))
-	// What a sequence counts no rollback takes back.
+	// No rollback takes back the count of a sequence.
 	f.Exec(`create sequence tries;
 		create table loses (times int, code text);
 		create function lose() returns trigger language plpgsql as $f$

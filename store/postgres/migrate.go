@@ -174,7 +174,7 @@ func leadsOnFrom(version int64) bool {
 }
 
 // migrated is the version of the database's tables, 0 if there are none, and the hash of the files that its
-// functions were made from, "" if one of them has been changed since.
+// functions were made from. The hash is "" if one of them has been changed since.
 func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash string, err error) {
 	var tables, functions bool
 	if err := tx.QueryRow(ctx, "select to_regclass($1) is not null, to_regprocedure($2) is not null", s.table("_migration"), s.table("_check_functions")+"(text)").

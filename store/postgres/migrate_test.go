@@ -123,7 +123,7 @@ func (f *fixture) breakFunctions() {
 	f.Exec("update penstock._functions set hash = 'old'")
 }
 
-// What somebody has under way, and ends later, makes the drop of its tables fail no more than wait.
+// A transaction that is under way and ends later makes the drop of its tables wait, not fail.
 func TestDropSchemaInADeadlock(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

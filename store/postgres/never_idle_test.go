@@ -13,9 +13,8 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// A queue, an outbox and an inbox on which there is always work under way: two transactions are open at any time, jobs fail and come again, have keys
-// and dedup keys, messages are parked. In 25 turns of the queue's ring nothing is larger than promised, or than
-// half of them have made it.
+// On a queue, an outbox and an inbox there is always work under way: two transactions are open at any time. Jobs fail and come again, have keys and
+// dedup keys, and messages are parked. In 25 turns of the queue's ring nothing is larger than promised, or than half of them have made it.
 func TestNeverIdleStaysFlat(t *testing.T) {
 	t.Parallel()
 	testseed.Soak(t)

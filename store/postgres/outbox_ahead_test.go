@@ -12,8 +12,8 @@ import (
 
 var undecided = driver.Verdict{Outcome: driver.Undecided}
 
-// What is settled ahead of a cursor is kept with it until the cursor has passed it, and
-// no longer, with seqs that were rolled back in between and transactions in flight.
+// The seqs settled ahead of a cursor are kept with it until the cursor has passed them, and no
+// longer. There are seqs that were rolled back in between, and transactions in flight.
 func TestAheadIsForgotten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

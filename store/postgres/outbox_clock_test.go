@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// What a relay gave back when it was stopped, the next one takes at once, whatever the clock
+// The next relay takes at once the lease that one gave back when it was stopped, whatever the clock
 // has shown before.
 func leaseGivenBackBeforeTheClockIsSet(_ *testing.T, c *clocked) {
 	for _, offset := range []time.Duration{0, -time.Hour, -2 * time.Hour} {

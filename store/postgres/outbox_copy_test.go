@@ -13,8 +13,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// Many messages, which go by COPY, arrive as few do: whole, in their order, all or none, and with the errors of few. They do so where row
-// security forbids COPY, too.
+// Many messages, which go by COPY, arrive as few do: whole, in their order, all or none, and with the errors of few. They also do so
+// where row security forbids COPY.
 func TestPublishManyIsAsPublishFew(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

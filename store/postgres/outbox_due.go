@@ -40,8 +40,8 @@ func (src *Source) fetchParked(ctx context.Context, sess *session, limit driver.
 	}
 }
 
-// perKey is how many messages of one key a batch of this size takes: many of few keys, few of many
-// keys, so that keys need not wait for each other.
+// perKey is how many messages of one key a batch of this size takes. It takes many of few keys and
+// few of many keys, so that keys need not wait for each other.
 func (src *Source) perKey(messages int) int {
 	src.mu.Lock()
 	defer src.mu.Unlock()

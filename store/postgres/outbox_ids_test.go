@@ -50,7 +50,7 @@ func wantOtherIDs(t *testing.T, sets ...map[string]string) {
 	}
 }
 
-// A copy of a database goes on with the positions of its original, and with other ids.
+// A copy of a database continues with the positions of its original, and with other ids.
 func TestIDsInACopyOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	original := testserver.Template{Fill: func(url string) error {

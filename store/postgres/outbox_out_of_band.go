@@ -164,7 +164,7 @@ func (p *pending) setKeyOrder(at int, order driver.KeyOrder) {
 const releasedAtOnce = 1000
 
 // unhold makes parked keys due, about once a second: held ones whose dead letter is gone, and those that an
-// operator wants to be tried at once.
+// operator has ordered to be tried at once.
 func (src *Source) unhold(ctx context.Context, sess *session) error {
 	if time.Since(sess.outOfBand.released) < time.Second {
 		return nil

@@ -39,7 +39,7 @@ func (f *fixture) replay() int64 {
 	return n
 }
 
-// Two replays of one message, both refused for good, are settled in one write.
+// Two replays of one message, both refused permanently, are settled in one write.
 func TestDeadTwiceInOneWrite(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
@@ -56,9 +56,9 @@ func TestDeadTwiceInOneWrite(t *testing.T) {
 	}
 }
 
-// A write that a lost connection left behind reaches the server after the source has
-// gone on, with the right epoch: it changes nothing, or the source would not know what
-// is settled and parked.
+// A write that a lost connection left behind reaches the server, with the right epoch, after the
+// source has continued. It changes nothing. Otherwise the source would not know which messages are
+// settled and parked.
 func TestWriteThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

@@ -165,7 +165,7 @@ func TestMoreLinesThanKnownByHeart(t *testing.T) {
 	}
 }
 
-// Plans of what is read beside the stream.
+// Plans of the statements that read messages outside the stream.
 func TestPlansOfTheParkedRing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
@@ -207,8 +207,8 @@ func TestPlansOfTheParkedRing(t *testing.T) {
 	check("analyzed when full")
 }
 
-// A settling write of a session that was lost may still be under way on the server when
-// the source begins the next one: it waits, and knows what is parked.
+// A settling write of a session that was lost may still be under way on the server when the source
+// begins the next one. The source waits, and knows which messages are parked.
 func TestLateWriteOfALostSession(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

@@ -21,7 +21,7 @@ func TestReplayOfASubscriptionThatIsDropped(t *testing.T) {
 	f.wantDrain(src, "m")
 	f.Must(src.Renew(f.Ctx))
 
-	// It waits for the outbox, and its subscription is gone when it may go on.
+	// It waits for the outbox, and its subscription is gone when it may continue.
 	holder := f.Connect()
 	tx := f.begin(holder)
 	_, err := tx.Exec(f.Ctx, "lock table penstock.orders in access exclusive mode")

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// fromAnotherCluster makes what is there look as if it came from a cluster that was a
-// billion transactions ahead.
+// fromAnotherCluster makes the outbox look as if it came from a cluster that was a billion
+// transactions ahead.
 func (f *fixture) fromAnotherCluster() {
 	f.Helper()
 	f.Exec("update penstock.orders set xid = (xid::text::bigint + 1000000000)::text::xid8")
@@ -52,7 +52,8 @@ func (f *fixture) publishNumbers(from, to int) {
 	f.Exec("insert into penstock.orders (key, payload) select 'k', convert_to(i::text, 'UTF8') from generate_series($1::int, $2) i", from, to)
 }
 
-// What is written to a restored outbox is not given back before its relay runs: the cursor would cover it by the transactions of the other cluster.
+// A segment with new messages of a restored outbox is not truncated before its relay runs: the cursor would cover them by the transactions of the
+// other cluster.
 func TestRestoredOutboxKeepsWhatIsNew(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
@@ -126,7 +127,7 @@ func TestReplayOfARestoredOutbox(t *testing.T) {
 	f.wantOnce(f.drainPages(src), 1, 110)
 }
 
-// Who stops while a restored outbox is read goes on where he was.
+// A relay that stops while it reads a restored outbox continues where it was.
 func TestRestoredOutboxIsReadOnAfterAStop(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

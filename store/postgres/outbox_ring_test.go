@@ -88,7 +88,8 @@ func TestSettledPartOfABacklogIsGivenBack(t *testing.T) {
 	}
 }
 
-// What is retained by size is the latest, also where the ring has begun anew: the oldest segment goes, and not the first.
+// Retention by size keeps the latest messages, also where the ring has begun anew: the oldest segment goes, and not the
+// first.
 func TestOldestSegmentGoesFirst(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{Segments: 5})
@@ -134,7 +135,7 @@ func TestOpenWriterHoldsOnlyItsSegment(t *testing.T) {
 		t.Error("the open writer's segment was truncated")
 	}
 	f.Must(tx.Commit(f.Ctx))
-	f.Exec(fmt.Sprintf("select penstock._reclaim('orders', %d)", held)) // the cursor has passed the message, and nobody has read it
+	f.Exec(fmt.Sprintf("select penstock._reclaim('orders', %d)", held)) // the cursor has passed the message, and no relay has read it
 	f.wantDrain(src, "late")
 	f.Eventually("its segment is reclaimed", func() bool {
 		f.Must(f.store.Maintain(f.Ctx, "orders"))
@@ -142,7 +143,7 @@ func TestOpenWriterHoldsOnlyItsSegment(t *testing.T) {
 	})
 }
 
-// A transaction that has published goes on publishing while the ring turns.
+// A transaction that has published continues to publish while the ring turns.
 func TestPublishWhileTheRingTurns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
@@ -177,7 +178,7 @@ func TestInsertBehindThePointer(t *testing.T) {
 	}
 }
 
-// What commits between the look into a segment and its lock is seen, too. The lock waits as long as it takes here.
+// A commit between the look into a segment and its lock is also seen. The lock waits as long as it takes here.
 func TestReclaimLooksAgainUnderItsLock(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
@@ -202,7 +203,7 @@ func TestReclaimLooksAgainUnderItsLock(t *testing.T) {
 	f.wantDrain(src, "behind")
 }
 
-// The cursor log is a ring, too: rotated, it keeps every subscription's head.
+// The cursor log is also a ring: rotated, it keeps every subscription's head.
 func TestCursorLogIsReclaimed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

@@ -37,8 +37,8 @@ func (f *fixture) role() (name, asRole string) {
 	return name, u.String()
 }
 
-// What everybody may call takes a name, and runs with the caller's rights: a function
-// that came with a later migration, or with a queue or an inbox, must not slip through.
+// A function that every role may call takes a name, and runs with the caller's rights. One that
+// came with a later migration, or with a queue or an inbox, must not slip through.
 func TestEverybodyMayCallNothingOfOneThing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// A transaction that runs and has the highest xid of all is in no snapshot's list
-// of transactions in flight: it is >= xmax. Its seq is below what the sequence
-// stands at when the snapshot is taken, so the sequence's value is no bound for it.
+// A transaction that runs and has the highest xid of all is in no snapshot's list of transactions
+// in flight: it is >= xmax. Its seq is below what the sequence stands at when the snapshot is
+// taken, so the sequence's value does not bound it.
 func TestRunningTransactionWithTheHighestXid(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
@@ -76,9 +76,9 @@ func TestLateCommitAroundAPagedWindow(t *testing.T) {
 	}
 }
 
-// A server that crashes hands out xids again that it had not written to its log.
-// A reader that goes on with a snapshot from before the crash takes the new
-// transactions for old ones that it has seen.
+// A server that crashes hands out xids again that it had not written to its log. A reader that
+// continues with a snapshot from before the crash takes the new transactions for old ones that it
+// has seen.
 func TestXidsComeAgainAfterACrash(t *testing.T) {
 	t.Parallel()
 	// Nothing but a commit is to bring the log to disk.
@@ -172,8 +172,8 @@ func TestRestoreIntoAnotherCluster(t *testing.T) {
 	f.wantDrain(src)
 }
 
-// A database that shuts down and one that is promoted end connections; the source
-// goes on by itself.
+// A database that shuts down and one that is promoted end connections; the source continues by
+// itself.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)

@@ -19,14 +19,14 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// owner is a role of this process that is no superuser.
+// owner is a role of this process that is not a superuser.
 var owner = fmt.Sprintf("penstock_owner_%016x", rand.Uint64())
 
 // ownedServer is where owner was made, "" before.
 var ownedServer string
 
-// owned are databases as an administrator gives them out who trusts nobody: schema public is closed, and the owner
-// has a schema for his business and may make others. There is one of an odd name, with Penstock's tables.
+// owned are databases as an administrator gives them out who trusts no role: schema public is closed, and the
+// owner has a schema for the business and may make others. There is one of an odd name, with Penstock's tables.
 var owned = testserver.Template{Fill: func(rawURL string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), postgrestest.Deadline)
 	defer cancel()
@@ -67,7 +67,8 @@ func dropOwned() error {
 	return errors.Join(err, conn.Close(context.Background()))
 }
 
-// closeDatabase takes from everybody what a database gives to everybody; a copy of one does not have that.
+// closeDatabase revokes the rights that every role has in a new database; a copy of one does not inherit
+// that.
 func closeDatabase(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `do $$ begin
 		execute format('revoke all on database %I from public', current_database());
@@ -77,7 +78,7 @@ func closeDatabase(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// ownedDatabase is a copy, for whoever prepares it as a superuser; asRole makes it the owner's.
+// ownedDatabase is a copy, for tests that prepare it as a superuser; asRole makes it the owner's.
 func ownedDatabase(t testing.TB) string {
 	url := owned.Database(t)
 	db := postgrestest.On(t, url)
@@ -104,7 +105,7 @@ func asRole(rawURL, role string) string {
 	return u.String()
 }
 
-// Which privilege is missing is said by its name, with who is to grant what.
+// The error names the missing privilege, and says who must grant it.
 func TestMigrateSaysWhichPrivilegeIsMissing(t *testing.T) {
 	t.Parallel()
 	url := ownedDatabase(t)
@@ -138,7 +139,8 @@ func TestMigrateSaysWhichPrivilegeIsMissing(t *testing.T) {
 	f.Must(openStore(t, asRole, postgres.Options{}).Migrate(f.Ctx))
 }
 
-// A relay is told which function it lacks, where an administrator has closed that, too.
+// The error of a relay also names the function that it lacks, where an administrator has revoked
+// that.
 func TestRelaySaysWhichPrivilegeIsMissing(t *testing.T) {
 	t.Parallel()
 	url := ownedDatabase(t)
@@ -154,7 +156,8 @@ func TestRelaySaysWhichPrivilegeIsMissing(t *testing.T) {
 	}
 }
 
-// What a superuser makes or migrates in a schema of another role belongs to that role, which can then do everything with it.
+// An object that a superuser makes or migrates in a schema of another role belongs to that role, which can then do
+// everything with it.
 func TestWhatAnotherRoleMakesIsTheOwners(t *testing.T) {
 	t.Parallel()
 	url := ownedDatabase(t)

@@ -26,7 +26,7 @@ func pooled(t testing.TB, url string, conf ...string) string {
 	return through(t, url, hostOf(t, b.URL)) + "&default_query_exec_mode=exec"
 }
 
-// wantNothingSet looks at each of a pooler's connections, of which there are at most so many, for what
+// wantNothingSet looks at each of a pooler's connections, at most this many, for settings that
 // Penstock could have left there.
 func wantNothingSet(t testing.TB, url string, most int) {
 	t.Helper()
@@ -57,7 +57,7 @@ func wantNothingSet(t testing.TB, url string, most int) {
 	}
 }
 
-// Behind a pooler in transaction mode a relay says what it needs, whoever else is connected,
+// Behind a pooler in transaction mode a relay says what it needs, whichever clients are connected,
 // and leaves nothing behind that the applications would find.
 func TestRelayBehindAPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestSessionIsMovedToAnotherServerProcess(t *testing.T) {
 	f.Must(src.Renew(f.Ctx))
 }
 
-// What needs no session works through a pooler in transaction mode, a migration too, and
+// Commands that need no session work through a pooler in transaction mode, a migration too, and
 // nothing stays on its connections.
 func TestCommandsThroughAPooler(t *testing.T) {
 	t.Parallel()

@@ -30,8 +30,8 @@ type neighbours struct {
 	try   int      // of the same calls with other arguments
 }
 
-// secret is in all that nobody should be told. What an intruder may know, names, ids and
-// numbers, is in aims.
+// secret is in every text that an intruder must not see. Names, ids and numbers, which an intruder
+// may know, are in aims.
 const secret = "SECRET"
 
 // aim is what a call may be directed at.

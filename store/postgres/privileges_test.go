@@ -70,7 +70,7 @@ func (a aim) argument(r *rand.Rand, kind, word, role string) string {
 // call is a statement that calls the function.
 func (n *neighbours) call(f function, r *rand.Rand, role string) string {
 	a := n.aims[r.IntN(len(n.aims))]
-	if f.trigger { // anybody has a temporary table of his own
+	if f.trigger { // every role can have its own temporary table
 		return fmt.Sprintf(`create temporary table attack (seq bigint, xid xid8, created_at timestamptz, slot smallint, attempt int, priority smallint, group_key text, id text, key text, topic text, headers jsonb, payload bytea) on commit drop;
 			create trigger attack before insert on attack for each row execute function %s(%s, %s);
 			insert into attack values (1, '5', now(), 0, 1, 3, 'g', 'i', 'k', 't', '{}', 'x')`, f.quoted, quoted(a.name), quoted(a.relations[r.IntN(len(a.relations))]))
@@ -161,8 +161,8 @@ var everybodys = []string{"penstock._q", "penstock._read_committed", "penstock._
 // outboxes.
 type part struct {
 	name, grant string
-	// Beyond what belongs to the first queue, outbox and inbox: which functions it may call
-	// with success, and what of the others it may change and read because that is its part.
+	// Beyond the first queue, outbox and inbox: which functions it may call with success, and which
+	// parts of the others it may change and read, because that is its task.
 	calls, changes, reads []string
 	// privileges on relations, see TestPrivileges.
 	privileges string
@@ -233,9 +233,9 @@ func (n *neighbours) play(p part) (role, asRole string) {
 	return role, asRole
 }
 
-// Whoever was granted something of one queue, outbox or inbox does nothing to another one and
-// is told nothing of it, whatever he calls and however: each function that he may call is
-// called with arguments of its types that mean the other one.
+// A role that was granted something of one queue, outbox or inbox does nothing to another one and
+// is told nothing of it, whatever it calls. Each function that it may call is called with arguments
+// of its types that mean the other one.
 func TestIntrudersComeToNothing(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
@@ -248,7 +248,7 @@ func TestIntrudersComeToNothing(t *testing.T) {
 	}
 }
 
-// What TestIntrudersComeToNothing finds where somebody was granted too much.
+// TestIntrudersComeToNothing finds a role that was granted too much.
 func TestIntrudersAreFound(t *testing.T) {
 	testseed.Soak(t) // arguments are drawn until one finds it
 	t.Parallel()

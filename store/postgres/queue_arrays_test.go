@@ -63,8 +63,8 @@ func stepsOn(f *fixture) func(sql string, args ...any) float64 {
 	}
 }
 
-// Ten times as many elements of an array are ten times the work, whatever takes them. What a plan does not tell: an element of an array of texts
-// that is found by its subscript is found by going over all before it.
+// Ten times as many elements of an array are ten times the work, whatever takes them. A plan does not show this: to find an element of an array
+// of texts by its subscript, PostgreSQL goes over all before it.
 func TestArraysAreGoneOverOnce(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")

@@ -32,8 +32,8 @@ func (f *fixture) readsIn(tx pgx.Tx, sql string, args ...any) int64 {
 	return count() - before
 }
 
-// Maintenance is part of somebody's claim. It moves what is due, and reads nothing of what is not, whatever there is
-// of it: each step, those included that look at all now and then.
+// Maintenance is part of a worker's claim. It moves jobs that are due, and reads none that are not, however many
+// there are. That holds for each step, those included that look at all now and then.
 func TestMaintenanceReadsNothingThatWaits(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
@@ -119,8 +119,9 @@ func TestMaintenanceOfManyAtOnce(t *testing.T) {
 	}
 }
 
-// A job that ends while somebody has its key locked leaves the next one of the key to the maintenance: until it can, also
-// where the one who ends it keeps a snapshot, and where a ring turns meanwhile. A dropped queue leaves nothing behind.
+// A job that ends while its key is locked leaves the next one of the key to the maintenance, which takes it once it can.
+// So it is also where the session that ends it keeps a snapshot, and where a ring turns meanwhile. A dropped queue leaves
+// nothing behind.
 func TestKeysLeftToTheMaintenance(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -157,7 +158,8 @@ func TestKeysLeftToTheMaintenance(t *testing.T) {
 	f.wantText("0", "select count(*)::text from penstock._scheduled")
 }
 
-// Whoever finds maintenance locked for long does it, too. How long counts from its end: many would go over the same otherwise.
+// A worker that finds maintenance locked for long also does it. How long counts from its end: otherwise many would go over the
+// same.
 func TestMaintenanceIsRecentFromItsEnd(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")

@@ -31,7 +31,7 @@ func TestCancelTouchesFewPages(t *testing.T) {
 	}
 	enqueue(3000, "")                                         // ids 1 to 3000, which are taken
 	enqueue(5000, "")                                         // 3001 to 8000
-	enqueue(2000, ", group_key => 'account ' || n % 3")       // 8001 to 10000, of groups from which nobody has taken
+	enqueue(2000, ", group_key => 'account ' || n % 3")       // 8001 to 10000, of groups from which no job was taken
 	enqueue(3000, ", not_before => now() + interval '1 day'") // 10001 to 13000
 	for range 100 {
 		f.Exec("select count(*) from penstock.dequeue('q', 30)")

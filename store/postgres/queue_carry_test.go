@@ -13,9 +13,9 @@ import (
 	"github.com/penstock/penstock/internal/test/testseed"
 )
 
-// Jobs are enqueued, taken and rolled back at random while the ring turns all the time and what is
-// left in its segments is carried over: each committed job is taken once, and those of a group
-// that nobody looks at come in order afterwards.
+// Jobs are enqueued, taken and rolled back at random. Meanwhile the ring turns all the time, and
+// the jobs left in its segments are carried over. Each committed job is taken once, and those of a
+// group that no worker looks at come in order afterwards.
 func TestWalkWhileJobsAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	seed := testseed.Seed()
@@ -243,7 +243,7 @@ func (f *fixture) leaveBehind(left string) {
 }
 
 // A transaction that wrote into a segment before it was left behind, and commits long after, is not
-// overlooked: while it is open, or prepared, the segment stays on the list, and its job comes first.
+// overlooked. While it is open, or prepared, the segment stays on the list, and its job comes first.
 func TestLateCommitIntoASegmentLeftBehind(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"commit", "prepare", "savepoint"} {

@@ -102,8 +102,8 @@ func TestClaimEndsJobsOfOlderLeases(t *testing.T) {
 	next("f", []int64{older[1].Lease, older[0].Lease}, []int64{older[1].Lease})
 }
 
-// What commits late or comes back is not lost to the fast path of claims: a seq of the
-// last 64 is ahead of it, an older one is found when 50 ms have passed.
+// A job that commits late or comes back is not lost to the fast path of claims. A seq of the last
+// 64 is ahead of it, and an older one is found when 50 ms have passed.
 func TestClaimAfterALateCommit(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{10, 1000} {

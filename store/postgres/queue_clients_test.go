@@ -97,8 +97,8 @@ async function send(payload) {
   console.log(payload.toString('hex'))
 }
 `
-	// What the page does not show: each function that settles, a schedule, an inbox and an outbox, all
-	// with parameters that have no type.
+	// The page does not show these: each function that settles, a schedule, an inbox and an outbox,
+	// all with parameters that have no type.
 	const more = `
 const again = new pg.Client(process.env.DATABASE_URL)
 await again.connect()

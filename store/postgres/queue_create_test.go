@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// What a queue costs must not depend on how many there are: creating or dropping one rewrites no
+// The cost of a queue must not depend on how many there are: creating or dropping one rewrites no
 // function that is not its own.
 func TestCreatingAQueueRewritesNothing(t *testing.T) {
 	t.Parallel()
@@ -33,19 +33,19 @@ func TestCreatingAQueueRewritesNothing(t *testing.T) {
 	f.wantText("0", "select count(*)::text from pg_class where relname = 'more' or starts_with(relname, '_more.')")
 }
 
-// mostOwnFunctions is how many functions a queue may have of its own: each costs whoever makes, dumps, upgrades or drops queues.
+// mostOwnFunctions is how many functions a queue may have: each has a cost when queues are made, dumped, upgraded or dropped.
 const mostOwnFunctions = 26
 
-// mostObjects is how many relations, indexes among them, and functions a queue may be (docs/decisions/0011): its functions, a table, seven
-// sequences, and for each segment a table, four indexes, and TOAST with its index.
+// mostObjects is how many relations, indexes among them, and functions a queue may be (docs/decisions/0011). These are its functions, a
+// table, seven sequences, and for each segment a table, four indexes, and TOAST with its index.
 func mostObjects(segments int64) int64 { return mostOwnFunctions + 1 + 7 + segments*7 }
 
 // mostPages is how many pages it may touch to make a queue of two segments: docs/decisions/0011.
 const mostPages = 7000
 
-// touches says how many pages a statement touches, of the catalogue, too: the fewest of three runs that are
-// rolled back, since one may have to load the catalogue anew, when other sessions
-// changed so much that PostgreSQL forgot all it had cached.
+// touches says how many pages a statement touches, also of the catalogue: the fewest of three runs that are
+// rolled back. One may have to load the catalogue anew, when other sessions changed so much that PostgreSQL
+// forgot all it had cached.
 func (f *fixture) touches(sql string) (pages int) {
 	f.Helper()
 	pages = math.MaxInt
@@ -112,7 +112,7 @@ func TestStatusOfManyQueues(t *testing.T) {
 	}
 }
 
-// What is in the name of a queue, or of the schema, is text wherever it is put: in templates, bodies and literals.
+// The name of a queue, or of the schema, is text wherever it is put: in templates, bodies and literals.
 func TestQueueOfAnyName(t *testing.T) {
 	t.Parallel()
 	names := []string{"{end}", "{segments here}", "{segment}", "{leaf of lease}", "{if lifo}x{end if}", "{name}", "{id}", "{schema}", "{queue}", "{lease_slot}",

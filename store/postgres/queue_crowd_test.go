@@ -16,9 +16,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// Two hundred workers, each with a connection of its own, take the jobs of one queue:
-// every job once, one of a key at a time, and without a deadlock. How many locks were
-// waited for is reported.
+// Two hundred workers, each with its own connection, take the jobs of one queue: every job once,
+// one of a key at a time, and without a deadlock. How many locks were waited for is reported.
 func TestTwoHundredWorkers(t *testing.T) {
 	testseed.Soak(t)
 	t.Parallel()
@@ -125,7 +124,7 @@ func (l *crowdLog) end(jobs []penstock.Job) {
 	}
 }
 
-// waitingFor is how often somebody was seen to wait for locks of a kind.
+// waitingFor is how often a session was seen to wait for locks of a kind.
 type waitingFor struct {
 	kind              string
 	looks, seen, most int

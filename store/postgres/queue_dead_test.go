@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/driver"
 )
 
-// Dead letters that were written by hand, with what no queue takes, are listed as what they are. They stay where all are to be tried again,
-// and the others run; whoever tries one of them is told why.
+// Dead letters that were written by hand, with what no queue takes, are listed as what they are. They stay where all should be tried again,
+// and the others run; an operator who tries one of them is told why.
 func TestDeadLettersWrittenByHand(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)

@@ -57,7 +57,7 @@ func TestRestoreDocs(t *testing.T) {
 	}
 }
 
-// hasFunctions wants the functions that a page's tables name, with their arguments.
+// hasFunctions checks that the functions exist that a page's tables name, with their arguments.
 func (f *fixture) hasFunctions(page string, least int) {
 	f.Helper()
 	text, err := os.ReadFile(filepath.Join(docblock.Root(f), page))
@@ -76,7 +76,8 @@ func (f *fixture) hasFunctions(page string, least int) {
 	}
 }
 
-// What the page has psql do enqueues a job, claims it and ends it by its lease. Its last block drops queues, outboxes and inboxes of any name, and then the schema.
+// The commands that the page gives to psql enqueue a job, claim it and end it by its lease. Its last block drops queues, outboxes and inboxes of any name, and then
+// the schema.
 func TestQueueDocsInPsql(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

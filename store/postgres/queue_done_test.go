@@ -22,7 +22,7 @@ func (f *jobsFixture) keepDone(d time.Duration) {
 	f.Must(f.store.SetQueue(f.Ctx, "jobs", penstock.QueueSettings{KeepDone: &d}))
 }
 
-// done reads all that is kept of the queue, a page of so many at a time, by id. Each job comes once.
+// done reads all kept jobs of the queue, a page of limit at a time, by id. Each job comes once.
 func (f *jobsFixture) done(limit int) map[int64]admin.DoneJob {
 	f.Helper()
 	all := map[int64]admin.DoneJob{}
@@ -141,7 +141,7 @@ func TestDoneJobs(t *testing.T) {
 	if n := f.Number("select id from penstock.done_jobs('jobs', 1)"); n != again[0].ID {
 		t.Errorf("the latest is %d, want %d", n, again[0].ID)
 	}
-	// What is no position, and no list.
+	// These are neither a position nor a list.
 	for _, bad := range []string{"done_jobs('jobs', 0)", "done_jobs('jobs', 1, 'x')", "done_jobs('jobs', 1, '1.2')", "done_jobs('nobody')"} {
 		if _, err := f.Conn.Exec(f.Ctx, "select penstock."+bad); err == nil {
 			t.Errorf("%s: no error", bad)
@@ -161,7 +161,8 @@ func leasesOfJobs(jobs []penstock.Job) []int64 {
 	return leases
 }
 
-// Workers run while history is switched on and off: no job is lost or run twice, and what is done once it stays on is kept.
+// Workers run while history is switched on and off: no job is lost or run twice, and jobs that end once it stays on are
+// kept.
 func TestDoneJobsOfWorkers(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
@@ -217,7 +218,8 @@ func (f *jobsFixture) running() int64 {
 	return f.Number("select running from penstock.queue_status('jobs')")
 }
 
-// What is older than is wanted goes, and no sooner, whoever holds a snapshot; and what is more than is wanted.
+// Jobs older than the retention go, and no sooner, whichever snapshot is open; and so do jobs beyond its
+// number.
 func TestDoneJobsAreTruncated(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// Maintenance is part of somebody's transaction, which may yet fail: its rows come back then, and
+// Maintenance is part of a worker's transaction, which may yet fail: its rows come back then, and
 // the registers, which are sequences, stay where it has set them.
 
 func TestKeyIsHeldWhereTheTurnOfAPairFails(t *testing.T) {

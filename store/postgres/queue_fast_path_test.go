@@ -129,8 +129,8 @@ func TestWorkersShareTheFastPath(t *testing.T) {
 	}
 }
 
-// atOnce is a statement that makes the registers hold for the next 25 ms or less, and if the clock is stopped, for the transaction; what
-// is to take by them comes in the same message.
+// atOnce is a statement that makes the registers hold for the next 25 ms or less, and if the clock is stopped, for the transaction. The
+// statement that takes by them comes in the same message.
 func atOnce(queue string) string { return fmt.Sprintf(setFastPath, queue, 0) }
 
 // stopClock has the time of the registers stand still within each transaction: what goes by them there does so however slow the machine is.
@@ -144,10 +144,10 @@ func (f *fixture) stopClock() {
 	end $$`)
 }
 
-// setFastPath sets the time of the registers, so many times 25 ms from now.
+// setFastPath sets the time of the registers, this many times 25 ms from now.
 const setFastPath = `select setval('penstock."_%[1]s.fast_path"', ((date_part('epoch', transaction_timestamp()) * 40)::bigint + %[2]d) * 4096 + pg_sequence_last_value('penstock."_%[1]s.fast_path"') %% 4096);`
 
-// A worker whose position is that of a job that somebody holds does not wait for him.
+// A worker whose position is that of a job that another holds does not wait for it.
 func TestPositionOfAJobThatIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, queue := range []string{"fifo", "lifo"} {
@@ -175,8 +175,8 @@ func TestPositionOfAJobThatIsHeld(t *testing.T) {
 	}
 }
 
-// A batch does not step over what others hold: it goes on where the last one ended. Nor
-// does one who takes one job.
+// A batch does not step over jobs that others hold: it continues where the last one ended. So does
+// a worker that takes one job.
 func TestBatchGoesOnFromThePosition(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
@@ -207,7 +207,7 @@ func TestBatchGoesOnFromThePosition(t *testing.T) {
 	f.Must(tx.Rollback(f.Ctx))
 }
 
-// What a job that is taken by the position reads at most: a row to find and lock, and the same to delete. Jobs of a batch stand in
+// A job that is taken by the position reads this at most: a row to find and lock, and the same to delete. Jobs of a batch stand in
 // a row: an entry of the index, the job, its lock, the job again and its end.
 const (
 	positionPages = 2 * rowPages
@@ -244,8 +244,8 @@ func TestClaimGoesOnFromThePosition(t *testing.T) {
 }
 
 // leasePages is what a lease reads at most: a row that is written, with an entry in each of two indexes. newLeasePages is what those
-// read once that begin a page: each of the three relations has its map of free pages, the new page, the one before and the one above.
-// When that is depends on the time, which maintenance goes by when it swaps the tables of leases.
+// read once that begin a page. Each of the three relations has its map of free pages, the new page, the one before and the one above.
+// When that happens depends on the time, by which maintenance swaps the tables of leases.
 const (
 	leasePages    = 1 + 2*3
 	newLeasePages = 3 * 4
@@ -274,8 +274,8 @@ func TestBatchDoesNotGoBeyondTheLast(t *testing.T) {
 	}
 }
 
-// A batch says that there are batches before it takes what the register gives it: who
-// takes the one job at his position would wait for a batch that has locked it.
+// A batch says that there are batches before it takes the jobs that the register gives it. A worker
+// that takes the one job at its position would wait for a batch that has locked it.
 func TestBatchIsAnnounced(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)

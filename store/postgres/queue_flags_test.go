@@ -36,8 +36,8 @@ func TestCancelledStatementLeavesNoLock(t *testing.T) {
 		where p.pronamespace = 'penstock'::regnamespace and p.prosrc ~ 'pg_(try_)?advisory_(un)?lock'`) // which end with the session alone
 }
 
-// What takes jobs asks the queue's row, as its snapshot shows it, whether the queue is paused: each way to take one, and from the commit on, wherever
-// the fast path goes on.
+// Each way to take a job asks the queue's row, as its snapshot shows it, whether the queue is paused. That holds from the commit on, wherever the
+// fast path continues.
 func TestOnlyACommittedPauseHolds(t *testing.T) {
 	t.Parallel()
 	for _, ordering := range []string{"fifo", "lifo"} {

@@ -92,8 +92,8 @@ func TestReadyGroupsOfALateCommit(t *testing.T) {
 	}
 }
 
-// For each group what looks for groups reads a few rows (queue_groups.sql): the next skip map and the next group, and of a group the
-// newest skip map and what is in its ranges. It reads some beyond the last group, too.
+// The search for groups reads a few rows for each group (queue_groups.sql): the next skip map and the next group. Of a group it
+// reads the newest skip map and the jobs in its ranges. It also reads some rows beyond the last group.
 const (
 	nextGroupPages = 2 * rowPages
 	oneGroupPages  = 2 * rowPages
@@ -118,7 +118,7 @@ func TestReadyGroupsStayFlat(t *testing.T) {
 			if got := f.readyGroups(); !slices.Equal(got, []string{"between b and c", "e"}) {
 				t.Errorf("%q are ready", got)
 			}
-			const all, twice = 6, 2 // from the group behind which they are to be on, and from the first
+			const all, twice = 6, 2 // from the group behind which they should be, and from the first
 			for sql, most := range map[string]int{
 				`select * from penstock."_jobs.ready"(null, '', 100)`:       (all + twice) * (nextGroupPages + oneGroupPages),
 				`select * from penstock."_jobs.ready"('{a,b,e}', 'b', 100)`: twice * 3 * oneGroupPages,
@@ -166,7 +166,7 @@ func TestCountedGroupsStayFlat(t *testing.T) {
 	}
 }
 
-// Of each group a thousand jobs are counted, and that there are more is said.
+// Of each group a thousand jobs are counted, and the answer shows that there are more.
 func TestGroupsAreCountedUpToAThousand(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)

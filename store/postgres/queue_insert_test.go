@@ -65,7 +65,7 @@ func TestInsertedKeysAndPriorities(t *testing.T) {
 	}
 }
 
-// The first job of a priority raises a flag beside that of the pause, which stays.
+// The first job of a priority raises a flag next to that of the pause, which stays.
 func TestFirstOfAPriorityWhilePaused(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")

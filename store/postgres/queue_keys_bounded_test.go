@@ -14,9 +14,9 @@ import (
 // waitingReads is what a call reads at most of jobs whose keys must wait, next to those that it moves and leaves dead.
 const waitingReads = 12_000
 
-// Jobs of a key that must wait, at the head of a queue, cost each call so many entries of indexes and no more. The job behind them is
-// found all the same, by callers that roll back what found nothing, and one among them that can run again, by callers that commit.
-// Each call passes 4,000 of them, from places that n calls leave no gap between that is wider than 2/n of the whole, wherever they are counted from.
+// Jobs of a key that must wait, at the head of a queue, cost each call a fixed number of entries of indexes and no more. The job behind them is
+// found all the same, by callers that roll back what found nothing, and one among them that can run again, by callers that commit. Each call passes
+// 4,000 of them, from places that n calls leave no gap between that is wider than 2/n of the whole, wherever they are counted from.
 func TestJobsOfAKeyThatMustWait(t *testing.T) {
 	t.Parallel()
 	many := 20_000

@@ -134,8 +134,8 @@ func workSome(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
 	}
 }
 
-// While a job of a key waits to be tried again, or runs in a transaction, the others
-// of it wait, and nobody else does.
+// While a job of a key waits to be tried again, or runs in a transaction, the others of it wait,
+// and no other job does.
 func TestOtherKeysAreUnaffected(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -160,8 +160,8 @@ func TestOtherKeysAreUnaffected(t *testing.T) {
 	f.wantClaim(9, 3)
 }
 
-// One job of a key after another, while a snapshot is pinned: the rings turn, and what
-// is left in them is carried over.
+// One job of a key after another, while a snapshot is pinned: the rings turn, and the jobs left in
+// them are carried over.
 func TestRingsOfJobsTurn(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")

@@ -47,8 +47,7 @@ func TestLateCommitWithTheHighestXid(t *testing.T) {
 	late := f.Connect()
 	tx := f.begin(late)
 	f.enqueue(late, "fifo", 1, 1) // seq 2, and the highest xid
-	// A reader that draws no xid of its own before it looks, as often as it takes for
-	// skip maps to be made.
+	// A reader that draws no xid before it looks, as often as it takes for skip maps to be made.
 	for range 50 {
 		f.Exec("select penstock.\"_fifo.skip_map\"('', 0::smallint)")
 		f.take(f.Conn, "fifo", 1)

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// A claim does maintenance when it commits. What it has leased lasts as long as it was asked for from then on, though the maintenance
-// had to wait, here for who has dead letters locked. So do leases of a claim behind another one in its transaction.
+// A claim does maintenance when it commits. Its leases last as long as it asked for from then on, though the maintenance had to wait,
+// here for a session that has dead letters locked. So do leases of a claim behind another one in its transaction.
 func TestLeaseBeginsAfterMaintenance(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A standby that is promoted without the last of what the primary had written has the jobs and the
-// sequences of before: a late ack of a lease that only the primary gave must not end another worker's job.
+// A standby that is promoted without the last rows of the primary has the jobs and the sequences of
+// before. A late ack of a lease that only the primary gave must not end another worker's job.
 func TestLeaseNumbersDoNotComeAgain(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")

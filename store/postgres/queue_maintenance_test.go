@@ -77,7 +77,7 @@ func TestRolledBackSettingsEndWithALoneCall(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
 	for _, call := range []string{"select penstock.dequeue('q', 5)", "select penstock.dequeue('q')", "select penstock.claim('q')"} {
-		for range 8 { // one in four would look after the storage, too
+		for range 8 { // one in four would also look after the storage
 			f.Exec("begin")
 			f.Exec("select penstock.pause_queue('q'), penstock.set_queue('q', max_running => 1)")
 			f.Exec("rollback")

@@ -41,7 +41,7 @@ type jobTx struct {
 	dequeued []*modelJob
 }
 
-// jobModel is the reference: what is to be true of one queue's jobs, by id.
+// jobModel is the reference: the expected state of one queue's jobs, by id.
 type jobModel struct {
 	*fixture
 	r    *rand.Rand
@@ -320,7 +320,7 @@ func (m *jobModel) retryDead() {
 	m.Helper()
 	for _, j := range m.some(dead) {
 		m.wantText("1", "select penstock.retry_dead_jobs('q', array[$1::bigint])::text", j.id)
-		j.state = ready // its attempts go on: the next may be the last
+		j.state = ready // its attempts still count: the next may be the last
 	}
 }
 

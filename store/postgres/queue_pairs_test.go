@@ -38,14 +38,14 @@ func TestPairsStayFlat(t *testing.T) {
 		table  int      // bytes of a row, at least
 		files  int      // and with its entries in indexes, at most
 		before []string // each round, on its own
-		open   string   // and this in a transaction that goes on
+		open   string   // and this in a transaction that continues
 	}{
 		"acks":           {"_lease", 280, 400, []string{jobs}, claimAck},
 		"keyed dequeues": {"_lease", 280, 400, []string{others, worn, ended, keyed}, "select from penstock.dequeue('q', 100)"},
 		"extended leases": {"_lease", 280, 400, []string{others, worn, ended},
-			"select from penstock.extend_many('q', array[1, 2, 3], '1 min')"}, // nobody's
+			"select from penstock.extend_many('q', array[1, 2, 3], '1 min')"}, // no worker's
 		"retries": {"_scheduled", 280, 400, []string{jobs}, "select penstock.retry('q', lease, '1 day') from penstock.claim('q', 100)"},
-		"dedup keys": {"_dedup", 240, 800, nil, // the key is in an index, too, whose pages may be half empty
+		"dedup keys": {"_dedup", 240, 800, nil, // the key is also in an index, whose pages may be half empty
 			"select penstock.enqueue_many('q', array_agg(''::text), dedup_keys => array_agg(rpad(i || ' %[1]d', 200))) from generate_series(1, 100) i"},
 	} {
 		for _, pinned := range []bool{false, true} {
@@ -64,8 +64,8 @@ func TestPairsStayFlat(t *testing.T) {
 				for range open {
 					conns = append(conns, f.Connect())
 				}
-				// What those have written that are open stays; until they have ended a segment is in use, and until those have that
-				// came meanwhile it has locks. Segments of full bytes have so many rows.
+				// Rows of open transactions stay. Until these have ended a segment is in use, and until those have ended that came
+				// meanwhile it has locks. Segments of full bytes have that number of rows.
 				bound := pairBound(full, rows*(open+1)*load.table, rows*(2*open+1)*load.table)*int64(load.files)/int64(load.table) + 2*128<<10
 				var most int64
 				for round := 0; int64(round*rows*load.table) < bound*int64(testseed.Rounds()); round++ {
@@ -101,7 +101,7 @@ func TestPairsStayFlat(t *testing.T) {
 // reclaimPair is as much maintenance of a ring as a turn takes.
 func (f *fixture) reclaimPair(ring string) {
 	f.Helper()
-	for range 5 { // the register moves, what is left moves, the segment retires, leaves the list, is truncated
+	for range 5 { // the register moves, the remaining rows move, the segment retires, leaves the list, is truncated
 		f.Exec("update penstock._pair set again = null")
 		f.Exec("select penstock._reclaim_pair($1, 65536, case $1 when '_dedup' then $2 else 'true' end)", ring,
 			"r.at > clock_timestamp() - (select q.dedup_window from penstock._queue q where q.id = r.queue)")

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
-// What a worker may do with a lease, each with the number of leases it has found.
+// The calls that a worker may make with a lease, each with the number of leases it has found.
 var endings = map[string]string{
 	"ack":          "select 1 from penstock.ack('q', $1)",
 	"ack_many":     "select count(*) from penstock.ack_many('q', array[$1::bigint])",

@@ -18,8 +18,8 @@ func (f *fixture) preparedName() string {
 }
 
 // Maintenance waits for the real end of a transaction. Where a deferred trigger runs before that, at
-// PREPARE TRANSACTION or because constraints are set immediate, it does nothing: what it locked
-// would stay locked for as long as the transaction goes on.
+// PREPARE TRANSACTION or because constraints are set immediate, it does nothing. Rows that it locked
+// would stay locked for as long as the transaction continues.
 func TestMaintenanceOnlyAtTheEndOfATransaction(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -87,7 +87,8 @@ func TestRingTurnsWithAnOpenEnqueue(t *testing.T) {
 	}
 }
 
-// While a transaction that took a job is prepared the ring goes on turning, and its job is not lost.
+// While a transaction that took a job is prepared the ring continues to turn, and its job is not
+// lost.
 func TestRingTurnsWithAPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

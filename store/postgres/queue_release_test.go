@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is released was never tried, and the next of its key still waits for it.
+// A released job counts as never tried, and the next of its key still waits for it.
 func TestReleasedJobKeepsItsIDAndItsAttempts(t *testing.T) {
 	t.Parallel()
 	for _, ordering := range []string{"fifo", "lifo"} {

@@ -3,7 +3,7 @@ package postgres_test
 import "testing"
 
 // A dump is restored into a cluster whose xids are lower. A skip map in it waits for a transaction that had not ended
-// when it was made, and had when the dump was taken: its job is found, though the xid is one of the future here.
+// when it was made, and had when the dump was taken. The job is found, though the xid is one of the future here.
 func TestSkipMapThatWaitsForAnXidOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]string{

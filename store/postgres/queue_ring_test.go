@@ -19,8 +19,8 @@ const (
 	ringPayload      = 200
 )
 
-// ringBound is how large docs/reference/limits.md says that the files of a queue's ring get, where jobs have a payload of so many
-// bytes: waiting of them stay, and inflow come while a segment waits to be given back.
+// ringBound is how large docs/reference/limits.md says that the files of a queue's ring get, where jobs have a payload of this
+// many bytes. The number waiting of them stay, and inflow come while a segment waits to be truncated.
 func ringBound(segments, segmentBytes, payload, waiting, inflow int) int64 {
 	copies := segments + 1
 	if segments == 2 {
@@ -108,7 +108,8 @@ func (l *ringLoad) wantFlat(waiting, inflow int, round func()) {
 	var most int64
 	for ; int64(l.next*(ringPayload+80)) < through; l.round++ {
 		round()
-		// The first carries over what is left in a segment, with the second it leaves the list, with the third it is free.
+		// The first carries over the jobs left in a segment, with the second it leaves the list, with the third it is
+		// free.
 		l.Exec(strings.Repeat(maintainAtOnce+";", 3), pgx.QueryExecModeSimpleProtocol)
 		l.maintain()
 		size := l.ringSize()

@@ -119,8 +119,9 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 	f.wantText("{}", "select array(select penstock.release_many('q', '{1}'))::text")
 }
 
-// Whoever was granted something of one queue may do nothing with another's: what runs with the owner's
-// rights belongs to a queue, and what takes a queue's name runs with the caller's.
+// A role that was granted something of one queue may do nothing with another's. A function that runs
+// with the owner's rights belongs to a queue, and one that takes a queue's name runs with the
+// caller's.
 func TestGrantsOfAQueueReachNoOther(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")

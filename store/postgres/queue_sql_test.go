@@ -69,7 +69,7 @@ func TestNullGroup(t *testing.T) {
 	f.wantText("{4,5}", "select array(select id from penstock.dequeue('q', 2, null))::text")
 }
 
-// What a transaction has claimed that is open still counts among those that run.
+// Jobs that an open transaction has claimed count among those that run.
 func TestLimitOfRunningJobs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -84,7 +84,7 @@ func TestLimitOfRunningJobs(t *testing.T) {
 	f.wantClaim(9, 1)
 }
 
-// Claims that are transactions of their own do the housekeeping.
+// Claims in autocommit do the housekeeping.
 func TestClaimMaintains(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -99,7 +99,8 @@ func TestClaimMaintains(t *testing.T) {
 	})
 }
 
-// A worker's transaction locks a segment first and the queue's table later; who drops the queue wants both.
+// A worker's transaction locks a segment first and the queue's table later; the session that drops the
+// queue needs both.
 func TestDropQueueWaitsForTransactionsOfWorkers(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")

@@ -9,10 +9,10 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// A few jobs stay in a segment among many that were taken, and a snapshot keeps all their dead rows. What looks
-// for a job there, in somebody's commit, steps over them. It does so now and then, not with each maintenance: while the job
-// that it has found is there it looks at that, and else it waits for as long as the search was expensive. When they
-// are gone, so is the segment.
+// A few jobs stay in a segment among many that were taken, and a snapshot keeps all their dead rows. The search for a job
+// there, in a worker's commit, steps over them. It does so now and then, not with each maintenance. While the job that it
+// has found is there it looks at that, and otherwise it waits for as long as the search was expensive. When the jobs are
+// gone, so is the segment.
 func TestStragglersAmongDeadRows(t *testing.T) {
 	t.Parallel()
 	const dead, rounds = 20_000, 20

@@ -12,8 +12,8 @@ func (f *fixture) later(queue string) {
 	f.Exec(`select setval('penstock."_` + queue + `.fast_path"', 0)`)
 }
 
-// With many jobs waiting each worker draws a position of his own. What comes back
-// behind it is taken by the next look, and while there is more of it, next.
+// With many jobs waiting each worker draws its own position. The next look takes the jobs that come
+// back behind it, and while there are more of them, they come next.
 func TestOneJobAfterARollback(t *testing.T) {
 	t.Parallel()
 	for _, queue := range []string{"fifo", "lifo"} {
@@ -95,7 +95,7 @@ func TestOneJobThatCommitsLate(t *testing.T) {
 	}
 }
 
-// What a session's first call costs is what it makes PostgreSQL load: functions, tables and indexes.
+// The cost of a session's first call is that of loading functions, tables and indexes in PostgreSQL.
 func TestTheFirstDequeueOfASessionLoadsLittle(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
@@ -118,7 +118,7 @@ func TestTheFirstDequeueOfASessionLoadsLittle(t *testing.T) {
 	} {
 		f.Exec(`select setval('penstock."_fifo.maintained"', 1), setval('penstock."_lifo.maintained"', 1)`) // it is due
 		conn := f.Connect()
-		f.nextRandom(conn, "random() >= 0.25") // one of four that maintain sees to the storage, too
+		f.nextRandom(conn, "random() >= 0.25") // one of four that maintain also sees to the storage
 		results, err := conn.PgConn().Exec(f.Ctx, "set track_functions = 'all'; begin; "+statement+`; select
 			(select string_agg(proname, ' ' order by proname collate "C") from pg_proc where pronamespace = 'penstock'::regnamespace and pg_stat_get_xact_function_calls(oid) > 0) || ': ' ||
 			(select string_agg(relname, ' ' order by relname collate "C") from pg_class where relnamespace = 'penstock'::regnamespace and relkind in ('r', 'p', 'i', 'I')
@@ -158,7 +158,7 @@ func TestMaintenanceWaitsForTheCommit(t *testing.T) {
 	}
 }
 
-// Maintenance that fails takes nobody's commit with it.
+// Maintenance that fails takes no commit with it.
 func TestMaintenanceThatFails(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)

@@ -86,9 +86,9 @@ func (f *fixture) pin() {
 	f.Must(err)
 }
 
-// dequeuePages is what a dequeue of one job by the skip map reads at most: a page of each job that was taken since the last skip
-// map, which comes with every 64th (DESIGN.md), and a row for each of what it looks up: the skip map, the job in up to
-// three ranges, to lock it and to delete it, and what comes next.
+// dequeuePages is what a dequeue of one job by the skip map reads at most. It reads a page of each job that was taken since the
+// last skip map, which comes with every 64th (DESIGN.md). It also reads a row for each look-up: the skip map, and the job in
+// up to three ranges. So it does for the job again, to lock and to delete it, and for the next one.
 const (
 	rowPages     = 3 + 1 // an index of three levels, and the row
 	dequeuePages = 64 + 7*rowPages
@@ -129,8 +129,8 @@ func (f *fixture) pagesIn(conn *pgx.Conn, names string, statements ...string) in
 	return number(results[len(results)-1]) - number(results[0])
 }
 
-// skip makes skip maps, as dequeues do now and then: on a slow machine, where each takes the slow path, those that are measured
-// could all come before the next one. They look further than at the first job, as three of ten do (take.sql), past those that are held.
+// skip makes skip maps, as dequeues do now and then. On a slow machine, where each takes the slow path, those that are measured could
+// all come before the next one. They look further than at the first job, as three of ten do (take.sql), past those that are held.
 func (f *fixture) skip(queue, group string) {
 	f.Helper()
 	for range 2 {
@@ -239,8 +239,8 @@ func TestDequeueOrder(t *testing.T) {
 	f.wantTake("lifo", 10, 5, 3, 4, 1, 2)
 }
 
-// Jobs come in order while the ring turns under a pinned snapshot and beside a transaction that holds a segment, and an
-// empty ring gives all its space back. How large it gets meanwhile says TestRingStaysFlat.
+// Jobs come in order while the ring turns under a pinned snapshot and next to a transaction that holds a segment, and
+// an empty ring gives all its space back. How large it gets meanwhile says TestRingStaysFlat.
 func TestRingOfAQueueTurns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

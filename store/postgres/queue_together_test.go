@@ -122,7 +122,8 @@ func TestJobsOfOneClaimEndApart(t *testing.T) {
 	}
 }
 
-// The leases of one claim are found where their ring has turned, are extended in one row, and are nobody else's.
+// The leases of one claim are found where their ring has turned, are extended in one row, and belong to no other
+// claim.
 func TestLeasesOfOneClaimInOneRow(t *testing.T) {
 	t.Parallel()
 	f, leases := inOneRow(t)
@@ -211,7 +212,7 @@ func TestClaimTogetherOfWhatIsThere(t *testing.T) {
 	}
 }
 
-// Jobs of a group, and of a LIFO, share a row as well; jobs with a key, of which the first one is committed while the claim
+// Jobs of a group, and of a LIFO, share a row as well. Jobs with a key, of which the first one is committed while the claim
 // is made, do not, and the next of its key waits.
 func TestClaimTogetherBySkipMap(t *testing.T) {
 	t.Parallel()
@@ -247,7 +248,8 @@ func TestClaimTogetherBySkipMap(t *testing.T) {
 	}
 }
 
-// Claims that nobody has acked come back some hundred jobs at a time: what a maintenance writes does not grow with them.
+// Claims that were never acked come back some hundred jobs at a time: the rows that a maintenance writes do not grow
+// with them.
 func TestManyClaimsOfSeveralExpire(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -301,9 +303,9 @@ func TestNumbersOfSharedLeasesGrow(t *testing.T) {
 	}
 }
 
-// Whoever ends or changes several leases locks them in one order, wherever they are: by segment, in each the shared rows by
-// number and then the others. For each of them: while somebody else has it, those before it are locked, those behind it
-// are not. The maintenance of the ring is kept away, as it carries leases over to the other segment.
+// Each call that ends or changes several leases locks them in one order, wherever they are: by segment, in each the shared
+// rows by number and then the others. For each of them: while another session has it, those before it are locked, those
+// behind it are not. The maintenance of the ring is kept away, as it carries leases over to the other segment.
 func TestLeasesAreLockedInOneOrder(t *testing.T) {
 	t.Parallel()
 	const fastPath = `select setval('penstock."_q.fast_path"', (date_part('epoch', clock_timestamp()) * 40)::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_q.ring"') %% 1024); `

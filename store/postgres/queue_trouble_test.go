@@ -7,15 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What is wrong with a segment holds up neither the leases that have ended, nor the other segments; and
-// whoever asks is told. Here the seq of a job that is to be carried over came again, as after a restore
-// by hand.
+// A broken segment holds up neither the leases that have ended, nor the other segments, and the status
+// shows it. Here the seq of a job that should be carried over came again, as after a restore by hand.
 func TestTroubleWithASegment(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
 	f.leaveBehind("insert into penstock.q (payload, group_key) values ('left', 'g')")
 	f.Exec(`insert into penstock.q (seq, payload, group_key) select seq, 'again', 'g' from penstock."_q.0" where group_key = 'g'`)
-	f.enqueue(f.Conn, "q", 101, 500) // it goes on with the third one
+	f.enqueue(f.Conn, "q", 101, 500) // it continues with the third one
 	f.Exec("select penstock._maintain_ring('q')")
 	f.wantText("2", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
 	if got := f.take(f.Conn, "q", 10000); len(got) == 0 {

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// TestSchemaSize counts what an administrator has to read: the lines of pg_dump -s that are neither blank nor a comment, of SQL or
-// of the catalogue, and those of the longest function as \sf shows it. A change that needs fewer lowers the limit.
+// TestSchemaSize counts the lines that an administrator has to read: those of pg_dump -s that are neither blank nor a comment, of
+// SQL or of the catalogue. It also counts those of the longest function as \sf shows it. A change that needs fewer lowers the
+// limit.
 func TestSchemaSize(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)

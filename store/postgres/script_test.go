@@ -135,7 +135,7 @@ func TestMigrationSQLOfNoVersion(t *testing.T) {
 	}
 }
 
-// What a tool would take for a placeholder of its own is not in it.
+// It has no text that a tool would take for one of its placeholders.
 func TestMigrationSQLIsPlain(t *testing.T) {
 	text := script(t, "", 0)
 	for what, re := range map[string]string{

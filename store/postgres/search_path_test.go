@@ -67,7 +67,7 @@ func TestOwnersRightsOnAnySearchPath(t *testing.T) {
 	}
 }
 
-// What is said of a row must not depend on its writer's search_path either, however it is written.
+// The columns of a row must not depend on its writer's search_path either, however it is written.
 func TestInsertOnAnySearchPath(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)

@@ -39,7 +39,7 @@ func TestWithoutStandardConformingStrings(t *testing.T) {
 	f := fixtureOn(t, withSettings(t, "standard_conforming_strings = off", "backslash_quote = off"), postgres.Options{})
 	f.Exec(strings.ReplaceAll(make, `\`, `\\`))
 	fresh.Exec(make)
-	f.Exec("set standard_conforming_strings = on") // in which definitions are shown, too
+	f.Exec("set standard_conforming_strings = on") // in which definitions are also shown
 	wantSameCatalogue(f.DB, fresh.DB)
 	f.Exec("reset standard_conforming_strings")
 
@@ -148,7 +148,7 @@ func TestIdleSessionTimeout(t *testing.T) {
 	f.Must(src.Renew(f.Ctx))
 }
 
-// Where a table has no index for it, a statement that may not read it in sequence counts as so expensive that
+// Where a table has no index for a statement that may not read it in sequence, that counts as very expensive.
 // PostgreSQL would compile it, which takes a third of a second. dequeue_NAME is called most, has an index for
 // all that it does, and is spared the setting.
 func TestWhatMayNotScanIsNotCompiled(t *testing.T) {

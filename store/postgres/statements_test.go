@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whoever reads a statement has to keep its parameters in mind.
+// A reader of a statement has to keep its parameters in mind.
 func TestStatementsHaveFewParameters(t *testing.T) {
 	t.Parallel()
 	const most = 20

@@ -70,8 +70,8 @@ func plainDump(f *fixture, server *testserver.Postgres) string {
 	return regexp.MustCompile(`(?m)^(?:\\(?:un)?restrict|SET transaction_timeout) .*$`).ReplaceAllString(string(dump), "") // for psql, and for newer servers
 }
 
-// fillForUpgrade makes some of all that there can be, which TestUpgrade must find again. What has a time
-// has one that a dump of many years ago has not come to, or one that is over already.
+// fillForUpgrade makes some of all that there can be, which TestUpgrade must find again. Each time is
+// one that a dump of many years ago has not come to, or one that is over already.
 func fillForUpgrade(f *fixture) {
 	f.Helper()
 	f.Exec("select penstock.set_retention('orders', '900 years', null)")

@@ -79,7 +79,7 @@ type steadyWorker struct {
 	err   error // the last one
 }
 
-// work goes on until ctx ends and nothing is left.
+// work continues until ctx ends and nothing is left.
 func (w *steadyWorker) work(ctx context.Context) {
 	for w.Ctx.Err() == nil {
 		going := ctx.Err() == nil
@@ -92,7 +92,7 @@ func (w *steadyWorker) work(ctx context.Context) {
 		}
 		var jobs []steadyJob
 		w.try(func() error {
-			rows, _ := w.conn.Query(w.Ctx, "select lease, convert_from(payload, 'UTF8')::int from penstock.claim($1, 10, '1 hour')", w.queue) // an error is the rows', too
+			rows, _ := w.conn.Query(w.Ctx, "select lease, convert_from(payload, 'UTF8')::int from penstock.claim($1, 10, '1 hour')", w.queue) // an error is also the rows'
 			var err error
 			jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[steadyJob])
 			return err

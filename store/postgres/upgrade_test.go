@@ -16,8 +16,8 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// The database of each version that was kept, and one whose functions another version has made, becomes what a new one is, nothing
-// in it is lost, and all goes on from there. What is in it fillForUpgrade says.
+// The database of each version that was kept, and one whose functions another version has made, becomes as a new one. Nothing in
+// it is lost, and all continues from there. fillForUpgrade makes its contents.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	seed := testseed.Seed()

@@ -51,8 +51,8 @@ var habits = []habit{
 }
 
 // The prose has no more of these habits, and no more sentences that are too long, than testdata/prose.txt allows: a file that is not in it,
-// none. Help texts are read on the pages of docs/reference/commands, and comments that go doc shows by package. In SQL and in most Go code
-// every comment is read; see unread. -update lowers the numbers, and raises none.
+// none. Help texts are read on the pages of docs/reference/commands, and comments that go doc shows by package. In SQL and in Go every comment is
+// read. -update lowers the numbers, and raises none.
 func TestProse(t *testing.T) {
 	found := map[string][]string{}
 	for _, p := range pages(t) {
