@@ -55,10 +55,12 @@ func TestCheckSchemaNamesWhatWasChanged(t *testing.T) {
 	f.Exec(`drop function penstock."dequeue_odd.name ""x"""()`)
 	f.Exec(fmt.Sprintf(`alter function penstock."__inbox.%d.first"(text) security invoker`, inbox))
 	f.Exec(`create or replace function penstock._q(name text) returns text language sql stable set search_path = penstock, pg_temp as $$ select 'oops' $$`)
-	wantDifferences(t, f.differences(), fmt.Sprintf("__inbox.%d.first(text) was changed", inbox), "_mails.ack(_int8) was changed", "_q(text) was changed", `dequeue_odd.name "x"() is missing`)
+	f.Exec("update penstock._template set body = body || ' ' where name = 'lease'; delete from penstock._template where name = 'order'", pgx.QueryExecModeSimpleProtocol)
+	wantDifferences(t, f.differences(), fmt.Sprintf("__inbox.%d.first(text) was changed", inbox), "_mails.ack(_int8) was changed", "_q(text) was changed", `dequeue_odd.name "x"() is missing`,
+		"the template inbox order is missing", "the template queue lease was changed")
 
 	// A relay and a worker look at what they need themselves.
-	for queue, want := range map[string][]string{"": {"_q(text)"}, "mails": {"_mails.ack", "_q(text)"}, `odd.name "x"`: {"_q(text)", "dequeue_odd"}} {
+	for queue, want := range map[string][]string{"": {"_q(text)", "order", "lease"}, "mails": {"_mails.ack", "_q(text)", "order", "lease"}, `odd.name "x"`: {"_q(text)", "dequeue_odd", "order", "lease"}} {
 		differences, err := f.store.CheckSchemaOf(f.Ctx, queue)
 		f.Must(err)
 		wantDifferences(t, differences, want...)

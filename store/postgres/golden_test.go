@@ -42,7 +42,7 @@ var goldenOrder = struct{ own, files []string }{
 	strings.Fields(`publish outbox manage_outboxes reclaim cursor parked adopt
 		create_queue queue_by_name enqueue jobs queue take lease settle_leases keys maintenance schedules queue_ring pairs dumps history queue_groups operate_jobs manage_queues views
 		inbox inbox_ids inbox_order inbox_maintenance operate_inboxes manage_inboxes define_inboxes
-		own_functions doors queue_text clients hashes`),
+		own_functions doors 0_templates queue_text clients hashes`),
 }
 
 // schema/golden has the functions that run, as the database has them: after a change of the files that make them,
@@ -168,7 +168,7 @@ func (g *golden) madeFromFiles() {
 		text := strings.ReplaceAll(string(bytes), "{schema version}", version)
 		tx, err := g.Conn.Begin(g.Ctx)
 		g.Must(err)
-		_, err = tx.Exec(g.Ctx, "set local search_path = penstock, pg_temp; set local check_function_bodies = off; "+text+"; set local search_path to default", pgx.QueryExecModeSimpleProtocol)
+		_, err = tx.Exec(g.Ctx, "set local search_path = penstock, pg_temp; set local check_function_bodies = off; delete from _template; "+text+"; set local search_path to default", pgx.QueryExecModeSimpleProtocol)
 		g.Must(err)
 		for _, fn := range all(definitions + " and p.xmin = pg_current_xact_id()::xid") {
 			if fn.Definition != before[fn.OID] {

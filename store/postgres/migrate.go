@@ -222,7 +222,10 @@ func (s *Store) checkFunctions(ctx context.Context, queue *string) (differences 
 		return nil, s.explain(err)
 	}
 	for i, what := range differences {
-		differences[i] = "the function " + what
+		if !strings.HasPrefix(what, "template ") {
+			what = "function " + what
+		}
+		differences[i] = "the " + what
 	}
 	if files != functionsHash {
 		differences = append([]string{"the functions were made by another version of this program"}, differences...)

@@ -51,4 +51,6 @@ delete from _function_hash;
 
 select _keep_hashes(_functions_of(null));
 
+insert into _function_hash (name, hash) select * from _hashes_of_templates();
+
 select _own(null);

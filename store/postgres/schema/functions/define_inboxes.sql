@@ -11,7 +11,7 @@ as $$ select _q(format('__inbox.%s.%s', id, part)) $$;
 create or replace function _define_inbox(id int) returns void
 language plpgsql set search_path from current as $$
 declare
-    text  text := _inbox_id_functions() || _inbox_order_functions() || _inbox_maintenance_functions() || _inbox_operator_functions();
+    text  text := (select string_agg(t.body, '' order by t.name) from _template t where t.kind = 'inbox');
     own   constant text[] := '{enter,enter_holding,is_locked,see,received,reported,held_after,first,first_of,in_order,release,due,advance,maintain,is_empty,empty,
                                      status,list_held,list_gaps,let_go,discard}';
     word  text;

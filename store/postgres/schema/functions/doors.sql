@@ -1,8 +1,8 @@
--- _door_functions returns the text of a queue's doors. A right to a queue is a right to a function, as PostgreSQL checks
--- it (docs/decisions/0011). A shared function that a role may be granted has a door. This is a function that is made for the queue, runs as the
--- schema's owner and calls the shared one, which no other role may. Those of workers are PL/pgSQL, whose plan a session keeps.
-create or replace function _door_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+-- A right to a queue is a right to a function, as PostgreSQL checks it (docs/decisions/0011). A shared function that a role may
+-- be granted has a door. This is a function that is made for the queue, runs as the schema's owner and calls the shared one,
+-- which no other role may. Those of workers are PL/pgSQL, whose plan a session keeps.
+
+insert into _template (kind, name, body) select 'queue', 'door', $$
 
 -- {extend} makes leases end by from now, and returns those that were still held, with their new end.
 create or replace function {extend}(leases bigint[], by interval) returns table (lease bigint, until timestamptz)
@@ -70,4 +70,4 @@ $fn$;
 create or replace function {done_jobs}(most int, before text, ids bigint[]) returns jsonb
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$ select {schema}._done_jobs({id}, most, before, ids) $fn$;
 
-$$ $text$;
+$$;

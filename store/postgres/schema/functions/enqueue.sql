@@ -1,12 +1,9 @@
 -- Enqueueing by functions: with checks that explain themselves, delays and dedup keys.
 --
--- Like _take_function these texts are a queue's own functions, and so are those of
--- lease.sql, keys.sql, queue_groups.sql and doors.sql: _define makes them. They run as the schema's owner: a role may
--- do what it was granted of them, and nothing to other queues.
+-- The template is of a queue's own functions, like those of take.sql, lease.sql, keys.sql, queue_groups.sql and doors.sql:
+-- _define makes them. They run as the schema's owner: a role may do what it was granted of them, and nothing to other queues.
 
--- _enqueue_functions returns the text of a queue's functions that enqueue.
-create or replace function _enqueue_functions() returns text
-language sql immutable set search_path from current as $text$ select _qualified($$
+insert into _template (kind, name, body) select 'queue', 'enqueue', _qualified($$
 
 -- {enqueue} writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
 -- which the queue's trigger looks; without a search_path, as dequeue_NAME. _place handles a delay and a dedup key.
@@ -69,7 +66,7 @@ begin
     returning seq;
 end $fn$;
 
-$$ $text$;
+$$;
 
 -- _place draws the ids of jobs with delays or dedup keys and returns them in order; a duplicate, which is known, has the id of the first one. It writes
 -- the delayed jobs to _scheduled and the keys to _dedup; its caller writes the jobs that are not delayed at that time. It locks all keys first, in one

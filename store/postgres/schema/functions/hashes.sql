@@ -23,6 +23,12 @@ language sql volatile set search_path from current as $$
     delete from _function_hash k using _hashes(functions) h where k.name = h.name
 $$;
 
+-- _hashes_of_templates returns the hashes of the texts that functions are made of.
+create or replace function _hashes_of_templates() returns table (name text, hash text)
+language sql stable set search_path from current as $$
+    select format('template %s %s', t.kind, t.name), md5(t.body) from _template t
+$$;
+
 -- _functions_of lists the functions of the schema: all of them, or only the shared ones and those of one queue.
 create or replace function _functions_of(queue text) returns oid[]
 language sql stable set search_path from current as $$
@@ -46,7 +52,7 @@ create or replace function _check_functions(queue text default null, out files t
 language sql stable security definer set search_path from current as $$
     select (select max(f.hash) from _functions f),
            array(select k.name || case when h.name is null then ' is missing' else ' was changed' end
-                   from _function_hash k left join _hashes(_functions_of(queue)) h on h.name = k.name
+                   from _function_hash k left join (select * from _hashes(_functions_of(queue)) union all select * from _hashes_of_templates()) h on h.name = k.name
                   where _is_of(k.name, queue) and h.hash is distinct from k.hash order by k.name)
         || array(select h.name || ' may be executed by PUBLIC'
                    from _hashes(array(select p.oid from pg_proc p

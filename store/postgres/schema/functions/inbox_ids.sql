@@ -1,8 +1,6 @@
--- Which ids a consumer has received.
+-- Which ids a consumer has received. _define_inbox says what stands in braces.
 
--- _inbox_id_functions returns the text of an inbox's functions about ids. _define_inbox says what stands in braces.
-create or replace function _inbox_id_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+insert into _template (kind, name, body) select 'inbox', 'id', $$
 
 -- {enter} returns the ring's register. From then on until its end the transaction holds the turn's
 -- lock, in shared form, and a turn settles only when no transaction holds the lock of the one
@@ -113,4 +111,4 @@ begin
     return query select i from unnest(ids) with ordinality u(i, o) join unnest(fresh) f on f = i group by i order by min(o);
 end $fn$;
 
-$$ $text$;
+$$;

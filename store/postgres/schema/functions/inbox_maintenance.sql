@@ -1,8 +1,6 @@
 -- What keeps an inbox flat: its ring turns, and the search for what is held begins where the last one ended.
 
--- _inbox_maintenance_functions returns the text of an inbox's functions that do maintenance.
-create or replace function _inbox_maintenance_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+insert into _template (kind, name, body) select 'inbox', 'maintenance', $$
 
 -- {maintain} turns the ring: a call does it now and then, before it does anything else. It moves
 -- registers, which a rollback does not undo, and truncates segments out of their window, which no
@@ -150,4 +148,4 @@ begin
     perform setval({candidate}, 0);
 end $fn$;
 
-$$ $text$;
+$$;

@@ -1,8 +1,6 @@
 -- The messages of a key in order: what came early is held back.
 
--- _inbox_order_functions returns the text of an inbox's functions about order.
-create or replace function _inbox_order_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+insert into _template (kind, name, body) select 'inbox', 'order', $$
 
 -- {in_order} is inbox_in_order. The key's lock comes first, and the register after it: its holder
 -- sees all that others of the key have done.
@@ -254,4 +252,4 @@ begin
     return found_id;
 end $fn$;
 
-$$ $text$;
+$$;

@@ -1,8 +1,6 @@
 -- Keys: at most one job of a key runs at a time, in the order of their ids.
 
--- _key_functions returns the text of a queue's functions about keys.
-create or replace function _key_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+insert into _template (kind, name, body) select 'queue', 'key', $$
 
 -- {busy} says whether a job of a key must wait: one of the key runs, or one with a smaller id must
 -- still run. Jobs that are only delayed do not count. It looks where jobs come from before it looks
@@ -240,7 +238,7 @@ begin
     end loop;
 end $fn$;
 
-$$ $text$;
+$$;
 
 -- _promote makes the next job of each key ready, if it only waits for its key. It leaves a key that another transaction
 -- has locked to the maintenance, which is then due at once. That transaction may be putting off jobs of the key that

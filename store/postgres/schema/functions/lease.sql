@@ -1,9 +1,7 @@
 -- Leases: a claim takes jobs and writes them down with a lease; the other functions end that, or
 -- extend it.
 
--- _lease_functions returns the text of a queue's functions that begin and end leases.
-create or replace function _lease_functions() returns text
-language sql immutable set search_path from current as $text$ select replace(regexp_replace(replace($$
+insert into _template (kind, name, body) select 'queue', 'lease', replace(regexp_replace(replace($$
 
 -- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack} does: a
 -- worker's done jobs and its next ones go with one call. Of acks those come back that were held,
@@ -282,7 +280,7 @@ $$, '{as_one}', $one$-- A row for the jobs of d, in place i each. It is a row ea
                        and \1 = array(select generate_series(\1[1], \1[cardinality(\1)], 2))
                     returning {if kept}l.*{end if}{if not kept}1{end if}){if kept},
                 kept as ({done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j) d){end if}$one$, 'g'),
-    '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)') $text$;
+    '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)');
 
 -- _refuse_claim raises the error of a claim's first argument that is out of its range.
 create or replace function _refuse_claim(n int, lease interval, worker text) returns void

@@ -1,9 +1,7 @@
 -- What people do to inboxes: see what is held and for what, and which gaps were
 -- reported; let go of what is held, or discard it.
 
--- _inbox_operator_functions returns the text of an inbox's functions for operators.
-create or replace function _inbox_operator_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+insert into _template (kind, name, body) select 'inbox', 'operator', $$
 
 -- {status} is one row of inboxes(). It counts by reading what is held and reported.
 create or replace function {status}(out bytes bigint, out segment_bytes bigint[], out current_segment int, out held bigint, out held_bytes bigint, out next_gap timestamptz, out gaps bigint)
@@ -146,7 +144,7 @@ begin
     end loop;
 end $fn$;
 
-$$ $text$;
+$$;
 
 -- _check_rows raises an error for a number of rows that is too large or too small.
 create or replace function _check_rows(n int) returns void

@@ -13,8 +13,7 @@ language plpgsql set search_path from current as $$
 declare
     made text;
 begin
-    execute _fill(_skip_map_functions() || _take_function() || _scan_function() || _dequeue_function()
-                  || _enqueue_functions() || _lease_functions() || _key_functions() || _group_functions() || _door_functions(), queue);
+    execute _fill((select string_agg(t.body, '' order by t.name) from _template t where t.kind = 'queue'), queue);
     for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
                             else format('drop function %s', p.oid::regprocedure) end
                   from _own_functions(queue) p loop

@@ -1,8 +1,6 @@
 -- Groups: which have jobs, and how many.
 
--- _group_functions returns the text of a queue's functions about groups.
-create or replace function _group_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+insert into _template (kind, name, body) select 'queue', 'group', $$
 
 -- {ready} lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all. They come in the
 -- order of their bytes, those behind a group first. claiming: for a caller that is going to claim. Nothing is ready for
@@ -81,7 +79,7 @@ begin
     return query select unnest(found);
 end $fn$;
 
-$$ $text$;
+$$;
 
 -- _count_groups counts the jobs of up to most groups by where they are, as _count_jobs does: of groups after one, or
 -- from the first one on. Of jobs that are leased, delayed or dead it counts up to upto each, and cut says that there

@@ -1,15 +1,5 @@
 -- The parts from which the texts of a queue's functions are put together.
 
--- _qualified qualifies the operators and functions in the text of a function, so that it may run with its owner's
--- rights on its caller's search_path. Names are put in afterwards. Qualified operators all bind alike, from left to
--- right: brackets say the rest.
-create or replace function _qualified(body text) returns text
-language sql immutable set search_path from current as $$
-    select regexp_replace(regexp_replace(body,
-        $re$ (<=|>=|<|>|=|\+|-|\*|%) $re$, $re$ operator(pg_catalog.\1) $re$, 'g'),
-        $re$\m(pg_sequence_last_value|nextval|setval|date_part|clock_timestamp|current_setting)\($re$, $re$pg_catalog.\1($re$, 'g')
-$$;
-
 -- _maintain_if_due returns the text that makes a queue's maintenance run at the commit if it is due: every 250 ms, or
 -- if the clock was set back.
 create or replace function _maintain_if_due() returns text

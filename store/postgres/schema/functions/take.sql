@@ -1,8 +1,6 @@
 -- Taking jobs: skip maps say where they may be, and batches continue where the last one ended.
 
--- _skip_map_functions returns the text of {skip_map}.
-create or replace function _skip_map_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+insert into _template (kind, name, body) select 'queue', 'skip map', $$
 
 -- {skip_map} writes a new skip map if that brings something. It reads the jobs that are there, within the
 -- ranges of the last one. Between them nothing is left, as far as the sequence had come when the last one
@@ -43,7 +41,7 @@ begin
     return {schema}._end_skip_map({lifo}, {ring}, {seen}, b.was, b.new, b.snap, b.most, seqs, late);
 end $fn$;
 
-$$ $text$;
+$$;
 
 -- _begin_skip_map returns the newest skip map of a group and priority, and the beginning of the next one. That says up to which seq (base) no
 -- job can appear in between, and which segments to read. Its xid is null if it may not say how far the sequence has come (seen).
@@ -127,9 +125,7 @@ begin
     return new;
 end $$;
 
--- _take_function returns the text of {take}.
-create or replace function _take_function() returns text
-language sql immutable set search_path from current as $text$ select $$
+insert into _template (kind, name, body) select 'queue', 'take', $$
 -- {take} deletes up to n jobs of a group and returns them as rows of the queue, by priority and in order. A batch continues where the last one ended;
 -- otherwise the skip map says where jobs may be. It locks rows that are free, segment by segment as listed, and waits for none. due says whether to
 -- write a new skip map; null: now and then. upkeep: the queue's maintenance may be due.
@@ -240,7 +236,7 @@ begin
     end if;
 end $fn$;
 
-$$ $text$;
+$$;
 
 -- _listed_slots lists the segments that may hold jobs, in the order in which to scan them. A
 -- statement that takes jobs looks into no other: its transaction may last long, and segments it has

@@ -1,8 +1,6 @@
 -- Taking one job, the way most workers do (docs/decisions/0008, 0009).
 
--- _dequeue_function returns the text of dequeue_NAME.
-create or replace function _dequeue_function() returns text
-language sql immutable set search_path from current as $text$ select _qualified($$
+insert into _template (kind, name, body) select 'queue', 'dequeue', _qualified($$
 
 -- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by
 -- default, a sixth cheaper, because no name is looked up. It has a fast path, which is enough
@@ -87,11 +85,9 @@ begin
     end if;
     {maintain_if_due}
 end $fn$;
-$$) $text$;
+$$);
 
--- _scan_function returns the text of {scan}.
-create or replace function _scan_function() returns text
-language sql immutable set search_path from current as $text$ select $$
+insert into _template (kind, name, body) select 'queue', 'scan', $$
 
 -- {scan} is the slow path: it takes one job by the skip map, which misses nothing, and says in registers
 -- where the fast path continues (docs/decisions/0008). next is the last position that was drawn;
@@ -195,4 +191,4 @@ begin
     return job.row;
 end $fn$;
 
-$$ $text$;
+$$;

@@ -549,6 +549,13 @@ create table penstock._subscription (
     CHECK ((octet_length(sink_error) <= 500))
 );
 
+create table penstock._template (
+    kind text collate "C" not null,
+    name text collate "C" not null,
+    body text not null,
+    PRIMARY KEY (kind, name)
+);
+
 create sequence penstock._adopt_n;
 create sequence penstock._cursor_n;
 create sequence penstock._cursor_slot minvalue 0 maxvalue 1; -- holds 0
@@ -814,7 +821,6 @@ RETURN pg_advisory_xact_lock(1885695585, (of_subscription)::integer);
 -- function queue_groups(queue text, after text, most integer): schema/functions/queue_by_name.sql, everybody may execute it
 -- function done_jobs(queue text, most integer, before text): schema/functions/queue_by_name.sql, everybody may execute it
 -- function maintain_queue(name text): schema/functions/queue_by_name.sql, everybody may execute it
--- function _enqueue_functions(): schema/functions/enqueue.sql
 -- function _place(queue integer, seq regclass, payloads bytea[], keys text[], group_keys text[], priorities integer[], not_befores timestamp with time zone[], dedup_keys text[], headers jsonb[], OUT ids bigint[], OUT known boolean[], OUT at timestamp with time zone): schema/functions/enqueue.sql
 -- function _first_of(queue integer, key text): schema/functions/enqueue.sql
 -- function _failed(failures jsonb, attempt integer, error text): schema/functions/jobs.sql
@@ -856,14 +862,11 @@ begin
     return new;
 end $function$;
 
--- function _skip_map_functions(): schema/functions/take.sql
 -- function _begin_skip_map(queue integer, lifo boolean, ring regclass, seq regclass, in_group text, in_priority smallint, bound bigint, OUT was penstock._skip_map, OUT new penstock._skip_map, OUT snap pg_snapshot, OUT most integer, OUT ended xid8[]): schema/functions/take.sql
 -- function _end_skip_map(lifo boolean, ring regclass, seen regclass, was penstock._skip_map, new penstock._skip_map, snap pg_snapshot, most integer, seqs bigint[], late int8multirange): schema/functions/take.sql
--- function _take_function(): schema/functions/take.sql
 -- function _listed_slots(queue integer, lifo boolean, ring regclass): schema/functions/take.sql
 -- function _newest_skip_map(queue integer, group_key text, priority smallint): schema/functions/take.sql
 -- function _reposition(queue text, n integer, low bigint, slots smallint[]): schema/functions/take.sql
--- function _lease_functions(): schema/functions/lease.sql
 -- function _refuse_claim(n integer, lease interval, worker text): schema/functions/lease.sql
 -- function _running(queue integer): schema/functions/lease.sql
 -- function _not_moved(queue integer, leases bigint[]): schema/functions/lease.sql
@@ -874,7 +877,6 @@ end $function$;
 -- function _change_leases(queue integer, leases bigint[], by interval, report jsonb, of_one text, of_all text): schema/functions/settle_leases.sql
 -- function _part(queue integer, leases bigint[], segment integer): schema/functions/settle_leases.sql
 -- function _fail(queue integer, lease bigint, after interval, error text, final boolean): schema/functions/settle_leases.sql
--- function _key_functions(): schema/functions/keys.sql
 -- function _promote(queue integer, keys text[]): schema/functions/keys.sql
 -- function _maintain(queue integer, first boolean): schema/functions/maintenance.sql
 -- function _expire(queue penstock._queue, since timestamp with time zone, upto timestamp with time zone): schema/functions/maintenance.sql
@@ -945,7 +947,6 @@ RETURN CASE pg_sequence_last_value(register) WHEN 0 THEN '{0}'::integer[] WHEN 1
 -- function _make_history(q penstock._queue): schema/functions/history.sql
 -- function _turn_history(q penstock._queue): schema/functions/history.sql
 -- function _done_jobs(queue integer, most integer, before text, ids bigint[]): schema/functions/history.sql
--- function _group_functions(): schema/functions/queue_groups.sql
 -- function _count_groups(queue integer, after text, most integer, upto integer): schema/functions/queue_groups.sql
 -- function _pause(queue integer, paused boolean): schema/functions/operate_jobs.sql
 -- function _discard_dead_jobs(queue integer, ids bigint[]): schema/functions/operate_jobs.sql
@@ -971,10 +972,6 @@ RETURN CASE pg_sequence_last_value(register) WHEN 0 THEN '{0}'::integer[] WHEN 1
 -- function _refuse_inboxed(message_id text, previous_id text, key text, headers jsonb, payload bytea): schema/functions/inbox.sql
 -- function _check_keep(keep interval): schema/functions/inbox.sql
 -- function _wants_read_committed(): schema/functions/inbox.sql
--- function _inbox_id_functions(): schema/functions/inbox_ids.sql
--- function _inbox_order_functions(): schema/functions/inbox_order.sql
--- function _inbox_maintenance_functions(): schema/functions/inbox_maintenance.sql
--- function _inbox_operator_functions(): schema/functions/operate_inboxes.sql
 -- function _check_rows(n integer): schema/functions/operate_inboxes.sql
 -- function inboxes(): schema/functions/operate_inboxes.sql
 -- function grant_inbox_operator(consumer text, role name): schema/functions/operate_inboxes.sql
@@ -1013,8 +1010,7 @@ end $function$;
 -- function _functions_of_queue(queue text): schema/functions/own_functions.sql
 -- function _grant_own(queue text, names text[], role name): schema/functions/own_functions.sql
 -- function _own(name text): schema/functions/own_functions.sql
--- function _door_functions(): schema/functions/doors.sql
--- function _qualified(body text): schema/functions/queue_text.sql
+-- function _qualified(body text): schema/functions/0_templates.sql
 -- function _maintain_if_due(): schema/functions/queue_text.sql
 -- function _choose(what text, keys integer[], texts text[]): schema/functions/queue_text.sql
 -- function _fill(body text, queue text): schema/functions/queue_text.sql
@@ -1023,11 +1019,10 @@ end $function$;
 -- function _hashes(functions oid[]): schema/functions/hashes.sql
 -- function _keep_hashes(functions oid[]): schema/functions/hashes.sql
 -- function _forget_hashes(functions oid[]): schema/functions/hashes.sql
+-- function _hashes_of_templates(): schema/functions/hashes.sql
 -- function _functions_of(queue text): schema/functions/hashes.sql
 -- function _is_of(name text, queue text): schema/functions/hashes.sql
 -- function _check_functions(queue text, OUT files text, OUT changed text[]): schema/functions/hashes.sql, everybody may execute it
--- function _dequeue_function(): schema/functions/take_one.sql
--- function _scan_function(): schema/functions/take_one.sql
 
 -- Notes that a consumer receives a message, and says whether it is the first time. The note commits or rolls back with the
 -- consumer's transaction. Errors: 42P01, 22023, 23514.
