@@ -49,7 +49,7 @@ func (w *worker) work(handling, writing context.Context) {
 	// Deferred, because a handler may end its goroutine (runtime.Goexit).
 	defer w.closeSlot(handling, writing)
 	now := time.Now()
-	for t := w.next(); t != nil; t = w.next() {
+	for t := w.next(now); t != nil; t = w.next(now) {
 		now = w.do(handling, writing, t, now)
 	}
 }
@@ -77,10 +77,25 @@ func (w *worker) closeSlot(handling, writing context.Context) {
 	notify(w.freed)
 }
 
-// next takes the next job to begin, nil if there is none.
-func (w *worker) next() *task {
+// next takes the next job to begin, nil if there is none. It gives up those whose leases have ended, by this machine's clock: the
+// process stood still, or the claim's answer took long, and they may run elsewhere.
+func (w *worker) next(now time.Time) *task {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	var late []*task
+	for !w.stopping && len(w.queued) > 0 && !now.Before(w.queued[0].until) {
+		late = append(late, w.queued[0])
+		w.lose(w.queued[0])
+	}
+	t := w.take()
+	w.mu.Unlock()
+	for _, t := range late {
+		w.tell(t, Lost, 0)
+	}
+	return t
+}
+
+// take is next, with the lock.
+func (w *worker) take() *task {
 	if w.stopping || len(w.queued) == 0 {
 		return nil
 	}

@@ -37,6 +37,33 @@ func TestWorkDoesEveryJobOnce(t *testing.T) {
 	})
 }
 
+// A job whose lease has ended before it begins, as the claim's answer took longer, does not begin: it may run elsewhere.
+func TestWorkBeginsNoJobLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(2)
+		q.takes["claim"], q.takes["extend"] = 4*time.Second, time.Hour
+		var mu sync.Mutex
+		var attempts []int
+		seen, stop := begin(t, q, func(_ context.Context, job penstock.Job) error {
+			mu.Lock()
+			defer mu.Unlock()
+			attempts = append(attempts, job.Attempt)
+			return nil
+		}, work.Options{Lease: 3 * time.Second, Concurrency: 2})
+		time.Sleep(3900 * time.Millisecond)
+		q.mu.Lock()
+		q.takes["claim"] = 0 // the next one
+		q.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(attempts, []int{2, 2}) || len(q.done) != 2 || seen.count(work.Lost) != 2 {
+			t.Errorf("the attempts were %v, %d jobs are done, the observer saw %v", attempts, len(q.done), seen.ends)
+		}
+	})
+}
+
 // Jobs begin at once, Concurrency at a time. More are claimed ahead only when handlers are quick.
 func TestWorkConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
