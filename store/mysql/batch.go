@@ -165,7 +165,7 @@ func (s *Store) tx(ctx context.Context, fn func(t *tx) error) error {
 	if err := s.use(ctx); err != nil {
 		return err
 	}
-	return s.explain(s.retries.Do(ctx, func() error { return s.once(ctx, fn) }))
+	return s.explain(s.migrated(ctx, s.retries.Do(ctx, func() error { return s.once(ctx, fn) })))
 }
 
 func (s *Store) once(ctx context.Context, fn func(t *tx) error) error {

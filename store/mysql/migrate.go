@@ -148,6 +148,21 @@ func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	return have, s.explain(err)
 }
 
+// migrated returns the error of a statement, or, if it was refused because a newer program has migrated the tables since they were checked, the
+// error that says so.
+func (s *Store) migrated(ctx context.Context, err error) error {
+	if slices.Contains(unlike, number(err)) {
+		if have, failed := s.SchemaVersion(ctx); failed == nil && have > version {
+			s.checked.Store(false)
+			return fmt.Errorf("%w: %w", s.of().Check(have), err)
+		}
+	}
+	return err
+}
+
+// unlike are errors of statements that are for other tables: a table, column or key is not there, a row is there twice, a column has no value.
+var unlike = []uint16{noSuchTable, noSuchColumn, duplicate, 1048, 1136, 1176, 1364, 3819, 4025}
+
 var columns = sync.OnceValue(func() []schema.Column { return schema.Columns(uncommented("schema.sql")) })
 
 func (s *Store) check(ctx context.Context, have int64) error {

@@ -84,6 +84,39 @@ func TestOlderTables(t *testing.T) {
 	}
 }
 
+// A worker that continues while a newer program migrates the tables is told so where a statement of it is refused, and from then on.
+func TestTablesBecomeNewer(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines(t) {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			url := testserver.MariaDBDatabase(t)
+			app := application(t, url)
+			schema, _ := databaseOf(t, url)
+			s := openStore(t, url, mysql.Options{Schema: schema, Engine: engine})
+			must(t, s.Migrate(t.Context()), s.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+			q, one := s.Queue("jobs"), driver.Claim{Jobs: 1, Lease: time.Hour}
+			_, err := q.Enqueue(t.Context(), make([]penstock.NewJob, 3)...)
+			must(t, err)
+			jobs, err := q.Claim(t.Context(), one)
+			if err != nil || len(jobs) != 1 {
+				t.Fatalf("claimed %d jobs, %v", len(jobs), err)
+			}
+			exec(t, app, "alter table leases change worker holder varbinary(256) not null", "update version set version = version + 1")
+			for range 2 {
+				_, err := q.Claim(t.Context(), one)
+				var hinted *penstock.HintError
+				if !errors.Is(err, penstock.ErrNewerSchema) || !errors.As(err, &hinted) || !strings.Contains(hinted.Hint, "newer penstock") {
+					t.Errorf("claim: got %v, want an error that says to use a newer penstock", err)
+				}
+			}
+			if _, err := q.Ack(t.Context(), jobs[0].Lease); !errors.Is(err, penstock.ErrNewerSchema) {
+				t.Errorf("ack: got %v", err)
+			}
+		})
+	}
+}
+
 // Where nothing can be rolled back no promise holds: such an engine is refused, also where it is the server's default. Where names of
 // tables are not taken as they are, capitals are refused.
 func TestServerOfOtherOptions(t *testing.T) {

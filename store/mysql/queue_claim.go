@@ -26,7 +26,7 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 		leases, err = s.round(ctx, t, row, c, r, lost, first)
 		return err
 	})
-	return leases, s.explain(err)
+	return leases, s.explain(s.migrated(ctx, err))
 }
 
 // candidate is a row of a claim's page.

@@ -120,11 +120,11 @@ func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.explain(s.retries.Do(ctx, func() error {
+	return s.explain(s.migrated(ctx, s.retries.Do(ctx, func() error {
 		b := &tables.Batch{}
 		fill(b)
 		return s.send(ctx, s.pgBatch(b))
-	}))
+	})))
 }
 
 // Within implements tables.DB.

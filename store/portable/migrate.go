@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -108,6 +109,18 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 	if err == nil {
 		s.checked.Store(true)
+	}
+	return err
+}
+
+// migrated returns the error of a statement, or, if it was refused because a newer program has migrated the tables since they were checked, the
+// error that says so.
+func (s *Store) migrated(ctx context.Context, err error) error {
+	if state := pgerror.State(err); state != "" && (strings.HasPrefix(state, "23") || strings.HasPrefix(state, "42")) {
+		if have, failed := s.SchemaVersion(ctx); failed == nil && have > version {
+			s.checked.Store(false)
+			return fmt.Errorf("%w: %w", s.of().Check(have), err)
+		}
 	}
 	return err
 }

@@ -1,13 +1,17 @@
 package portable_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/test/testserver"
 	"github.com/penstock/penstock/store/portable"
 )
@@ -81,4 +85,38 @@ func TestDropSchemaInADeadlock(t *testing.T) {
 		t.Error(err)
 	}
 	exec(t, url, "create schema penstock_portable") // the name is free
+}
+
+// A worker that continues while a newer program migrates the tables is told so where a statement of it is refused, and from then on.
+func TestTablesBecomeNewer(t *testing.T) {
+	t.Parallel()
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	s := openStore(t, url, portable.Options{})
+	q := s.Queue("jobs")
+	_, err := q.Enqueue(t.Context(), penstock.NewJob{})
+	if !errors.Is(err, penstock.ErrNotMigrated) {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Migrate(t.Context()), s.CreateQueue(t.Context(), "jobs", penstock.FIFO)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Enqueue(t.Context(), make([]penstock.NewJob, 3)...); err != nil {
+		t.Fatal(err)
+	}
+	one := driver.Claim{Jobs: 1, Lease: time.Hour}
+	jobs, err := q.Claim(t.Context(), one)
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("claimed %d jobs, %v", len(jobs), err)
+	}
+	exec(t, url, "set search_path = penstock_portable; alter table leases rename column worker to holder; insert into version select max(version) + 1 from version")
+	for range 2 {
+		_, err := q.Claim(t.Context(), one)
+		var hinted *penstock.HintError
+		if !errors.Is(err, penstock.ErrNewerSchema) || !errors.As(err, &hinted) || !strings.Contains(hinted.Hint, "newer penstock") {
+			t.Errorf("claim: got %v, want an error that says to use a newer penstock", err)
+		}
+	}
+	if _, err := q.Ack(t.Context(), jobs[0].Lease); !errors.Is(err, penstock.ErrNewerSchema) {
+		t.Errorf("ack: got %v", err)
+	}
 }

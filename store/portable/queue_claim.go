@@ -50,7 +50,7 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c driver.Claim, r *t
 		last.Rows(tables.Each(r.Withdraw), "withdraw", row.Args(tables.Args{"leases": leases, "most": r.Jobs}))
 		sent.QueuedQueries = append(sent.QueuedQueries, s.pgBatch(last).QueuedQueries...)
 	}
-	return []int64{claim}, s.explain(s.send(ctx, sent))
+	return []int64{claim}, s.explain(s.migrated(ctx, s.send(ctx, sent)))
 }
 
 func readClaimed(rows pgx.Rows, group string, page *[]tables.Claimed) error {

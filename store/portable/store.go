@@ -156,7 +156,7 @@ func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.explain(s.retries.Do(ctx, func() error { return s.begin(ctx, fn) }))
+	return s.explain(s.migrated(ctx, s.retries.Do(ctx, func() error { return s.begin(ctx, fn) })))
 }
 
 // begin runs fn in a transaction. Locks of a process that is paused or cut off in the middle of it end before its leases do.
