@@ -9,13 +9,15 @@ import (
 
 // evidence is everything that the checker judges by.
 type evidence struct {
-	journal  map[string]*entry
-	facts    map[string]message // the business table, by id
-	arrivals map[string][]arrival
-	dead     map[string][]deadLetter // whatever was one at some time
-	samples  map[string][]sample
-	events   []*event
-	end      time.Time
+	journal   map[string]*entry
+	facts     map[string]message // the business table, by id
+	arrivals  map[string][]arrival
+	dead      map[string][]deadLetter // whatever was one at some time
+	runs      []*jobRun               // by their begin
+	cancelled map[string]cancellation // jobs, by their message's id
+	samples   map[string][]sample
+	events    []*event
+	end       time.Time
 }
 
 // deadLetter is one as the operator sees it.
@@ -59,6 +61,7 @@ type violation struct {
 // verdict is what the checker found, summed over the subscriptions.
 type verdict struct {
 	Committed, Delivered, Duplicates, Dead, RolledBack, Takeovers int
+	Jobs                                                          jobCounts
 	Violations                                                    []violation
 }
 
@@ -76,6 +79,7 @@ func check(e *evidence) *verdict {
 		e.route(v, r)
 		e.status(v, r)
 	}
+	e.jobs(v)
 	return v
 }
 

@@ -17,7 +17,7 @@ type story struct {
 func newStory() *story {
 	s := &story{start: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)}
 	s.evidence = evidence{journal: map[string]*entry{}, facts: map[string]message{}, arrivals: map[string][]arrival{},
-		dead: map[string][]deadLetter{}, samples: map[string][]sample{}, end: s.at(1000)}
+		dead: map[string][]deadLetter{}, samples: map[string][]sample{}, cancelled: map[string]cancellation{}, end: s.at(1000)}
 	return s
 }
 
@@ -35,6 +35,18 @@ func (s *story) committed(id, key string, n int64, topic string) message {
 
 func (s *story) delivered(route string, second float64, m message) {
 	s.arrivals[route] = append(s.arrivals[route], arrival{ID: m.ID, Key: m.Key, Topic: m.Topic, Trace: m.ID, Payload: m, At: s.at(second)})
+}
+
+// enqueued has number n of key written and committed with a job, and its message delivered.
+func (s *story) enqueued(id, key string, n int64) message {
+	m := s.committed(id, key, n, topicSent)
+	s.everywhere(1, m)
+	return m
+}
+
+// ran has a worker run a job, which it answers with status.
+func (s *story) ran(worker string, from, to float64, m message, status int) {
+	s.runs = append(s.runs, &jobRun{message: m, Job: "tasks-" + m.ID, Worker: worker, Begun: s.at(from), Ended: s.at(to), Status: status})
 }
 
 // everywhere delivers to all subscriptions that want it.
@@ -282,6 +294,115 @@ func TestCheck(t *testing.T) {
 			s.everywhere(1, a)
 			s.arrivals[nats][0].ID = "shop-7"
 		}, []string{"corrupted to-nats"}},
+		{"jobs of a key, one after the other", func(s *story) {
+			a, b := s.enqueued("a", "k", 1), s.enqueued("b", "k", 2)
+			s.ran("worker-a", 1, 2, a, 500)
+			s.ran("worker-b", 3, 4, a, jobDone)
+			s.ran("worker-a", 4.1, 5, b, jobDone)
+		}, nil},
+		{"a job was not done", func(s *story) {
+			s.ran("worker-a", 1, 2, s.enqueued("a", "k", 1), 500)
+		}, []string{"lost jobs"}},
+		{"a job never ran", func(s *story) { s.enqueued("a", "k", 1) }, []string{"lost jobs"}},
+		{"a job was rolled back and ran", func(s *story) {
+			m := s.enqueued("a", "k", 1)
+			*s = *newStory()
+			s.ran("worker-a", 1, 2, m, jobDone)
+		}, []string{"phantom jobs"}},
+		{"a job that nothing enqueued", func(s *story) {
+			m := s.committed("a", "k", 1, topicPlaced)
+			s.everywhere(1, m)
+			s.ran("worker-a", 1, 2, m, jobDone)
+		}, []string{"phantom jobs"}},
+		{"a job in which something else is", func(s *story) {
+			m := s.enqueued("a", "k", 1)
+			m.N = 7
+			s.ran("worker-a", 1, 2, m, jobDone)
+		}, []string{"corrupted jobs"}},
+		{"a job ran again after it was done", func(s *story) {
+			m := s.enqueued("a", "k", 1)
+			s.ran("worker-a", 10, 11, m, jobDone)
+			s.ran("worker-b", 30, 31, m, jobDone)
+			s.happened("worker_killed", 10, 12, jobsRoute)
+			s.events[0].Holder = "worker-b"                // another one
+			s.happened("worker_killed", 16, 18, jobsRoute) // long after
+		}, []string{"unexplained_duplicates jobs"}},
+		{"a job ran again after its worker was killed", func(s *story) {
+			m := s.enqueued("a", "k", 1)
+			s.ran("worker-a", 10, 11, m, jobDone)
+			s.ran("worker-b", 14, 15, m, jobDone)
+			s.happened("worker_killed", 11, 12, jobsRoute)
+			s.events[0].Holder = "worker-a"
+		}, nil},
+		{"a job runs twice at a time", func(s *story) {
+			m := s.enqueued("a", "", 0)
+			s.ran("worker-a", 10, 13, m, jobDone)
+			s.ran("worker-b", 11, 12, m, jobDone)
+		}, []string{"jobs_together jobs"}},
+		{"a job runs twice at a time, as its worker stood still", func(s *story) {
+			m := s.enqueued("a", "", 0)
+			s.ran("worker-a", 10, 15, m, jobDone)
+			s.ran("worker-b", 14, 14.5, m, jobDone)
+			s.happened("worker_paused", 10.5, 14.8, jobsRoute)
+			s.events[0].Holder = "worker-a"
+		}, nil},
+		{"a worker that stood still begins a job that another one has by now", func(s *story) {
+			m := s.enqueued("a", "", 0)
+			s.ran("worker-b", 14, 15, m, jobDone)
+			s.ran("worker-a", 14.6, 14.7, m, 0)
+			s.happened("worker_paused", 10.5, 14.5, jobsRoute)
+			s.events[0].Holder = "worker-a"
+		}, nil},
+		{"two jobs of a key at a time", func(s *story) {
+			a, b := s.enqueued("a", "k", 1), s.enqueued("b", "k", 2)
+			s.ran("worker-a", 10, 13, a, jobDone)
+			s.ran("worker-b", 11, 14, b, jobDone)
+		}, []string{"jobs_together jobs", "out_of_order jobs"}},
+		{"a killed worker's lease does not last", func(s *story) {
+			m := s.enqueued("a", "", 0)
+			s.ran("worker-a", 10, 11, m, 0)
+			s.ran("worker-b", 11.5, 12, m, jobDone)
+			s.happened("worker_killed", 11, 12, jobsRoute)
+		}, []string{"jobs_together jobs"}},
+		{"a killed worker's lease lasts", func(s *story) {
+			m := s.enqueued("a", "", 0)
+			s.ran("worker-a", 10, 11, m, 0)
+			s.ran("worker-b", 13, 14, m, jobDone)
+			s.happened("worker_killed", 11, 12, jobsRoute)
+		}, nil},
+		{"a job overtakes one of its key that waits to be tried again", func(s *story) {
+			a, b := s.enqueued("a", "k", 1), s.enqueued("b", "k", 2)
+			s.ran("worker-a", 10, 11, a, 500)
+			s.ran("worker-b", 12, 13, b, jobDone)
+			s.ran("worker-a", 14, 15, a, jobDone)
+		}, []string{"out_of_order jobs"}},
+		{"a dead letter does not keep its key", func(s *story) {
+			a, b := s.enqueued("a", "k", 1), s.enqueued("b", "k", 2)
+			s.ran("worker-a", 10, 11, a, jobRefused)
+			s.ran("worker-b", 12, 13, b, jobDone)
+			s.ran("worker-a", 14, 15, a, jobDone)
+			s.dead[jobsRoute] = []deadLetter{{ID: "a", Reason: "422"}}
+		}, nil},
+		{"a job is a dead letter that was not refused", func(s *story) {
+			m := s.enqueued("a", "k", 1)
+			s.ran("worker-a", 10, 11, m, 500)
+			s.ran("worker-a", 12, 13, m, jobDone)
+			s.dead[jobsRoute] = []deadLetter{{ID: "a", Reason: "500"}}
+		}, []string{"wrongly_dead jobs"}},
+		{"a job is cancelled while it runs, and its key continues", func(s *story) {
+			a, b := s.enqueued("a", "k", 1), s.enqueued("b", "k", 2)
+			s.ran("worker-a", 10, 13, a, 0)
+			s.ran("worker-b", 11.5, 12, b, jobDone)
+			s.cancelled["a"] = cancellation{From: s.at(11), To: s.at(11.2), Certain: true}
+		}, nil},
+		{"a cancelled job runs", func(s *story) {
+			s.ran("worker-a", 20, 21, s.enqueued("a", "k", 1), jobDone)
+			s.cancelled["a"] = cancellation{From: s.at(11), To: s.at(11.2), Certain: true}
+		}, []string{"ran_after_cancel jobs"}},
+		{"a job runs that was perhaps cancelled", func(s *story) {
+			s.ran("worker-a", 20, 21, s.enqueued("a", "k", 1), jobDone)
+			s.cancelled["a"] = cancellation{From: s.at(11), To: s.at(11.2)}
+		}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStory()

@@ -5,6 +5,7 @@
 //
 //	producers ──► PostgreSQL ◄── relay a ──► RabbitMQ ──► consumer ──┐
 //	    │             │      ◄── relay b ──► NATS ──────► reader ────┤
+//	    │             ├──────── workers a, b, c ──► handler of jobs ─┤
 //	    │             └── business table ──────────────────────────► checker
 //	    └── journal: what was tried, what was answered ──────────────┘
 //
@@ -19,7 +20,14 @@
 // (producer.go). The rows that the business table has at the end were committed, whatever the
 // producer was told; the outbox is never asked. Rows that PostgreSQL lost with its WAL are not
 // there and need not have been delivered. Rows that are there must have been, to consumers who drop
-// each id that they have seen, as an inbox does. The checker (check.go) is a plain function of the
+// each id that they have seen, as an inbox does.
+//
+// Some of the messages come with a job, enqueued in the same transaction (jobs.go). Three workers post the jobs to a handler in this
+// program. It refuses some, fails some, leaves some without an answer and takes longer than a lease for some; the operator cancels a few.
+// Each job that was committed must be done, once, and no other may run (check_jobs.go). No two jobs of a key may run at a time, nor a job
+// twice, while the first one's lease lasts. The jobs of a key must be done in their order. In the end the queue must be empty.
+//
+// The checker (check.go) is a plain function of the
 // records, with separate tests.
 //
 // One JSON line on standard output, progress on standard error. The exit code is

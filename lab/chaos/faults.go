@@ -56,11 +56,13 @@ func (r *rig) faults(random *rand.Rand) []fault {
 		}
 	}
 	lines := []link{r.producers}
-	for _, p := range r.relays {
+	for _, p := range r.processes {
 		lines = append(lines, p.links()...)
-		all = append(all, p.killed(), p.paused(), p.stopped(),
-			r.trap("confirm_cut", 2, p.rabbit, tcpproxy.BeforeAnswer, isAMQPPublish),
-			r.trap("confirm_cut", 2, p.nats, tcpproxy.BeforeAnswer, isNATSPublish))
+		all = append(all, p.killed(), p.paused(), p.stopped())
+		if p.kind == "relay" {
+			all = append(all, r.trap("confirm_cut", 2, p.rabbit, tcpproxy.BeforeAnswer, isAMQPPublish),
+				r.trap("confirm_cut", 2, p.nats, tcpproxy.BeforeAnswer, isNATSPublish))
+		}
 		if p.postgres.proxy != nil {
 			all = append(all, r.trap("database_answer_cut", 1, p.postgres, tcpproxy.BeforeAnswer, anything))
 		}
@@ -112,8 +114,8 @@ func (r *rig) crash(name, target string, b blast, server crashable) fault {
 	}}
 }
 
-func (p *relayProcess) killed() fault {
-	return fault{"relay_killed", p.name, blast{Routes: routeNames(""), Holder: p.name, Sudden: true}, 3, func(ctx context.Context, random *rand.Rand, struck func()) (bool, error) {
+func (p *process) killed() fault {
+	return fault{p.kind + "_killed", p.name, blast{Routes: routeNames(""), Holder: p.name, Sudden: true}, 3, func(ctx context.Context, random *rand.Rand, struck func()) (bool, error) {
 		if err := errors.Join(p.alive(), p.Kill()); err != nil {
 			return false, err
 		}
@@ -123,9 +125,13 @@ func (p *relayProcess) killed() fault {
 	}}
 }
 
-// paused stops a relay for longer than its lease, which another relay takes.
-func (p *relayProcess) paused() fault {
-	return fault{"relay_paused", p.name, p.blast(""), 3, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
+// paused stops a process for longer than its lease, which another one takes. In SQLite it may keep all others from writing meanwhile.
+func (p *process) paused() fault {
+	b := p.blast("")
+	if p.postgres.proxy == nil {
+		b.Holder = ""
+	}
+	return fault{p.kind + "_paused", p.name, b, 3, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
 		if err := p.Pause(); err != nil {
 			return false, err
 		}
@@ -134,10 +140,10 @@ func (p *relayProcess) paused() fault {
 	}}
 }
 
-// stopped ends a relay in order. It explains no duplicate: what it was sending it
-// settles before it goes.
-func (p *relayProcess) stopped() fault {
-	return fault{"relay_stopped", p.name, blast{}, 1, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
+// stopped ends a process in order. It explains no duplicate: what it was sending it
+// settles before it goes, and a worker lets its jobs end.
+func (p *process) stopped() fault {
+	return fault{p.kind + "_stopped", p.name, blast{}, 1, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
 		if err := errors.Join(p.alive(), p.Stop()); err != nil {
 			return false, err
 		}

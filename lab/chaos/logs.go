@@ -38,7 +38,7 @@ func (r *rig) keepLogs() {
 	if r.nats != nil {
 		all["nats"] = r.nats
 	}
-	for _, p := range r.relays {
+	for _, p := range r.processes {
 		all[p.name] = p
 	}
 	for name, server := range all {

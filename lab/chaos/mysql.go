@@ -170,5 +170,8 @@ func (c *mysqlConn) write(ctx context.Context, m message, id any, headers string
 		return err
 	}
 	_, err := c.tx.ExecContext(ctx, "insert into penstock.outbox_shop (id, `key`, topic, headers, payload) values (?, ?, ?, ?, ?)", id, key, m.Topic, headers, payload)
+	if err == nil && m.hasJob() {
+		_, err = c.tx.ExecContext(ctx, "insert into penstock.queue_tasks (`key`, priority, not_before, headers, payload) values (?, ?, ?, ?, ?)", key, m.priority(), m.notBefore(), headers, payload)
+	}
 	return err
 }

@@ -18,6 +18,7 @@ type observer struct {
 
 	mu      sync.Mutex
 	samples map[string][]sample
+	queue   queueStatus // the latest
 }
 
 // sampleEvery is the pause between two questions; each is a separate process.
@@ -50,12 +51,13 @@ func (o *observer) awaitSubscriptions(ctx context.Context) error {
 // sample asks once.
 func (o *observer) sample(ctx context.Context) error {
 	from := time.Now()
-	all, err := o.rig.status(ctx)
+	all, jobs, err := o.rig.status(ctx)
 	if err != nil {
 		return err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.queue = jobs
 	for _, s := range all {
 		o.add(s.Subscription, sample{From: from, To: time.Now(), Epoch: s.Epoch, Settled: s.Settled, Backlog: s.Backlog, Parked: s.Parked, Holder: s.Holder})
 	}
@@ -83,6 +85,12 @@ func (o *observer) latest() map[string]sample {
 	return all
 }
 
+func (o *observer) jobs() queueStatus {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.queue
+}
+
 func (o *observer) takeovers() (n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -101,17 +109,17 @@ func (o *observer) all() map[string][]sample {
 	return maps.Clone(o.samples)
 }
 
-// The relays' warnings concern the machine as it is: a lease that ran out because two processors
+// The warnings of relays and workers concern the machine as it is: a lease that ran out because two processors
 // were busy, a broker that answered late. That explains duplicates like a fault does. Their
-// warnings about single messages do not.
+// warnings about single messages and jobs do not.
 var (
 	logTime         = regexp.MustCompile(`^time=(\S+) level=(?:WARN|ERROR) msg=("[^"]*"|\S+)`)
 	logSubscription = regexp.MustCompile(` subscription=(\S+)`)
-	aboutMessages   = regexp.MustCompile(`refused|parked|dead letter`)
+	aboutMessages   = regexp.MustCompile(`refused|parked|dead letter|a job|jobs|the endpoint|unencrypted`)
 )
 
-// readWarnings notes the warnings in a relay's log.
-func (r *rig) readWarnings(p *relayProcess) error {
+// readWarnings notes the warnings in a relay's or worker's log.
+func (r *rig) readWarnings(p *process) error {
 	file, err := os.Open(logOf(p))
 	if err != nil {
 		return err

@@ -2,13 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -24,15 +24,24 @@ type operator struct {
 
 func newOperator(r *rig) *operator {
 	o := &operator{rig: r, seen: map[string]map[string]deadLetter{}}
-	for _, r := range routes {
+	for _, r := range append([]route{{name: jobsRoute}}, routes...) {
 		o.seen[r.name] = map[string]deadLetter{}
 	}
 	return o
 }
 
-// look lists the dead letters of a subscription.
+// deadOf is how the verbs of dead letters are told of which they are, and of one of them.
+func deadOf(route string) (of []string, one string) {
+	if route == jobsRoute {
+		return []string{queue}, "--id"
+	}
+	return []string{outbox, "--subscription", route}, "--seq"
+}
+
+// look lists the dead letters of a subscription, or of the queue.
 func (o *operator) look(ctx context.Context, route string) (seqs []string, err error) {
-	out, err := o.rig.penstock(ctx, "dead", "list", outbox, "--subscription", route, "--json")
+	of, _ := deadOf(route)
+	out, err := o.rig.penstock(ctx, append([]string{"dead", "list", "--json"}, of...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +49,8 @@ func (o *operator) look(ctx context.Context, route string) (seqs []string, err e
 	defer o.mu.Unlock()
 	for line := range bytes.Lines(out) {
 		var d struct {
-			Seq     int64             `json:"seq"`
+			Seq     json.Number       `json:"seq"`
+			ID      json.RawMessage   `json:"id"`
 			Headers map[string]string `json:"headers"`
 			Error   string            `json:"error"`
 			DiedAt  time.Time         `json:"died_at"`
@@ -48,7 +58,7 @@ func (o *operator) look(ctx context.Context, route string) (seqs []string, err e
 		if err := json.Unmarshal(line, &d); err != nil {
 			return nil, fmt.Errorf("penstock dead list --json wrote %q: %w", line, err)
 		}
-		seqs = append(seqs, fmt.Sprint(d.Seq))
+		seqs = append(seqs, cmp.Or(string(d.Seq), string(d.ID)))
 		id := d.Headers["trace"]
 		o.seen[route][id] = deadLetter{ID: id, Reason: d.Error, At: d.DiedAt}
 	}
@@ -62,8 +72,13 @@ func (o *operator) retry(ctx context.Context, route string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	of, one := deadOf(route)
 	for page := range slices.Chunk(seqs, 500) {
-		if _, err := o.rig.penstock(ctx, "dead", "retry", outbox, "--subscription", route, "--yes", "--seq", strings.Join(page, ",")); err != nil {
+		args := append([]string{"dead", "retry", "--yes"}, of...)
+		for _, seq := range page {
+			args = append(args, one, seq)
+		}
+		if _, err := o.rig.penstock(ctx, args...); err != nil {
 			return 0, err
 		}
 	}
@@ -75,10 +90,10 @@ func (o *operator) retry(ctx context.Context, route string) (int, error) {
 func (o *operator) retries() fault {
 	return fault{"dead_letters_retried", "operator", blast{}, 2, func(ctx context.Context, _ *rand.Rand, _ func()) (bool, error) {
 		retried := 0
-		for _, r := range routes {
-			n, err := o.retry(ctx, r.name)
+		for _, name := range routeNames("") {
+			n, err := o.retry(ctx, name)
 			if err != nil { // PostgreSQL is down; people try again later
-				o.rig.chronicle.printf("the operator could not retry the dead letters of %s: %v", r.name, err)
+				o.rig.chronicle.printf("the operator could not retry the dead letters of %s: %v", name, err)
 			}
 			retried += n
 		}

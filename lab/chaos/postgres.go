@@ -18,7 +18,7 @@ type database interface {
 	mark(ctx context.Context) error
 	// count counts a message of the key, which is locked from then on.
 	count(ctx context.Context, key string) (int64, error)
-	// write writes the business row and the message.
+	// write writes the business row, the message, and its job if it has one.
 	write(ctx context.Context, m message, id any, headers string, payload []byte, random *rand.Rand) error
 }
 
@@ -70,5 +70,12 @@ func (c *postgresConn) write(ctx context.Context, m message, id any, headers str
 		insert = "select penstock.publish_bytes('shop', $5, $2, $3, $4::jsonb, $1)"
 	}
 	batch.Queue(insert, id, key, m.Topic, headers, payload)
+	if m.hasJob() {
+		insert = "select penstock.enqueue_bytes('tasks', $1, $2, priority => $3, not_before => $4, headers => $5::jsonb)"
+		if c.profile == portable {
+			insert = "insert into penstock_portable.queue_tasks (payload, key, priority, not_before, headers) values ($1, $2, $3, $4, $5::jsonb)"
+		}
+		batch.Queue(insert, payload, key, m.priority(), m.notBefore(), headers)
+	}
 	return c.tx.SendBatch(ctx, batch).Close()
 }

@@ -24,16 +24,43 @@ type summary struct {
 	RolledBack  int            `json:"rolled_back"`
 	Unknown     int            `json:"unknown_commits"`
 	Takeovers   int            `json:"takeovers"`
+	Jobs        jobSummary     `json:"jobs"`
 	Faults      map[string]int `json:"faults"`
 	// Other violations, by kind.
 	Other map[string]int `json:"other_violations,omitempty"`
 	Logs  string         `json:"logs,omitempty"`
 }
 
+// jobSummary is the part of the line that is about jobs.
+type jobSummary struct {
+	Committed  int `json:"committed"`
+	Done       int `json:"done"`
+	Lost       int `json:"lost"`
+	Doubled    int `json:"doubled"` // after they were done, or two at a time, without need
+	OutOfOrder int `json:"out_of_order"`
+	Cancelled  int `json:"cancelled"`
+	Dead       int `json:"dead"`
+	Runs       int `json:"runs"`
+	Again      int `json:"again"` // runs that were not a job's first
+}
+
 func summarize(seed uint64, took time.Duration, v *verdict, unknown int, faults map[string]int) summary {
 	s := summary{Seed: seed, Seconds: float64(took.Milliseconds()) / 1000, Committed: v.Committed, Delivered: v.Delivered,
-		Duplicates: v.Duplicates, Dead: v.Dead, RolledBack: v.RolledBack, Unknown: unknown, Takeovers: v.Takeovers, Faults: faults}
+		Duplicates: v.Duplicates, Dead: v.Dead, RolledBack: v.RolledBack, Unknown: unknown, Takeovers: v.Takeovers, Faults: faults,
+		Jobs: jobSummary{Committed: v.Jobs.Committed, Done: v.Jobs.Done, Cancelled: v.Jobs.Cancelled, Dead: v.Jobs.Dead, Runs: v.Jobs.Runs, Again: v.Jobs.Again}}
 	for _, x := range v.Violations {
+		ofJobs := x.Route == jobsRoute
+		switch {
+		case ofJobs && x.Kind == lost:
+			s.Jobs.Lost++
+			continue
+		case ofJobs && (x.Kind == unexplained || x.Kind == together):
+			s.Jobs.Doubled++
+			continue
+		case ofJobs && x.Kind == outOfOrder:
+			s.Jobs.OutOfOrder++
+			continue
+		}
 		switch x.Kind {
 		case lost:
 			s.Lost++
@@ -92,6 +119,15 @@ func life(w io.Writer, e *evidence, x violation, c *chronicle) {
 	if w, ok := e.journal[x.ID]; ok {
 		add(w.Written, "written: key %q, number %d, topic %s", w.Key, w.N, w.Topic)
 		add(w.Ended, "its transaction ended: %s", w.Outcome)
+	}
+	for _, run := range e.runs {
+		if x.Route == jobsRoute && run.ID == x.ID {
+			add(run.Begun, "its job %s begins in %s", run.Job, run.Worker)
+			add(run.Ended, "ends in %s with %d", run.Worker, run.Status)
+		}
+	}
+	if asked, was := e.cancelled[x.ID]; was {
+		add(asked.From, "its job is to be cancelled; certain: %t", asked.Certain)
 	}
 	for _, r := range routes {
 		if x.Route != "" && r.name != x.Route {

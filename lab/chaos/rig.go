@@ -21,7 +21,7 @@ import (
 //go:embed setup.sql
 var setupSQL string
 
-// rig is everything that runs: servers, proxies and relays.
+// rig is everything that runs: servers, proxies, relays and workers.
 type rig struct {
 	binary    string
 	dir       string // logs end up here
@@ -44,8 +44,9 @@ type rig struct {
 	rabbit    *testserver.RabbitMQ
 	nats      *natsServer
 	consumer  *rabbitConsumer
-	relays    []*relayProcess
-	producers link // to PostgreSQL
+	processes []*process // relays and workers
+	handler   *handler   // of the workers
+	producers link       // to PostgreSQL
 
 	closers []func() error // in reverse order
 }
@@ -94,7 +95,7 @@ func (r *rig) open(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.startWorkers(ctx)
 }
 
 // setUpPostgres makes the standby, the business's tables and the outbox.
@@ -264,7 +265,7 @@ func (r *rig) heal(ctx context.Context) error {
 	case r.store == storePostgres && !r.failover:
 		errs = append(errs, r.postgres.Start(), r.postgres.SetClock(0))
 	}
-	for _, p := range r.relays {
+	for _, p := range r.processes {
 		for _, l := range p.links() {
 			l.proxy.Trap(0, nil)
 			l.proxy.Resume()
@@ -316,20 +317,21 @@ type subscriptionStatus struct {
 	Epoch        int64  `json:"epoch"`
 }
 
-func (r *rig) status(ctx context.Context) ([]subscriptionStatus, error) {
-	out, err := r.penstock(ctx, "status", outbox, "--json")
+func (r *rig) status(ctx context.Context) (all []subscriptionStatus, jobs queueStatus, err error) {
+	out, err := r.penstock(ctx, "status", "--json")
 	if err != nil {
-		return nil, err
+		return nil, jobs, err
 	}
-	var all struct {
+	var said struct {
 		Outboxes []struct {
 			Subscriptions []subscriptionStatus `json:"subscriptions"`
 		} `json:"outboxes"`
+		Queues []queueStatus `json:"queues"`
 	}
-	if err := json.Unmarshal(out, &all); err != nil || len(all.Outboxes) != 1 {
-		return nil, fmt.Errorf("penstock status --json wrote %q: %w", out, err)
+	if err := json.Unmarshal(out, &said); err != nil || len(said.Outboxes) != 1 || len(said.Queues) != 1 {
+		return nil, jobs, fmt.Errorf("penstock status --json wrote %q: %w", out, err)
 	}
-	return all.Outboxes[0].Subscriptions, nil
+	return said.Outboxes[0].Subscriptions, said.Queues[0], nil
 }
 
 func (r *rig) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) error {

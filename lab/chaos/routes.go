@@ -43,11 +43,15 @@ var routes = []route{
 	{deduplicated, "nats", func(t string) bool { return strings.HasPrefix(t, "shop.audit.") }, nothing},
 }
 
+// routeNames are the subscriptions that send to a broker, or all and the jobs.
 func routeNames(broker string) (names []string) {
 	for _, r := range routes {
 		if broker == "" || r.broker == broker {
 			names = append(names, r.name)
 		}
+	}
+	if broker == "" {
+		names = append(names, jobsRoute)
 	}
 	return names
 }

@@ -107,7 +107,7 @@ func (c *chaos) deck(random *rand.Rand) []fault {
 	if c.poison {
 		all = append(all, c.operator.retries())
 	}
-	return shuffled(all, random)
+	return shuffled(append(all, c.operator.cancels()), random)
 }
 
 func (c *chaos) startProducers(ctx context.Context, all *sync.WaitGroup) {
@@ -144,30 +144,32 @@ func (c *chaos) progressLine(note string) {
 	for _, s := range latest {
 		backlog, parked = backlog+s.Backlog, parked+s.Parked
 	}
-	fmt.Fprintf(c.progress, "chaos %s: %d committed, %d in doubt, %d rolled back, %d read from RabbitMQ, backlog %d, parked %d, %d faults, %d takeovers%s\n",
+	fmt.Fprintf(c.progress, "chaos %s: %d committed, %d in doubt, %d rolled back, %d read from RabbitMQ, backlog %d, parked %d, %d jobs left after %d runs, %d faults, %d takeovers%s\n",
 		time.Since(c.chronicle.start).Round(time.Second), c.journal.count(committed), c.journal.count(unknown), c.journal.count(rolledBack),
-		c.rig.consumer.read.Load(), backlog, parked, c.chronicle.faults(), c.observer.takeovers(), note)
+		c.rig.consumer.read.Load(), backlog, parked, c.observer.jobs().left(), c.rig.handler.begun(), c.chronicle.faults(), c.observer.takeovers(), note)
 }
 
 // aftermath puts everything right, waits until the relays have nothing left to do
 // and collects the evidence.
 func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence, error) {
 	c.progressLine("; the storm is over")
+	healing := c.chronicle.note("healed", "", subscriptions(routeNames("")...), time.Now(), time.Time{})
 	if err := c.rig.heal(ctx); err != nil {
 		return nil, fmt.Errorf("putting everything right: %w", err)
 	}
+	healing.To = time.Now()
 	err := c.drain(ctx)
-	if err == nil && c.poison {
+	if err == nil {
 		err = c.absolve(ctx)
 	}
 	if err != nil {
 		fmt.Fprintf(c.progress, "chaos: %v\n", err) // the checker will tell what is missing
 	}
-	e := &evidence{journal: c.journal.entries, arrivals: map[string][]arrival{}, dead: c.operator.dead()}
+	e := &evidence{journal: c.journal.entries, arrivals: map[string][]arrival{}, dead: c.operator.dead(), runs: c.rig.handler.runs, cancelled: c.rig.handler.cancelled}
 	if e.facts, err = c.rig.facts(ctx); err != nil {
 		return nil, fmt.Errorf("reading the business table: %w", err)
 	}
-	for _, p := range c.rig.relays {
+	for _, p := range c.rig.processes {
 		if err := errors.Join(p.alive(), p.Stop()); err != nil {
 			return nil, err
 		}
@@ -185,7 +187,7 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 	return e, nil
 }
 
-// drain waits until every subscription has settled all there is.
+// drain waits until every subscription has settled all there is, and every job is done.
 func (c *chaos) drain(ctx context.Context) error {
 	var left string
 	for moved := time.Now(); time.Since(moved) < drainPatience; sleep(ctx, sampleEvery) {
@@ -198,7 +200,9 @@ func (c *chaos) drain(ctx context.Context) error {
 			now += fmt.Sprintf("%s: backlog %d, parked %d; ", r.name, s.Backlog, s.Parked)
 			done = done && there && s.Backlog == 0 && s.Parked == 0
 		}
-		if done {
+		jobs := c.observer.jobs()
+		now += fmt.Sprintf("%s, after %d runs", jobs, c.rig.handler.begun())
+		if done && jobs.left() == 0 {
 			return nil
 		}
 		if now != left {
@@ -211,15 +215,16 @@ func (c *chaos) drain(ctx context.Context) error {
 // absolve makes the brokers take what they refused, as an operator would, and
 // sends every dead letter back.
 func (c *chaos) absolve(ctx context.Context) error {
+	c.rig.handler.absolve()
 	if err := errors.Join(c.rig.consumer.route(topicNeverRabbit, true), c.rig.nats.route(ctx, true, true)); err != nil {
 		return fmt.Errorf("routing what was refused: %w", err)
 	}
-	for _, r := range routes {
-		n, err := c.operator.retry(ctx, r.name)
+	for _, name := range routeNames("") {
+		n, err := c.operator.retry(ctx, name)
 		if err != nil {
-			return fmt.Errorf("retrying the dead letters of %s: %w", r.name, err)
+			return fmt.Errorf("retrying the dead letters of %s: %w", name, err)
 		}
-		c.chronicle.printf("%d dead letters of %s are retried", n, r.name)
+		c.chronicle.printf("%d dead letters of %s are retried", n, name)
 	}
 	return c.drain(ctx)
 }

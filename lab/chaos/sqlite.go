@@ -181,5 +181,12 @@ func (c *sqliteConn) write(ctx context.Context, m message, id any, headers strin
 		return err
 	}
 	_, err := c.tx.ExecContext(ctx, "insert into penstock_outbox_shop (id, key, topic, headers, payload) values (?, ?, ?, ?, ?)", id, key, m.Topic, headers, payload)
+	if err == nil && m.hasJob() {
+		var notBefore *int64
+		if at := m.notBefore(); at != nil {
+			notBefore = new(at.UnixMilli())
+		}
+		_, err = c.tx.ExecContext(ctx, "insert into penstock_queue_tasks (key, priority, not_before, headers, payload) values (?, ?, ?, ?, ?)", key, m.priority(), notBefore, headers, payload)
+	}
 	return err
 }

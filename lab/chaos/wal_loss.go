@@ -43,7 +43,7 @@ func (r *rig) moveOn() error {
 	}
 	r.front.Redirect(u.Host)
 	r.producers.proxy.Redirect(u.Host)
-	for _, p := range r.relays {
+	for _, p := range r.processes {
 		p.postgres.proxy.Redirect(u.Host)
 	}
 	r.losses++

@@ -48,6 +48,7 @@ func TestFailover(t *testing.T) {
 // chaosSummary is the line that chaos writes.
 type chaosSummary struct {
 	Committed, Delivered, Takeovers int
+	Jobs                            struct{ Committed, Done, Cancelled int }
 	Faults                          map[string]int
 }
 
@@ -90,7 +91,7 @@ func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosS
 	if err := json.Unmarshal([]byte(o.stdout), &summary); err != nil {
 		t.Fatalf("stdout is no JSON line: %v", err)
 	}
-	if summary.Committed == 0 || summary.Delivered != summary.Committed {
+	if jobs := summary.Jobs; summary.Committed == 0 || summary.Delivered != summary.Committed || jobs.Done == 0 || jobs.Done+jobs.Cancelled != jobs.Committed {
 		t.Errorf("nothing was put to the test: %s", o.stdout)
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {

@@ -20,35 +20,35 @@ var relayConfig string
 // lease of the relays, as config.yaml has it.
 const lease = 3 * time.Second
 
-// relayProcess is one relay with its own routes to everything.
-type relayProcess struct {
+// process is one relay or worker with its own routes to everything.
+type process struct {
 	*testserver.Program
-	name                   string
+	name, kind             string
 	postgres, rabbit, nats link
 }
 
-// links are the relay's ways through proxies.
-func (r *relayProcess) links() []link {
+// links are its ways through proxies.
+func (r *process) links() []link {
 	return slices.DeleteFunc([]link{r.postgres, r.rabbit, r.nats}, func(l link) bool { return l.proxy == nil })
 }
 
-// alive is an error if the relay has ended by itself. It never should: what it
+// alive is an error if it has ended by itself. It never should: what it
 // cannot reach it waits for.
-func (r *relayProcess) alive() error {
+func (r *process) alive() error {
 	if how, ended := r.Ended(); ended {
 		return fmt.Errorf("%s ended by itself: %s\nend of its log:\n%s", r.name, how, r.LogTail(10))
 	}
 	return nil
 }
 
-// blast is what trouble with the relay disturbs, or with its ways to a broker.
-func (r *relayProcess) blast(broker string) blast {
+// blast is what trouble with it disturbs, or with its ways to a broker.
+func (r *process) blast(broker string) blast {
 	return blast{Routes: routeNames(broker), Holder: r.name}
 }
 
 // startRelay starts one. Both have the same configuration, but for the proxies.
 func (r *rig) startRelay(name string) error {
-	p := &relayProcess{name: name}
+	p := &process{name: name, kind: "relay"}
 	var errs [3]error
 	p.postgres, errs[0] = r.databaseLink(name+"-postgres", r.database, p.blast(""))
 	p.rabbit, errs[1] = r.link(name+"-rabbitmq", r.rabbit.URL, p.blast("rabbitmq"))
@@ -66,16 +66,19 @@ func (r *rig) startRelay(name string) error {
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return err
 	}
-	var err error
-	p.Program, err = testserver.NewProgram(name, func() *exec.Cmd {
+	return r.start(p, func() *exec.Cmd {
 		cmd := exec.Command(r.binary, append([]string{"relay", "--config", config, "--holder", name}, r.profileFlags()...)...)
 		cmd.Env = []string{"CHAOS_POSTGRES=" + p.postgres.url, "CHAOS_RABBITMQ=" + p.rabbit.url, "CHAOS_NATS=" + p.nats.url}
 		return cmd
-	}, nil)
-	if err != nil {
+	})
+}
+
+// start starts a relay or a worker, which command builds.
+func (r *rig) start(p *process, command func() *exec.Cmd) (err error) {
+	if p.Program, err = testserver.NewProgram(p.name, command, nil); err != nil {
 		return err
 	}
 	r.closers = append(r.closers, p.Close)
-	r.relays = append(r.relays, p)
+	r.processes = append(r.processes, p)
 	return p.Start()
 }

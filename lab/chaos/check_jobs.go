@@ -1,0 +1,171 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Kinds of violation of jobs alone. Others have the names that they have for messages.
+const (
+	together  = "jobs_together"    // two runs of a job, or of a key, at a time
+	cancelRan = "ran_after_cancel" // a job that was cancelled
+)
+
+// jobCounts is what was checked.
+type jobCounts struct {
+	Committed, Done, Cancelled, Dead, Runs, Again int
+}
+
+// jobs checks the runs of the jobs.
+//
+//   - Each committed job was done in the end, unless it was cancelled. No other job ran.
+//   - Once its worker was told that it is done, it did not run again, unless something kept the worker from writing that.
+//   - No two jobs of a key ran at a time, nor did one job twice, unless something made the first lease end.
+//   - A job did not begin before those that its key has before it were done, dead or cancelled.
+func (e *evidence) jobs(v *verdict) {
+	of, keys := map[string][]*jobRun{}, map[string][]*jobRun{}
+	for _, run := range e.runs {
+		v.Jobs.Runs++
+		fact, there := e.facts[run.ID]
+		switch {
+		case !there && e.forgotten(run.ID):
+			continue
+		case !there:
+			v.found(phantom, jobsRoute, run.ID, "its job ran, but was never committed")
+			continue
+		case run.message != fact:
+			v.found(corrupted, jobsRoute, run.ID, "enqueued as %+v, run as %+v", fact, run.message)
+		case !fact.hasJob():
+			v.found(phantom, jobsRoute, run.ID, "it has no job, but one ran")
+		}
+		of[run.ID] = append(of[run.ID], run)
+		keys[cmp.Or(run.Key, "of job "+run.ID)] = append(keys[cmp.Or(run.Key, "of job "+run.ID)], run)
+	}
+	refused := func(run *jobRun) bool { return run.Status == jobRefused }
+	for _, d := range e.dead[jobsRoute] {
+		v.Jobs.Dead++
+		if d.Reason == "" || !slices.ContainsFunc(of[d.ID], refused) && !e.forgotten(d.ID) {
+			v.found(wronglyDead, jobsRoute, d.ID, "its job is a dead letter, but its handler did not refuse it: %q", d.Reason)
+		}
+	}
+	facts := map[string][]message{}
+	for id, fact := range e.facts {
+		if !fact.hasJob() {
+			continue
+		}
+		v.Jobs.Committed++
+		cancelled, was := e.cancelled[id]
+		done := e.doneOnce(v, of[id])
+		switch {
+		case was:
+			v.Jobs.Cancelled++
+			e.notAfter(v, cancelled, of[id])
+		case done.IsZero():
+			v.found(lost, jobsRoute, id, "its job was committed and not done")
+		default:
+			v.Jobs.Done++
+		}
+		if fact.Key != "" && !was && !slices.ContainsFunc(of[id], refused) {
+			facts[fact.Key] = append(facts[fact.Key], fact)
+		}
+	}
+	for _, runs := range keys {
+		e.alone(v, runs)
+	}
+	for key, all := range facts {
+		slices.SortFunc(all, func(a, b message) int { return cmp.Compare(a.N, b.N) })
+		var before message
+		var free time.Time // when those before were done
+		for _, m := range all {
+			if len(of[m.ID]) == 0 {
+				continue // it is lost
+			}
+			if begun := of[m.ID][0].Begun; begun.Before(free) {
+				v.found(outOfOrder, jobsRoute, m.ID, "number %d of key %s began %s before number %d (message %s) was done", m.N, key, free.Sub(begun), before.N, before.ID)
+			}
+			if done := firstDone(of[m.ID]); done.After(free) {
+				free, before = done, m
+			}
+		}
+	}
+}
+
+// firstDone is when a job was done first; its runs are ordered by their begin.
+func firstDone(runs []*jobRun) (at time.Time) {
+	for _, run := range runs {
+		if run.Status == jobDone && (at.IsZero() || run.Ended.Before(at)) {
+			at = run.Ended
+		}
+	}
+	return at
+}
+
+// doneOnce checks that no run begins without need after one that was done, and returns when the first was.
+func (e *evidence) doneOnce(v *verdict, runs []*jobRun) time.Time {
+	for i, run := range runs {
+		if i == 0 {
+			continue
+		}
+		v.Jobs.Again++
+		for _, before := range runs[:i] {
+			if before.Status != jobDone || !before.Ended.Before(run.Begun) {
+				continue
+			}
+			// The end of a job is written with the next claim, or soon.
+			if to := before.Ended.Add(lease); !e.excused(before.Worker, before.Begun, earlier(to, run.Begun)) && !e.late(run) {
+				v.found(unexplained, jobsRoute, run.ID, "its job ran again in %s after it was done in %s, and nothing happened in between", run.Worker, before.Worker)
+			}
+			break
+		}
+	}
+	return firstDone(runs)
+}
+
+// notAfter checks that a job that was certainly cancelled did not begin later. Its worker may have had it already, and learns of it
+// when it extends its leases.
+func (e *evidence) notAfter(v *verdict, c cancellation, runs []*jobRun) {
+	for _, run := range runs {
+		if c.Certain && run.Begun.After(c.To.Add(lease)) && !e.lostWAL(c.From, c.To) && !e.excused(run.Worker, c.From, run.Begun) {
+			v.found(cancelRan, jobsRoute, run.ID, "its job began %s after it was cancelled", run.Begun.Sub(c.To))
+		}
+	}
+}
+
+// alone checks that of these runs, which are ordered by their begin, each ended before the next one began.
+func (e *evidence) alone(v *verdict, runs []*jobRun) {
+	for i, run := range runs {
+		for _, before := range runs[:i] {
+			until := before.Ended
+			if before.Status == 0 { // the worker was killed: its lease was just extended
+				until = until.Add(lease / 3)
+			}
+			if c, was := e.cancelled[before.ID]; was && c.From.Before(until) {
+				until = c.From
+			}
+			if run.Begun.Before(until) && !e.excused(before.Worker, before.Begun, run.Begun, "worker_killed") && !e.late(run) {
+				v.found(together, jobsRoute, run.ID, "its job began in %s while that of %s ran in %s", run.Worker, before.ID, before.Worker)
+			}
+		}
+	}
+}
+
+// late reports whether a run's own lease may have ended just before it began: its worker stood still between.
+func (e *evidence) late(run *jobRun) bool {
+	return e.excused(run.Worker, run.Begun, run.Begun, "worker_killed")
+}
+
+// excused reports whether something other than the given faults may have cost a worker its leases between two moments.
+func (e *evidence) excused(worker string, from, to time.Time, except ...string) bool {
+	from, to = from.Add(-slack), to.Add(slack)
+	return slices.ContainsFunc(e.events, func(x *event) bool {
+		return x.concerns(jobsRoute) && (x.Holder == "" || x.Holder == worker) && !slices.Contains(except, x.Name) && x.strikes(from, to)
+	})
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

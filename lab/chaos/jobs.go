@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// queue holds a job for some of the messages, enqueued in the same transaction. Workers are the real binary: they post each job
+// to this program, which is its handler and so sees when it begins and ends.
+const queue = "tasks"
+
+// jobsRoute is what events and violations call the queue.
+const jobsRoute = "jobs"
+
+var workerNames = []string{"worker-a", "worker-b", "worker-c"}
+
+// hasJob reports whether a message comes with a job.
+func (m message) hasJob() bool { return m.Topic == topicSent }
+
+// notBefore is when its job may run, or nil. A key's jobs are not delayed: such a job has no place among them.
+func (m message) notBefore() *time.Time {
+	if m.Key != "" || m.fate(8) != 0 {
+		return nil
+	}
+	at := time.Now().UTC().Add(time.Second)
+	return &at
+}
+
+// priority of its job. The jobs of a key have their order whatever it is.
+func (m message) priority() int { return int(m.fate(3)) }
+
+// fate is a number below n that belongs to the message.
+func (m message) fate(n uint32) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(m.ID))
+	return h.Sum32() % n
+}
+
+// jobRun is one call of the handler.
+type jobRun struct {
+	message
+	Job          string // what Penstock calls it
+	Worker       string
+	Begun, Ended time.Time // Ended is zero while it runs
+	Status       int       // the answer; 0 if the worker did not wait for it
+}
+
+// The answers that mean something to the checker.
+const (
+	jobDone    = http.StatusOK
+	jobRefused = http.StatusUnprocessableEntity // a dead letter at once
+)
+
+// cancellation is what the operator asked for, and whether each of the jobs was there.
+type cancellation struct {
+	From, To time.Time
+	Certain  bool
+}
+
+// handler runs the jobs.
+type handler struct {
+	url string
+
+	mu        sync.Mutex
+	runs      []*jobRun
+	of        map[string][]*jobRun // by the message's id
+	cancelled map[string]cancellation
+	absolved  bool // nothing is refused any more
+}
+
+func startHandler() (*handler, *http.Server, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	h := &handler{url: "http://" + listener.Addr().String(), of: map[string][]*jobRun{}, cancelled: map[string]cancellation{}}
+	server := &http.Server{Handler: h}
+	go func() { _ = server.Serve(listener) }()
+	return h, server, nil
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	run := &jobRun{Worker: strings.TrimPrefix(req.URL.Path, "/"), Job: req.Header.Get("webhook-id")}
+	if err := json.NewDecoder(req.Body).Decode(&run.message); err != nil {
+		return // the worker is gone
+	}
+	status, takes := h.begin(run)
+	sleep(req.Context(), takes)
+	h.mu.Lock()
+	run.Ended = time.Now()
+	if req.Context().Err() == nil {
+		run.Status = status
+	}
+	h.mu.Unlock()
+	switch status {
+	case http.StatusBadGateway:
+		panic(http.ErrAbortHandler) // the job is released, and rests without an attempt being spent
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+}
+
+// begin says how a run is to end.
+func (h *handler) begin(run *jobRun) (status int, takes time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	run.Begun = time.Now()
+	n := len(h.of[run.ID])
+	h.of[run.ID] = append(h.of[run.ID], run)
+	h.runs = append(h.runs, run)
+	takes = time.Duration(rand.Int64N(int64(40 * time.Millisecond)))
+	switch fate := run.fate(200); {
+	case fate < 4 && !h.absolved:
+		return jobRefused, takes
+	case fate < 12 && n < 2:
+		return http.StatusInternalServerError, takes
+	case fate < 18 && n < 1:
+		return http.StatusTooManyRequests, takes
+	case fate < 22 && n < 1:
+		return http.StatusBadGateway, takes
+	case fate < 26 && n < 1:
+		return jobDone, between(rand.New(rand.NewPCG(uint64(fate), 0)), lease+lease/4, 2*lease)
+	case n > 0: // a late worker may still try to end the run before
+		return jobDone, time.Duration(rand.Int64N(int64(lease)))
+	}
+	return jobDone, takes
+}
+
+// recent is up to n jobs that ran last, by the id of their message.
+func (h *handler) recent(n int) map[string]*jobRun {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := map[string]*jobRun{}
+	for i := len(h.runs) - 1; i >= 0 && len(all) < n; i-- {
+		if run := h.runs[i]; run.Status != jobDone {
+			all[run.ID] = run
+		}
+	}
+	return all
+}
+
+func (h *handler) absolve() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.absolved = true
+}
+
+// begun is how many runs there were.
+func (h *handler) begun() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.runs)
+}
+
+// startWorkers creates the queue and starts the workers, each with a way to the database.
+func (r *rig) startWorkers(ctx context.Context) error {
+	handler, server, err := startHandler()
+	if err != nil {
+		return err
+	}
+	r.handler = handler
+	r.closers = append(r.closers, server.Close)
+	if _, err := r.penstock(ctx, "queue", "create", queue); err != nil {
+		return err
+	}
+	for _, name := range workerNames {
+		p := &process{name: name, kind: "worker"}
+		if p.postgres, err = r.databaseLink(name+"-postgres", r.database, p.blast("")); err != nil {
+			return err
+		}
+		err := r.start(p, func() *exec.Cmd {
+			return exec.Command(r.binary, append([]string{"work", queue, "--http", handler.url + "/" + name + "#allow_private=true",
+				"--lease", lease.String(), "--concurrency", "8", "--database-url", p.postgres.url}, r.profileFlags()...)...)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cancels has the operator cancel a few jobs that run, or wait to be tried again.
+func (o *operator) cancels() fault {
+	return fault{"jobs_cancelled", "operator", blast{}, 2, func(ctx context.Context, _ *rand.Rand, _ func()) (bool, error) {
+		some := o.rig.handler.recent(5)
+		args := []string{"job", "cancel", queue, "--json"}
+		for _, run := range some {
+			args = append(args, strings.TrimPrefix(run.Job, queue+"-"))
+		}
+		if len(some) == 0 {
+			return false, nil
+		}
+		asked := cancellation{From: time.Now()}
+		out, err := o.rig.penstock(ctx, args...)
+		var said struct{ Cancelled int }
+		if err = errors.Join(err, json.Unmarshal(out, &said)); err != nil {
+			o.rig.chronicle.printf("jobs were perhaps not cancelled: %v", err)
+		}
+		asked.To, asked.Certain = time.Now(), said.Cancelled == len(some)
+		h := o.rig.handler
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for id := range some {
+			if before, again := h.cancelled[id]; again {
+				asked.From = before.From
+			}
+			h.cancelled[id] = asked
+		}
+		return said.Cancelled > 0, nil
+	}}
+}
+
+// queueStatus is what penstock status --json says of the queue.
+type queueStatus struct {
+	Ready, Running, Delayed, Waiting int64
+	DeadLetters                      int64 `json:"dead_letters"`
+}
+
+func (s queueStatus) left() int64 { return s.Ready + s.Running + s.Delayed + s.Waiting }
+
+func (s queueStatus) String() string {
+	return fmt.Sprintf("%d jobs ready, %d running, %d delayed, %d waiting", s.Ready, s.Running, s.Delayed, s.Waiting)
+}
