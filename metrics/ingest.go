@@ -15,7 +15,7 @@ type IngestObserver struct {
 
 func newIngestMetrics() IngestObserver {
 	return IngestObserver{
-		requests: counter("penstock_ingest_requests_total", "Requests with messages by the status of the answer; 200 is accepted, all else rejected. No outbox is told of 403 and 404, nor, where every one is served, of one into which no message has come yet.", "outbox", "code"),
+		requests: counter("penstock_ingest_requests_total", "Requests with messages by the status of the answer; 200 is accepted, all else rejected. With 403 and 404 the label outbox is empty. Where every outbox is served it is also empty until a message has come.", "outbox", "code"),
 		messages: counter("penstock_ingest_messages_total", "Messages of accepted requests: they are committed, or were before with the same ids.", "outbox"),
 		duration: histogram("penstock_ingest_request_duration_seconds", "From when a request's head had been read to its answer: the wait for its body, for room and for the commit.", ofCalls, "outbox"),
 	}

@@ -29,7 +29,7 @@ func newRelayMetrics() relayMetrics {
 		dead:      counter("penstock_relay_dead_letters_total", "Messages that became dead letters.", of...),
 		inFlight:  gauge("penstock_relay_in_flight_messages", "Messages that are fetched and not settled.", of...),
 		leases:    gauge("penstock_relay_leases_held", "Leases that this process holds: 1, or of an adopted table one per worker; 0 on standby.", of...),
-		sinks:     gauge("penstock_relay_sinks", "Relays of this process by what they make of their sink.", append(of, "state")...),
+		sinks:     gauge("penstock_relay_sinks", "Relays of this process by the state of their sink.", append(of, "state")...),
 		confirm:   histogram("penstock_relay_commit_to_confirm_seconds", "From when a message was written, by the database's clock, to the sink's confirm, by this machine's.", ofWaits, of...),
 		send:      histogram("penstock_relay_send_duration_seconds", "How long a call of the sink takes, with up to max_batch messages.", ofCalls, of...),
 		fetch:     histogram("penstock_relay_fetch_duration_seconds", "How long a read from the database takes, also of nothing.", ofCalls, of...),

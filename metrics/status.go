@@ -124,15 +124,15 @@ var (
 		gaugeOf(desc("queue_done_bytes", "What kept jobs that are done take on disk.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.DoneBytes) }),
 		gaugeOf(desc("queue_bytes", "Size of the queue's own tables on disk, with indexes.", "queue"), func(q *admin.QueueStatus) float64 { return float64(q.Bytes) }),
 		gaugeOf(desc("queue_segments", "Segments of the queue's ring; 0 where there is none.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Segments)) }),
-		gaugeOf(desc("queue_troubles", "Reasons why the queue's space is not given back; penstock status tells them.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Trouble)) }),
+		gaugeOf(desc("queue_troubles", "Reasons why the queue's space is not given back; penstock status shows them.", "queue"), func(q *admin.QueueStatus) float64 { return float64(len(q.Trouble)) }),
 	}
 
-	groupJobs = desc("queue_group_jobs", "The same of a group; what is ready or waits may be counted up to a thousand.", "queue", "group", "state")
+	groupJobs = desc("queue_group_jobs", "The same of a group; ready and waiting jobs may be counted up to a thousand.", "queue", "group", "state")
 	ofGroup   = []value[admin.GroupStatus]{
 		gaugeOf(desc("queue_group_oldest_ready_age_seconds", "The age of the group's oldest ready job; 0 without one.", "queue", "group"), func(g *admin.GroupStatus) float64 { return g.OldestAge.Seconds() }),
 		gaugeOf(desc("queue_group_dead_letters", "Dead letters of the group.", "queue", "group"), func(g *admin.GroupStatus) float64 { return float64(g.DeadLetters) }),
 	}
-	groupsCapped = desc("queue_groups_capped", "Whether the queue has more groups than are told.", "queue")
+	groupsCapped = desc("queue_groups_capped", "Whether the queue has more groups than these metrics show.", "queue")
 
 	ofInbox = []value[admin.InboxStatus]{
 		gaugeOf(desc("inbox_bytes", "Size of the inbox on disk, with indexes; 0 where inboxes share their tables.", "consumer"), func(b *admin.InboxStatus) float64 { return float64(b.Bytes) }),

@@ -42,7 +42,7 @@ func (f *ConsoleFlags) Add(flags *pflag.FlagSet) {
 	f.flags = flags
 	flags.StringVar(&f.given.Listen, "listen", ConsoleListen, "`address` to serve at; one that other machines reach needs a token")
 	flags.StringVar(&f.given.BasePath, "base-path", "", "`path` of the console behind a proxy, as in /penstock")
-	flags.StringVar(&f.given.Title, "title", "", "`text` that tells this console from another")
+	flags.StringVar(&f.given.Title, "title", "", "`text` in the title, where there are several consoles")
 	flags.StringArrayVar(&f.given.Redact, "redact", nil, "do not show the values of headers and JSON members of this `name`; may be repeated")
 	flags.DurationVar(&f.timeout, "statement-timeout", 5*time.Second, "`duration` after which PostgreSQL ends a statement; 0 leaves that to its own setting")
 }

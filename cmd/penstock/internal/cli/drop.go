@@ -45,6 +45,6 @@ func DropCommand(a *App, find func(ctx context.Context, name string) (Drop, erro
 		},
 	}
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the dropped object as one JSON line")
 	return cmd
 }

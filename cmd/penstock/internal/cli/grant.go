@@ -68,7 +68,7 @@ func (a *App) GrantCommand(to Grantable) *cobra.Command {
 	for i, r := range to.Rights {
 		cmd.Flags().BoolVar(&wanted[i], r.Flag, false, r.Help)
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was granted as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the rights granted, as one JSON line")
 	return cmd
 }
 

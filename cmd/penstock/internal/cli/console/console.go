@@ -17,7 +17,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Serve a console for the browser, and an HTTP API",
-		Long: `Serve a console, until it is told to stop. It shows what penstock status and doctor
+		Long: `Serve a console, until a signal stops it. It shows what penstock status and doctor
 print, and the segments and subscriptions of each outbox. It has parked keys, queues
 with their groups and running jobs, dead letters by cause and with their contents, and
 inboxes. In it you retry or discard dead letters, one or all that match, pause queues

@@ -23,7 +23,7 @@ func Command(a *cli.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain OUTBOX|QUEUE",
-		Short: "Run the statements of a relay or a worker, and show what they read",
+		Short: "Run the statements of a relay or a worker, and show the rows and pages they read",
 		Long: `Run the statements that every message of an outbox or every job of a queue goes
 through, under EXPLAIN (ANALYZE, BUFFERS), in transactions that are rolled back:
 
@@ -32,7 +32,7 @@ through, under EXPLAIN (ANALYZE, BUFFERS), in transactions that are rolled back:
   dequeue   the next job, in a transaction
   claim     up to 100 jobs; ack ends them
 
-and show for each what it read:
+and show for each the rows and pages that it read:
 
   rows      messages or jobs that it returned or ended
   entries   index entries that it read

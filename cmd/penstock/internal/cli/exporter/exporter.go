@@ -16,7 +16,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exporter",
 		Short: "Serve the status of a database to Prometheus",
-		Long: `Serve the status of a database to Prometheus, until it is told to stop: what penstock
+		Long: `Serve the status of a database to Prometheus, until a signal stops it: what penstock
 status shows, and what holds back vacuum. Use it if producers and consumers use SQL
 alone: a relay and a worker also serve it (--metrics-listen).
 

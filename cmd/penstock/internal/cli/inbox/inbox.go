@@ -108,7 +108,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d (default "+cli.SpanText(penstock.DefaultInboxKeep)+")")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already, and leave it as it is")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the created object as one JSON line")
 	return cmd
 }
 
@@ -157,7 +157,7 @@ from now on. Ids that were due to be forgotten tomorrow still are.
 		},
 	}
 	cmd.Flags().Var(&keep, "keep", "`duration` for which ids are known, such as 12h or 30d")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the new settings, as one JSON line")
 	return cmd
 }
 
@@ -170,7 +170,7 @@ func listCommand(a *cli.App) *cobra.Command {
 		return names, err
 	})
 	cmd.Short = "List the consumers that have an inbox"
-	cmd.Long = `List the consumers that have an inbox. penstock inbox status tells more.`
+	cmd.Long = `List the consumers that have an inbox. penstock inbox status shows more.`
 	cmd.Example = `  penstock inbox list
   penstock inbox list --json`
 	return cmd

@@ -60,6 +60,6 @@ or REVOKE in SQL; it stays ended with later outboxes and migrations.`,
 	}
 	cmd.Flags().BoolVar(&publish, "publish", false, "write messages to one outbox, and nothing else")
 	cmd.Flags().BoolVar(&relay, "relay", false, "relay and operate every outbox, and publish nothing")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was granted as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the rights granted, as one JSON line")
 	return cmd
 }

@@ -70,7 +70,7 @@ limits and changes them.`,
 	}
 	retain.add(cmd.Flags())
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the created object as one JSON line")
 	return cmd
 }
 
@@ -90,7 +90,7 @@ func createOutbox(ctx context.Context, store outboxCreator, name string, ifMissi
 func listCommand(a *cli.App) *cobra.Command {
 	cmd := cli.ListCommand(a, "outboxes", cli.NamesOf("outboxes"))
 	cmd.Short = "List the outboxes"
-	cmd.Long = `List the names of the outboxes. penstock status tells what is in them.`
+	cmd.Long = `List the names of the outboxes. penstock status shows their contents.`
 	cmd.Example = `  penstock outbox list
   penstock outbox list --json`
 	return cmd

@@ -118,6 +118,6 @@ delivered are always kept.`,
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the new settings, as one JSON line")
 	return cmd
 }

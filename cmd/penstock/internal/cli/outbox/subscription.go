@@ -74,7 +74,7 @@ table's rows stay as they are: undelivered ones wait for its next reader.`,
 		},
 	}
 	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the dropped object as one JSON line")
 	adopting.Add(cmd.Flags())
 	return cmd
 }

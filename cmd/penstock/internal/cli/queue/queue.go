@@ -100,7 +100,7 @@ changes their settings.`,
 	settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&order, "order", string(penstock.FIFO), "`order` of jobs of one priority: fifo, the oldest first, or lifo, the newest first")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the created object as one JSON line")
 	return cmd
 }
 
@@ -116,7 +116,7 @@ func alreadyThere(ctx context.Context, a *cli.App, store cli.QueueStatusReader, 
 func listCommand(a *cli.App) *cobra.Command {
 	cmd := cli.ListCommand(a, "queues", cli.NamesOf("queues"))
 	cmd.Short = "List the queues"
-	cmd.Long = `List the names of the queues. penstock status tells what is in them.`
+	cmd.Long = `List the names of the queues. penstock status shows their contents.`
 	cmd.Example = `  penstock queue list
   penstock queue list --json`
 	return cmd

@@ -162,7 +162,7 @@ func scheduleDropCommand(a *cli.App) *cobra.Command {
 			return a.Tell(asJSON, map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", shell.Visible(args[1]), shell.Visible(args[0]))
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the dropped object as one JSON line")
 	return cmd
 }
 

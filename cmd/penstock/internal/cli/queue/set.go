@@ -126,7 +126,7 @@ hold for jobs that are in the queue already.
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the new settings, as one JSON line")
 	return cmd
 }
 
@@ -155,7 +155,7 @@ enqueued, and running jobs finish: penstock status shows when none runs any more
 		}
 		return setQueue(ctx, a, store, args[0], penstock.QueueSettings{Paused: &pause}, asJSON)
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the new settings, as one JSON line")
 	return cmd
 }
 

@@ -38,7 +38,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Deliver committed messages to a broker",
-		Long: `Deliver committed messages to a broker, until it is told to stop.
+		Long: `Deliver committed messages to a broker, until a signal stops it.
 
 Without --outbox it runs every subscription of the configuration file, or the
 one that --subscription names. With --outbox and --sink it needs no file.

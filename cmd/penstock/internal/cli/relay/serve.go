@@ -23,7 +23,7 @@ func ServeCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Accept messages over HTTP",
-		Long: `Accept messages over HTTP, until it is told to stop: for services whose database is
+		Long: `Accept messages over HTTP, until a signal stops it: for services whose database is
 elsewhere, and languages without a client (docs/guides/ingest.md).
 
   POST /outboxes/NAME/messages

@@ -39,7 +39,7 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "work [QUEUE --exec COMMAND|--http URL]",
 		Short: "Run a command, or send a request, for each job of a queue",
-		Long: `Run a command for each job of a queue, until it is told to stop. /bin/sh runs COMMAND,
+		Long: `Run a command for each job of a queue, until a signal stops it. /bin/sh runs COMMAND,
 with the payload on its stdin and these variables in addition to penstock's own:
 
   PENSTOCK_JOB_QUEUE, _ID, _KIND, _KEY, _GROUP   what the job is
