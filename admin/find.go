@@ -47,11 +47,29 @@ type Whereabouts struct {
 
 // JobQuery asks for a page of the jobs of a queue that are in one state.
 type JobQuery struct {
-	Queue string
-	State string // ready, running, delayed or waiting, as QueueStatus counts them
-	Group string // of ready jobs: each group has its own order
-	After string // where the page begins: what came as next with the page before; empty for the first
-	Limit int    // 1 to MaxRows
+	Queue  string
+	State  string // ready, running, delayed or waiting, as QueueStatus counts them
+	Group  string // of ready jobs: each group has its own order. Of others: if it is not empty, only those of this group
+	Newest bool   // the newest first; otherwise those that are next
+	// Kind, Key, CreatedBefore and CreatedAfter narrow the choice if they are not zero. No index has them: see JobPage.Looked.
+	Kind, Key                   string
+	CreatedBefore, CreatedAfter time.Time
+	After                       string // where the page begins: Next of the page before; empty for the first
+	Limit                       int    // 1 to MaxRows
+}
+
+// JobPage is a page of jobs.
+type JobPage struct {
+	Jobs []Found
+	// Next is where the next page begins, or empty at the end.
+	Next string
+	// Looked is how many jobs were looked at. A search ends after a few thousand, though others may match: these are on the next page.
+	Looked int
+}
+
+// Filters reports whether some of the jobs that are looked at may not match.
+func (q JobQuery) Filters() bool {
+	return q.Group != "" && q.State != "ready" || q.Kind != "" || q.Key != "" || !q.CreatedBefore.IsZero() || !q.CreatedAfter.IsZero() || q.Newest && q.State == "delayed"
 }
 
 // Validate returns a *penstock.FieldError for a state or a limit that no page can have.

@@ -154,6 +154,22 @@ type Reporter interface {
 	Report(ctx context.Context, lease int64, report []byte) error
 }
 
+// HeartbeatEvery is how often a worker sends a heartbeat.
+const HeartbeatEvery = 30 * time.Second
+
+// Heartbeater is a queue that keeps which workers live, also those that have no job.
+type Heartbeater interface {
+	// Heartbeat says that a worker lives, for three times HeartbeatEvery. The store sets Queue, SeenAt and AliveUntil.
+	Heartbeat(ctx context.Context, worker admin.Worker) error
+}
+
+// WorkerStore is a store whose queues are Heartbeaters.
+type WorkerStore interface {
+	// Workers returns up to most workers that have sent a heartbeat in the last ten minutes, by queue and name. They are those of one queue, or of
+	// all if its name is empty.
+	Workers(ctx context.Context, queue string, most int) ([]admin.Worker, error)
+}
+
 // HistoryStore is a store that can keep jobs after they were acked: see QueueSettings.KeepDone. It does not keep jobs that
 // were dequeued or cancelled. Dead letters are kept separately.
 type HistoryStore interface {

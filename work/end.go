@@ -22,6 +22,7 @@ func (w *worker) finish(t *task, how End) {
 
 // tell is the last step for a task. It frees what its job points to, though others of its claim continue.
 func (w *worker) tell(t *task, how End, took time.Duration) {
+	w.ended.count(how)
 	w.Observer.Ended(*t.job, how, took)
 	*t.job = penstock.Job{}
 }

@@ -21,7 +21,10 @@ type worker struct {
 	log    *slog.Logger
 	turns  turns // of claimLoop only; with one group, others read it
 
-	helpers  sync.WaitGroup // claims in addition to the loop's own
+	helpers sync.WaitGroup // claims in addition to the loop's own
+	started time.Time
+	ended   attempts
+
 	slots    sync.WaitGroup // goroutines that run handlers and write failures
 	handlers sync.WaitGroup // handlers that have not returned
 	freed    chan struct{}  // wakes the claiming: there may be room
@@ -37,6 +40,7 @@ type worker struct {
 	asked    int             // jobs that running claims may bring
 	noClaims bool            // the last claim failed
 	settles  bool            // a handler has ended its job itself
+	claimed  time.Time       // when a claim last brought jobs
 	backlog  bool            // the last claim brought all that it asked for
 	helping  int             // goroutines that claim in addition to the loop
 	busy     int             // slots in use
@@ -83,7 +87,7 @@ func (w *worker) forget(t *task) {
 
 func newWorker(q Queue, h Handler, o Options) *worker {
 	return &worker{
-		Options: o, q: q, handle: wrap(h, o.Middleware), strange: map[string]bool{}, log: o.Logger, turns: newTurns(q, &o),
+		Options: o, q: q, started: time.Now(), handle: wrap(h, o.Middleware), strange: map[string]bool{}, log: o.Logger, turns: newTurns(q, &o),
 		freed: make(chan struct{}, 1), opened: make(chan struct{}, o.Concurrency), closed: make(chan struct{}), done: make(chan struct{}, 1),
 	}
 }
@@ -102,6 +106,7 @@ func (w *worker) run(ctx context.Context) error {
 	var loops, acking sync.WaitGroup
 	loops.Go(func() { w.beatLoop(writing) })
 	loops.Go(func() { w.maintainLoop(claiming) })
+	loops.Go(func() { w.heartLoop(writing) })
 	acking.Go(func() { w.ackLoop(writing, noMore) })
 	w.claimLoop(claiming, handling, writing)
 
@@ -123,6 +128,9 @@ func (w *worker) run(ctx context.Context) error {
 	acking.Wait()
 	giveUp()
 	loops.Wait()
+	if !w.outage.some.Load() {
+		w.heartbeat(context.WithoutCancel(ctx), true, time.Second)
+	}
 	return w.result()
 }
 
@@ -264,6 +272,9 @@ func (w *worker) answered(n, brought int, err error) {
 	w.mu.Lock()
 	w.asked -= n
 	w.backlog, w.noClaims = brought == n, err != nil
+	if brought > 0 {
+		w.claimed = time.Now()
+	}
 	w.mu.Unlock()
 }
 

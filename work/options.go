@@ -26,6 +26,9 @@ func (o *Options) SetDefaults() {
 		host, _ := os.Hostname() // without a host name, the pid must suffice
 		o.Worker = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
+	if o.Version == "" {
+		o.Version = programVersion()
+	}
 	if o.Observer == nil {
 		o.Observer = noObserver{}
 	}

@@ -89,6 +89,8 @@ type Options struct {
 	AllGroups bool
 	// Worker is shown in status. Default host/pid.
 	Worker string
+	// Version is shown with the worker if the queue is a driver.Heartbeater. Default the program's main module and its version.
+	Version string
 	// PollMin and PollMax limit the pause between two claims when no more jobs wait. It grows while none
 	// come. Default 1.75 ms and 50 ms. Each pause is up to an eighth longer or shorter, so that workers that
 	// start together do not claim together. With several groups it grows if the search for groups with

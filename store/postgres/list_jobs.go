@@ -14,41 +14,62 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// ListJobs lists the jobs of a queue that are in one state, without payloads. The ready jobs of a group come in the order in which they run, running ones
-// by their leases, delayed ones by their times, and waiting ones by their ids. next is where the next page begins, or empty at the end.
-func (s *Store) ListJobs(ctx context.Context, q admin.JobQuery) (jobs []admin.Found, next string, err error) {
+// lookedAt is how many jobs one call of ListJobs looks at if a filter narrows the choice: only the order has an index.
+const lookedAt = 5000
+
+// ListJobs lists the jobs of a queue that are in one state, without payloads. Next first, the ready jobs of a group come in the order in which they
+// run. Running ones then come as their leases end, delayed ones by their times, and waiting ones by their ids. Newest first, ready, delayed and waiting ones come
+// by their ids, and running ones by their leases, those that end last at first.
+func (s *Store) ListJobs(ctx context.Context, q admin.JobQuery) (page admin.JobPage, err error) {
 	if err := q.Validate(); err != nil {
-		return nil, "", err
+		return page, err
 	}
 	if err := s.mayCall(ctx, q.Queue, "count", "null"); err != nil {
-		return nil, "", err
+		return page, err
 	}
-	name, args := "list_scheduled", []any{q.Queue, map[string]string{"delayed": "delayed", "waiting": "behind its key"}[q.State]}
-	switch q.State {
-	case "ready":
-		name, args = "list_ready", []any{q.Queue, q.Group}
-	case "running":
-		name, args = "list_running", []any{q.Queue}
+	group := orNull(q.Group)
+	if q.State == "ready" {
+		group = &q.Group
 	}
 	first, second, err := pageAfter(q.After)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
+	look := q.Limit
+	if q.Filters() {
+		look = lookedAt
+	}
+	var looked int64 // and the position of the last of them
+	var last string
 	err = s.within(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, planned); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, statement(name, s.schema, q.Queue), append(args, first, second, q.Limit)...)
+		rows, err := tx.Query(ctx, statement("list_"+q.State, s.schema, q.Queue), q.Queue, group, first, second, q.Limit, look, q.Newest,
+			orNull(q.Kind), orNull(q.Key), orNullTime(q.CreatedBefore), orNullTime(q.CreatedAfter))
 		if err != nil {
 			return err
 		}
-		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (admin.Found, error) { return foundJob(row, &next) })
-		return err
+		defer rows.Close()
+		for rows.Next() {
+			job, err := foundJob(rows, &last, &looked)
+			if err != nil {
+				return err
+			}
+			if looked == 0 {
+				page.Jobs, page.Next = append(page.Jobs, job), last
+			}
+		}
+		return rows.Err()
 	})
-	if len(jobs) < q.Limit {
-		next = ""
+	page.Looked = int(looked)
+	switch full := len(page.Jobs) == q.Limit; {
+	case page.Looked == look && !full: // others may match
+		page.Next = last
+	case !full:
+		page.Next = ""
 	}
-	return jobs, next, s.queueError(ctx, q.Queue, err)
+	return page, s.queueError(ctx, q.Queue, err)
 }
 
 // pageAfter reads where a page begins: two numbers, or nil for the first page.

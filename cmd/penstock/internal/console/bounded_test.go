@@ -39,7 +39,7 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	db, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	t.Cleanup(func() { db.Close(t.Context()) })
-	filled := [3]int{}
+	filled := [7]int{}
 	fillUp := func(jobs, dead, messages int) {
 		filling, err := pgx.Connect(t.Context(), url) // a separate session: its page accesses are known when it has ended
 		must(t, err)
@@ -49,8 +49,17 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 			 select q.id, 1000000000 + i, 25, now(), 0, (i % 10)::text, '\x78', jsonb_build_array(jsonb_build_object('attempt', 25, 'at', now(), 'error', 'refused by host ' || i % 7))
 			   from penstock._queue q, generate_series($1::int + 1, $2::int) i`,
 			"insert into penstock.orders (key, topic, payload) select i::text, 't', '\\x78' from generate_series($1::int + 1, $2::int) i",
+			// running, delayed and waiting jobs, and heartbeats
+			`insert into penstock._lease (queue, lease_until, id, attempt, created_at, priority, worker, group_key, payload)
+			 select q.id, now() + interval '1 hour' + i * interval '1 ms', 2000000000 + i, 1, now(), 0, 'w' || i % 50, (i % 10)::text, '\x78' from penstock._queue q, generate_series($1::int + 1, $2::int) i`,
+			`insert into penstock._scheduled (queue, due, id, attempt, created_at, priority, group_key, payload)
+			 select q.id, now() + interval '1 hour' + i * interval '1 ms', 3000000000 + i, 0, now(), 0, (i % 10)::text, '\x78' from penstock._queue q, generate_series($1::int + 1, $2::int) i`,
+			`insert into penstock._scheduled (queue, due, id, attempt, created_at, priority, group_key, key, payload)
+			 select q.id, 'infinity', 4000000000 + i, 0, now(), 0, (i % 10)::text, 'k' || i % 100, '\x78' from penstock._queue q, generate_series($1::int + 1, $2::int) i`,
+			`insert into penstock._lease (queue, lease_until, claimed_at, priority, worker, group_key, report)
+			 select -q.id, now() + interval '1 minute', now(), 0, 'w' || i % 50, '', '{"running": 1}' from penstock._queue q, generate_series($1::int + 1, $2::int) i`,
 		} {
-			to := []int{jobs, dead, messages}[i]
+			to := []int{jobs, dead, messages, dead, dead, dead, dead}[i]
 			_, err := filling.Exec(t.Context(), sql, filled[i], to)
 			must(t, err)
 			filled[i] = to
@@ -70,7 +79,7 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	if loaded {
 		fillUp(int(10_000_000*part), int(1_000_000*part), int(5_000_000*part))
 	} else {
-		fillUp(110_000, 70_000, 110_000)
+		fillUp(110_000, 50_000, 110_000)
 	}
 	var tables, deadPages int64
 	must(t, db.QueryRow(t.Context(), "select count(*) from pg_tables where schemaname = 'penstock'").Scan(&tables))
@@ -82,13 +91,28 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 		window   = 5_000 // dead letters that a filter scans at a time
 	)
 	dead := func(letters int64) int64 { return deadPages*letters/int64(filled[1]) + 1 } // which are next to each other
+	const (
+		leases     = 10_000 // of which the longest are shown
+		heartbeats = 20_000
+		priorities = 3  // the newest of each are looked at
+		toAPage    = 25 // at least, of leases, heartbeats, delayed and waiting jobs, which are next to each other
+	)
 	most := map[string]int64{
-		"/status":              groups*(counted+1) + dead(counted) + counted, // messages
-		"/queues/mails/groups": groups*(counted+1) + dead(10_000),
-		"/queues/mails/dead":   dead(counted),
+		"/status":              groups*(counted+1) + dead(counted) + counted + 3*counted/toAPage, // messages; running, delayed and waiting jobs
+		"/queues/mails/groups": groups*(counted+1) + dead(10_000) + 3*10_000/toAPage,
+		"/queues/mails/jobs?state=ready&group=3&kind=none":          window,
+		"/queues/mails/jobs?state=ready&group=3&kind=none&newest=1": priorities * window,
+		"/queues/mails/jobs?state=running&group=none":               window / toAPage,
+		"/queues/mails/jobs?state=running&older_than=1h&newest=1":   window / toAPage,
+		"/queues/mails/jobs?state=delayed&key=none":                 window / toAPage,
+		"/queues/mails/jobs?state=delayed&newest=1&key=none":        window / toAPage,
+		"/queues/mails/jobs?state=waiting&key=none":                 window / toAPage,
+		"/queues/mails/jobs?state=waiting&newest=1&key=none":        window / toAPage,
+		"/workers":           (heartbeats + leases) / toAPage,
+		"/queues/mails/dead": dead(counted),
 		"/queues/mails/dead?group=3&after=1000005000":   2 * dead(window), // their numbers, and what matches
 		"/queues/mails/dead/causes":                     dead(10_000),
-		"/queues/mails/running":                         0,
+		"/queues/mails/running":                         leases / toAPage,
 		"/outboxes/orders/subscriptions/billing/parked": 0,
 	}
 	for path, rows := range most {
@@ -97,6 +121,9 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 		d := serve(t, s)
 		before := touched(t, db)
 		code, text := d.ask("r", "GET", "/api/v1"+path, "")
+		if strings.HasSuffix(path, "none") && !strings.Contains(string(text), `"looked_at":5000`) || path == "/workers" && !strings.Contains(string(text), `"worker":"w49"`) {
+			t.Errorf("%s: %.300s", path, text)
+		}
 		if code != 200 || path == "/status" && !strings.Contains(string(text), `"at_least":["backlog"]`) {
 			t.Fatalf("%s: %d %s", path, code, text)
 		}

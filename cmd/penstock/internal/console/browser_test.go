@@ -88,7 +88,7 @@ func TestInABrowser(t *testing.T) {
 	b.Headers(map[string]string{"Authorization": "Bearer o"})
 	b.Open(d.url + "/")
 	b.Await("document.body.innerText.includes('nobody relays it')")
-	for name, path := range map[string]string{"overview": "/", "outbox": "/outboxes/orders", "queue": "/queues/mails", "inbox": "/inboxes/billing", "dead": "/queues/mails/dead", "messages": "/outboxes/orders/subscriptions/billing/dead", "confirm": "/queues/mails/dead/discard?error=mailbox", "find": "/outboxes/orders/messages?key=bob", "jobs": "/queues/mails/jobs?state=ready&group=g", "running": "/queues/mails/jobs?state=running"} {
+	for name, path := range map[string]string{"overview": "/", "outbox": "/outboxes/orders", "queue": "/queues/mails", "inbox": "/inboxes/billing", "dead": "/queues/mails/dead", "messages": "/outboxes/orders/subscriptions/billing/dead", "confirm": "/queues/mails/dead/discard?error=mailbox", "workers": "/workers", "find": "/outboxes/orders/messages?key=bob", "jobs": "/queues/mails/jobs?state=ready&group=g", "running": "/queues/mails/jobs?state=running"} {
 		look(name, path)
 	}
 	b.Open(d.url + "/")

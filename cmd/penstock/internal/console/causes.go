@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock/admin"
 )
 
-// Cause is a common reason of dead letters: their errors differ only in numbers and ids.
+// Cause is a common reason of dead letters: the first lines of their errors differ only in numbers and ids.
 type Cause struct {
 	Cause   string `json:"cause"`
 	Example string `json:"example"`
@@ -57,7 +57,8 @@ func (c *Console) causesOf(ctx context.Context, b box, f Filter) (Causes, error)
 	all.More = enough
 	at := map[string]int{}
 	for _, one := range found {
-		name := varies.ReplaceAllString(one.Error, "…")
+		line, _, _ := strings.Cut(one.Error, "\n")
+		name := varies.ReplaceAllString(line, "…")
 		i, known := at[name]
 		if !known {
 			i = len(all.Causes)

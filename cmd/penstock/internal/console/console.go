@@ -60,7 +60,7 @@ type (
 	finders interface {
 		FindMessages(ctx context.Context, f admin.Find) ([]admin.Found, error)
 		FindJobs(ctx context.Context, f admin.Find) ([]admin.Found, error)
-		ListJobs(ctx context.Context, q admin.JobQuery) (jobs []admin.Found, next string, err error)
+		ListJobs(ctx context.Context, q admin.JobQuery) (admin.JobPage, error)
 	}
 	holders interface {
 		HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error)

@@ -3,6 +3,9 @@ package console
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"html/template"
+	"net/url"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -21,7 +24,14 @@ type Life struct {
 	Where []admin.Whereabouts `json:"where"`
 }
 
-var findParams = []string{"id", "key", "limit", "group", "state", "after"}
+var findParams = []string{"id", "key", "limit", "group", "state", "after", "kind", "newest", "older_than", "younger_than"}
+
+// Lives is a page of messages or jobs.
+type Lives struct {
+	List[Life]
+	// Looked is how many jobs of a state were looked at, if a filter narrows the choice. Others behind them may match: after leads there.
+	Looked int64 `json:"looked_at,omitempty"`
+}
 
 // asked is what a request searches for in an outbox or a queue.
 func (r *call) asked(in string) (f admin.Find, err error) {
@@ -33,43 +43,62 @@ func (r *call) asked(in string) (f admin.Find, err error) {
 	return f, err
 }
 
-func (c *Console) messages(ctx context.Context, r *call) (List[Life], error) {
+func (c *Console) messages(ctx context.Context, r *call) (Lives, error) {
 	return c.find(ctx, r, r.PathValue("outbox"), finders.FindMessages)
 }
 
 // jobs are those of an id or a key, or a page of those that are in one state.
-func (c *Console) jobs(ctx context.Context, r *call) (l List[Life], err error) {
-	state := r.FormValue("state")
-	if state == "" {
+func (c *Console) jobs(ctx context.Context, r *call) (l Lives, err error) {
+	if r.FormValue("state") == "" {
 		return c.find(ctx, r, r.PathValue("queue"), finders.FindJobs)
 	}
 	store, ok := c.o.Store.(finders)
 	if !ok {
 		return l, errNotFound
 	}
-	if r.FormValue("id") != "" || r.FormValue("key") != "" {
-		return l, &penstock.FieldError{Field: "state", Problem: "is given with an id or a key", Hint: "list a state, or look for one job"}
-	}
-	limit, err := r.int("limit", 25, 100)
+	q, err := r.jobQuery()
 	if err != nil {
 		return l, err
 	}
-	found, next, err := store.ListJobs(ctx, admin.JobQuery{Queue: r.PathValue("queue"), State: state, Group: r.FormValue("group"), After: r.FormValue("after"), Limit: limit})
-	l = List[Life]{c.lives(found), next}
+	found, err := store.ListJobs(ctx, q)
+	l.List = List[Life]{c.lives(found.Jobs), found.Next}
+	if q.Filters() {
+		l.Looked = int64(found.Looked)
+	}
 	for i := range l.Items {
 		l.Items[i].Payload = nil // not read
 	}
 	return l, err
 }
 
-func (c *Console) find(ctx context.Context, r *call, in string, find func(finders, context.Context, admin.Find) ([]admin.Found, error)) (l List[Life], err error) {
+// jobQuery is what a request for the jobs of a state asks for. Ages are relative, so that a later page means the same.
+func (r *call) jobQuery() (q admin.JobQuery, err error) {
+	q = admin.JobQuery{Queue: r.PathValue("queue"), State: r.FormValue("state"), Group: r.FormValue("group"), Kind: r.FormValue("kind"), Key: r.FormValue("key"), Newest: r.FormValue("newest") != "", After: r.FormValue("after")}
+	if r.FormValue("id") != "" {
+		return q, &penstock.FieldError{Field: "state", Problem: "is given with an id", Hint: "list a state, or look for one job"}
+	}
+	for name, to := range map[string]*time.Time{"older_than": &q.CreatedBefore, "younger_than": &q.CreatedAfter} {
+		if text := r.FormValue(name); text != "" {
+			age, err := time.ParseDuration(text)
+			if err != nil || age <= 0 {
+				return q, &penstock.FieldError{Field: name, Problem: fmt.Sprintf("is %q", text), Hint: "give an age as 90s, 15m or 24h"}
+			}
+			*to = time.Now().Add(-age)
+		}
+	}
+	q.Limit, err = r.int("limit", 25, 100)
+	return q, err
+}
+
+func (c *Console) find(ctx context.Context, r *call, in string, find func(finders, context.Context, admin.Find) ([]admin.Found, error)) (l Lives, err error) {
 	f, err := r.asked(in)
 	store, ok := c.o.Store.(finders)
 	if err != nil || !ok {
 		return l, cmp.Or(err, errNotFound)
 	}
 	found, err := find(store, ctx, f)
-	return List[Life]{Items: c.lives(found)}, err
+	l.Items = c.lives(found)
+	return l, err
 }
 
 func (c *Console) lives(found []admin.Found) []Life {
@@ -82,11 +111,14 @@ func (c *Console) lives(found []admin.Found) []Life {
 }
 
 type findData struct {
-	Kind, Of, URL, ID, Key, Group string
-	State                         string // of a list of jobs
-	States                        []string
-	Asked                         bool
-	Found                         List[Life]
+	Kind, Of, URL, ID, Key, Group   string
+	State                           string // of a list of jobs
+	States                          []string
+	JobKind, OlderThan, YoungerThan string       // filters of such a list
+	Newest                          bool         // its order
+	Query                           template.URL // all of these, encoded
+	Asked                           bool
+	Found                           Lives
 }
 
 // findPage has a form, and the result.
@@ -98,6 +130,14 @@ func (c *Console) findPage(ctx context.Context, r *call) (string, any, error) {
 		d.Kind, d.Of, look = "job", r.PathValue("queue"), c.jobs
 		d.URL, d.State, d.States = jobsURL(d.Of), r.FormValue("state"), []string{"ready", "running", "delayed", "waiting"}
 	}
+	d.JobKind, d.OlderThan, d.YoungerThan, d.Newest = r.FormValue("kind"), r.FormValue("older_than"), r.FormValue("younger_than"), r.FormValue("newest") != ""
+	filter := url.Values{}
+	for _, name := range []string{"group", "key", "kind", "older_than", "younger_than", "newest"} {
+		if value := r.FormValue(name); value != "" {
+			filter.Set(name, value)
+		}
+	}
+	d.Query = template.URL(filter.Encode())
 	var err error
 	if d.Asked = d.ID != "" || d.Key != "" || d.State != ""; d.Asked {
 		d.Found, err = look(ctx, r)

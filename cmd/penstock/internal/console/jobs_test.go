@@ -108,7 +108,7 @@ func TestJobsByState(t *testing.T) {
 			if code, page := d.ask("r", "GET", "/queues/mails/jobs?id="+few[1], ""); code != http.StatusOK || !strings.Contains(string(page), "kind <b>welcome</b> · ") {
 				t.Errorf("the page of the job is %d, without its kind: %s", code, page)
 			}
-			for _, wrong := range []string{"state=asleep", "state=ready&id=1", "state=ready&key=k", "state=ready&limit=0", "state=ready&limit=101", "state=running&after=x", "state=delayed&after=1.x"} {
+			for _, wrong := range []string{"state=asleep", "state=ready&id=1", "state=ready&older_than=x", "state=ready&younger_than=-1s", "state=ready&limit=0", "state=ready&limit=101", "state=running&after=x", "state=delayed&after=1.x"} {
 				if code, text := d.ask("r", "GET", "/api/v1/queues/mails/jobs?"+wrong, ""); code != http.StatusBadRequest {
 					t.Errorf("%s: %d %s", wrong, code, text)
 				}

@@ -58,6 +58,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 type page struct {
 	Base, Title, Name string
 	Up                string // the list of databases, if there are several
+	Here              string // the path within the console; empty for the list of databases
 	Operate           bool
 	Live              bool // updates itself
 	At                time.Time
@@ -80,6 +81,7 @@ func (c *Console) pages() {
 	})
 	c.page("GET /outboxes/{outbox}", "outbox", true, c.outbox)
 	c.page("GET /queues/{queue}", "queue", true, c.queue)
+	c.page("GET /workers", "workers", true, c.workersPage)
 	c.page("GET "+ofQueue+"/done", "done", false, c.donePage)
 	c.page("GET /inboxes/{consumer}", "inbox", true, c.inbox)
 	c.page("GET /outboxes/{outbox}/messages", "find", false, c.findPage)
@@ -116,7 +118,7 @@ func (c *Console) shows(name string, live bool, read func(ctx context.Context, r
 }
 
 func (c *Console) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
-	p.Base, p.Up, p.Name = c.o.BasePath, c.o.Up, c.o.Title
+	p.Base, p.Up, p.Name, p.Here = c.o.BasePath, c.o.Up, c.o.Title, r.URL.Path
 	c.showAt(w, r, code, name, p)
 }
 
@@ -310,6 +312,12 @@ type deadData struct {
 
 // Values describe the filter for people.
 func (d deadData) Values() url.Values { return d.Filter.values() }
+
+// With is the filter, encoded, with a part of the errors.
+func (d deadData) With(part string) template.URL {
+	d.Filter.Error = part
+	return template.URL(d.Filter.values().Encode())
+}
 
 func (c *Console) deadData(r *call) (d deadData, b box, err error) {
 	b = c.boxOf(r)

@@ -34,7 +34,7 @@ comment on column _pair.writers is 'as in _segment: transactions that may still 
 comment on column _pair.trouble is 'the error with which its maintenance failed last; null once it has succeeded';
 
 comment on column _lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
-comment on column _lease.queue is 'id in _queue';
+comment on column _lease.queue is 'id in _queue; below zero the row holds no job: it is a worker''s report of itself, and lease_until is how long the worker counts as alive without another one';
 comment on column _lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, headers, payload and failures';
 comment on column _lease.lease_until is 'when the lease ends; the next maintenance puts the job back then';
 comment on column _lease.id is 'the id of the job';

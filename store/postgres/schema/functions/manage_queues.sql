@@ -77,7 +77,7 @@ begin
                            and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop
                 execute format('drop sequence %s', _q(made));
             end loop;
-            delete from _lease where queue = q.id;
+            delete from _lease where queue in (q.id, -q.id);
             delete from _scheduled where queue in (q.id, -q.id);
             delete from _dedup where queue = q.id;
             delete from _queue where id = q.id;

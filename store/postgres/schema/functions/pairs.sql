@@ -106,7 +106,7 @@ begin
         select x.*, r.trouble
           from (values
             ('_skip_map', '{_skip_map_0,_skip_map_1}'::regclass[], pg_sequence_last_value('_skip_map_slot'), 4194304, ''),
-            ('_lease', '{_lease_0,_lease_1}', pg_sequence_last_value('_lease_slot'), 16777216, 'true'),
+            ('_lease', '{_lease_0,_lease_1}', pg_sequence_last_value('_lease_slot'), 16777216, 'r.queue > 0 or r.lease_until > clock_timestamp()'),
             ('_scheduled', '{_scheduled_0,_scheduled_1}', pg_sequence_last_value('_scheduled_slot'), 8388608, 'true'),
             ('_maintenance', '{_maintenance_0,_maintenance_1}', pg_sequence_last_value('_maintenance_slot'), 1048576, 'false'),
             ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,

@@ -24,12 +24,24 @@ begin
             select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$ end);
 end $$;
 
--- _report writes the report of a running job, and returns when its lease ends, null if the lease is lost.
+-- _report writes the report of a running job, and returns when its lease ends, null if the lease is lost. Lease 0 stands for the worker
+-- itself: its report adds a row that holds no job, under the negative number of the queue. Such a row is neither updated nor deleted. It goes with
+-- its segment, as soon as it has ended.
 create or replace function _report(queue int, lease bigint, report jsonb) returns timestamptz
 language plpgsql volatile set search_path from current as $$
+declare
+    until timestamptz;
 begin
     if octet_length(report::text) > 65536 then
         raise exception 'the report has % bytes, the limit is 65536', octet_length(report::text) using errcode = '23514', hint = 'store it elsewhere and report a reference';
+    elsif lease = 0 then
+        if (octet_length(report ->> 'worker') between 1 and 256) is not true then
+            raise exception 'the report of a worker has no member worker of 1 to 256 bytes' using errcode = '22023', hint = 'lease 0 stands for the worker itself';
+        end if;
+        insert into _lease as l (queue, lease_until, claimed_at, priority, worker, group_key, report)
+        values (-queue, clock_timestamp() + interval '90 s', clock_timestamp(), 0, report ->> 'worker', '', report - 'worker')
+        returning l.lease_until into until;
+        return until;
     end if;
     return (select c.until from _change_leases(queue, array[lease], null, report,
         'update _lease_%s l set report = $4 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until, null::text') c);

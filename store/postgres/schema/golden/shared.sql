@@ -248,7 +248,7 @@ alter table penstock._lease alter column jobs set storage external;
 CREATE INDEX _lease_queue_key_idx ON ONLY penstock._lease USING btree (queue, key) WHERE (key IS NOT NULL);
 CREATE INDEX _lease_queue_lease_until_idx ON ONLY penstock._lease USING btree (queue, lease_until);
 comment on column penstock._lease.lease is 'the number that ack, extend and the like take: a value of the sequence _lease_n, and random bits behind it. Of a row of several jobs it is odd: the job in place i has this number + 2 * i';
-comment on column penstock._lease.queue is 'id in _queue';
+comment on column penstock._lease.queue is 'id in _queue; below zero the row holds no job: it is a worker''s report of itself, and lease_until is how long the worker counts as alive without another one';
 comment on column penstock._lease.attempt is 'the number of this attempt, from 1; null in a row of several jobs, as are id, created_at, key, headers, payload and failures';
 comment on column penstock._lease.lease_until is 'when the lease ends; the next maintenance puts the job back then';
 comment on column penstock._lease.id is 'the id of the job';
