@@ -83,8 +83,15 @@ func TestFindingsAreYoung(t *testing.T) {
 		if _, age := page(); age > 30*time.Second {
 			t.Errorf("after an hour findings are %s old", age)
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(time.Hour)
+		took = 20 * time.Second // the API waits for the doctor
 		before := looks.Load()
+		if w := ask("GET", "/api/v1/findings"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "its jobs are late") || looks.Load() != before+1 {
+			t.Errorf("a slow doctor has the API answer %d %s, after %d looks", w.Code, w.Body, looks.Load()-before)
+		}
+		took = 2 * time.Second
+		time.Sleep(10 * time.Second)
+		before = looks.Load()
 		if w := ask("POST", "/check"); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/" {
 			t.Errorf("to check now is %d to %q", w.Code, w.Header().Get("Location"))
 		}
