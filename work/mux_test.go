@@ -8,7 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -283,6 +286,86 @@ func TestLanguagesAgreeOnKinds(t *testing.T) {
 		for _, one := range has {
 			if !strings.Contains(string(text), one) {
 				t.Errorf("%s does not say %s", file, one)
+			}
+		}
+	}
+}
+
+// The page of queues lists the options of workers in each language. Their names and defaults are those of the code.
+func TestLanguagesAgreeOnOptions(t *testing.T) {
+	read := func(file string) string {
+		text, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var o work.Options
+	o.SetDefaults()
+	ofGo := reflect.ValueOf(o)
+	// Where each language has a default, and how many of its units a second has.
+	languages := []struct {
+		name, text, pattern string
+		second              float64
+	}{
+		{"Python", read("clients/python/src/penstock/_desk.py"), `(?m)^    %s: [\w |]+ = (.+)$`, 1},
+		{"TypeScript", read("clients/typescript/src/work.ts"), `\b%s: ([\d_]+|''|\(\) => \{\}),`, 1000},
+		{"Java", read("clients/java/penstock/src/main/java/io/penstock/WorkOptions.java") + read("clients/java/penstock/src/main/java/io/penstock/Kinds.java"), `(?m)^    .*\b%s = (?:Duration\.of(?:Seconds|Hours))?\(?([^);]+)`, 1},
+	}
+	page := read("docs/guides/queues.md")
+	_, page, _ = strings.Cut(page, "## Options of a worker\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\| ([^|]+) \\| `([^|]+)` \\| `([^|]+)` \\| `([^|]+)` \\| `([^|]+)` \\| ([^|]+) \\|$").FindAllStringSubmatch(page, -1)
+	if len(rows) != 7 {
+		t.Fatalf("the page has %d options", len(rows))
+	}
+	for _, row := range rows {
+		usual, inGo, differs := strings.Cut(row[6], ", in Go ")
+		if !differs {
+			inGo = usual
+		}
+		got := "1 h" // Mux.GiveUp, which TestMuxLeavesOtherKinds has
+		switch field := ofGo.FieldByName(row[2]); {
+		case field.IsValid() && field.Kind() == reflect.Interface:
+			got = "nothing"
+		case field.IsValid() && field.Type() == reflect.TypeFor[time.Duration]():
+			got = fmt.Sprintf("%g s", time.Duration(field.Int()).Seconds())
+		case field.IsValid() && field.Kind() == reflect.String:
+			got = fmt.Sprintf("`'%s'`", field)
+		case field.IsValid():
+			got = fmt.Sprint(field)
+		case row[2] != "Mux.GiveUp":
+			got = "no such option"
+		}
+		if got != inGo {
+			t.Errorf("Go: %s: the default of %s is %s, and on the page %s", row[1], row[2], got, inGo)
+		}
+		for i, l := range languages {
+			name := row[3+i]
+			if name == "byKind(…, giveUp)" {
+				name = "GIVE_UP"
+			}
+			found := regexp.MustCompile(fmt.Sprintf(l.pattern, name)).FindStringSubmatch(l.text)
+			if found == nil {
+				t.Errorf("%s has no option %s", l.name, name)
+				continue
+			}
+			got := found[1]
+			n, err := strconv.ParseFloat(strings.ReplaceAll(got, "_", ""), 64)
+			switch {
+			case got == `""` || got == "''":
+				got = "`''`"
+			case err != nil:
+				got = "nothing"
+			case strings.HasSuffix(usual, " s"):
+				got = fmt.Sprintf("%g s", n/l.second)
+			case strings.HasSuffix(usual, " h") && l.name != "Java": // which has hours
+				got = fmt.Sprintf("%g h", n/l.second/3600)
+			case strings.HasSuffix(usual, " h"):
+				got = fmt.Sprintf("%g h", n)
+			}
+			if got != usual {
+				t.Errorf("%s: the default of %s is %s, and on the page %s", l.name, name, got, usual)
 			}
 		}
 	}

@@ -59,3 +59,4 @@ done
 kill $worker
 wait $worker || true
 echo 'the commands of the README: a job was done'
+guide/test.sh

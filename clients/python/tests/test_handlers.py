@@ -99,7 +99,7 @@ def test_a_listener_that_raises(start: Run, db: psycopg.Connection, queue: str) 
     causes: list[str] = []
     begun = threading.Event()
     penstock.enqueue(db, queue, "x")
-    running = start(queue, handler, drain=0)
+    running = start(queue, handler, drain_timeout=0)
     begun.wait()
     running.join()
     assert causes == ["stopping"]
@@ -133,7 +133,7 @@ def test_one_that_does_not_heed_the_end_is_left(start: Run, db: psycopg.Connecti
             begun.set()
             end.wait()
 
-    running = start(queue, handler, drain=0.1)
+    running = start(queue, handler, drain_timeout=0.1)
     begun.wait()
     until(lambda: status(db, queue)[:2] == (0, 1))
     running.stop()

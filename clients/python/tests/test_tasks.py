@@ -309,6 +309,6 @@ def test_the_end_of_its_time_cancels_a_coroutine_in_a_thread(url: str, db: psyco
             raise
 
     sleeps.enqueue(db)
-    app.work(url, drain=0.05)
+    app.work(url, drain_timeout=0.05)
     assert how == ["cancelled"]
     assert rows(db, "select attempt from penstock.claim(%s)", queue) == [(1,)]

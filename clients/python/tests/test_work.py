@@ -232,7 +232,7 @@ def test_the_drain_ends(start: Run, db: psycopg.Connection, queue: str) -> None:
         job.raise_if_aborted()
 
     made = penstock.enqueue(db, queue, "x")
-    running = start(queue, handler, drain=0.05)
+    running = start(queue, handler, drain_timeout=0.05)
     begun.wait()
     running.join()
     until(lambda: causes == ["stopping"])
@@ -269,7 +269,7 @@ def test_an_old_schema(start: Run, empty: Callable[[], str]) -> None:
 
 
 def test_options_are_checked() -> None:
-    for bad in ({"concurrency": 0}, {"batch": 10_001}, {"lease": 0}, {"drain": -1}):
+    for bad in ({"concurrency": 0}, {"batch": 10_001}, {"lease": 0}, {"drain_timeout": -1}):
         with pytest.raises(penstock.FieldError):
             Options(**bad)  # type: ignore[arg-type]
 

@@ -1,8 +1,8 @@
 // Errors, by what the database returns.
 import { sqlState } from './database.js'
 
-/** The version of the schema that this client is written for. */
-export const schemaVersion = 220
+/** The version of the schema that this client was written for. An older one lacks functions that it calls. */
+export const schemaVersion = 270
 
 /** VersionError: the database is not migrated, or this client does not support its version. */
 export class VersionError extends Error {

@@ -2,7 +2,7 @@
 import { executor, type Queryable } from './database.js'
 import { Queue, isOutcome, type Job } from './job.js'
 import { interval, quoted } from './values.js'
-import { handlerOf, run, type End, type Handler, type Handlers } from './work.js'
+import { Strangers, handlerOf, run, type End, type Handler, type Handlers } from './work.js'
 
 /** Published is a message as it is in the outbox. */
 export interface Published {
@@ -25,9 +25,32 @@ export async function requirePublished(tx: Queryable, outbox: string, want: { to
   return rows.map(([id, key, topic, headers, payload]) => ({ id: id!, key: key!, topic: topic!, headers: JSON.parse(headers ?? '{}') as Record<string, string>, payload: Buffer.from(payload!, 'hex') }))
 }
 
+/** Met are those that the tests of this process have met. A job's time goes on by advance, from its first meeting. */
+class Met extends Strangers {
+  advanced = 0
+  readonly first = new Map<string, number>()
+
+  override givesUp(job: Job, now: number, giveUp: number): boolean {
+    const which = `${job.id} ${job.createdAt.getTime()}`
+    const first = this.first.get(which) ?? this.advanced
+    this.first.set(which, first)
+    return super.givesUp(job, now + this.advanced - first, giveUp)
+  }
+}
+
+const met = new Map<string, Met>()
+
+function metIn(schema: string, queue: string): Met {
+  const which = JSON.stringify([schema, queue])
+  const its = met.get(which) ?? new Met()
+  met.set(which, its)
+  return its
+}
+
 /**
  * Claims the next job and runs the handler of its kind on it, as a worker would. Returns undefined if there is none. An error
- * that is not an outcome is recorded and then thrown, so a failed expectation in the handler fails the test.
+ * that is not an outcome is recorded and then thrown, so a failed expectation in the handler fails the test. All calls are like one worker:
+ * a job whose kind has no handler is released, and becomes a dead letter once advance has let an hour pass.
  */
 export async function runJob(db: Queryable, name: string, handlers: Handlers, { schema = 'penstock', groupKey = '' } = {}): Promise<{ job: Job, end: End } | undefined> {
   const queue = new Queue(db, name, schema)
@@ -55,7 +78,7 @@ export async function runJob(db: Queryable, name: string, handlers: Handlers, { 
       ended = { job, end }
       stop.abort()
     },
-  })
+  }, metIn(schema, name))
   if (thrown) throw thrown.err
   return ended
 }
@@ -66,4 +89,5 @@ export async function runJob(db: Queryable, name: string, handlers: Handlers, { 
  */
 export async function advance(db: Queryable, queue: string, ms: number, schema = 'penstock'): Promise<void> {
   await executor(db)(`select ${quoted(schema)}.advance_queue($1::text, $2::text::interval)::text`, [queue, interval(ms)])
+  metIn(schema, queue).advanced += ms
 }

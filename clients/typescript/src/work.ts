@@ -104,7 +104,26 @@ interface Task {
   took: number
 }
 
-export async function run(queue: Queue, handler: (kind: string) => Handler | undefined, options: WorkOptions): Promise<void> {
+/** Strangers are the old jobs without a handler here, with the time at which this worker first met each, the oldest first. */
+export class Strangers {
+  readonly met = new Map<string, number>()
+
+  /** Whether this worker has known an old job for half of giveUp. now is when it was claimed, by the database's clock. */
+  givesUp({ id, createdAt }: Job, now: number, giveUp: number): boolean {
+    if (now - createdAt.getTime() < giveUp / 2) return false // need not be remembered
+    const which = `${id} ${createdAt.getTime()}`
+    const first = this.met.get(which)
+    if (first !== undefined) return now - first >= giveUp / 2 && this.met.delete(which)
+    if (this.met.size === maxMet) for (const [other, at] of this.met) {
+      if (now - at <= giveUp) break
+      this.met.delete(other) // another worker has taken it, probably
+    }
+    if (this.met.size < maxMet) this.met.set(which, now)
+    return false
+  }
+}
+
+export async function run(queue: Queue, handler: (kind: string) => Handler | undefined, options: WorkOptions, strangers = new Strangers()): Promise<void> {
   const stop = new AbortController()
   const stopped = () => stop.abort()
   const { signal } = options
@@ -113,7 +132,7 @@ export async function run(queue: Queue, handler: (kind: string) => Handler | und
     signal.addEventListener('abort', stopped, { once: true })
   } else for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, stopped)
   try {
-    await new Worker(queue, handler, options, stop).run()
+    await new Worker(queue, handler, options, stop, strangers).run()
   } finally {
     if (signal) signal.removeEventListener('abort', stopped)
     else for (const name of ['SIGTERM', 'SIGINT'] as const) process.off(name, stopped)
@@ -135,11 +154,11 @@ class Worker {
   pace = 0 // how long a handler takes, about; 0 is not known
   settles = false // handlers end their jobs in their own transactions
   readonly strange = new Set<string>() // kinds without a handler, of which the log has a line
-  readonly met = new Map<bigint, number>() // old jobs without a handler, with the time at which this worker first met each, the oldest first
   readonly outage: Outage
   failure: unknown // an error that another attempt cannot cure
 
-  constructor(readonly queue: Queue, readonly handler: (kind: string) => Handler | undefined, options: WorkOptions, readonly stop: AbortController) {
+  constructor(readonly queue: Queue, readonly handler: (kind: string) => Handler | undefined, options: WorkOptions, readonly stop: AbortController,
+    readonly strangers: Strangers) {
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkOptions
     this.o = { concurrency: 10, batch: 100, lease: 30_000, groupKey: '', worker: `${hostname()}/${process.pid}`, pollMin: 2, pollMax: 50,
       ackEvery: 20, drainTimeout: 10_000, giveUp: 3_600_000, onEnd: () => {}, logger: console, ...given }
@@ -251,7 +270,8 @@ class Worker {
    */
   async pass(tasks: Task[]) {
     this.passing = true
-    const old = tasks.filter(({ job }) => this.givesUp(job))
+    const { giveUp, lease } = this.o
+    const old = tasks.filter(({ job }) => this.strangers.givesUp(job, job.leaseUntil.getTime() - lease, giveUp))
     for (const { job: { kind } } of tasks) {
       if (this.strange.has(kind) || this.strange.size === 100) continue
       this.strange.add(kind)
@@ -263,21 +283,6 @@ class Worker {
     ])
     this.passing = false
     this.freed.notify()
-  }
-
-  /** Whether this worker has known an old job for half of giveUp. */
-  givesUp({ id, createdAt, leaseUntil }: Job): boolean {
-    const { giveUp, lease } = this.o
-    const claimed = leaseUntil.getTime() - lease // by the database's clock
-    if (claimed - createdAt.getTime() < giveUp / 2) return false // need not be remembered
-    const first = this.met.get(id)
-    if (first !== undefined) return claimed - first >= giveUp / 2 && this.met.delete(id)
-    if (this.met.size === maxMet) for (const [other, at] of this.met) {
-      if (claimed - at <= giveUp) break
-      this.met.delete(other) // another worker has taken it, probably
-    }
-    if (this.met.size < maxMet) this.met.set(id, claimed)
-    return false
   }
 
   /** Runs the handler on one job and makes sure that its end is written down. */

@@ -52,3 +52,13 @@ test('advance moves what waits for the clock', async () => {
   await advance(pool, queue, day)
   expect(await status(queue)).toMatchObject({ ready: 3, running: 0, delayed: 0 })
 })
+
+test('calls of runJob are one worker: a job without a handler dies as there', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: '', kind: 'typo' })
+  for (const [minutes, end] of [[0, 'released'], [25, 'released'], [10, 'released'], [25, 'released'], [10, 'dead']] as const) {
+    await advance(pool, queue, minutes * 60_000)
+    expect(await runJob(pool, queue, { known: () => {} }), `after ${minutes} more minutes`).toMatchObject({ end })
+  }
+  expect(await status(queue)).toMatchObject({ dead: 1 })
+})

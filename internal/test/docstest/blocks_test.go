@@ -85,6 +85,11 @@ var runs = map[string]struct {
 	"docs/guides/nextjs.md ts":             {6, "clients/typescript/test/nextjs/test.sh"},
 	"clients/typescript/README.md sh":      {1, "clients/typescript/test/package/test.sh"},
 	"clients/typescript/README.md ts":      {6, "clients/typescript/test.sh readme.generated.ts; test/nestjs/test.sh runs the module"},
+	"docs/guides/spring-boot.md sh":        {4, "clients/java/guide/test.sh"},
+	"docs/guides/spring-boot.md xml":       {1, "clients/java/guide/test.sh"},
+	"docs/guides/spring-boot.md sql":       {1, "clients/java/guide/test.sh"},
+	"docs/guides/spring-boot.md yaml":      {2, "clients/java/guide/test.sh; ModulithTest sets that of Modulith"},
+	"docs/guides/spring-boot.md java":      {5, "clients/java/guide/test.sh; ModulithTest has that of Modulith"},
 	"clients/java/README.md sh":            {1, "clients/java/test.sh commands.sh"},
 	"clients/java/README.md java":          {5, "clients/java/spring-boot-starter/src/test/java/io/penstock/spring/boot/ReadmeTest.java ReadmeTest"},
 }

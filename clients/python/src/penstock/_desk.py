@@ -39,15 +39,15 @@ Count = Callable[[str, Job, float], Any]
 @dataclass
 class Options:
     """`concurrency`: handlers at a time. `batch`: the most jobs that one claim asks for. `lease`: how many seconds a job stays with a worker that has
-    died. `drain`: how many seconds handlers may continue when the worker stops. `give_up`: the age in seconds from which a job whose kind has no handler is a
-    dead letter; the worker must also have known the job for half of this time. `observe(outcome, job, seconds)` is called when an attempt has ended."""
+    died. `drain_timeout`: how many seconds handlers may continue when the worker stops. `give_up`: the age in seconds from which a job whose kind has
+    no handler is a dead letter; the worker must also have known the job for half of this time. `observe(outcome, job, seconds)` is called when an attempt has ended."""
 
     concurrency: int = 10
     batch: int = 100
     lease: float = 30.0
     group_key: str = ""
     worker: str = ""
-    drain: float = 10.0
+    drain_timeout: float = 10.0
     give_up: float = 3600.0
     schema: str = "penstock"
     observe: Count | None = None
@@ -58,7 +58,7 @@ class Options:
             ("concurrency", self.concurrency >= 1),
             ("batch", 1 <= self.batch <= MAX_CLAIM),
             ("lease", self.lease > 0),
-            ("drain", self.drain >= 0),
+            ("drain_timeout", self.drain_timeout >= 0),
             ("give_up", self.give_up > 0),
         ):
             if not ok:

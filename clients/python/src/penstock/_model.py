@@ -17,8 +17,8 @@ LIMITS = {"id": 256, "key": 1024, "topic": 1024, "group_key": 256, "dedup_key": 
 HEADER_KIND = "penstock-kind"
 """The header that carries the kind of a job. A message that becomes a job may carry it as well."""
 
-SCHEMA_VERSION = 220
-"""The version of the database's schema that this client was written for."""
+SCHEMA_VERSION = 270
+"""The version of the database's schema that this client was written for. An older one lacks functions that it calls."""
 
 
 class Error(Exception):

@@ -94,16 +94,16 @@ class Worker:
             self.jobs.notify_all()
             self.changes.notify_all()
         self._give_back(unbegun)
-        self._wait(self.o.drain if self.failed is None else 0)
+        self._wait(self.o.drain_timeout if self.failed is None else 0)
         with self.jobs:
             interrupted = self.desk.interrupt()
         for t in interrupted:
             t.job.abort("stopping")
-        self._wait(max(self.o.drain, 1))  # nothing can stop a thread from outside
+        self._wait(max(self.o.drain_timeout, 1))  # nothing can stop a thread from outside
         with self.jobs:
             busy = self.desk.leave()
             self.changes.notify_all()
-        writer.join(self.o.drain + 1)
+        writer.join(self.o.drain_timeout + 1)
         self.over.set()
         with self.jobs:
             left = len(self.desk.held)
@@ -112,7 +112,7 @@ class Worker:
         if busy:
             raise Error(f"{busy} handlers went on after the drain time, and were left", hint="their jobs run again when their leases end")
         if left:
-            raise Error(f"how {left} jobs ended could not be written within {self.o.drain:g} s", hint="they run again when their leases end")
+            raise Error(f"how {left} jobs ended could not be written within {self.o.drain_timeout:g} s", hint="they run again when their leases end")
 
     def _stopped(self, seconds: float) -> bool:
         try:
@@ -166,7 +166,7 @@ class Worker:
                     self.changes.wait(n)
                     continue
                 if self.desk.stopping and not self.desk.busy:
-                    end = end or monotonic() + self.o.drain
+                    end = end or monotonic() + self.o.drain_timeout
             if what == "end" or (failures and end and monotonic() > end):
                 break
             try:

@@ -173,12 +173,12 @@ class Worker:
         await self.halt.wait()
         await self._give_back(self.desk.stop())
         self.change.set()
-        await self._drained(self.o.drain if self.failed is None else 0)
+        await self._drained(self.o.drain_timeout if self.failed is None else 0)
         self._abort(self.desk.interrupt(), "stopping")
-        await self._drained(max(self.o.drain, 1))
+        await self._drained(max(self.o.drain_timeout, 1))
         busy = self.desk.leave()
         self.change.set()
-        await asyncio.wait([writer], timeout=self.o.drain + 1)
+        await asyncio.wait([writer], timeout=self.o.drain_timeout + 1)
         self.over.set()
         for task in (writer, *others):
             task.cancel()
@@ -189,7 +189,7 @@ class Worker:
         if busy:
             raise Error(f"{busy} handlers went on after the drain time, and were left", hint="their jobs run again when their leases end")
         if left := len(self.desk.held):
-            raise Error(f"how {left} jobs ended could not be written within {self.o.drain:g} s", hint="they run again when their leases end")
+            raise Error(f"how {left} jobs ended could not be written within {self.o.drain_timeout:g} s", hint="they run again when their leases end")
 
     def _start(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(what)
@@ -238,7 +238,7 @@ class Worker:
                 await self._until(self.change, n)
                 continue
             if self.desk.stopping and not self.desk.busy:
-                end = end or monotonic() + self.o.drain
+                end = end or monotonic() + self.o.drain_timeout
             if what == "end" or (failures and end and monotonic() > end):
                 return
             try:

@@ -403,7 +403,7 @@ class Program:
             "batch": r.get("batch"),
             "lease": r["lease_ms"] / 1000 if r.get("lease_ms") else None,
             "group_key": r.get("group_key"),
-            "drain": r["drain_ms"] / 1000 if r.get("drain_ms") is not None else None,
+            "drain_timeout": r["drain_ms"] / 1000 if r.get("drain_ms") is not None else None,
             "worker": r.get("worker_name"),
         }
         options = Options(schema=db.schema, **{k: v for k, v in given.items() if v is not None})

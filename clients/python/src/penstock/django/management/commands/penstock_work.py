@@ -25,7 +25,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--concurrency", type=int, default=10)
         parser.add_argument("--lease", type=float, default=30.0, help="seconds that a job stays with a worker that has died")
-        parser.add_argument("--drain", type=float, default=10.0, help="seconds that handlers may go on at SIGTERM")
+        parser.add_argument("--drain-timeout", type=float, default=10.0, help="seconds that handlers may go on at SIGTERM")
         parser.add_argument("--group", default="", help="the group to claim from")
         parser.add_argument("--atomic", action="store_true", help="an atomic() around each handler that also ends the job: what it writes is there once")
 
@@ -37,7 +37,7 @@ class Command(BaseCommand):
             raise CommandError(
                 f"there is no handler for the queue {queue}: give --handler or settings.PENSTOCK['QUEUES'][{queue!r}]['handler'], or name it in settings.TASKS"
             )
-        chosen = {name: options[name] for name in ("concurrency", "lease", "drain")}
+        chosen = {name: options[name] for name in ("concurrency", "lease", "drain_timeout")}
         chosen.update(group_key=options["group"], schema=setting("SCHEMA"))
         with told():
             given: Any = import_string(name) if isinstance(name, str) else name

@@ -2,12 +2,18 @@ package io.penstock;
 
 import java.time.Duration;
 import java.util.Map;
+import java.util.Set;
 
 /** Does one job. It may also throw an Outcome. After any other exception the job is tried again after the queue's backoff. */
 @FunctionalInterface
 public interface Handler {
     /** Handles a job. Its thread is interrupted when another worker may have the job or the worker stops; {@link Job#aborted} says why. */
     Outcome handle(Job job) throws Exception;
+
+    /** The kinds that it has a handler for, with "" for jobs without one. Empty if it takes all kinds. */
+    default Set<String> kinds() {
+        return Set.of();
+    }
 
     /**
      * Gives each job to the handler of its kind, and those without a kind to that of "". A job of another kind is given back for other
@@ -23,9 +29,17 @@ public interface Handler {
      */
     static Handler byKind(Map<String, Handler> handlers, Duration giveUp) {
         Kinds<Handler> kinds = new Kinds<>(handlers, giveUp);
-        return job -> {
-            Handler handler = kinds.of(job);
-            return handler == null ? kinds.unknown(job) : handler.handle(job);
+        return new Handler() {
+            @Override
+            public Outcome handle(Job job) throws Exception {
+                Handler handler = kinds.of(job);
+                return handler == null ? kinds.unknown(job) : handler.handle(job);
+            }
+
+            @Override
+            public Set<String> kinds() {
+                return kinds.known();
+            }
         };
     }
 }

@@ -30,6 +30,10 @@ final class Kinds<H> {
         this.giveUp = giveUp;
     }
 
+    Set<String> known() {
+        return handlers.keySet();
+    }
+
     H of(Job job) {
         return handlers.get(job.kind());
     }
@@ -49,13 +53,12 @@ final class Kinds<H> {
 
     /** Jobs that have waited long, or were enqueued for later, also meet the other workers: they have half of the time from the first meeting. */
     private synchronized boolean isGivenUp(Job job, Instant now) {
-        Duration age = Duration.between(job.createdAt(), now);
         Duration half = giveUp.dividedBy(2);
-        if (age.compareTo(half) < 0) {
+        if (Duration.between(job.createdAt(), now).compareTo(half) < 0) {
             return false;
         }
         Instant first = met.get(job.id());
-        if (first != null && age.compareTo(giveUp) >= 0 && Duration.between(first, now).compareTo(half) >= 0) {
+        if (first != null && Duration.between(first, now).compareTo(half) >= 0) {
             met.remove(job.id());
             return true;
         }

@@ -13,8 +13,8 @@ import javax.sql.DataSource;
  * make. Threads may share one that was made on a DataSource.
  */
 public final class Penstock {
-    /** The version of the schema that this client was written for. */
-    public static final long SCHEMA_VERSION = 220;
+    /** The version of the schema that this client was written for. An older one lacks functions that it calls. */
+    public static final long SCHEMA_VERSION = 270;
     /** The header that carries the kind of a job. A message that becomes a job may carry it as well. */
     public static final String HEADER_KIND = "penstock-kind";
 

@@ -20,7 +20,7 @@ public final class WorkOptions {
     Duration lease = Duration.ofSeconds(30);
     String groupKey = "";
     String worker = host() + "/" + ProcessHandle.current().pid();
-    Duration drain = Duration.ofSeconds(10);
+    Duration drainTimeout = Duration.ofSeconds(10);
     BiConsumer<Job, End> onEnd = (job, end) -> {};
 
     /** The defaults. */
@@ -33,7 +33,7 @@ public final class WorkOptions {
         lease = of.lease;
         groupKey = of.groupKey;
         worker = of.worker;
-        drain = of.drain;
+        drainTimeout = of.drainTimeout;
         onEnd = of.onEnd;
     }
 
@@ -73,11 +73,11 @@ public final class WorkOptions {
     }
 
     /** How long handlers may continue when the worker stops, before they are interrupted. Default 10 s. */
-    public WorkOptions drain(Duration drain) {
-        if (drain.isNegative()) {
-            throw new FieldException("drain", "is " + drain);
+    public WorkOptions drainTimeout(Duration drainTimeout) {
+        if (drainTimeout.isNegative()) {
+            throw new FieldException("drainTimeout", "is " + drainTimeout);
         }
-        this.drain = drain;
+        this.drainTimeout = drainTimeout;
         return this;
     }
 

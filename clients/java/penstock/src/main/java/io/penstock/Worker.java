@@ -156,14 +156,14 @@ public final class Worker implements AutoCloseable {
             lockedRun(desk::expire);
         }
         giveBack(locked(this::unbegun));
-        waitForHandlers(failed == null ? nanos(o.drain) : 0);
+        waitForHandlers(failed == null ? nanos(o.drainTimeout) : 0);
         lockedRun(desk::interrupt);
-        waitForHandlers(Math.max(nanos(o.drain), 1_000 * MS)); // a handler that ignores the interrupt cannot be ended
+        waitForHandlers(Math.max(nanos(o.drainTimeout), 1_000 * MS)); // a handler that ignores the interrupt cannot be ended
         int busy = locked(() -> {
             changed.signalAll();
             return desk.leave();
         });
-        join(writer, nanos(o.drain) + 1_000 * MS);
+        join(writer, nanos(o.drainTimeout) + 1_000 * MS);
         over.countDown();
         threads.shutdown();
         if (failed != null) {
@@ -174,7 +174,7 @@ public final class Worker implements AutoCloseable {
         }
         int left = locked(desk.held::size);
         if (left > 0) {
-            throw new PenstockException("how " + left + " jobs ended could not be written within " + o.drain + "; they run again when their leases end", null);
+            throw new PenstockException("how " + left + " jobs ended could not be written within " + o.drainTimeout + "; they run again when their leases end", null);
         }
     }
 
@@ -230,7 +230,7 @@ public final class Worker implements AutoCloseable {
                 return d;
             });
             if (locked(desk::draining) && giveUp == 0) {
-                giveUp = System.nanoTime() + nanos(o.drain);
+                giveUp = System.nanoTime() + nanos(o.drainTimeout);
             }
             if (due.action() == Action.END || failed > 0 && giveUp != 0 && System.nanoTime() - giveUp > 0) {
                 break;

@@ -114,6 +114,13 @@ class WorkTest {
             assertEquals(Map.of("e", End.DEAD), ended(1));
         }
         assertEquals(true, database.value("select failures::text like '%no handler for kind \\\\\"typo%' from penstock._dead_job"));
+        database.execute("insert into penstock.jobs (payload, headers) values ('f', '{\"penstock-kind\": \"typo\"}')");
+        TxHandler transactional = TxHandler.byKind(Map.of("welcome", (tx, job) -> null), Duration.ofNanos(1));
+        try (Worker worker = penstock.worker("jobs", penstock.inTransaction("jobs", transactional), options).start()) {
+            assertEquals(Map.of("f", End.RELEASED), ended(1));
+            Testing.advance(penstock, "jobs", Duration.ofSeconds(15));
+            assertEquals(Map.of("f", End.DEAD), ended(1), "a giveUp of its own");
+        }
     }
 
     private static Outcome noted(Map<String, String> handled, Job job, String by) {
@@ -298,7 +305,7 @@ class WorkTest {
                 } catch (InterruptedException e) { // deaf
                 }
             }
-        }, options.drain(Duration.ofMillis(10)));
+        }, options.drainTimeout(Duration.ofMillis(10)));
         new Thread(() -> {
             try {
                 begun.await();

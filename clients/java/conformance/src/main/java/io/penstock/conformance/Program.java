@@ -209,7 +209,7 @@ public final class Program {
         String queue = text(r, "queue", "");
         String name = name();
         WorkOptions o = new WorkOptions().concurrency(number(r, "concurrency", 10)).batch(number(r, "batch", 100)).groupKey(text(r, "group_key", ""))
-            .lease(duration(r, "lease_ms", Duration.ofSeconds(30))).drain(duration(r, "drain_ms", Duration.ofSeconds(10)));
+            .lease(duration(r, "lease_ms", Duration.ofSeconds(30))).drainTimeout(duration(r, "drain_ms", Duration.ofSeconds(10)));
         if (r.has("worker_name")) {
             o.worker(text(r, "worker_name", ""));
         }

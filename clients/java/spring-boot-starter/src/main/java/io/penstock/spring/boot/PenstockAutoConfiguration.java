@@ -20,6 +20,8 @@ import org.springframework.boot.sql.init.dependency.DatabaseInitializationDepend
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.context.annotation.Import;
+import org.springframework.modulith.events.EventExternalizationConfiguration;
+import org.springframework.modulith.events.support.BrokerRouting;
 import org.springframework.transaction.PlatformTransactionManager;
 
 /** A {@link Penstock} that writes in the transaction of the caller's {@code @Transactional}, and the workers that are beans. */
@@ -54,6 +56,18 @@ public class PenstockAutoConfiguration {
     @ConditionalOnMissingBean
     static PenstockJson penstockJson(BeanFactory beans) {
         return PenstockJson.of(beans);
+    }
+
+    /** With Spring Modulith, its externalized events go to an outbox. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(BrokerRouting.class)
+    @ConditionalOnProperty("penstock.modulith.outbox")
+    static class Modulith {
+        @Bean
+        ModulithEvents penstockModulithEvents(EventExternalizationConfiguration externalization, BeanFactory beans, Penstock penstock, PenstockJson json,
+            PenstockProperties properties) {
+            return new ModulithEvents(externalization, beans, penstock, json, properties.modulith().outbox());
+        }
     }
 
     /** With Micrometer, workers have the metrics of penstock work. Without a registry there is no such bean. */

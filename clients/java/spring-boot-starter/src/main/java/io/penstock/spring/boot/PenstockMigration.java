@@ -5,6 +5,7 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.util.Collection;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import javax.sql.DataSource;
@@ -35,6 +36,7 @@ class PenstockMigration implements InitializingBean {
     public void afterPropertiesSet() throws SQLException {
         penstock.migrate();
         create("outbox", properties.outboxes());
+        create("outbox", properties.modulith().outbox() == null ? List.of() : List.of(properties.modulith().outbox()));
         create("inbox", properties.inboxes());
         create("queue", properties.queues());
     }

@@ -19,10 +19,19 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param failFast Whether the application does not start if the database cannot be reached, is not migrated or lacks a queue. Otherwise workers
  *     begin when it is there.
  * @param work Workers of methods with PenstockHandler.
+ * @param modulith Events of Spring Modulith.
  */
 @ConfigurationProperties("penstock")
 public record PenstockProperties(@DefaultValue("penstock") String schema, @DefaultValue("false") boolean migrate, @DefaultValue List<String> queues,
-    @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue("false") boolean failFast, @DefaultValue Work work) {
+    @DefaultValue List<String> outboxes, @DefaultValue List<String> inboxes, @DefaultValue("false") boolean failFast, @DefaultValue Work work, @DefaultValue Modulith modulith) {
+    /**
+     * Events of Spring Modulith.
+     *
+     * @param outbox Outbox that takes the events that Spring Modulith externalizes, in the transaction that publishes them. Without it they are not
+     *     published.
+     */
+    public record Modulith(String outbox) {}
+
     /**
      * The options of workers.
      *
@@ -30,13 +39,13 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
      * @param concurrency How many handlers of a queue run at a time. Default 10.
      * @param batch The most jobs that one call claims. Default 100.
      * @param lease How long a job stays with a worker that has died. Default 30 s.
-     * @param drain How long handlers may continue when the application stops, before they are interrupted. Default 10 s.
+     * @param drainTimeout How long handlers may continue when the application stops, before they are interrupted. Default 10 s.
      * @param queues Options of single queues, by their names.
      */
-    public record Work(@DefaultValue("true") boolean enabled, Integer concurrency, Integer batch, Duration lease, Duration drain, @DefaultValue Map<String, Queue> queues) {
+    public record Work(@DefaultValue("true") boolean enabled, Integer concurrency, Integer batch, Duration lease, Duration drainTimeout, @DefaultValue Map<String, Queue> queues) {
         WorkOptions of(String queue) {
             WorkOptions options = new WorkOptions();
-            new Queue(concurrency, batch, lease, drain, null).to(options);
+            new Queue(concurrency, batch, lease, drainTimeout, null).to(options);
             if (queues.containsKey(queue)) {
                 queues.get(queue).to(options);
             }
@@ -50,10 +59,10 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
      * @param concurrency How many handlers run at a time.
      * @param batch The most jobs that one call claims.
      * @param lease How long a job stays with a worker that has died.
-     * @param drain How long handlers may continue when the application stops, before they are interrupted.
+     * @param drainTimeout How long handlers may continue when the application stops, before they are interrupted.
      * @param groupKey The group to claim from. By default, jobs without a group.
      */
-    public record Queue(Integer concurrency, Integer batch, Duration lease, Duration drain, String groupKey) {
+    public record Queue(Integer concurrency, Integer batch, Duration lease, Duration drainTimeout, String groupKey) {
         private void to(WorkOptions options) {
             if (concurrency != null) {
                 options.concurrency(concurrency);
@@ -64,8 +73,8 @@ public record PenstockProperties(@DefaultValue("penstock") String schema, @Defau
             if (lease != null) {
                 options.lease(lease);
             }
-            if (drain != null) {
-                options.drain(drain);
+            if (drainTimeout != null) {
+                options.drainTimeout(drainTimeout);
             }
             if (groupKey != null) {
                 options.groupKey(groupKey);

@@ -8,11 +8,9 @@ import io.penstock.Worker;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.springframework.context.SmartLifecycle;
@@ -51,12 +49,12 @@ class PenstockWorkers implements SmartLifecycle {
     @Override
     public synchronized void start() {
         List<Running> all = new ArrayList<>();
-        workers.forEach(worker -> all.add(new Running(worker, Set.of())));
+        workers.forEach(worker -> all.add(new Running(worker)));
         methods.find(this::inTransaction).forEach((queue, handlers) -> {
             if (workers.stream().anyMatch(w -> w.queue().equals(queue))) {
                 throw new IllegalStateException("queue " + queue + " has methods with @PenstockHandler and a PenstockWorker, which would take each other's jobs");
             }
-            all.add(new Running(new PenstockWorker(queue, Handler.byKind(handlers)).options(properties.work().of(queue)), handlers.keySet()));
+            all.add(new Running(new PenstockWorker(queue, Handler.byKind(handlers)).options(properties.work().of(queue))));
         });
         queues = all.stream().map(r -> r.of.queue()).distinct().toList();
         if (migration != null) {
@@ -113,10 +111,10 @@ class PenstockWorkers implements SmartLifecycle {
         private Worker worker;
         private RuntimeException ended;
 
-        Running(PenstockWorker of, Collection<String> kinds) {
+        Running(PenstockWorker of) {
             this.of = of;
             Handler given = of.transactional() ? inTransaction(of.queue(), of.handler()) : of.handler();
-            WorkerObserver.Of observed = observer == null ? null : observer.of(of.queue(), kinds);
+            WorkerObserver.Of observed = observer == null ? null : observer.of(of.queue(), of.handler().kinds());
             this.handler = observed == null ? given : observed(given, observed);
             this.options = observed == null ? of.options() : new WorkOptions(of.options()).onEnd(observed::ended);
             this.thread = new Thread(this::run, "penstock worker of " + of.queue());

@@ -6,7 +6,6 @@ import io.penstock.Job;
 import io.penstock.WorkOptions.End;
 import java.time.Duration;
 import java.time.Instant;
-import java.util.Collection;
 import java.util.Locale;
 import java.util.Set;
 
@@ -22,8 +21,7 @@ final class WorkerMeters implements WorkerObserver {
     }
 
     @Override
-    public Of of(String queue, Collection<String> kinds) {
-        Set<String> known = Set.copyOf(kinds);
+    public Of of(String queue, Set<String> kinds) {
         for (String kind : kinds.isEmpty() ? Set.of("") : kinds) { // from 0 on, so that the first is seen
             for (End end : End.values()) {
                 count(queue, kind, end, 0);
@@ -31,12 +29,17 @@ final class WorkerMeters implements WorkerObserver {
         }
         return new Of() {
             private String kind(Job job) {
-                return known.isEmpty() ? "" : known.contains(job.kind()) ? job.kind() : OTHER;
+                return kinds.isEmpty() ? "" : kinds.contains(job.kind()) ? job.kind() : OTHER;
+            }
+
+            /** Other jobs come back again and again, in their first attempt. */
+            private boolean starts(Job job) {
+                return kinds.isEmpty() || kinds.contains(job.kind());
             }
 
             @Override
             public void begins(Job job) {
-                if (job.attempt() == 1) {
+                if (job.attempt() == 1 && starts(job)) {
                     Duration waited = Duration.between(job.createdAt(), Instant.now());
                     registry.timer("penstock.worker.enqueue.to.start", tags(queue, kind(job))).record(waited.isNegative() ? Duration.ZERO : waited);
                 }
@@ -44,7 +47,9 @@ final class WorkerMeters implements WorkerObserver {
 
             @Override
             public void ran(Job job, Duration time) {
-                registry.timer("penstock.worker.job.duration", tags(queue, kind(job))).record(time);
+                if (starts(job)) {
+                    registry.timer("penstock.worker.job.duration", tags(queue, kind(job))).record(time);
+                }
             }
 
             @Override

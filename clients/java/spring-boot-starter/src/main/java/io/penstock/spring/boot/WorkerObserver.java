@@ -3,12 +3,12 @@ package io.penstock.spring.boot;
 import io.penstock.Job;
 import io.penstock.WorkOptions.End;
 import java.time.Duration;
-import java.util.Collection;
+import java.util.Set;
 
 /** What sees the jobs of workers. It does not block and does not throw. */
 interface WorkerObserver {
     /** Sees the jobs of one worker. Its kinds are those that have a handler, or none if one handler takes all. */
-    Of of(String queue, Collection<String> kinds);
+    Of of(String queue, Set<String> kinds);
 
     interface Of {
         void begins(Job job);

@@ -1,10 +1,12 @@
 package io.penstock.spring.boot;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
+import io.penstock.Handler;
 import io.penstock.NewJob;
 import io.penstock.Outcome;
 import io.penstock.Penstock;
@@ -41,6 +43,11 @@ class ActuatorTest {
         PenstockWorker all() {
             return new PenstockWorker("all", job -> null);
         }
+
+        @Bean
+        PenstockWorker kinds() {
+            return new PenstockWorker("kinds", Handler.byKind(Map.of("known", job -> null)));
+        }
     }
 
     private static double ended(ConfigurableApplicationContext application, String queue, String kind, String result) {
@@ -63,14 +70,20 @@ class ActuatorTest {
                 assertEquals(0, ended(application, "emails", "welcome", "done"), "it is there before the first job");
                 penstock.enqueueMany("emails", List.of(NewJob.of("a").kind("welcome"), NewJob.of("b").kind("dead"), NewJob.of("c").kind("typo"), NewJob.of("d").kind("typo too")));
                 penstock.enqueue("all", NewJob.of("e").kind("any"));
+                penstock.enqueueMany("kinds", List.of(NewJob.of("f").kind("known"), NewJob.of("g").kind("typo")));
                 while (ended(application, "emails", "welcome", "done") < 1 || ended(application, "emails", "dead", "dead") < 1
-                    || ended(application, "emails", "other", "released") < 2 || ended(application, "all", "", "done") < 1) {
+                    || ended(application, "emails", "other", "released") < 2 || ended(application, "all", "", "done") < 1
+                    || ended(application, "kinds", "known", "done") < 1 || ended(application, "kinds", "other", "released") < 1) {
                     Thread.sleep(20);
                 }
                 assertEquals(-1, ended(application, "emails", "typo", "released"));
+                assertEquals(-1, ended(application, "kinds", "", "done"), "Handler.byKind tells its kinds");
                 MeterRegistry registry = application.getBean(MeterRegistry.class);
                 assertEquals(1, registry.get("penstock.worker.job.duration").tags("queue", "emails", "kind", "welcome").timer().count());
                 assertEquals(1, registry.get("penstock.worker.enqueue.to.start").tags("queue", "emails", "kind", "dead").timer().count());
+                for (String timer : List.of("penstock.worker.enqueue.to.start", "penstock.worker.job.duration")) {
+                    assertNull(registry.find(timer).tags("queue", "emails", "kind", "other").timer(), "a job without a handler comes back each time, and does not start");
+                }
 
                 String shown = get(application, "/actuator/penstock");
                 assertTrue(shown.contains("\"emails\":{\"jobs\":{\"ready\":0,\"running\":0,\"delayed\":2,\"waiting\":0,\"dead\":1,\"oldest_ready_seconds\":0.0},\"worker\":\"works\"}"), shown);
