@@ -65,14 +65,7 @@ func (s *Sender) batches(msgs []penstock.Message, errs []error) map[string][][]E
 	all, bytes := map[string][][]Entry{}, map[string]int{}
 	for i := range msgs {
 		// A value cannot name another account or host: these have slashes and colons.
-		to, err := s.dest.Escape(&msgs[i], func(_, value string) (string, error) {
-			return strings.Map(func(r rune) rune {
-				if named(r) {
-					return r
-				}
-				return '-'
-			}, value), nil
-		})
+		to, err := s.dest.Escape(&msgs[i], template.Hyphens(named))
 		if err != nil {
 			errs[i] = err
 			continue

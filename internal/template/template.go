@@ -171,3 +171,15 @@ func (e *MissingHeaderError) Error() string {
 	return fmt.Sprintf("the message has no header %q, which the template %q needs: publish messages with that header, or take it out of the template",
 		e.Header, e.Template)
 }
+
+// Hyphens is for Escape: what a name cannot have becomes a hyphen.
+func Hyphens(named func(rune) bool) func(placeholder, value string) (string, error) {
+	return func(_, value string) (string, error) {
+		return strings.Map(func(r rune) rune {
+			if named(r) {
+				return r
+			}
+			return '-'
+		}, value), nil
+	}
+}

@@ -35,7 +35,7 @@ type benchFlags struct {
 func (f *benchFlags) register(cmd *cobra.Command, payload *int) {
 	f.logLevel = "warn"
 	flags := cmd.Flags()
-	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, kafka://…, kfake (an imitation of Kafka in this process), http://…, stdout or discard")
+	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, kafka://… or the URL of another sink, stdout, discard, or an emulator in this process: "+measure.Emulators())
 	flags.IntVar(payload, "payload", *payload, "bytes of each payload")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON object instead of the table")
 	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
@@ -60,14 +60,12 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 	if err != nil {
 		return err
 	}
-	if f.sink == measure.FakeKafka {
-		sink, stop, err := measure.StartFakeKafka()
-		if err != nil {
-			return err
-		}
-		defer stop()
-		f.sink = sink
+	sink, stop, err := measure.StartEmulator(f.sink)
+	if err != nil {
+		return err
 	}
+	defer stop()
+	f.sink = sink
 	url = withPool(url, f.conns)
 	a.stderr.Hide(url)
 	a.stderr.Hide(f.sink)

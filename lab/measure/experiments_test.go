@@ -100,7 +100,7 @@ func TestPoison(t *testing.T) {
 
 // Also the order of each key, as Kafka's own client reads it.
 func TestPoisonOnKafka(t *testing.T) {
-	sink, stop, err := StartFakeKafka()
+	sink, stop, err := StartEmulator("kfake")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestPoisonOnKafka(t *testing.T) {
 }
 
 func TestRelayOnKafka(t *testing.T) {
-	sink, stop, err := StartFakeKafka()
+	sink, stop, err := StartEmulator("kfake")
 	if err != nil {
 		t.Fatal(err)
 	}

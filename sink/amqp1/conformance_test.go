@@ -94,6 +94,12 @@ func TestArtemis(t *testing.T) {
 	})
 }
 
+// The consumer of the demo and the benchmark.
+func TestArtemisReadBack(t *testing.T) {
+	a := testserver.StartArtemis(t, user, password)
+	sinktest.ReadBack(t, amqp1.Driver, fmt.Sprintf("amqp1://%s:%s@%s", user, password, a.Address))
+}
+
 func conformance(t *testing.T, b broker, address string, features sinktest.Features, furnish func(*testing.T) room) {
 	sinktest.Run(t, sinktest.Harness{
 		Features: features,

@@ -14,9 +14,6 @@ import (
 // maxLinks is how many addresses a connection has links to. RabbitMQ allows 64 sessions.
 const maxLinks = 32
 
-// goodbye is how long a connection that is closed may take to say so.
-const goodbye = time.Second
-
 // line is a connection, which one Send has at a time.
 type line struct {
 	lines.Wire
@@ -117,6 +114,6 @@ func (l *line) Close() {
 		l.Cut()
 		return
 	}
-	defer time.AfterFunc(goodbye, l.Cut).Stop()
-	_ = l.conn.Close() // waits for its goroutines
+	defer time.AfterFunc(time.Second, l.Cut).Stop() // for its goodbye
+	_ = l.conn.Close()                              // waits for its goroutines
 }

@@ -38,7 +38,7 @@ var Driver = descriptor.Sink[Config]{
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md
 	Binding: descriptor.Headers("amqp1", "cloudEvents_", "cloudEvents:"),
-	Reach:   reach,
+	Reach:   reach, ReadBack: readBack,
 }
 
 // Sink sends messages to addresses of a broker. It is safe for concurrent use. It is not a
@@ -62,14 +62,11 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if _, err := cfg.TLS.Load(); err != nil {
 		return nil, fmt.Errorf("amqp1 sink: %w", err)
 	}
-	address, err := template.Parse(cfg.Address)
-	if err != nil {
-		return nil, fmt.Errorf("amqp1 sink: %w", err)
-	}
 	if log != nil && cfg.TLS.DangerouslySkipCertificateCheck {
 		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the broker")
 	}
-	return &Sink{cfg: cfg, address: address}, nil
+	address, err := template.Parse(cfg.Address)
+	return &Sink{cfg: cfg, address: address}, err
 }
 
 // Send sends the messages one behind the other, and then waits for the answers.
@@ -110,9 +107,7 @@ func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message, errs 
 	for i := range msgs {
 		if errs[i] == nil {
 			state, err := receipts[i].Wait(ctx)
-			if err == nil {
-				errs[i] = s.judge(addresses[i], state)
-			} else {
+			if errs[i] = s.judge(addresses[i], state); err != nil {
 				errs[i] = s.verdict(ctx, l, addresses[i], err)
 			}
 		}
@@ -127,12 +122,10 @@ func (s *Sink) addressOf(m *penstock.Message) (string, error) {
 	}
 	address, err := s.address.Escape(m, escape)
 	if err == nil && address == "" {
-		err = penstock.Permanent(errNoAddress)
+		err = penstock.Permanent(penstock.WithHint(errors.New("the address is empty"), "publish with a topic, or change the template address"))
 	}
 	return address, err
 }
-
-var errNoAddress = penstock.WithHint(errors.New("the address is empty"), "publish with a topic, or change the template address")
 
 // Names of application properties. They win over headers of the same name in the message.
 const (
@@ -163,11 +156,7 @@ func encode(m *penstock.Message) *amqp.Message {
 	if m.Attempt > 1 {
 		own[propertyAttempt] = int64(m.Attempt)
 	}
-	payload := m.Payload
-	if payload == nil {
-		payload = []byte{}
-	}
-	return &amqp.Message{Header: &amqp.MessageHeader{Durable: true}, Properties: p, ApplicationProperties: own, Data: [][]byte{payload}}
+	return &amqp.Message{Header: &amqp.MessageHeader{Durable: true}, Properties: p, ApplicationProperties: own, Data: [][]byte{m.Payload}}
 }
 
 // Close waits for running Sends until ctx ends. Those that run longer end with an Unavailable error.

@@ -67,6 +67,11 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
+// The consumer of the demo and the benchmark.
+func TestReadBack(t *testing.T) {
+	sinktest.ReadBack(t, pubsub.Driver, "pubsub://"+pubsubtest.Project+"/orders?allow_private=true&endpoint=http://"+pubsubtest.Start(t).Address)
+}
+
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

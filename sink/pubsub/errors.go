@@ -12,11 +12,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// credentialsError: the client could not be made.
-type credentialsError struct{ err error }
-
-func (e *credentialsError) Error() string { return e.err.Error() }
-func (e *credentialsError) Unwrap() error { return e.err }
+var errNoClient = errors.New("pubsub has no client")
 
 // aboutMessages reports whether a request was refused for what it contains.
 func aboutMessages(err error) bool { return err != nil && status.Code(err) == codes.InvalidArgument }
@@ -26,9 +22,8 @@ func (s *Sink) verdict(ctx context.Context, topic string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*credentialsError](err); ok {
-		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("pubsub has no client: %w", err),
-			"give the program an account (workload identity), or name a file of credentials in GOOGLE_APPLICATION_CREDENTIALS"))
+	if errors.Is(err, errNoClient) {
+		return penstock.Unavailable(penstock.WithHint(err, "give the program an account (workload identity), or name a file of credentials in GOOGLE_APPLICATION_CREDENTIALS"))
 	}
 	if ctx.Err() != nil {
 		if s.gate.Closed() {

@@ -45,7 +45,7 @@ func (l *link) get(ctx context.Context) (*vendor.TopicAdminClient, error) {
 	}
 	client, err := vendor.NewTopicAdminClient(context.WithoutCancel(ctx), l.cfg.options()...)
 	if err != nil {
-		return nil, &credentialsError{err}
+		return nil, fmt.Errorf("%w: %w", errNoClient, err)
 	}
 	client.CallOptions = &vendor.TopicAdminCallOptions{} // no retries: the relay tries again
 	l.client = client

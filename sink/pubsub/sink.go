@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
@@ -35,7 +34,7 @@ var Driver = descriptor.Sink[Config]{
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// https://github.com/googleapis/google-cloudevents/blob/main/docs/spec/pubsub.md, a draft.
 	Binding: descriptor.Headers("pubsub", "ce-"),
-	Reach:   reach,
+	Reach:   reach, ReadBack: readBack,
 }
 
 // Sink publishes messages to topics. It is safe for concurrent use.
@@ -56,12 +55,9 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		return nil, fmt.Errorf("pubsub sink: %w", err)
 	}
 	topic, err := template.Parse(cfg.Topic)
-	if err != nil {
-		return nil, fmt.Errorf("pubsub sink: %w", err)
-	}
 	s := &Sink{cfg: cfg, topic: topic, slots: make(chan struct{}, cfg.Concurrency)}
 	s.link.cfg = &s.cfg
-	return s, nil
+	return s, err
 }
 
 // KeepsOrder returns true: requests of a key follow each other, and none follows one that failed.
@@ -177,14 +173,7 @@ func hold(behind []int, errs []error) {
 
 // topicOf is the full name of a message's topic. A value cannot name another project: that takes a slash.
 func (s *Sink) topicOf(m *penstock.Message) (string, error) {
-	name, err := s.topic.Escape(m, func(_, value string) (string, error) {
-		return strings.Map(func(r rune) rune {
-			if named(r) {
-				return r
-			}
-			return '-'
-		}, value), nil
-	})
+	name, err := s.topic.Escape(m, template.Hyphens(named))
 	return "projects/" + s.cfg.Project + "/topics/" + name, err
 }
 

@@ -98,6 +98,11 @@ func conformance(t *testing.T, tlsPort *int, cfg redis.Config, user string, only
 	})
 }
 
+// The consumer of the demo and the benchmark.
+func TestReadBack(t *testing.T) {
+	sinktest.ReadBack(t, redis.Driver, "redis://"+testserver.StartRedis(t).Address)
+}
+
 // drain takes n messages out of the streams, and those that are there beyond n.
 func drain(t *testing.T, c *goredis.Client, n int) (got []sinktest.Received) {
 	t.Helper()

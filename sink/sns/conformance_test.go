@@ -77,6 +77,15 @@ func conformance(t *testing.T, e *awstest.Emulator, ending string, only []string
 	})
 }
 
+// The consumer of the demo and the benchmark, which reads through a queue of SQS.
+func TestReadBack(t *testing.T)     { readBack(t, awstest.StartFake(t)) }
+func TestMotoReadBack(t *testing.T) { readBack(t, awstest.StartMoto(t)) }
+
+func readBack(t *testing.T, e *awstest.Emulator) {
+	awstest.Login(t, awstest.KeyID, awstest.SecretKey, "")
+	sinktest.ReadBack(t, sns.Driver, "sns://arn:aws:sns:"+awstest.Region+":"+awstest.Account+":x?concurrency=1&allow_private=true&endpoint=http://"+e.Address)
+}
+
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -33,7 +33,7 @@ var Driver = descriptor.Sink[Config]{
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// There is no binding for SNS. Names of attributes allow a hyphen, as HTTP's headers.
 	Binding: descriptor.Headers("sns", "ce-"),
-	Reach:   reach,
+	Reach:   reach, ReadBack: readBack,
 }
 
 // Sink publishes messages to topics. It is safe for concurrent use.
@@ -50,20 +50,29 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("sns sink: %w", err)
 	}
-	o := cfg.options()
-	loaded, err := o.Load()
+	client, idle, err := newClient(&cfg)
 	if err != nil {
 		return nil, fmt.Errorf("sns sink: %w", err)
 	}
-	client := o.Client()
-	s := &Sink{client: sns.NewFromConfig(loaded, func(to *sns.Options) {
-		to.HTTPClient = client
+	s := &Sink{client: client}
+	s.Sender, err = amazon.NewSender(cfg.options(), idle, s.batch)
+	return s, err
+}
+
+// newClient also returns what closes its idle connections.
+func newClient(cfg *Config) (client *sns.Client, idle func(), err error) {
+	o := cfg.options()
+	loaded, err := o.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	over := o.Client()
+	return sns.NewFromConfig(loaded, func(to *sns.Options) {
+		to.HTTPClient = over
 		if cfg.Endpoint != "" {
 			to.BaseEndpoint = &cfg.Endpoint
 		}
-	})}
-	s.Sender, err = amazon.NewSender(o, client.CloseIdleConnections, s.batch)
-	return s, err
+	}), over.CloseIdleConnections, nil
 }
 
 func (s *Sink) batch(ctx context.Context, topic string, entries []amazon.Entry) (taken int, failed []amazon.Failure, err error) {

@@ -75,6 +75,15 @@ func conformance(t *testing.T, e *awstest.Emulator, ending string, only []string
 	})
 }
 
+// The consumer of the demo and the benchmark.
+func TestReadBack(t *testing.T)     { readBack(t, awstest.StartFake(t)) }
+func TestMotoReadBack(t *testing.T) { readBack(t, awstest.StartMoto(t)) }
+
+func readBack(t *testing.T, e *awstest.Emulator) {
+	awstest.Login(t, awstest.KeyID, awstest.SecretKey, "")
+	sinktest.ReadBack(t, sqs.Driver, "sqs://sqs."+awstest.Region+".amazonaws.com/"+awstest.Account+"/x?concurrency=1&allow_private=true&endpoint=http://"+e.Address)
+}
+
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

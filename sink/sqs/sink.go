@@ -33,7 +33,7 @@ var Driver = descriptor.Sink[Config]{
 	Parse: ParseURL, Open: descriptor.Opens(Open),
 	// There is no binding for SQS. Names of attributes allow a hyphen, as HTTP's headers.
 	Binding: descriptor.Headers("sqs", "ce-"),
-	Reach:   reach,
+	Reach:   reach, ReadBack: readBack,
 }
 
 // Sink sends messages to queues. It is safe for concurrent use.

@@ -56,6 +56,12 @@ func StartFake(tb testing.TB) *Emulator {
 	return e
 }
 
+// Serve starts the emulator of this process without a test.
+func Serve() (address string, stop func()) {
+	server := httptest.NewServer(newFake())
+	return strings.TrimPrefix(server.URL, "http://"), server.Close
+}
+
 // kill ends the server in the middle of its requests.
 func (e *Emulator) kill() {
 	e.server.CloseClientConnections() // a stalled one would be waited for

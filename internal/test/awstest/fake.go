@@ -1,6 +1,7 @@
 package awstest
 
 import (
+	"context"
 	"crypto/md5"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Fake is an emulator that follows the documentation of SQS and SNS. A test may have it refuse.
@@ -24,6 +26,7 @@ type Fake struct {
 	refuse    func(id, body string) (code string, senderFault bool)
 	refuseAll string // the code with which every request to send is refused
 	sizes     []int
+	arrived   chan struct{} // closed with the next message
 }
 
 type queue struct {
@@ -40,7 +43,7 @@ type message struct {
 type attribute struct{ DataType, StringValue string }
 
 func newFake() *Fake {
-	return &Fake{queues: map[string]*queue{}, topics: map[string]bool{}, maxBytes: 1 << 20}
+	return &Fake{queues: map[string]*queue{}, topics: map[string]bool{}, maxBytes: 1 << 20, arrived: make(chan struct{})}
 }
 
 // RefuseEntries has refuse decide on each entry: an empty code takes it.
@@ -86,6 +89,9 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		action = r.PostForm.Get("Action")
+	}
+	if seconds, _ := in["WaitTimeSeconds"].(float64); seconds > 0 {
+		f.await(r.Context(), in, time.Duration(seconds)*time.Second)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,8 +145,7 @@ func (f *Fake) sqs(action string, in map[string]any) (any, *problem) {
 		f.queues[name] = &queue{known: map[string]bool{}}
 		return map[string]string{"QueueUrl": "https://sqs." + Region + ".amazonaws.com/" + Account + "/" + name}, nil
 	}
-	to := text(in, "QueueUrl")
-	name := to[strings.LastIndexByte(to, '/')+1:]
+	name := nameIn(in)
 	q := f.queues[name]
 	if q == nil {
 		return nil, &problem{"QueueDoesNotExist", "The specified queue does not exist."}
@@ -148,6 +153,11 @@ func (f *Fake) sqs(action string, in map[string]any) (any, *problem) {
 	switch action {
 	case "GetQueueAttributes":
 		return map[string]any{"Attributes": map[string]string{"QueueArn": "arn:aws:sqs:" + Region + ":" + Account + ":" + name}}, nil
+	case "SetQueueAttributes":
+		return map[string]any{}, nil
+	case "DeleteQueue":
+		delete(f.queues, name)
+		return map[string]any{}, nil
 	case "DeleteMessageBatch":
 		list, _ := in["Entries"].([]any)
 		for _, e := range list {
@@ -190,6 +200,31 @@ func (f *Fake) sqs(action string, in map[string]any) (any, *problem) {
 	return nil, &problem{"InvalidAction", action}
 }
 
+// nameIn is the name of the queue that a request is for.
+func nameIn(in map[string]any) string {
+	to, _ := in["QueueUrl"].(string)
+	return to[strings.LastIndexByte(to, '/')+1:]
+}
+
+// await waits until a queue has a message, up to a limit.
+func (f *Fake) await(ctx context.Context, in map[string]any, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		q, arrived := f.queues[nameIn(in)], f.arrived
+		empty := q != nil && len(q.waiting) == 0
+		f.mu.Unlock()
+		if !empty {
+			return
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+		}
+	}
+}
+
 func sum(body string) string {
 	s := md5.Sum([]byte(body))
 	return hex.EncodeToString(s[:])
@@ -204,6 +239,9 @@ func (f *Fake) sns(action string, in url.Values) (string, *problem) {
 		return "<TopicArn>arn:aws:sns:" + Region + ":" + Account + ":" + in.Get("Name") + "</TopicArn>", nil
 	case !f.topics[name]:
 		return "", &problem{"NotFound", "Topic does not exist"}
+	case action == "DeleteTopic":
+		delete(f.topics, name)
+		return "", nil
 	case action == "Subscribe":
 		return "<SubscriptionArn>arn</SubscriptionArn>", nil
 	case action == "GetTopicAttributes":
@@ -306,6 +344,8 @@ func (f *Fake) send(name string, q *queue, batch []message) (taken []message, re
 		m.handle = strconv.Itoa(f.handles)
 		q.waiting = append(q.waiting, m)
 	}
+	close(f.arrived)
+	f.arrived = make(chan struct{})
 	return taken, refused, nil
 }
 

@@ -74,10 +74,26 @@ func serve(address, file string) error {
 	if err := j.replay(&fake.GServer); err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(j.intercept), grpc.MaxRecvMsgSize(1<<30))
+	return newServer(fake, grpc.UnaryInterceptor(j.intercept)).Serve(listener)
+}
+
+func newServer(fake *pstest.Server, o ...grpc.ServerOption) *grpc.Server {
+	server := grpc.NewServer(append(o, grpc.MaxRecvMsgSize(1<<30))...)
 	pubsubpb.RegisterPublisherServer(server, &fake.GServer)
 	pubsubpb.RegisterSubscriberServer(server, &fake.GServer)
-	return server.Serve(listener)
+	return server
+}
+
+// Serve starts the emulator in this process without a test and without a file.
+func Serve() (address string, stop func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	fake := pstest.NewServer()
+	server := newServer(fake)
+	go func() { _ = server.Serve(listener) }() // until it is stopped
+	return listener.Addr().String(), func() { server.Stop(); _ = fake.Close() }, nil
 }
 
 // intercept notes what the request has changed before the answer is sent. One request runs at a

@@ -1,0 +1,72 @@
+package sinktest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/descriptor"
+	"github.com/penstock/penstock/internal/readback"
+)
+
+// ReadBack checks the consumer that a sink has for the demo and the benchmark: it reads everything that was sent, and ends.
+func ReadBack[C any](t *testing.T, of descriptor.Sink[C], sinkURL string) {
+	const keys, each = 5, 40
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	broker, err := of.ReadBack(sinkURL, t.TempDir(), fmt.Sprintf("penstock_test_%d", time.Now().UnixNano()))
+	must(err)
+	cfg, err := of.Parse(broker.SinkURL())
+	must(err)
+	sink, err := of.Open(cfg, slog.New(slog.DiscardHandler))
+	must(err)
+	must(broker.Open(ctx, sink))
+	next := map[string]int{}
+	done := make(chan error, 1)
+	go func() {
+		done <- broker.Read(ctx, func(a readback.Arrival) {
+			if want := fmt.Sprintf("%s %d", a.Key, next[a.Key]); string(a.Payload) != want || a.ID != want {
+				t.Errorf("%q with the key %q and the id %q arrives; want %q", a.Payload, a.Key, a.ID, want)
+			}
+			next[a.Key]++
+		})
+	}()
+	for n := range each {
+		var msgs []penstock.Message
+		for k := range keys {
+			key := fmt.Sprintf("key-%d", k)
+			id := fmt.Sprintf("%s %d", key, n)
+			msgs = append(msgs, penstock.Message{ID: id, Key: key, Topic: "orders", Payload: []byte(id), CreatedAt: time.Now(), Attempt: 1})
+		}
+		for ctx.Err() == nil {
+			errs := sink.Send(ctx, msgs)
+			if errs == nil {
+				break
+			}
+			for _, err := range errs { // it may not be connected yet
+				if !penstock.IsUnavailable(err) {
+					t.Fatal(errs)
+				}
+			}
+		}
+	}
+	must(broker.Finish(ctx))
+	must(<-done)
+	for k := range keys {
+		if key := fmt.Sprintf("key-%d", k); next[key] != each {
+			t.Errorf("%d of %d messages of %s were read", next[key], each, key)
+		}
+	}
+	must(sink.Close(ctx))
+	must(broker.Remove(ctx))
+	must(broker.Close())
+}
