@@ -84,7 +84,7 @@ func (f *ConsoleFlags) FromFile(a *App) (c config.Console, err error) {
 }
 
 // ServeDuring serves the console while a verb runs, if the flag has an address. The file's address is for the relay.
-func (f *ConsoleFlags) ServeDuring(ctx context.Context, a *App, findings Findings, m *metrics.Metrics) error {
+func (f *ConsoleFlags) ServeDuring(ctx context.Context, a *App, parts ConsoleParts, m *metrics.Metrics) error {
 	if f.given.Listen == "" {
 		return nil
 	}
@@ -92,20 +92,25 @@ func (f *ConsoleFlags) ServeDuring(ctx context.Context, a *App, findings Finding
 	if err != nil {
 		return err
 	}
-	_, err = a.ServeConsole(ctx, c, findings, m)
+	_, err = a.ServeConsole(ctx, c, parts, m)
 	return err
 }
 
 // The environment has the values that a list of processes must not show.
 const readToken, operateToken = "PENSTOCK_CONSOLE_READ_TOKEN", "PENSTOCK_CONSOLE_OPERATE_TOKEN"
 
-// Findings examines a database: see doctor.Findings, which imports this package.
-type Findings func(*App, driver.Store) func(context.Context) ([]doctor.Finding, error)
+// ConsoleParts are made by packages that import this one: see doctor.Console.
+type ConsoleParts struct {
+	// Findings examines a database.
+	Findings func(*App, driver.Store) func(context.Context) ([]doctor.Finding, error)
+	// Adopted opens the tables that the configuration adopts, if it is about this database.
+	Adopted func(context.Context, *App) ([]console.Adopted, error)
+}
 
 // ServeConsole serves a console for the database of the flags until the verb ends, if it has an address, and returns its URL.
 // m has the latencies of this process. It is nil if the process neither relays nor works; then the console may show several
 // databases.
-func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findings, m *metrics.Metrics) (at string, err error) {
+func (a *App) ServeConsole(ctx context.Context, c config.Console, parts ConsoleParts, m *metrics.Metrics) (at string, err error) {
 	if c.Listen == "" {
 		return "", nil
 	}
@@ -142,7 +147,12 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 		if !ok {
 			return "", terminal.Usage(errors.New("this database's driver has no console: use PostgreSQL or SQLite"))
 		}
-		o := console.Options{Store: shown, Findings: findings(over, store), BasePath: c.BasePath, Redact: c.Redact, Logger: log}
+		o := console.Options{Store: shown, Findings: parts.Findings(over, store), BasePath: c.BasePath, Redact: c.Redact, Logger: log}
+		if !several {
+			if o.Adopted, err = parts.Adopted(ctx, over); err != nil {
+				return "", err
+			}
+		}
 		if m != nil {
 			o.Waits = m.Waits()
 		}

@@ -192,7 +192,7 @@ var routes = slices.Concat([]route{
 		n, err := store.ReleaseHeld(ctx, admin.HeldQuery{Consumer: call.PathValue("consumer"), Key: b.Key, ID: b.ID})
 		return Count{n}, err
 	}),
-}, deadRoutes(ofQueue), deadRoutes(ofSubscription))
+}, deadRoutes(ofQueue), deadRoutes(ofSubscription), tableRoutes())
 
 // deadRoutes are the same routes for jobs and for messages.
 func deadRoutes(of string) []route {

@@ -94,12 +94,16 @@ func (b messageBox) page(ctx context.Context, f Filter, after int64, limit int) 
 	q := b.query(f, limit)
 	q.AfterSeq, q.Bytes = after, mostRead
 	found, err := b.c.o.Store.DeadLetters(ctx, q)
+	return b.c.letters(found), err
+}
+
+func (c *Console) letters(found []admin.DeadLetter) []DeadLetter {
 	all := make([]DeadLetter, len(found))
 	for i, d := range found {
 		m := &d.Message
-		all[i] = DeadLetter{Number: m.Seq, ID: m.ID, Key: m.Key, Topic: m.Topic, Attempts: attempts(m.Attempt, d.Failures), Held: d.Held, CreatedAt: m.CreatedAt, DiedAt: d.At, Error: d.Err(), Failures: orNone(d.Failures), Contents: b.c.contents(m.Headers, m.Payload)}
+		all[i] = DeadLetter{Number: m.Seq, ID: m.ID, Key: m.Key, Topic: m.Topic, Attempts: attempts(m.Attempt, d.Failures), Held: d.Held, CreatedAt: m.CreatedAt, DiedAt: d.At, Error: d.Err(), Failures: orNone(d.Failures), Contents: c.contents(m.Headers, m.Payload)}
 	}
-	return all, err
+	return all
 }
 
 func (b messageBox) causes(ctx context.Context, f Filter, limit int) ([]admin.DeadCause, error) {

@@ -88,6 +88,8 @@ const (
 // Options of New.
 type Options struct {
 	Store Store
+	// Adopted are the subscriptions over tables that applications have made.
+	Adopted []Adopted
 	// Findings are those of penstock doctor. While a page is open they are at most half a minute old, unless they take longer.
 	Findings func(ctx context.Context) ([]doctor.Finding, error)
 	// BasePath is the path behind a proxy, as in /penstock; empty for the root.
@@ -125,6 +127,7 @@ type Console struct {
 	status    shared[*Status]
 	findings  shared[[]doctor.Finding]
 	inboxes   shared[[]admin.InboxStatus]
+	adopted   shared[[]AdoptedStatus]
 	answers   answers
 	reading   chan struct{} // this many examinations at a time
 	history   history
@@ -179,6 +182,7 @@ type Status struct {
 	Outboxes []admin.OutboxStatus `json:"outboxes"`
 	Queues   []admin.QueueStatus  `json:"queues"`
 	Inboxes  []admin.InboxStatus  `json:"inboxes"`
+	Adopted  []AdoptedStatus      `json:"adopted"`
 	Pins     []admin.VacuumPin    `json:"vacuum_pins"`
 	// Unseen are the kinds of things that the role may not read.
 	Unseen  []string `json:"unseen,omitempty"`
@@ -229,6 +233,9 @@ func (c *Console) lookAtStatus() (*Status, error) {
 		}, seldom)); refused("inboxes", err) != nil {
 			return nil, err
 		}
+	}
+	if s.Adopted, err = orEmpty(c.adopted.get(ctx, c.lookAtAdopted, seldom)); err != nil {
+		return nil, err
 	}
 	if store, ok := c.o.Store.(pins); ok {
 		if s.Pins, err = orEmpty(store.VacuumPins(ctx)); refused("what holds back vacuum", err) != nil {
@@ -282,6 +289,7 @@ func (c *Console) did(r *http.Request, what string, args ...any) {
 	user, _, _ := r.BasicAuth()
 	c.o.Logger.Info("console: "+what, append([]any{"role", cmp.Or(web.From(r), "local"), "user", user, "from", r.RemoteAddr}, args...)...)
 	c.status.forget()
+	c.adopted.forget()
 	c.findings.forget()
 	c.answers.forget()
 }

@@ -51,7 +51,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return map[string]any{"Action": action, "What": strings.ToUpper(what[:1]) + what[1:], "ID": id, "Key": key, "Group": group, "Grouped": what == "job"}
 	},
-	"ring": ring, "width": func(s []admin.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "outbox": outboxURL, "letters": lettersURL,
+	"ring": ring, "width": func(s []admin.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "outbox": outboxURL, "letters": lettersURL, "table": tableURL,
 }).ParseFS(files, "pages/*.html"))
 
 // page is the data of every template.
@@ -81,6 +81,8 @@ func (c *Console) pages() {
 	})
 	c.page("GET /outboxes/{outbox}", "outbox", true, c.outbox)
 	c.page("GET /queues/{queue}", "queue", true, c.queue)
+	c.page("GET "+ofTable, "table", true, c.tablePage)
+	c.mux.HandleFunc("POST "+ofTable+"/{verb}", c.tableAction)
 	c.page("GET /workers", "workers", true, c.workersPage)
 	c.page("GET "+ofQueue+"/done", "done", false, c.donePage)
 	c.page("GET /inboxes/{consumer}", "inbox", true, c.inbox)
@@ -174,6 +176,10 @@ func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
 // links lead to the subjects of findings.
 func (s *Status) links() map[string]string {
 	links := map[string]string{}
+	for _, a := range s.Adopted {
+		links[a.Table] = tableURL(a.Table, a.Subscription)
+		links[a.Subscription] = links[a.Table]
+	}
 	for _, b := range s.Inboxes {
 		links[b.Consumer] = "/inboxes/" + url.PathEscape(b.Consumer)
 	}

@@ -61,7 +61,7 @@ configuration file has the same settings.`,
 				}
 			}
 			c.Listen = cmp.Or(c.Listen, cli.ConsoleListen)
-			if _, err := a.ServeConsole(cmd.Context(), c, doctor.Findings, nil); err != nil {
+			if _, err := a.ServeConsole(cmd.Context(), c, doctor.Console, nil); err != nil {
 				return err
 			}
 			<-cmd.Context().Done()

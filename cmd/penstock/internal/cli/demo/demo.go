@@ -175,7 +175,7 @@ func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end fun
 		over = a.Over(url, schema)
 		c := config.Console{Listen: listen}
 		c.SetDefaults()
-		at, err := over.ServeConsole(ctx, c, doctor.Findings, cfg.Metrics)
+		at, err := over.ServeConsole(ctx, c, doctor.Console, cfg.Metrics)
 		if err == nil {
 			fmt.Fprintf(a.Stderr, "The console is at %s\n", at)
 		}

@@ -165,7 +165,7 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	if cfg.Console.Listen != "" { // which shows latencies
 		o.Metrics = run.NewMetrics(cfg, o)
 	}
-	if _, err := a.ServeConsole(ctx, cfg.Console, doctor.Findings, o.Metrics); err != nil {
+	if _, err := a.ServeConsole(ctx, cfg.Console, doctor.Console, o.Metrics); err != nil {
 		return err
 	}
 	return a.Run(ctx, cfg, o)

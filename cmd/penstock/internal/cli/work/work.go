@@ -231,7 +231,7 @@ func runWorkers(ctx context.Context, a *cli.App, cfg *config.Config, f *workFlag
 	defer cli.WarnOfDifferences(ctx, store, only, true, log)()
 	o := run.Options{Store: store, Log: log}
 	o.Metrics = run.NewMetrics(cfg, o)
-	if err := f.console.ServeDuring(ctx, a, doctor.Findings, o.Metrics); err != nil {
+	if err := f.console.ServeDuring(ctx, a, doctor.Console, o.Metrics); err != nil {
 		return err
 	}
 	return a.Run(ctx, cfg, o)
