@@ -53,6 +53,7 @@ var timeAllowed = map[string]string{
 	"cmd/penstock/work_process_test.go TestSecondSignalKillsTheCommand":      "a signal that comes sooner counts as the first again",
 	"cmd/penstock/systemtest/outage_test.go TestHurrying":                    "a signal that comes sooner counts as the first again",
 	"cmd/penstock/internal/console/shared_test.go TestManyLookAtOnce":        "what is read once a second may be read oftener the longer it took",
+	"cmd/penstock/internal/console/bounded_test.go tenBrowsers":              "browsers that look every two seconds are what is measured, in the long form alone",
 	"internal/test/testserver/testserver_test.go TestClock":                  "the server's clock is between what the test's says before and after",
 	"sink/rabbitmq/network_test.go TestAttemptsAreSpacedOut":                 "there may be more attempts the longer it took",
 	"store/sqlite/outbox_maintain_test.go TestStatusOfALargeBacklog":         "the rate may be lower the longer it took",
