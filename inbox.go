@@ -11,6 +11,10 @@ import (
 // message without it.
 const HeaderPrevious = "penstock-previous"
 
+// HeaderClaimCheck is the header of a message whose payload is stored elsewhere. claimcheck.Wrap
+// adds it, and claimcheck.Open reads it.
+const HeaderClaimCheck = "penstock-claim-check"
+
 // An inbox remembers, in a consumer's own database, which messages it has received.
 // So the consumer's writes in the same transaction take effect once. Each store has
 // its own Inbox type, because the types of transactions differ.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test-sinks.sh [go test arguments]: runs the tests of cloud sinks against emulators that are not
-# written in Go: SQS and SNS against moto, fetched from PyPI into bin/. AMQP 1.0 runs on Artemis.
+# written in Go: SQS, SNS and S3 against moto, fetched from PyPI into bin/. AMQP 1.0 runs on Artemis.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,4 +13,4 @@ export PENSTOCK_TEST_MOTO=$venv/bin/moto_server
 PENSTOCK_TEST_ARTEMIS=$(script/artemis.sh)
 export PENSTOCK_TEST_ARTEMIS
 (($#)) || set -- -v -run 'Moto|Artemis'
-exec go test -count=1 -timeout "${TEST_TIMEOUT:-20m}" "$@" ./sink/sqs ./sink/sns ./sink/amqp1
+exec go test -count=1 -timeout "${TEST_TIMEOUT:-20m}" "$@" ./sink/sqs ./sink/sns ./sink/claimcheck/s3 ./sink/amqp1

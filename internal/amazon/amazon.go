@@ -1,5 +1,6 @@
 // Package amazon has the shared part of the sinks for Amazon SQS and SNS. These are the form of a
-// message, batches of ten with a verdict for each entry, and the meaning of errors.
+// message, batches of ten with a verdict for each entry, and the meaning of errors. Claim checks in S3 use its
+// credentials and connections.
 package amazon
 
 import (

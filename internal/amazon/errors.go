@@ -75,21 +75,11 @@ func (s *Sender) Explain(to string, err error) error {
 	if err == nil {
 		return nil
 	}
-	api, ok := errors.AsType[smithy.APIError](err)
-	if !ok {
-		hint := "see that the network reaches it; the relay tries again by itself"
-		if strings.Contains(err.Error(), "get identity") || strings.Contains(err.Error(), "retrieve credentials") {
-			hint = "give the program a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile"
-		} else if _, private := errors.AsType[*publicaddr.Error](err); private {
-			hint = publicaddr.AllowHint
-		}
-		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err
-		}
-		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("%s cannot be reached: %w", s.o.Service, err), "%s", hint))
+	code, said := Said(s.o.Service, err)
+	if penstock.IsUnavailable(said) {
+		return said
 	}
-	said := fmt.Errorf("%s refuses: %s", s.o.Service, text(api.ErrorCode(), api.ErrorMessage()))
-	switch kindOf(api.ErrorCode()) {
+	switch kindOf(code) {
 	case throttled:
 		return penstock.Unavailable(penstock.WithHint(said, "the relay slows down by itself; ask AWS for a higher quota if it happens all the time"))
 	case destination:
@@ -109,6 +99,24 @@ func (s *Sender) Explain(to string, err error) error {
 	return said
 }
 
+// Said is the code of a service's answer, and an error with its text that has no class yet. Without an answer the error is
+// Unavailable and has a hint.
+func Said(service string, err error) (code string, said error) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return api.ErrorCode(), fmt.Errorf("%s refuses: %s", service, text(api.ErrorCode(), api.ErrorMessage()))
+	}
+	hint := "see that the network reaches it; the relay tries again by itself"
+	if strings.Contains(err.Error(), "get identity") || strings.Contains(err.Error(), "retrieve credentials") {
+		hint = "give the program a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profile"
+	} else if _, private := errors.AsType[*publicaddr.Error](err); private {
+		hint = publicaddr.AllowHint
+	}
+	if inner, ok := errors.AsType[*url.Error](err); ok {
+		err = inner.Err
+	}
+	return "", penstock.Unavailable(penstock.WithHint(fmt.Errorf("%s cannot be reached: %w", service, err), "%s", hint))
+}
+
 // verdict is the error of an entry that failed alone.
 func (s *Sender) verdict(f Failure) error {
 	said := fmt.Errorf("%s refuses the message: %s", s.o.Service, text(f.Code, f.Message))
@@ -125,7 +133,7 @@ func (s *Sender) verdict(f Failure) error {
 }
 
 func (s *Sender) content(said error) error {
-	return penstock.Permanent(penstock.WithHint(said, "if it is about size, publish a reference to the content, and set max_message_bytes (%d) to what the queue or topic takes", s.o.MaxMessageBytes))
+	return penstock.Permanent(penstock.WithHint(said, "if it is about size, set claim_check, which sends a reference, and set max_message_bytes (%d) to what the queue or topic takes", s.o.MaxMessageBytes))
 }
 
 // text is what the service says, without what it quotes of the request: a signature's text has the

@@ -88,7 +88,7 @@ func (o *Options) entry(m *penstock.Message, fifo bool) (Entry, error) {
 	}
 	if e.bytes > o.MaxMessageBytes {
 		return e, penstock.Permanent(penstock.WithHint(fmt.Errorf("the message is %d bytes with its attributes, more than max_message_bytes (%d)", e.bytes, o.MaxMessageBytes),
-			"raise it if the queue or topic takes more, at most %d, or publish a reference to the content", MaxBytes))
+			"raise it if the queue or topic takes more, at most %d, or set claim_check, which sends a reference", MaxBytes))
 	}
 	return e, nil
 }

@@ -40,7 +40,7 @@ func (s *Sink) refused(address string, e *amqp.Error) error {
 	said := fmt.Errorf("the broker refuses the message to %s: %s", address, text(e))
 	switch e.Condition {
 	case amqp.ErrCondMessageSizeExceeded:
-		return penstock.Permanent(penstock.WithHint(said, "raise the limit of the broker, or publish a reference to the content"))
+		return penstock.Permanent(penstock.WithHint(said, "raise the limit of the broker, or set claim_check, which sends a reference"))
 	case amqp.ErrCondResourceLimitExceeded, "com.microsoft:server-busy", "com.microsoft:timeout":
 		return penstock.RetryAfter(penstock.Unavailable(said), pauseFull)
 	case amqp.ErrCondNotFound, amqp.ErrCondUnauthorizedAccess, amqp.ErrCondNotAllowed:

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,6 +29,9 @@ const (
 // sequence is the documented extension of that name. Its values sort as text, so they have the
 // digits of the largest position.
 const sequence = "sequence"
+
+// dataRef is the documented extension for a claim check. An event that has it has no data.
+const dataRef = "dataref"
 
 // cloudEvents makes CloudEvents of messages, in either mode.
 type cloudEvents struct {
@@ -91,6 +95,10 @@ func (c *cloudEvents) define(cfg Config) error {
 	}})
 	if err := c.template(dataSchema, cfg.DataSchema, checkURI); err != nil {
 		return err
+	}
+	if cfg.Extensions[dataRef] == "" {
+		c.add(attribute{name: dataRef, check: checkURI, hint: "it comes from the header " + penstock.HeaderClaimCheck,
+			value: func(m *penstock.Message, _ *scratch) (string, error) { return storedAt(m), nil }})
 	}
 	if cfg.Sequence {
 		c.add(attribute{name: sequence, value: position})
@@ -207,9 +215,13 @@ func (c *cloudEvents) encode(m *penstock.Message, headers map[string]string, s *
 	if err := c.ownHeaders(m, headers, s); err != nil {
 		return nil, err
 	}
+	payload := m.Payload
+	if storedAt(m) != "" {
+		payload = nil
+	}
 	if c.structured {
 		headers[c.binding.Structured] = structuredJSON
-		return c.json(m, s)
+		return c.json(m, payload, s)
 	}
 	for i := range c.attributes {
 		a := &c.attributes[i]
@@ -224,7 +236,20 @@ func (c *cloudEvents) encode(m *penstock.Message, headers map[string]string, s *
 		}
 		headers[a.header] = v
 	}
-	return m.Payload, nil
+	return payload, nil
+}
+
+// storedAt is the URL of the payload of a message from claimcheck.Wrap, or empty.
+func storedAt(m *penstock.Message) string {
+	reference := m.Headers[penstock.HeaderClaimCheck]
+	if reference == "" || string(m.Payload) != fmt.Sprintf("[%q,%s]", penstock.HeaderClaimCheck, reference) {
+		return "" // a producer has set it
+	}
+	var at struct {
+		URL string `json:"url"`
+	}
+	_ = json.Unmarshal([]byte(reference), &at)
+	return at.URL
 }
 
 // ownHeaders copies the message's headers, which travel with the event, and takes the content type

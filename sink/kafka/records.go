@@ -142,5 +142,5 @@ func checkSize(r *kgo.Record, limit int) error {
 		return nil
 	}
 	return penstock.Permanent(penstock.WithHint(fmt.Errorf("the message is %d bytes with its headers, too large for max_message_bytes (%d)", size, limit),
-		"raise it, and max.message.bytes of the topic, or publish a reference to the content"))
+		"raise it, and max.message.bytes of the topic, or set claim_check, which sends a reference"))
 }

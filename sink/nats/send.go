@@ -106,7 +106,7 @@ func (s *Sink) publishOne(msg *nats.Msg, e *envelope, m *penstock.Message) (refu
 	case errors.Is(err, nats.ErrMaxPayload):
 		return penstock.Permanent(penstock.WithHint(
 			fmt.Errorf("a payload of %d bytes and its headers exceed the server's max_payload of %d bytes", len(m.Payload), s.conn.MaxPayload()),
-			"raise max_payload on the server, or publish a reference to the content")), nil
+			"raise max_payload on the server, or set claim_check, which sends a reference")), nil
 	case errors.Is(err, nats.ErrBadSubject), errors.Is(err, nats.ErrBadHeaderMsg):
 		return penstock.Permanent(err), nil
 	default:

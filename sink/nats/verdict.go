@@ -158,7 +158,7 @@ func verdict(m *nats.Msg, seen *streams) error {
 func classify(e *RefusedError, several bool) error {
 	switch e.ErrCode {
 	case codeMessageTooLarge:
-		return penstock.Permanent(penstock.WithHint(e, "raise max_msg_size of the stream, or publish a reference to the content"))
+		return penstock.Permanent(penstock.WithHint(e, "raise max_msg_size of the stream, or set claim_check, which sends a reference"))
 	case codeHeaderTooLarge:
 		return penstock.Permanent(penstock.WithHint(e, "move what is large from headers and key into the payload"))
 	case codeTooManyRequests:
@@ -167,7 +167,7 @@ func classify(e *RefusedError, several bool) error {
 		return penstock.RetryAfter(penstock.Unavailable(e), pauseInProcess)
 	case codeStoreFailed:
 		if e.Description == "message too large" {
-			return penstock.Permanent(penstock.WithHint(e, "publish a reference to the content: file storage takes 32 MiB"))
+			return penstock.Permanent(penstock.WithHint(e, "set claim_check, which sends a reference: file storage takes 32 MiB"))
 		}
 		full := penstock.Unavailable(penstock.WithHint(e, "raise max_msgs or max_bytes of the stream, purge it, or let it discard old messages"))
 		if several || strings.Contains(e.Description, "per subject") {

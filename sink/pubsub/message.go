@@ -36,7 +36,7 @@ func encode(m *penstock.Message, topic string) (*pubsubpb.PubsubMessage, int, er
 	bytes := protowire.SizeBytes(proto.Size(p)) + 1
 	if total := bytes + emptyRequest(topic); total > maxRequestBytes {
 		return nil, 0, penstock.Permanent(penstock.WithHint(fmt.Errorf("the message is %d bytes with its attributes, and a request has at most %d", total, maxRequestBytes),
-			"publish a reference to the content"))
+			"set claim_check, which sends a reference"))
 	}
 	return p, bytes, nil
 }

@@ -153,7 +153,7 @@ func (s *Sink) command(m *penstock.Message, limit int64) ([]any, error) {
 	}
 	if len(m.Payload) > int(limit) {
 		return nil, penstock.Permanent(penstock.WithHint(fmt.Errorf("the payload is %d bytes, more than the server's proto-max-bulk-len (%d)", len(m.Payload), limit),
-			"raise it on the server, or publish a reference to the content"))
+			"raise it on the server, or set claim_check, which sends a reference"))
 	}
 	args := make([]any, 0, 16+2*len(m.Headers))
 	args = append(args, "XADD", stream)

@@ -64,7 +64,7 @@ func (s *Sink) verdict(res *http.Response, body []byte) error {
 	case status == http.StatusNotFound || status == http.StatusGone || status == http.StatusMethodNotAllowed:
 		err = penstock.WithHint(err, "check url and method of the sink")
 	case status == http.StatusRequestEntityTooLarge:
-		err = penstock.WithHint(err, "raise the endpoint's limit, or publish a reference to the content")
+		err = penstock.WithHint(err, "raise the endpoint's limit, or set claim_check, which sends a reference")
 	}
 	return penstock.Permanent(err)
 }

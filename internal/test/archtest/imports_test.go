@@ -62,6 +62,7 @@ var rooms = []row{
 	{room: "store/*", may: []string{self, ".", "admin", "driver", "work", "internal/*"}, tests: helpers},
 
 	{room: "sink/format", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "sink/*")},
+	{room: "sink/claimcheck", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/*", "sink/*")},
 	{room: "sink/previous", may: []string{self, ".", "admin", "driver"}, tests: with(helpers, "relay", "store/*", "sink/*")}, // end to end
 	{room: "sink/*", may: []string{self, ".", "admin", "driver", "internal/*"}, tests: with(helpers, "relay", "store/sqlite", "internal/natsserver")},
 
@@ -345,7 +346,8 @@ func TestObjection(t *testing.T) {
 // builtWith are the folders whose importers contain a library, by a part of its path.
 var builtWith = map[string][]string{
 	"/nats-server/":    {"cmd", lab, "internal/drivers", "internal/natsserver"},
-	"/aws-sdk-go-v2/":  {"cmd", lab, "internal/drivers", "internal/amazon", "internal/msk", "internal/test/awstest", "sink/sqs", "sink/sns"},
+	"/aws-sdk-go-v2/":  {"cmd", lab, "internal/drivers", "internal/amazon", "internal/msk", "internal/test/awstest", "sink/sqs", "sink/sns", "sink/claimcheck/s3"},
+	"/service/s3":      {"cmd", lab, "internal/drivers", "sink/claimcheck/s3"},
 	"go/pubsub/v2/":    {"cmd", lab, "internal/drivers", "internal/test/pubsubtest", "sink/pubsub"},
 	"/Azure/go-amqp":   {"cmd", lab, "internal/drivers", "sink/amqp1"},
 	"/redis/go-redis/": {"cmd", lab, "internal/drivers", "sink/redis"},

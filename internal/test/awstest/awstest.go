@@ -1,4 +1,4 @@
-// Package awstest has emulators of Amazon SQS and SNS for tests: one in this process, which follows
+// Package awstest has emulators of Amazon SQS, SNS and S3 for tests: one in this process, which follows
 // the documentation of the services, and moto, which others have written.
 package awstest
 

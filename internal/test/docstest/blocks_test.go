@@ -75,7 +75,7 @@ var runs = map[string]struct {
 	"docs/guides/queues.md js":             {1, "store/postgres TestNodeDocs"},
 	"docs/operations/restore.md sh":        {1, "store/postgres TestRestoreDocsInAShell"},
 	"docs/operations/restore.md sql":       {2, "store/postgres TestRestoreDocs"},
-	"docs/reference/configuration.md yaml": {9, "cmd/penstock/internal/config TestReference"},
+	"docs/reference/configuration.md yaml": {10, "cmd/penstock/internal/config TestReference"},
 	"docs/reference/metrics.md go":         {2, "cmd/penstock/systemtest TestMetricsInGo TestTracesInGo"},
 	"clients/python/README.md sh":          {1, "clients/python/tests/test_readme.py test_five_commands"},
 	"clients/python/README.md python":      {9, "clients/python/tests/test_readme.py test_python test_fastapi test_types"},

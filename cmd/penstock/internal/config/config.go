@@ -55,6 +55,8 @@ type Subscription struct {
 	Sink   Sink            `yaml:"sink"`
 	// Format is the format of messages for consumers; nil leaves them unchanged.
 	Format *WireFormat `yaml:"format"`
+	// ClaimCheck stores large payloads outside of messages; nil leaves them in.
+	ClaimCheck *ClaimCheck `yaml:"claim_check"`
 	// Previous adds to each message the id of the one before it of its key; see
 	// previous.Wrap.
 	Previous bool `yaml:"previous"`

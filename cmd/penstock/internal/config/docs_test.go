@@ -155,6 +155,8 @@ func referenceRows() []referenceRow {
 	var whole Subscription
 	whole.Adopt = &Adopt{}
 	whole.Adopt.SetDefaults()
+	whole.ClaimCheck = &ClaimCheck{}
+	whole.ClaimCheck.SetDefaults()
 	whole.Format = &WireFormat{format.Config{Kind: format.CloudEvents}}
 	whole.Format.SetDefaults()
 	// Defaults that are explained in words: raw has none of the others, and these depend on names.
@@ -211,6 +213,9 @@ func rowsOf(path string, v reflect.Value) (rows []referenceRow) {
 			rows = append(rows, rowsOf(p, value)...)
 		case value.Type() == reflect.TypeFor[WireFormat]():
 			rows = append(rows, referenceRow{p, "format", "`raw`"})
+			rows = append(rows, rowsOf(p, value)...)
+		case value.Type() == reflect.TypeFor[ClaimCheck]():
+			rows = append(rows, referenceRow{p, "claim check", ""})
 			rows = append(rows, rowsOf(p, value)...)
 		case value.Type() == reflect.TypeFor[penstock.Filter]():
 			rows = append(rows, referenceRow{p, "filter", ""})

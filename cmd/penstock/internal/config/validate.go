@@ -28,6 +28,9 @@ func (c *Config) SetDefaults() {
 		if s.Format != nil {
 			s.Format.setDefaults(s.Origin())
 		}
+		if s.ClaimCheck != nil {
+			s.ClaimCheck.SetDefaults()
+		}
 	}
 	for i := range c.Workers {
 		c.Workers[i].SetDefaults()
@@ -94,6 +97,9 @@ func (d *decoder) validate(c *Config) {
 		d.filter(path+".filter", &s.Filter)
 		d.sink(path+".sink", &c.Subscriptions[i].Sink)
 		d.format(path, &c.Subscriptions[i])
+		if at := path + ".claim_check"; s.ClaimCheck != nil && !d.broken[at] {
+			d.invalid(at, s.ClaimCheck.Validate())
+		}
 		for _, m := range s.Misfits(c.DatabaseURL) {
 			if at := join(path, m.Field); !d.broken[at] && !d.broken[path+".adopt"] {
 				d.fail(d.near(at), at, problem{m.Problem, m.Hint})
@@ -128,6 +134,9 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	}
 	if queue && s.Format != nil {
 		misfit("format", "is set for a queue, whose jobs have the message's headers and payload as they are", "remove it")
+	}
+	if queue && s.ClaimCheck != nil {
+		misfit("claim_check", "is set for a queue, whose jobs stay in the database with their payloads", "remove it")
 	}
 	switch {
 	case s.Previous && adopted && !s.Adopt.Ordered():

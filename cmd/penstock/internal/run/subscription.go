@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/sink/claimcheck"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/previous"
 	"github.com/penstock/penstock/trace"
@@ -194,8 +195,8 @@ func (s *subscription) request(holder string, lease time.Duration) driver.Subscr
 	return driver.Subscribe{Outbox: s.Outbox, Subscription: s.Name, Holder: holder, Lease: lease, Start: driver.Start(s.Start)}
 }
 
-// openSink opens the sink with its wrappers. The format is the last, so it sees the headers that
-// were added before.
+// openSink opens the sink with its wrappers. The format is the last, so it sees the headers and references
+// that were added before.
 func (s *subscription) openSink() (driver.Sink, error) {
 	sink, err := s.Sink.Open(s.relays.o.Log)
 	if err != nil {
@@ -208,6 +209,14 @@ func (s *subscription) openSink() (driver.Sink, error) {
 			return nil, err
 		}
 		sink = formatted
+	}
+	if s.ClaimCheck != nil {
+		payloads, err := drivers.OpenClaimCheck(s.ClaimCheck.Config)
+		if err != nil {
+			s.closeSink(context.Background(), sink)
+			return nil, err
+		}
+		sink = claimcheck.Wrap(sink, payloads, s.Origin(), s.ClaimCheck.MaxInlineBytes)
 	}
 	if s.Previous {
 		sink = previous.Wrap(sink, 0)

@@ -3,11 +3,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/shell"
 	"github.com/penstock/penstock/internal/terminal"
 )
@@ -56,7 +59,8 @@ severity and the next step:
                    fetches that read far more than they return (penstock explain)
   queues           jobs that no worker takes, leases that ran out, workers that hang
   sinks            those of the configuration file and of --sink: whether they can be
-                   reached, and accept the login; nothing is sent
+                   reached, and accept the login; nothing is sent. Of a claim check
+                   also whether a rule of the bucket deletes old payloads
   adopted tables   what penstock adopt check finds
   dead letters, and backlogs that grow: how fast, and when the disk is full at that rate
 
@@ -147,10 +151,11 @@ func configured(a *cli.App) (*config.Config, error) {
 	return a.LoadConfig()
 }
 
-// sink is a sink to reach.
+// sink is a sink to reach, or the store of a claim check.
 type sink struct {
 	of string // the subscription's, or "" for that of a flag
 	config.Sink
+	payloads *config.ClaimCheck
 }
 
 func sinksOf(cfg *config.Config, given []string) (all []sink, err error) {
@@ -159,11 +164,14 @@ func sinksOf(cfg *config.Config, given []string) (all []sink, err error) {
 		if err != nil {
 			return nil, terminal.Usage(fmt.Errorf("--sink: %w", err))
 		}
-		all = append(all, sink{"", s})
+		all = append(all, sink{Sink: s})
 	}
 	if cfg != nil {
 		for _, s := range cfg.Subscriptions {
-			all = append(all, sink{s.Origin() + "/" + s.Name, s.Sink})
+			all = append(all, sink{of: s.Origin() + "/" + s.Name, Sink: s.Sink})
+			if s.ClaimCheck != nil {
+				all = append(all, sink{of: s.Origin() + "/" + s.Name, payloads: s.ClaimCheck})
+			}
 		}
 	}
 	return all, nil
@@ -175,12 +183,18 @@ const reachPatience = 15 * time.Second
 func reach(ctx context.Context, s sink) doctor.Finding {
 	ctx, cancel := context.WithTimeout(ctx, reachPatience)
 	defer cancel()
-	about := strings.TrimPrefix(s.of+" → "+s.Name(), " → ")
+	about := strings.TrimPrefix(s.of+" → "+cmp.Or(s.Name(), "claim check"), " → ")
 	f := doctor.Finding{Check: doctor.CheckSink, Severity: doctor.OK, About: about}
 	begun := time.Now()
-	tried, err := s.Reach(ctx, slog.New(slog.DiscardHandler))
+	tried, warning, err := s.connect(ctx)
 	took := time.Since(begun)
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		f.Severity, f.Found = doctor.Unknown, terminal.OneLine(err.Error())
+		f.Next = "permit s3:GetLifecycleConfiguration, or see by hand that a rule deletes old payloads"
+	case warning != "":
+		f.Severity, f.Found = doctor.Warning, warning
+		f.Why, f.Next = "they stay there for ever", "add a rule that deletes them some days after they were written, later than the broker and the consumers need them"
 	case !tried:
 		f.Found = "there is nothing to connect to"
 	case err != nil:
@@ -195,6 +209,20 @@ func reach(ctx context.Context, s sink) doctor.Finding {
 		f.Measured = []doctor.Figure{{Name: "time to connect", Value: took.Seconds(), Unit: "s"}}
 	}
 	return f
+}
+
+func (s *sink) connect(ctx context.Context) (tried bool, warning string, err error) {
+	if s.payloads == nil {
+		tried, err = s.Reach(ctx, slog.New(slog.DiscardHandler))
+		return tried, "", err
+	}
+	store, err := drivers.OpenClaimCheck(s.payloads.Config)
+	if err != nil {
+		return true, "", err
+	}
+	defer store.Close()
+	warning, err = store.Reach(ctx)
+	return true, warning, err
 }
 
 // Findings examines a database as the verb does, without its sinks, and counts up to a thousand of each

@@ -43,7 +43,7 @@ func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 	cfg.SetDefaults()
 	if len(cfg.Subscriptions) > 0 {
 		for _, wrong := range cfg.Subscriptions[0].Misfits(cfg.DatabaseURL) {
-			wrong.Field = "--" + strings.Replace(wrong.Field, "start", "from", 1)
+			wrong.Field = "--" + strings.NewReplacer("start", "from", "_", "-").Replace(wrong.Field)
 			return nil, terminal.Usage(wrong)
 		}
 	}
@@ -124,6 +124,11 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 			if name != "from" && name != "lease" {
 				return s, terminal.Usage(fmt.Errorf("--%s has no meaning with a queue as the sink: it gets every message, and its workers retry", name))
 			}
+		}
+	}
+	if f.claimCheck != "" {
+		if s.ClaimCheck, err = config.ParseClaimCheck(f.claimCheck); err != nil {
+			return s, terminal.Usage(fmt.Errorf("--claim-check: %w", err))
 		}
 	}
 	if f.format == "" {

@@ -20,7 +20,7 @@ import (
 type relayFlags struct {
 	cli.FilterFlags
 	outbox, subscription, sink, from, holder string
-	format, adopt, table                     string
+	format, claimCheck, adopt, table         string
 	metrics                                  cli.MetricsFlags
 	console                                  cli.ConsoleFlags
 	workers                                  int
@@ -59,6 +59,10 @@ Every --header must match; * stands for any value.
 --format cloudevents makes CloudEvents 1.0 of the messages, with their attributes in
 headers, or in JSON with 'cloudevents?mode=structured'. debezium gives them the headers
 of Debezium's EventRouter. Parameters behind the ? are settings of the format.
+
+--claim-check stores payloads of more than 128 KiB in a bucket or in a directory, and
+sends messages with a reference: s3://BUCKET/PREFIX or file:///DIRECTORY. Parameters
+behind a ? are other settings.
 
 --previous adds to each message with a key the id of the message before it. An inbox
 uses it to order messages for consumers that run in parallel (docs/guides/inbox.md).
@@ -114,6 +118,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "beginning", "`start` of a new subscription: beginning or now")
 	f.FilterFlags.Add(flags, "deliver")
 	flags.StringVar(&f.format, "format", "", "`format` of messages: raw, cloudevents or debezium (default raw)")
+	flags.StringVar(&f.claimCheck, "claim-check", "", "`url` of the bucket or directory where large payloads are stored")
 	flags.BoolVar(&f.previous, "previous", false, "add the header penstock-previous: the id of the message before of the same key")
 	flags.Var(textFlag{&f.maxAttempts, "number"}, "max-attempts", "`number` of attempts before a message is a dead letter, or unlimited (default 25)")
 	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "`duration` for which a refused message is tried before it is a dead letter (default unlimited)")
@@ -127,7 +132,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 // given notes which flags were given.
 func (f *relayFlags) given(flags *pflag.FlagSet) {
 	f.logs = flags.Changed("log-level") || flags.Changed("log-format")
-	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format", "previous", "table", "workers"} {
+	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format", "claim-check", "previous", "table", "workers"} {
 		if flags.Changed(name) {
 			f.withoutFile = append(f.withoutFile, name)
 		}

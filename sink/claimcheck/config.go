@@ -1,0 +1,122 @@
+package claimcheck
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/publicaddr"
+	"github.com/penstock/penstock/internal/sinkurl"
+)
+
+// Config says which payloads are stored, and where: in a bucket or in a directory. The zero value of a field
+// means its default; see SetDefaults. Credentials are not in it: they come from the default
+// chain of the SDK.
+type Config struct {
+	// Bucket of Amazon S3 or a compatible store.
+	Bucket string `yaml:"bucket" url:"-"`
+	// Prefix of the objects' names. It ends in a slash, which SetDefaults adds.
+	Prefix string `yaml:"prefix" url:"-"`
+	// Directory that relay and consumers share, instead of a bucket.
+	Directory string `yaml:"directory" url:"-"`
+
+	// MaxInlineBytes is the largest payload that stays in its message.
+	MaxInlineBytes int `yaml:"max_inline_bytes"`
+
+	// Region of the bucket. Default: that of the environment and the shared files.
+	Region string `yaml:"region"`
+	// Profile of the shared files of AWS (~/.aws).
+	Profile string `yaml:"profile"`
+	// Endpoint is the address of a compatible store: http://host:port. The bucket is a part of the path then.
+	Endpoint string `yaml:"endpoint"`
+	// AllowPrivate permits an Endpoint whose address is not public.
+	AllowPrivate bool `yaml:"allow_private"`
+	// Timeout limits the writing of one object to a bucket.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// Defaults. A payload of DefaultMaxInlineBytes also fits the smallest of the sinks' limits, 256 KiB, in base64.
+const (
+	DefaultMaxInlineBytes = 128 << 10
+	DefaultTimeout        = 30 * time.Second
+)
+
+// SetDefaults sets the fields that are zero.
+func (c *Config) SetDefaults() {
+	c.MaxInlineBytes = cmp.Or(c.MaxInlineBytes, DefaultMaxInlineBytes)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	if c.Prefix != "" && !strings.HasSuffix(c.Prefix, "/") {
+		c.Prefix += "/"
+	}
+}
+
+var (
+	bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	prefixText = regexp.MustCompile(`^([A-Za-z0-9!_.*'()=-]+/)*$`)
+)
+
+// Validate returns a *penstock.FieldError for the first field that cannot be used. Call SetDefaults before.
+func (c *Config) Validate() error {
+	switch {
+	case c.Bucket == "" && c.Directory == "":
+		return field("bucket", "is missing", "name a bucket, or a directory")
+	case c.Bucket != "" && c.Directory != "":
+		return field("directory", "is given together with bucket", "keep one of them")
+	case c.MaxInlineBytes < 1 || c.MaxInlineBytes > penstock.MaxPayloadBytes:
+		return field("max_inline_bytes", fmt.Sprintf("is %d", c.MaxInlineBytes), fmt.Sprintf("choose 1 to %d, below what the sink takes", penstock.MaxPayloadBytes))
+	case c.Directory != "" && !filepath.IsAbs(c.Directory):
+		return field("directory", "is not an absolute path", "write a path such as /srv/payloads")
+	case c.Directory != "" && (c.Prefix+c.Region+c.Profile+c.Endpoint != "" || c.AllowPrivate):
+		return field("directory", "is given together with settings of a bucket", "remove prefix, region, profile, endpoint and allow_private")
+	case c.Directory != "":
+		return nil
+	case !bucketName.MatchString(c.Bucket):
+		return field("bucket", "is not a bucket's name", "use 3 to 63 lower-case letters, digits, hyphens and dots")
+	case len(c.Prefix) > 256 || !prefixText.MatchString(c.Prefix):
+		return field("prefix", "cannot be used", "write words of letters, digits and !_.*'()=- with slashes between, up to 256 bytes")
+	case c.Timeout < 0:
+		return field("timeout", "is negative", "write a duration such as 30s")
+	case c.Endpoint == "" && c.AllowPrivate:
+		return field("allow_private", "is set without endpoint", "remove it: the addresses of AWS are always permitted")
+	case c.Endpoint == "":
+		return nil
+	}
+	_, err := (&publicaddr.Permitted{All: c.AllowPrivate}).Endpoint(c.Endpoint)
+	return err
+}
+
+// ParseURL reads a Config from one line, for a command line:
+//
+//	s3://BUCKET/PREFIX?region=eu-west-1
+//	file:///srv/payloads?max_inline_bytes=65536
+//
+// Query parameters are the other fields of the YAML form. The result has its defaults set and is valid.
+func ParseURL(text string) (c Config, err error) {
+	u, err := url.Parse(text)
+	if err != nil || u.User != nil || u.Fragment != "" || u.Scheme != "s3" && (u.Scheme != "file" || u.Host != "") {
+		return c, field("url", "is not the place of a claim check", "write s3://BUCKET/PREFIX or file:///DIRECTORY")
+	}
+	if u.Scheme == "file" {
+		c.Directory = filepath.FromSlash(u.Path)
+	} else {
+		c.Bucket, c.Prefix = u.Host, strings.TrimPrefix(u.Path, "/")
+	}
+	values, err := sinkurl.Parse(u.RawQuery)
+	if err != nil {
+		return c, err
+	}
+	if err := sinkurl.Set(&c, values, "a claim check"); err != nil {
+		return c, err
+	}
+	c.SetDefaults()
+	return c, c.Validate()
+}
+
+func field(name, problem, hint string) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: hint}
+}
