@@ -120,7 +120,7 @@ func (s *Store) explain(err error, right string) error {
 	code, said := amazon.Said("S3", err)
 	switch code {
 	case "NoSuchKey":
-		return penstock.WithHint(fmt.Errorf("%w: %w", fs.ErrNotExist, said), "a rule has deleted it: deliver the message again with penstock replay OUTBOX, and have objects kept for longer")
+		return penstock.WithHint(fmt.Errorf("%w: %w", fs.ErrNotExist, said), "a rule has deleted it: deliver the message again with penstock replay OUTBOX --from -2h, and have objects kept for longer")
 	case "NoSuchBucket":
 		said = penstock.WithHint(said, "create the bucket %s, or correct its name", s.cfg.Bucket)
 	case "AccessDenied", "AllAccessDisabled":
