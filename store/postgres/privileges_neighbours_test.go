@@ -177,8 +177,8 @@ func changed(before, after map[string]int) (what []string) {
 	return what
 }
 
-// documented is what a call that was refused may end with: what docs/guides/queues.md and
-// docs/guides/inbox.md list, and what PostgreSQL says of a value that is none of its type's.
+// documented are the codes with which a refused call may end: those that docs/reference/queues.md and docs/guides/inbox.md list, and that of
+// PostgreSQL for a value that is none of its type's.
 var documented = []string{"42501", "42P01", "42P07", "42704", "22023", "23514", "PS001", "PS002", "25001", "0A000", "22P02"}
 
 // function is one that a role may call.

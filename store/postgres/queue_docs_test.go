@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	queuesPage = "docs/guides/queues.md"
-	inboxPage  = "docs/guides/inbox.md"
+	queuesPage    = "docs/guides/queues.md"
+	functionsPage = "docs/reference/queues.md"
+	inboxPage     = "docs/guides/inbox.md"
 )
 
 var docFunction = regexp.MustCompile("(?m)^\\| `([a-z_]+)\\(([a-z_, ]*)\\)` ")
 
-// docs/guides/queues.md tells what works: its statements run, one after the other, and its
-// functions take the arguments that it names.
+// The statements of docs/guides/queues.md run, one after the other, and its functions and those of docs/reference/queues.md take the
+// arguments that they name.
 func TestQueueDocs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
@@ -31,7 +32,8 @@ func TestQueueDocs(t *testing.T) {
 			t.Errorf("%s: %v", b, err)
 		}
 	}
-	f.hasFunctions(queuesPage, 20)
+	f.hasFunctions(queuesPage, 3)
+	f.hasFunctions(functionsPage, 27)
 }
 
 // docs/operations/restore.md copies the jobs of one queue: those that wait, are delayed, wait for their key, run, and run together with others.

@@ -69,7 +69,7 @@ class Message:
 
 @dataclass(frozen=True)
 class NewJob:
-    """A job to enqueue. docs/guides/queues.md describes the fields."""
+    """A job to enqueue. docs/reference/queues.md describes the fields."""
 
     payload: Payload = b""
     key: str | None = None
