@@ -27,7 +27,7 @@ def test_guide(server: str, tmp_path: Path) -> None:
         .replace('"shop"', f'"{name}"')
     )
     blocks: list[tuple[str, str]] = re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL)
-    assert [language for language, _ in blocks].count("sh") == 5 and len(blocks) == 9
+    assert [language for language, _ in blocks].count("sh") == 6 and len(blocks) == 10
     folder = tmp_path / "empty"
     folder.mkdir()
     (tmp_path / "penstock").symlink_to(ROOT)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.db import migrations
+from django.db import migrations, models
 
 
 def forwards(_apps: Any, editor: Any) -> None:
@@ -18,4 +18,18 @@ class Migration(migrations.Migration):
     penstock.django.schema.migrate. Undoing this migration keeps everything: `drop schema penstock` is up to you."""
 
     dependencies: ClassVar[list[tuple[str, str]]] = []
-    operations: ClassVar[list[Any]] = [migrations.RunPython(forwards, migrations.RunPython.noop)]
+    operations: ClassVar[list[Any]] = [
+        migrations.RunPython(forwards, migrations.RunPython.noop),
+        *(  # they make no table: the admin's permissions belong to them
+            migrations.CreateModel(
+                name,
+                [("name", models.CharField(max_length=length, primary_key=True, serialize=False))],
+                {"managed": False, "default_permissions": permissions, **options},
+            )
+            for name, length, permissions, options in (
+                ("Queue", 48, ("view", "change"), {"verbose_name_plural": "queues and outboxes"}),
+                ("DeadLetter", 200, ("view", "change", "delete"), {}),
+                ("Schedule", 200, ("view", "delete"), {}),
+            )
+        ),
+    ]
