@@ -76,6 +76,20 @@ def test_run_one_logs_the_traceback(url: str, queue: str, caplog: pytest.LogCapt
     assert "in broken\n" in caplog.text and "ValueError: no such address" in caplog.text
 
 
+def test_run_one_ends_the_attempt_of_a_handler_that_exits(url: str, queue: str) -> None:
+    """As a worker does, which goes on."""
+    with psycopg.connect(url) as tx:
+        penstock.enqueue(tx, queue, "x")
+
+        def exits(_job: penstock.Job) -> None:
+            raise SystemExit("enough")
+
+        ran = testing.run_one(tx, queue, exits)
+        assert ran.outcome == "error" and isinstance(ran.how, SystemExit)
+        assert status(tx, queue) == (0, 0, 1, 0, 0)
+        tx.rollback()
+
+
 def test_run_one_tries_again(url: str, queue: str) -> None:
     with psycopg.connect(url) as tx:
         penstock.enqueue(tx, queue, "x")

@@ -134,7 +134,7 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: 
     try:
         strangers = MET.setdefault((schema, queue), Met(queue, desk.o))
         how = by_kind(handler.handlers(queue, tx) if isinstance(handler, App) else handler, queue, desk.o, strangers)(jobs[0])
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         how = e
     words = {Retry: "retry", Snooze: "snooze", DeadLetter: "dead_letter", Cancelled: "cancelled"}
     word = "done" if how is None else next((word for kind, word in words.items() if isinstance(how, kind)), "error")
@@ -146,8 +146,8 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: 
         except Exception as e:  # perhaps the handler's own error has ended the transaction
             raise e from (how if isinstance(how, BaseException) else None)
     if word == "error":
-        log.error("job %d of queue %s failed: %s", jobs[0].id, queue, reason_of(how), exc_info=how if isinstance(how, Exception) else None)
-        how = how if isinstance(how, Exception) else TypeError(reason_of(how))
+        log.error("job %d of queue %s failed: %s", jobs[0].id, queue, reason_of(how), exc_info=how if isinstance(how, BaseException) else None)
+        how = how if isinstance(how, BaseException) else TypeError(reason_of(how))
     return Ran(jobs[0], word, how)
 
 

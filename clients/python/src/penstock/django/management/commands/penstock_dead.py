@@ -15,7 +15,7 @@ PAST = {"retry": "retried", "discard": "discarded"}
 
 
 class Command(BaseCommand):
-    help = "Lists, shows, retries and discards dead letters of a queue or an outbox, as penstock dead does"
+    help = "Lists, shows, retries and discards dead letters of a queue or an outbox, as the program penstock does"
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|show|retry|discard")

@@ -15,7 +15,7 @@ UNATTENDED = 10e9
 
 
 class Command(BaseCommand):
-    help = "Shows backlogs, who relays and who works, dead letters and schedules, as penstock status does"
+    help = "Shows backlogs, who relays and who works, dead letters and schedules, as the program penstock does"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", nargs="?", metavar="OUTBOX|QUEUE")
