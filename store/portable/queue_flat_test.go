@@ -103,8 +103,8 @@ func TestClaimBehindManyThatWait(t *testing.T) {
 	}
 }
 
-// reads are the pages of the store's tables and indexes, and the entries of indexes, that were read so far. A server notes
-// them when a connection ends.
+// reads are the pages of the store's tables and indexes that were read so far, and the entries of indexes, with the jobs that were read without one. A server
+// notes them when a connection ends.
 func (f *fixture) reads() (pages, entries float64) {
 	f.Helper()
 	ctx := f.Context()
@@ -118,7 +118,7 @@ func (f *fixture) reads() (pages, entries float64) {
 		var left int
 		f.must(conn.QueryRow(ctx, "select count(*) "+others).Scan(&left))
 		f.must(conn.QueryRow(ctx, `select (select sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)) from pg_statio_user_tables where schemaname = 'penstock_portable')::float8,
-			(select sum(idx_tup_read) from pg_stat_user_indexes where schemaname = 'penstock_portable')::float8`).Scan(&pages, &entries))
+			(select sum(idx_tup_read) from pg_stat_user_indexes where schemaname = 'penstock_portable')::float8 + (select coalesce(sum(seq_tup_read), 0) from pg_stat_user_tables where schemaname = 'penstock_portable' and relname like 'queue\_%')::float8`).Scan(&pages, &entries))
 		if left == 0 && pages == last {
 			break
 		}
