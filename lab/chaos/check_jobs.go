@@ -9,6 +9,7 @@ import (
 // Kinds of violation of jobs alone. Others have the names that they have for messages.
 const (
 	together  = "jobs_together"    // two runs of a job, or of a key, at a time
+	leaseGone = "lease_gone"       // of a worker to which nothing happened
 	cancelRan = "ran_after_cancel" // a job that was cancelled
 )
 
@@ -17,14 +18,21 @@ type jobCounts struct {
 	Committed, Done, Cancelled, Dead, Runs, Again int
 }
 
+// loss is a job whose lease its worker had lost, as its log says.
+type loss struct {
+	Worker, Job string
+	At          time.Time
+}
+
 // jobs checks the runs of the jobs.
 //
 //   - Each committed job was done in the end, unless it was cancelled. No other job ran.
 //   - Once its worker was told that it is done, it did not run again, unless something kept the worker from writing that.
 //   - No two jobs of a key ran at a time, nor did one job twice, unless something made the first lease end.
+//   - No worker lost a lease before its time: a late worker's call must not end the lease of the next one.
 //   - A job did not begin before those that its key has before it were done, dead or cancelled.
 func (e *evidence) jobs(v *verdict) {
-	of, keys := map[string][]*jobRun{}, map[string][]*jobRun{}
+	of, keys, ids := map[string][]*jobRun{}, map[string][]*jobRun{}, map[string]string{}
 	for _, run := range e.runs {
 		v.Jobs.Runs++
 		fact, there := e.facts[run.ID]
@@ -39,6 +47,7 @@ func (e *evidence) jobs(v *verdict) {
 		case !fact.hasJob():
 			v.found(phantom, jobsRoute, run.ID, "it has no job, but one ran")
 		}
+		ids[run.Job] = run.ID
 		of[run.ID] = append(of[run.ID], run)
 		keys[cmp.Or(run.Key, "of job "+run.ID)] = append(keys[cmp.Or(run.Key, "of job "+run.ID)], run)
 	}
@@ -68,6 +77,12 @@ func (e *evidence) jobs(v *verdict) {
 		}
 		if fact.Key != "" && !was && !slices.ContainsFunc(of[id], refused) {
 			facts[fact.Key] = append(facts[fact.Key], fact)
+		}
+	}
+	for _, l := range e.losses {
+		id := ids[queue+"-"+l.Job]
+		if _, cancelled := e.cancelled[id]; !cancelled && !e.excused(l.Worker, l.At.Add(-2*lease), l.At) {
+			v.found(leaseGone, jobsRoute, id, "%s had lost the lease of its job %s at %s, and nothing happened to it", l.Worker, l.Job, l.At.Format(time.TimeOnly))
 		}
 	}
 	for _, runs := range keys {
@@ -150,9 +165,11 @@ func (e *evidence) alone(v *verdict, runs []*jobRun) {
 	}
 }
 
-// late reports whether a run's own lease may have ended just before it began: its worker stood still between.
+// late reports whether a run's own lease may have ended before it began: its worker stood still while it sent the job to the handler.
 func (e *evidence) late(run *jobRun) bool {
-	return e.excused(run.Worker, run.Begun, run.Begun, "worker_killed")
+	return slices.ContainsFunc(e.events, func(x *event) bool {
+		return x.Name == "worker_paused" && x.Holder == run.Worker && x.overlaps(run.Begun.Add(-slack/4), run.Begun)
+	})
 }
 
 // excused reports whether something other than the given faults may have cost a worker its leases between two moments.

@@ -353,6 +353,19 @@ func TestCheck(t *testing.T) {
 			s.happened("worker_paused", 10.5, 14.5, jobsRoute)
 			s.events[0].Holder = "worker-a"
 		}, nil},
+		{"a late worker ends the lease of another one", func(s *story) {
+			m := s.enqueued("a", "", 0)
+			s.ran("worker-a", 10, 10.5, m, jobDone)
+			s.ran("worker-b", 14, 16, m, jobDone)
+			s.happened("worker_paused", 10.5, 15, jobsRoute)
+			s.events[0].Holder = "worker-a"
+			s.losses = []loss{{"worker-a", "a", s.at(15.1)}, {"worker-b", "a", s.at(16.1)}}
+		}, []string{"lease_gone jobs"}},
+		{"a worker loses the lease of a job that is cancelled", func(s *story) {
+			s.ran("worker-a", 10, 12, s.enqueued("a", "", 0), jobDone)
+			s.cancelled["a"] = cancellation{From: s.at(11), To: s.at(11.2), Certain: true}
+			s.losses = []loss{{"worker-a", "a", s.at(12.1)}}
+		}, nil},
 		{"two jobs of a key at a time", func(s *story) {
 			a, b := s.enqueued("a", "k", 1), s.enqueued("b", "k", 2)
 			s.ran("worker-a", 10, 13, a, jobDone)

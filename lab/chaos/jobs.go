@@ -90,7 +90,7 @@ func startHandler() (*handler, *http.Server, error) {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	run := &jobRun{Worker: strings.TrimPrefix(req.URL.Path, "/"), Job: req.Header.Get("webhook-id")}
+	run := &jobRun{Worker: strings.TrimPrefix(req.URL.Path, "/"), Job: req.Header.Get("Idempotency-Key")}
 	if err := json.NewDecoder(req.Body).Decode(&run.message); err != nil {
 		return // the worker is gone
 	}
@@ -119,7 +119,7 @@ func (h *handler) begin(run *jobRun) (status int, takes time.Duration) {
 	n := len(h.of[run.ID])
 	h.of[run.ID] = append(h.of[run.ID], run)
 	h.runs = append(h.runs, run)
-	takes = time.Duration(rand.Int64N(int64(40 * time.Millisecond)))
+	takes = time.Duration(rand.Int64N(int64(150 * time.Millisecond)))
 	switch fate := run.fate(200); {
 	case fate < 4 && !h.absolved:
 		return jobRefused, takes

@@ -115,26 +115,34 @@ func (o *observer) all() map[string][]sample {
 var (
 	logTime         = regexp.MustCompile(`^time=(\S+) level=(?:WARN|ERROR) msg=("[^"]*"|\S+)`)
 	logSubscription = regexp.MustCompile(` subscription=(\S+)`)
+	logLoss         = regexp.MustCompile(`lease was gone|lease of a job was lost|job was removed`)
+	logJob          = regexp.MustCompile(` job=(\d+)`)
 	aboutMessages   = regexp.MustCompile(`refused|parked|dead letter|a job|jobs|the endpoint|unencrypted`)
 )
 
-// readWarnings notes the warnings in a relay's or worker's log.
-func (r *rig) readWarnings(p *process) error {
+// readWarnings notes the warnings in a relay's or worker's log, and returns the leases of jobs that it had lost.
+func (r *rig) readWarnings(p *process) (losses []loss, err error) {
 	file, err := os.Open(logOf(p))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		m := logTime.FindStringSubmatch(lines.Text())
-		if m == nil || aboutMessages.MatchString(m[2]) {
+		if m == nil {
 			continue
 		}
 		at, err := time.Parse(time.RFC3339Nano, m[1])
 		if err != nil {
-			return fmt.Errorf("the log of %s: %w", p.name, err)
+			return nil, fmt.Errorf("the log of %s: %w", p.name, err)
+		}
+		if job := logJob.FindStringSubmatch(lines.Text()); job != nil && logLoss.MatchString(m[2]) {
+			losses = append(losses, loss{p.name, job[1], at})
+		}
+		if aboutMessages.MatchString(m[2]) {
+			continue
 		}
 		concerned := routeNames("")
 		if s := logSubscription.FindStringSubmatch(lines.Text()); s != nil {
@@ -142,5 +150,5 @@ func (r *rig) readWarnings(p *process) error {
 		}
 		r.chronicle.note("warning", p.name+": "+m[2], blast{Routes: concerned, Holder: p.name}, at, at)
 	}
-	return lines.Err()
+	return losses, lines.Err()
 }

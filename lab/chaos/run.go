@@ -173,9 +173,11 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 		if err := errors.Join(p.alive(), p.Stop()); err != nil {
 			return nil, err
 		}
-		if err := c.rig.readWarnings(p); err != nil {
+		losses, err := c.rig.readWarnings(p)
+		if err != nil {
 			return nil, err
 		}
+		e.losses = append(e.losses, losses...)
 	}
 	if err := c.collect(ctx, e, consumed); err != nil {
 		return nil, err
