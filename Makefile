@@ -5,6 +5,8 @@ TEST      ?=
 FUZZTIME  ?= 60s
 # What `make bench` measures, e.g. make bench BENCH="--messages 1000000" or BENCH="fifo-lifo --pin"
 BENCH     ?=
+# The sinks of `make bench-sinks`; all if empty
+SINKS     ?=
 # What `make release` builds for, e.g. PLATFORMS="linux/amd64 linux/arm64"; all if empty
 PLATFORMS ?=
 # How long `make chaos` lets things go wrong, and what it draws from (0: anew)
@@ -16,7 +18,7 @@ export CGO_ENABLED ?= 0
 GOBUILD   := CGO_ENABLED=0 go build -ldflags "-s -w"
 
 .DEFAULT_GOAL := help
-.PHONY: help build release test-release docs demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-sinks test-topologies test-clients test-engine test-engines install-servers servers lint fmt fuzz bench chaos clean
+.PHONY: help build release test-release docs demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-sinks test-topologies test-clients test-engine test-engines install-servers servers lint fmt fuzz bench bench-sinks chaos clean
 
 help: ## list the targets
 	@echo 'make demo, make check and make test need nothing but Go; run as root on Debian, make test installs its servers.'
@@ -73,7 +75,7 @@ test-python: build ## build the Python client twice, install its wheel, run ruff
 test-kafka: ## run the Kafka sink's tests on a private Apache Kafka, fetched with Maven (needs Java)
 	script/test-kafka.sh
 
-test-sinks: ## run the tests of SQS and SNS on moto, fetched from PyPI, and of AMQP 1.0 on Artemis, fetched with Maven (needs Python, Java)
+test-sinks: ## run the tests of SQS, SNS and S3 on moto (PyPI), of SQS on ElasticMQ and of AMQP 1.0 on Artemis (Maven; needs Python, Java)
 	script/test-sinks.sh
 
 test-topologies: ## run the long form of the tests in clusters, behind poolers, on PostgreSQL 14 to 18
@@ -112,6 +114,11 @@ bench: ## build bin/bench and measure on private servers: the relay against both
 	@mkdir -p bin
 	$(GOBUILD) -o bin/bench ./lab/bench
 	script/bench.sh $(BENCH)
+
+bench-sinks: ## measure the relay against the client alone, for SINKS="redis sqs sns pubsub amqp1" (BENCH="--messages 20000": flags of bench relay)
+	@mkdir -p bin
+	$(GOBUILD) -o bin/bench ./lab/bench
+	script/bench-sinks.sh "$(SINKS)" $(BENCH)
 
 chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats, CHAOS="-profile portable", "-store mysql" or "-store sqlite"
 	script/chaos.sh -duration $(DURATION) -seed $(SEED) $(CHAOS)

@@ -23,6 +23,7 @@ var timeAllowed = map[string]string{
 	"clients/conformance/mixed_test.go TestKeysAcrossLanguages":           "the jobs' work",
 	"internal/test/tcpproxy/tcpproxy.go Proxy.pass":                       "the distance that a test has asked for",
 	"internal/test/adopttest/random.go fixture.write":                     "a writer's random pause",
+	"internal/test/sinktest/killed.go killedAgainAndAgain":                "how often the long form kills; each time it is the same that must hold",
 	"internal/test/sinktest/outage.go cancelIsPrompt":                     "a cancelled Send ends whenever that is; mostly the buffers are full by then",
 	"sink/nats/stuck_test.go TestStuckWrite":                              "as cancelIsPrompt; and Close ends whenever its context does",
 	"store/mysql/galera_test.go runsOneAtATime":                           "the jobs' work",

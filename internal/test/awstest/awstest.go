@@ -1,5 +1,5 @@
 // Package awstest has emulators of Amazon SQS, SNS and S3 for tests: one in this process, which follows
-// the documentation of the services, and moto, which others have written.
+// the documentation of the services, moto and ElasticMQ, which others have written.
 package awstest
 
 import (
@@ -33,7 +33,8 @@ const (
 	SecretKey  = "hush-hush-4711-secret-key"
 	DeniedKey  = "wrong-4712-secret-key"
 	Token      = "t0ken-of-a-session-4713"
-	MotoServer = "PENSTOCK_TEST_MOTO" // names the program moto_server
+	MotoServer = "PENSTOCK_TEST_MOTO"      // names the program moto_server
+	ElasticMQ  = "PENSTOCK_TEST_ELASTICMQ" // names the folder of its jars
 )
 
 // Emulator is what a test sends to.
@@ -78,19 +79,36 @@ func (e *Emulator) Restart(tb testing.TB) {
 	e.server.Start()
 }
 
+// StartElasticMQ starts ElasticMQ, which has SQS only, or skips the test if PENSTOCK_TEST_ELASTICMQ does not name the folder of its jars.
+func StartElasticMQ(tb testing.TB) *Emulator {
+	jars := os.Getenv(ElasticMQ)
+	if jars == "" {
+		tb.Skip("needs ElasticMQ: make test-sinks")
+	}
+	return startProgram(tb, "elasticmq", "/health", func(port int) *exec.Cmd {
+		return exec.Command("java", "-Drest-sqs.bind-hostname=127.0.0.1", fmt.Sprintf("-Drest-sqs.bind-port=%d", port), fmt.Sprintf("-Dnode-address.port=%d", port),
+			"-Drest-stats.enabled=false", "-Daws.region="+Region, "-Daws.accountId="+Account, "-cp", jars+"/*", "org.elasticmq.server.Main")
+	})
+}
+
 // StartMoto starts moto's server, or skips the test if PENSTOCK_TEST_MOTO does not name it.
 func StartMoto(tb testing.TB) *Emulator {
 	program := os.Getenv(MotoServer)
 	if program == "" {
 		tb.Skip("needs moto: make test-sinks")
 	}
+	return startProgram(tb, "moto", "/moto-api/data.json", func(port int) *exec.Cmd {
+		return exec.Command(program, "-H", "127.0.0.1", "-p", fmt.Sprint(port))
+	})
+}
+
+// startProgram starts an emulator that answers HTTP at path once it runs.
+func startProgram(tb testing.TB, name, path string, command func(port int) *exec.Cmd) *Emulator {
 	port, err := testserver.FreePort()
 	check(tb, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	p, err := testserver.NewProgram("moto", func() *exec.Cmd {
-		return exec.Command(program, "-H", "127.0.0.1", "-p", fmt.Sprint(port))
-	}, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/moto-api/data.json", nil)
+	p, err := testserver.NewProgram(name, func() *exec.Cmd { return command(port) }, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 		if err != nil {
 			return err
 		}

@@ -26,11 +26,12 @@ func StartArtemis(tb testing.TB, user, password string, queues ...string) *Artem
 	if os.Getenv(envArtemis) == "" {
 		tb.Skip("needs Artemis: make test-sinks")
 	}
-	a, err := newArtemis(user, password, queues)
+	a, err := NewArtemis(user, password, queues)
 	return forTest(tb, a, err)
 }
 
-func newArtemis(user, password string, queues []string) (*Artemis, error) {
+// NewArtemis starts a broker, which the caller closes. Without queues it makes those that clients name.
+func NewArtemis(user, password string, queues []string) (*Artemis, error) {
 	port, err := FreePort()
 	if err != nil {
 		return nil, err

@@ -23,11 +23,12 @@ type Redis struct {
 // usual ones.
 func StartRedis(tb testing.TB, conf ...string) *Redis {
 	tb.Helper()
-	r, err := newRedis(conf...)
+	r, err := NewRedis(conf...)
 	return forTest(tb, r, err)
 }
 
-func newRedis(conf ...string) (*Redis, error) {
+// NewRedis starts a server, which the caller closes.
+func NewRedis(conf ...string) (*Redis, error) {
 	program, err := redisServer()
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@
 //	withservers -only postgres …
 //	withservers -pooled …   PostgreSQL behind a PgBouncer in transaction mode
 //	withservers -only kafka …   an Apache Kafka of script/kafka-jars.sh, named in PENSTOCK_TEST_KAFKA
+//	withservers -only redis     named in PENSTOCK_TEST_REDIS
+//	withservers -only artemis   Artemis of PENSTOCK_TEST_ARTEMIS, named in PENSTOCK_TEST_AMQP1
 //	withservers -only mariadb …  MariaDB with InnoDB and MyRocks
 //	withservers -missing    print the packages it would need, by Debian's names, and what each is for
 //	withservers -missing-extras  and those without which a few tests are skipped
@@ -29,7 +31,7 @@ import (
 
 func main() {
 	durable := flag.Bool("durable", false, "let PostgreSQL wait for the disk at every commit (fsync on)")
-	only := flag.String("only", "", "start only `postgres`, rabbitmq, mariadb or kafka")
+	only := flag.String("only", "", "start only `postgres`, rabbitmq, mariadb, redis, artemis or kafka")
 	pooled := flag.Bool("pooled", false, "name a PgBouncer in transaction mode in front of PostgreSQL")
 	missing := flag.Bool("missing", false, "print Debian's names of the packages that are needed and not installed, and exit")
 	extras := flag.Bool("missing-extras", false, "print the names of those without which a few tests are skipped, and exit")
@@ -134,7 +136,24 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 		}
 		return m.URL, m.Close, nil
 	})
-	if only == "kafka" { // users who need it say so: it needs Java
+	switch only { // what few want and nothing starts by itself
+	case "redis":
+		launch("redis", "PENSTOCK_TEST_REDIS", func() (string, func() error, error) {
+			r, err := testserver.NewRedis()
+			if err != nil {
+				return "", nil, err
+			}
+			return "redis://" + r.Address, r.Close, nil
+		})
+	case "artemis":
+		launch("artemis", "PENSTOCK_TEST_AMQP1", func() (string, func() error, error) {
+			a, err := testserver.NewArtemis("penstock", "penstock", nil)
+			if err != nil {
+				return "", nil, err
+			}
+			return "amqp1://penstock:penstock@" + a.Address, a.Close, nil
+		})
+	case "kafka":
 		launch("kafka", testserver.EnvKafka, func() (string, func() error, error) {
 			k, err := testserver.NewKafka(testserver.KafkaOptions{})
 			if err != nil {
