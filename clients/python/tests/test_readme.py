@@ -30,11 +30,12 @@ def test_python(url: str, db: psycopg.Connection) -> None:
     db.execute("create table if not exists shop_order (customer text, total int)")
     for statement in ("create_outbox('orders')", "create_queue('emails')", "create_inbox('billing')"):
         db.execute(f"select penstock.{statement}")
-    names: dict[str, Any] = {"url": url, "night": lambda: False, "too_many_mails": lambda: False}
+    names: dict[str, Any] = {"url": url, "night": lambda: False, "too_many_mails": lambda: False, "s3": None}
     blocks = [code for language, code in BLOCKS if language == "python" and not code.startswith("# FastAPI")]
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     for code in blocks:
         exec(compile(code, "README.md", "exec"), names)
+    assert names["opened"]({}, b"inline") == b"inline"
     assert len(db.execute("select from penstock.orders").fetchall()) == 2502
     for row in db.execute("select id, key, group_key, priority, attempt, created_at, payload from penstock.claim('emails', 10)").fetchall():
         job = penstock.Job(row[0], row[1], row[2], row[3], row[4], row[5], {}, b'{"to": "ann"}', 1, row[5])
@@ -64,7 +65,7 @@ def test_fastapi(url: str, db: psycopg.Connection, queue: str) -> None:
 def test_types(tmp_path: Path) -> None:
     """All of it passes mypy --strict."""
     code = "".join(code for language, code in BLOCKS if language == "python")
-    names = 'url = ""\n\n\ndef night() -> bool:\n    return False\n\n\ntoo_many_mails = night\n\n\n'
+    names = 'from typing import Any\n\ns3: Any = None\nurl = ""\n\n\ndef night() -> bool:\n    return False\n\n\ntoo_many_mails = night\n\n\n'
     (tmp_path / "readme.py").write_text(names + code)
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent", "readme.py"],

@@ -5,6 +5,7 @@ export { Job, LeaseLostError, Outcome, Queue, StoppingError, cancelled, deadLett
 export { Writer, type Pending, type WriterOptions } from './writer.js'
 export { FieldError, type Message, type NewJob, type Payload } from './values.js'
 export { sqlState, type Execute, type Queryable, type Tx } from './database.js'
+export * as claimCheck from './claim-check.js'
 export { defineTask, type Task, type TaskDefinition, type TaskOptions } from './task.js'
 export type { End, Handler, Handlers, TaskHandler, TxHandler, TxTaskHandler, Verdict, WorkOptions } from './work.js'
 export type { StandardSchemaV1 } from './standard-schema.js'

@@ -12,6 +12,8 @@ console.log(process.argv[2] === 'nestjs' ? nestjs[0] : `import type { Pool, Pool
 import { deadLetter, snooze, type Handler, type Message, type NewJob, type Penstock } from '../src/index.js'
 ${imports.join('\n')}
 declare const penstock: Penstock, pool: Pool, tx: PoolClient, messages: Message[], jobs: NewJob[], messageId: string, busy: boolean, valid: boolean, handler: Handler, other: Handler
+declare const headers: Record<string, string>, body: Uint8Array
+declare const s3: { getObject(of: { Bucket: string, Key: string }): Promise<{ Body?: { transformToByteArray(): Promise<Uint8Array> } }> }
 declare function send(mail: { to: string }, options: { signal: AbortSignal }): Promise<void>
 declare function print(order: number): Promise<void>
 declare function remind(name: string): void

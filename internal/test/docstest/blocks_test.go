@@ -78,20 +78,20 @@ var runs = map[string]struct {
 	"docs/reference/configuration.md yaml": {10, "cmd/penstock/internal/config TestReference"},
 	"docs/reference/metrics.md go":         {2, "cmd/penstock/systemtest TestMetricsInGo TestTracesInGo"},
 	"clients/python/README.md sh":          {1, "clients/python/tests/test_readme.py test_five_commands"},
-	"clients/python/README.md python":      {9, "clients/python/tests/test_readme.py test_python test_fastapi test_types"},
+	"clients/python/README.md python":      {10, "clients/python/tests/test_readme.py test_python test_fastapi test_types"},
 	"docs/guides/django.md sh":             {6, "clients/python/tests/test_guide.py test_guide"},
 	"docs/guides/django.md python":         {4, "clients/python/tests/test_guide.py test_guide"},
 	"docs/guides/nextjs.md sh":             {3, "clients/typescript/test/nextjs/test.sh"},
 	"docs/guides/nextjs.md ts":             {6, "clients/typescript/test/nextjs/test.sh"},
 	"clients/typescript/README.md sh":      {1, "clients/typescript/test/package/test.sh"},
-	"clients/typescript/README.md ts":      {6, "clients/typescript/test.sh readme.generated.ts; test/nestjs/test.sh runs the module"},
+	"clients/typescript/README.md ts":      {7, "clients/typescript/test.sh readme.generated.ts; test/nestjs/test.sh runs the module"},
 	"docs/guides/spring-boot.md sh":        {4, "clients/java/guide/test.sh"},
 	"docs/guides/spring-boot.md xml":       {1, "clients/java/guide/test.sh"},
 	"docs/guides/spring-boot.md sql":       {1, "clients/java/guide/test.sh"},
 	"docs/guides/spring-boot.md yaml":      {2, "clients/java/guide/test.sh; ModulithTest sets that of Modulith"},
 	"docs/guides/spring-boot.md java":      {5, "clients/java/guide/test.sh; ModulithTest has that of Modulith"},
 	"clients/java/README.md sh":            {1, "clients/java/test.sh commands.sh"},
-	"clients/java/README.md java":          {5, "clients/java/spring-boot-starter/src/test/java/io/penstock/spring/boot/ReadmeTest.java ReadmeTest"},
+	"clients/java/README.md java":          {6, "clients/java/spring-boot-starter/src/test/java/io/penstock/spring/boot/ReadmeTest.java ReadmeTest"},
 }
 
 // The tests that runs names are there.

@@ -1,6 +1,6 @@
 """Penstock's outbox, job queue and inbox, in your own transaction. `penstock.aio` has the same for asyncio."""
 
-from . import inbox
+from . import claim_check, inbox
 from ._api import check, enqueue, enqueue_many, publish, publish_many
 from ._app import App, Task, TxTask, current_job
 from ._buffer import Buffer
@@ -55,6 +55,7 @@ __all__ = [
     "TxTask",
     "Worker",
     "check",
+    "claim_check",
     "current_job",
     "enqueue",
     "enqueue_many",

@@ -56,7 +56,7 @@ class ReadmeTest {
     @BeforeAll
     static void create() throws Exception {
         blocks = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL).matcher(Files.readString(Path.of("../README.md"))).results().map(m -> m.group(1)).toList();
-        assertEquals(5, blocks.size());
+        assertEquals(6, blocks.size());
         URI uri = URI.create(System.getenv("PENSTOCK_TEST_POSTGRES"));
         String query = uri.getRawQuery() == null ? "" : uri.getRawQuery();
         String[] user = (uri.getUserInfo() == null ? "postgres" : uri.getUserInfo()).split(":", 2);
@@ -199,8 +199,14 @@ class ReadmeTest {
     }
 
     @Test
+    void opensClaimChecks() throws Exception {
+        around(4, "Opening", "Map<String, String> headers, byte[] body, S3 s3", "public interface Get { Get bucket(String name); Get key(String name); }\n"
+            + "public interface Got { byte[] asByteArray(); }\npublic interface S3 { Got getObjectAsBytes(java.util.function.Consumer<Get> get); }");
+    }
+
+    @Test
     void testsOfYours() throws Exception {
-        var code = around(4, "Tests", "Connection connection, DataSource dataSource, Handler handler",
+        var code = around(5, "Tests", "Connection connection, DataSource dataSource, Handler handler",
             "static void placeOrder(Connection connection) {\nPenstock.on(connection).publish(\"orders\", Message.of(\"1\").key(\"ann\").topic(\"order.placed\"));\n"
                 + "Penstock.on(connection).enqueue(\"emails\", NewJob.of(\"of the test\"));\n}");
         int before = jobs();
