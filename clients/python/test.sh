@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 export PENSTOCK_BIN=${PENSTOCK_BIN:-$(cd ../.. && pwd)/bin/penstock}
 : "${PENSTOCK_TEST_POSTGRES:?is the URL of a PostgreSQL server: bin/withservers -only postgres clients/python/test.sh}"
 
-tools=(build 'hatchling>=1.26' pytest mypy ruff asyncpg django django-tasks fastapi greenlet 'psycopg[binary]' sqlalchemy)
+tools=(build 'hatchling>=1.26' pytest mypy ruff asyncpg django django-tasks fastapi greenlet 'psycopg[binary,pool]' sqlalchemy uvicorn)
 unset PYTHONPATH # the wheel is tested, not the folder
 first=yes
 for python in "${@:-python3}"; do
@@ -20,8 +20,9 @@ for python in "${@:-python3}"; do
   fi
   export PATH=$venv/bin:$PATH
   if [[ $first ]]; then
-    ruff format --check --quiet src tests hatch_build.py || { echo 'run: ruff format src tests hatch_build.py'; exit 1; }
-    ruff check --quiet src tests hatch_build.py
+    files=(src tests hatch_build.py ../../examples/fastapi)
+    ruff format --check --quiet --config pyproject.toml "${files[@]}" || { echo "run: ruff format ${files[*]}"; exit 1; }
+    ruff check --quiet --config pyproject.toml "${files[@]}"
     build() { rm -rf dist src/penstock/django/schema.sql && "$python" -m build --no-isolation > /dev/null && sha256sum dist/*; }
     before=$(build)
     after=$(build)
