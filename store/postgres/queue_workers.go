@@ -30,7 +30,8 @@ func (q *Queue) Heartbeat(ctx context.Context, w admin.Worker) error {
 	return q.failed(ctx, err)
 }
 
-// Workers implements driver.WorkerStore. It reads heartbeats of the last ten minutes, the latest first, and no more than 20,000 of a queue.
+// Workers implements driver.WorkerStore. It reads heartbeats of the last ten minutes, the latest first, and no more than 5,000 of a queue. With
+// more than 1,250 workers those that have been silent are left out first.
 func (s *Store) Workers(ctx context.Context, queue string, most int) (all []admin.Worker, err error) {
 	if err := admin.ValidateLimit(most); err != nil {
 		return nil, err

@@ -98,7 +98,7 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	dead := func(letters int64) int64 { return deadPages*letters/int64(filled[1]) + 1 } // which are next to each other
 	const (
 		leases     = 10_000 // of which the longest are shown
-		heartbeats = 20_000
+		heartbeats = 5_000
 		priorities = 3  // the newest of each are looked at
 		toAPage    = 25 // at least, of leases, heartbeats, delayed and waiting jobs, which are next to each other
 	)
