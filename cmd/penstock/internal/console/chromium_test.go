@@ -36,7 +36,7 @@ type message struct {
 	Session string `json:"sessionId,omitempty"`
 }
 
-const patience = time.Minute // for a slow or busy machine
+const patience = 3 * time.Minute // for a slow or busy machine: after a read that took 2 s the console does not read again for a minute
 
 // startBrowser starts Debian's chromium, which script/install-servers.sh installs. The test is skipped without it, and fails in CI.
 func startBrowser(t *testing.T) *browser {
