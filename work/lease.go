@@ -64,7 +64,7 @@ func (w *worker) prolong(tasks []*task, leases, extended []int64, until time.Tim
 	now := time.Now()
 	for i, t := range tasks {
 		if lasts[leases[i]] {
-			t.until = until
+			t.until, t.over = until, now.Add(w.Lease)
 		}
 		if t.ended { // the call that writes its end will report it
 			continue

@@ -58,6 +58,7 @@ type task struct {
 	job   *penstock.Job // among those of its claim; cleared once the task is forgotten
 	place int           // in held
 	until time.Time     // when the lease ends, or earlier: by this machine's clock
+	over  time.Time     // when it has ended for sure: it began before the answer came
 	begun bool
 	ended bool // the handler has returned, or will not be called
 	lost  bool

@@ -12,10 +12,11 @@ func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job,
 	w.Observer.Claimed(len(jobs))
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	over := time.Now().Add(w.Lease)
 	tasks := make([]task, len(jobs)) // one allocation: jobs point to their payloads, tasks to jobs
 	for i := range tasks {
 		t := &tasks[i]
-		t.job, t.until = &jobs[i], until
+		t.job, t.until, t.over = &jobs[i], until, over
 		t.ctx.parent, t.ctx.queue, t.ctx.lease = handling, w.q, jobs[i].Lease
 		w.hold(t)
 		w.queued = append(w.queued, t)
@@ -77,12 +78,12 @@ func (w *worker) closeSlot(handling, writing context.Context) {
 	notify(w.freed)
 }
 
-// next takes the next job to begin, nil if there is none. It gives up those whose leases have ended, by this machine's clock: the
-// process stood still, or the claim's answer took long, and they may run elsewhere.
+// next takes the next job to begin, nil if there is none. It gives up those whose leases have ended for sure: the process stood
+// still, and they may run elsewhere. A job whose claim was slow begins: its lease may have begun at the end of that.
 func (w *worker) next(now time.Time) *task {
 	w.mu.Lock()
 	var late []*task
-	for !w.stopping && len(w.queued) > 0 && !now.Before(w.queued[0].until) {
+	for !w.stopping && len(w.queued) > 0 && !now.Before(w.queued[0].over) {
 		late = append(late, w.queued[0])
 		w.lose(w.queued[0])
 	}
