@@ -31,15 +31,6 @@ func ReadBack[C any](t *testing.T, of descriptor.Sink[C], sinkURL string) {
 	must(err)
 	must(broker.Open(ctx, sink))
 	next := map[string]int{}
-	done := make(chan error, 1)
-	go func() {
-		done <- broker.Read(ctx, func(a readback.Arrival) {
-			if want := fmt.Sprintf("%s %d", a.Key, next[a.Key]); string(a.Payload) != want || a.ID != want {
-				t.Errorf("%q with the key %q and the id %q arrives; want %q", a.Payload, a.Key, a.ID, want)
-			}
-			next[a.Key]++
-		})
-	}()
 	for n := range each {
 		var msgs []penstock.Message
 		for k := range keys {
@@ -60,7 +51,12 @@ func ReadBack[C any](t *testing.T, of descriptor.Sink[C], sinkURL string) {
 		}
 	}
 	must(broker.Finish(ctx))
-	must(<-done)
+	must(broker.Read(ctx, func(a readback.Arrival) { // not before: it must not end with the first that it finds
+		if want := fmt.Sprintf("%s %d", a.Key, next[a.Key]); string(a.Payload) != want || a.ID != want {
+			t.Errorf("%q with the key %q and the id %q arrives; want %q", a.Payload, a.Key, a.ID, want)
+		}
+		next[a.Key]++
+	}))
 	for k := range keys {
 		if key := fmt.Sprintf("key-%d", k); next[key] != each {
 			t.Errorf("%d of %d messages of %s were read", next[key], each, key)
