@@ -20,12 +20,13 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-want='helm v3.22.0, nfpm v2.45.2, hatchling 1.33.0'
+want='helm v3.22.0, nfpm v2.45.2, hatchling 1.33.0, cyclonedx-gomod v1.9.0'
 if [[ $(cat "$tools/installed" 2>/dev/null) != "$want" ]]; then
 	rm -rf "$tools"
 	python3 -m venv "$tools"
 	"$tools/bin/pip" install --quiet --disable-pip-version-check hatchling==1.33.0
 	GOBIN=$tools/bin go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+	GOBIN=$tools/bin go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0
 	GOBIN=$tools/bin go install helm.sh/helm/v3/cmd/helm@v3.22.0
 	echo "$want" > "$tools/installed"
 fi
@@ -45,6 +46,11 @@ while read -r platform npm wheel; do
 	folder=$work/$name
 	GOOS=$os GOARCH=$arch go build -trimpath -ldflags '-s -w' -o "$folder/penstock$exe" ./cmd/penstock
 	export PENSTOCK_BIN=$folder/penstock$exe PENSTOCK_WHEEL_TAG=$wheel
+
+	# Its components, from the binary itself and the modules that it was built from. No network: penstock is no published module.
+	GOPROXY=off GOOS=$os GOARCH=$arch cyclonedx-gomod bin -json -licenses -std -noserial -version "v$version" -output "$work/sbom.json" "$PENSTOCK_BIN" 2> "$work/sbom.log" || { cat "$work/sbom.log"; exit 1; }
+	release/sbom.py "$work/sbom.json" "$out/$name.cdx.json"
+	[[ $os != linux ]] || release/sbom.py "$work/sbom.json" "$out/penstock_${version}_image_$arch.cdx.json" image
 
 	package=$work/$npm
 	mkdir -p "$package/bin"

@@ -34,6 +34,11 @@ folder() { mkdir "$empty/$1" && cd "$empty/$1"; }
 (cd "$release" && sha256sum --quiet --check checksums.txt)
 [[ $(find "$release" -maxdepth 3 -type f -name '*penstock*' ! -path '*/maven/*' | grep -vcF "$version") == 0 ]] || fail 'a file has another version in its name'
 
+release/check.py "$release" "$version"
+for arm in "$(dpkg-deb --field "$release/penstock_${version}_arm64.deb" Architecture 2> /dev/null)" "$(rpm -qp --queryformat '%{ARCH}' "$release/penstock-$version-1.aarch64.rpm" 2> /dev/null)"; do
+	[[ ! -f $release/penstock_${version}_linux_arm64.tar.gz || $arm == a*64 && $arm != amd64 ]] || fail "a package for arm64 is for '$arm'"
+done
+
 folder archive
 tar -xzf "$release/penstock_${version}_linux_amd64.tar.gz"
 try 'tar.gz' "$PWD/penstock_${version}_linux_amd64/penstock"
