@@ -25,4 +25,11 @@ insert into pgboss.job (name, data, priority, state, start_after, group_id, bloc
     ('send-email', '{"n": 6}', 0, 'failed', now(), null, false, null, null),
     ('send-email', '{"n": 8}', 0, 'created', now(), null, true, null, null),
     ('other', '{"n": 7}', 0, 'created', now(), null, false, null, null);
+insert into pgboss.job (name, data, priority, state, start_after, created_on, policy, singleton_key) values
+    ('send-email', '{"n": 20}', 0, 'failed', now(), now() - interval '4 h', 'key_strict_fifo', 'customer-2'),
+    ('send-email', '{"n": 21}', 0, 'created', now(), now() - interval '3 h', 'key_strict_fifo', 'customer-2'),
+    ('send-email', '{"n": 31}', 0, 'retry', now() + interval '1 hour', now() - interval '3 h', 'key_strict_fifo', 'customer-3'),
+    ('send-email', '{"n": 32}', 50, 'created', now(), now() - interval '2 h', 'key_strict_fifo', 'customer-3'),
+    ('send-email', '{"n": 41}', 0, 'created', now(), now() - interval '2 h', 'singleton', 'customer-4'),
+    ('send-email', '{"n": 42}', 50, 'created', now(), now() - interval '1 h', 'singleton', 'customer-4');
 create view old_jobs as select data as job from pgboss.job;
