@@ -40,7 +40,8 @@ Count = Callable[[str, Job, float], Any]
 class Options:
     """`concurrency`: handlers at a time. `batch`: the most jobs that one claim asks for. `lease`: how many seconds a job stays with a worker that has
     died. `drain_timeout`: how many seconds handlers may continue when the worker stops. `give_up`: the age in seconds from which a job whose kind has
-    no handler is a dead letter; the worker must also have known the job for half of this time. `observe(outcome, job, seconds)` is called when an attempt has ended."""
+    no handler is a dead letter; the worker must also have known the job for half of this time. `observe(outcome, job, seconds)` is called when an
+    attempt has ended."""
 
     concurrency: int = 10
     batch: int = 100
