@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
 	"github.com/penstock/penstock/cmd/penstock/internal/console"
 	"github.com/penstock/penstock/driver"
 	"github.com/penstock/penstock/internal/doctor"
@@ -158,7 +159,9 @@ func TestDocument(t *testing.T) {
 func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		fill(t, s)
-		d := serve(t, s)
+		d := serveWith(t, s, func(o *console.Options) {
+			o.Adopted = []console.Adopted{{Table: "orders", Subscription: "billing", Store: asTable{s}}}
+		})
 		code, text := d.ask("r", "GET", "/api/v1/openapi.json", "")
 		var document struct {
 			OpenAPI string
@@ -174,7 +177,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 		if code != 200 || document.OpenAPI != "3.1.0" || len(document.Paths) < 15 {
 			t.Fatalf("the document: %d, %d paths", code, len(document.Paths))
 		}
-		names := strings.NewReplacer("{outbox}", "orders", "{subscription}", "billing", "{queue}", "mails", "{consumer}", "billing")
+		names := strings.NewReplacer("{outbox}", "orders", "{subscription}", "billing", "{queue}", "mails", "{consumer}", "billing", "{table}", "orders")
 		for path, methods := range document.Paths {
 			for method, operation := range methods {
 				body, token := "", "r"
@@ -183,8 +186,11 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 					switch filepath.Base(path) {
 					case "retry", "discard":
 						body = `{"dry_run": true}`
-						if strings.Contains(path, "parked") {
+						switch {
+						case strings.Contains(path, "parked"):
 							body = `{}`
+						case strings.Contains(path, "{table}"):
+							body = `{"numbers": [1000]}` // there is none
 						}
 					case "resend":
 						number := int64(1)
@@ -222,6 +228,42 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 			}
 		}
 	})
+}
+
+// asTable has the subscription of an outbox stand for one of an adopted table. TestAdoptedTables has a real one.
+type asTable struct{ store }
+
+func (a asTable) Status(ctx context.Context) (admin.SubscriptionStatus, error) {
+	all, err := a.store.Status(ctx)
+	if err != nil {
+		return admin.SubscriptionStatus{}, err
+	}
+	return all[0].Subscriptions[0], nil
+}
+
+func (a asTable) of(q admin.DeadLetterQuery) admin.DeadLetterQuery {
+	q.Outbox, q.Subscription = "orders", "billing"
+	return q
+}
+
+func (a asTable) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) ([]admin.DeadLetter, error) {
+	return a.store.DeadLetters(ctx, a.of(q))
+}
+
+func (a asTable) RetryDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
+	return a.store.RetryDeadLetters(ctx, a.of(q))
+}
+
+func (a asTable) DiscardDeadLetters(ctx context.Context, q admin.DeadLetterQuery) (int, error) {
+	return a.store.DiscardDeadLetters(ctx, a.of(q))
+}
+
+func (a asTable) ParkedKeys(ctx context.Context, limit int) ([]admin.ParkedKey, error) {
+	return a.store.ParkedKeys(ctx, "orders", "billing", limit)
+}
+
+func (a asTable) RetryParked(ctx context.Context, keys ...string) (int, error) {
+	return a.store.RetryParked(ctx, "orders", "billing", keys...)
 }
 
 // schema is the part of JSON Schema that the document uses.

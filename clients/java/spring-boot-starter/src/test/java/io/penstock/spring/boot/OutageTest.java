@@ -28,7 +28,9 @@ class OutageTest {
     private static final LinkedBlockingQueue<String> DONE = new LinkedBlockingQueue<>();
 
     @SpringBootConfiguration
-    @EnableAutoConfiguration(exclude = {HibernateJpaAutoConfiguration.class, JpaRepositoriesAutoConfiguration.class})
+    @EnableAutoConfiguration( // without what needs the database at the start
+            exclude = {HibernateJpaAutoConfiguration.class, JpaRepositoriesAutoConfiguration.class},
+            excludeName = "org.springframework.modulith.events.jdbc.JdbcEventPublicationAutoConfiguration")
     static class Application {
         @Bean
         PenstockWorker jobs() {
