@@ -22,11 +22,16 @@ import (
 )
 
 func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
-	a := &cli.App{DatabaseURL: "postgres://app:secret@localhost/shop", Schema: "odd one"}
+	const secret = "postgres://app:secret@localhost/shop"
+	variable := secret
+	a := &cli.App{DatabaseURL: secret, Schema: "odd one", Getenv: func(string) string { return variable }}
 	clitest.Same(t, "a verb", a.Suggest("run penstock migrate"), "run penstock migrate --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one'")
 	clitest.Same(t, "a verb of two words", a.Suggest("penstock outbox create NAME makes one"), "penstock outbox create --database-url \"$PENSTOCK_DATABASE_URL\" --schema 'odd one' NAME makes one")
 	clitest.Same(t, "what another role runs", a.Suggest("penstock queue grant mails ROLE --work"), "penstock queue grant --schema 'odd one' mails ROLE --work")
 	clitest.Same(t, "no verb", a.Suggest("a newer penstock"), "a newer penstock")
+	for _, variable = range []string{"", "postgres://app:secret@localhost/other"} {
+		clitest.Same(t, "the variable names another database", a.Suggest("run penstock migrate"), "run penstock migrate --database-url postgres://app:PASSWORD@localhost/shop --schema 'odd one'")
+	}
 	clitest.Same(t, "nothing given", (&cli.App{}).Suggest("run penstock migrate"), "run penstock migrate")
 
 	url := postgrestest.Database(t)
@@ -40,6 +45,28 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 		o.wants(t, terminal.ExitDatabase, "penstock migrate --database-url "+shell.Word(url)+" --schema nope")
 	}
 	clitest.Contains(t, must(t, "status", "--database-url", url, "--schema", "nope2", "--help"), "penstock status orders --watch")
+}
+
+// A pasted next step must not act on the database of the variable if another one was given.
+func TestNextStepsDoNotTakeAnotherDatabase(t *testing.T) {
+	url, err := neturl.Parse(postgrestest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url.User = neturl.UserPassword(url.User.Username(), "hunter2")
+	t.Chdir(t.TempDir())
+	t.Setenv("PENSTOCK_DATABASE_URL", "sqlite:other.db")
+	const flag = "--database-url"
+	for _, verb := range []string{"status --schema a", "migrate --schema a", "status --schema a", "inbox status --schema a"} {
+		o := invoke(t, append(strings.Fields(verb), flag, url.String())...)
+		said := o.stdout + o.stderr
+		clitest.Contains(t, said, flag+" '"+strings.Replace(url.String(), "hunter2", "PASSWORD", 1)+"'")
+		if strings.Contains(said, "PENSTOCK_DATABASE_URL") || strings.Contains(said, "hunter2") {
+			t.Errorf("%s names the variable's database, or the password:\n%s", verb, said)
+		}
+	}
+	t.Setenv("PENSTOCK_DATABASE_URL", url.String())
+	clitest.Contains(t, must(t, "migrate", "--schema", "b", flag, url.String()), "outbox create "+flag+` "$PENSTOCK_DATABASE_URL"`)
 }
 
 // The next step that show prints runs when it is pasted, wherever the thing was found. A URL with a password is in the variable then.

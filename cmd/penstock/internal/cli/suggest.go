@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock/cmd/penstock/internal/config"
+	"github.com/penstock/penstock/internal/redact"
 	"github.com/penstock/penstock/internal/shell"
 )
 
@@ -12,8 +13,9 @@ import (
 var suggestion = regexp.MustCompile(`\bpenstock (?:(?:outbox|queue|inbox|dead|job|schedule|subscription|adopt) [a-z]+|demo|migrate|relay|publish|tail|enqueue|work|status|parked|replay|doctor|explain)\b`)
 
 // Suggest makes the commands in a text refer to this database: it adds the necessary global flags.
-// In place of a URL with a password it names the variable for one, because a masked URL cannot be
-// pasted. A command for another role, such as a grant, has its own URL.
+// In place of a URL with a password it names the variable, if that has the same URL. Otherwise the command
+// would act on the variable's database: it has the URL with a placeholder for the password. A command for another
+// role, such as a grant, has its own URL.
 func (a *App) Suggest(text string) string {
 	return suggestion.ReplaceAllStringFunc(text, func(command string) string {
 		given := ""
@@ -23,10 +25,13 @@ func (a *App) Suggest(text string) string {
 			}
 		}
 		if !strings.HasSuffix(command, " grant") {
-			if config.URL(a.DatabaseURL).String() == a.DatabaseURL {
+			switch masked := config.URL(a.DatabaseURL).String(); {
+			case masked == a.DatabaseURL:
 				add("--database-url", a.DatabaseURL)
-			} else {
+			case a.Getenv("PENSTOCK_DATABASE_URL") == a.DatabaseURL:
 				given += ` --database-url "$PENSTOCK_DATABASE_URL"`
+			default:
+				add("--database-url", strings.ReplaceAll(masked, redact.Masked, "PASSWORD"))
 			}
 			add("--config", a.ConfigFile)
 		}
