@@ -15,28 +15,56 @@ import (
 func TestGoGuide(t *testing.T) {
 	t.Parallel()
 	g := newGoGuide(t, "sqlite:shop.db")
-	g.save("shop_test.go", docblock.Of(t, goGuidePage, "go")[1])
+	blocks := docblock.Of(t, goGuidePage, "go")
+	g.save("more.go", moreImports+blocks[1]+"\n"+blocks[2])
+	g.save("shop_test.go", blocks[3])
 	for _, block := range g.commands[:3] {
 		g.follow(block)
 	}
 }
 
-// The program with the lines for PostgreSQL does the same there.
+// The program and the test for PostgreSQL do the same there.
 func TestGoGuideOnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	const said = "postgres://postgres@localhost/shop"
-	database := testserver.Database(t, testserver.PostgresURL(t))
+	const create, saidDatabase, saidBroker = "createdb -h localhost -U postgres shop\n", "postgres://postgres@localhost/shop", "amqp://guest:guest@localhost/"
+	database, broker := testserver.Database(t, testserver.PostgresURL(t)), testserver.RabbitMQURL(t)
+	t.Cleanup(func() { deleteQueue(t, broker, "shop-orders") })
 	g := newGoGuide(t, database)
-	g.save("postgres.diff", docblock.Of(t, goGuidePage, "diff")[0])
-	if !strings.Contains(g.commands[3], said) {
-		t.Fatalf("the page does not say %s any more", said)
+	program := docblock.Of(t, goGuidePage, "go")
+	g.save("main.go", program[4])
+	g.save("shop_test.go", program[5])
+	for _, said := range []string{create, saidDatabase, saidBroker} {
+		if !strings.Contains(g.commands[3], said) {
+			t.Fatalf("the page does not say %s any more", said)
+		}
 	}
 	g.follow(g.commands[0])
-	g.follow(strings.Replace(g.commands[3], said, "'"+database+"'", 1))
+	g.follow(strings.NewReplacer(create, "", saidDatabase, "'"+database+"'", saidBroker, broker).Replace(g.commands[3]))
+	if n := queueLength(t, broker, "shop-orders"); n != 1 {
+		t.Errorf("the queue has %d messages, want the one of the order", n)
+	}
 	if n := count(t, database, "select count(*) from penstock.orders o join shop_order s on s.customer = o.key"); n != 1 {
 		t.Errorf("%d messages of an order are in the outbox, want 1", n)
 	}
+	g.follow(g.commands[4])
 }
+
+// moreImports is for the functions of the page that its program does not call.
+const moreImports = `package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/sink/rabbitmq"
+	"github.com/penstock/penstock/work"
+)
+
+`
 
 const goGuidePage = "docs/guides/go.md"
 
@@ -50,8 +78,8 @@ type goGuide struct {
 func newGoGuide(t *testing.T, database string) *goGuide {
 	t.Helper()
 	g := &goGuide{walk: newWalk(t, database), t: t, commands: docblock.Of(t, goGuidePage, "sh")}
-	if len(g.commands) != 4 {
-		t.Fatalf("%d blocks of commands, want 4", len(g.commands))
+	if len(g.commands) != 5 {
+		t.Fatalf("%d blocks of commands, want 5", len(g.commands))
 	}
 	root := docblock.Root(t)
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
@@ -60,6 +88,18 @@ func newGoGuide(t *testing.T, database string) *goGuide {
 	}
 	g.save("main.go", docblock.Of(t, goGuidePage, "go")[0])
 	g.save("go.sum", string(sums))
+	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, goGuidePage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ := strings.Cut(string(module), "\ngo ")
+	if version, _, _ = strings.Cut(version, "\n"); !strings.Contains(string(page), "Go "+version+" or later") {
+		t.Errorf("the page does not name Go %s, which go.mod requires", version)
+	}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOTOOLCHAIN"} {
 		value, err := exec.Command("go", "env", name).Output()
 		if err != nil {
@@ -68,11 +108,11 @@ func newGoGuide(t *testing.T, database string) *goGuide {
 		g.exports = append(g.exports, "export "+name+"='"+strings.TrimSpace(string(value))+"'")
 	}
 	g.exports = append(g.exports, "export GOPROXY=off GOFLAGS=-mod=mod") // the modules of the repository suffice
-	_, module, ok := strings.Cut(g.commands[0], "cd shop\n")
+	_, inModule, ok := strings.Cut(g.commands[0], "cd shop\n")
 	if !ok {
 		t.Fatalf("it does not begin in the folder shop:\n%s", g.commands[0])
 	}
-	g.commands[0] = module
+	g.commands[0] = inModule
 	for i, block := range g.commands {
 		g.commands[i] = strings.NewReplacer("../penstock/bin/", "", "=../penstock", "="+root).Replace(block)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // languages are those that the site highlights; text is for pictures and formulas.
-var languages = []string{"sh", "sql", "psql", "go", "yaml", "json", "python", "java", "ts", "js", "csharp", "toml", "xml", "properties", "diff", "mermaid", "text"}
+var languages = []string{"sh", "sql", "psql", "go", "yaml", "json", "python", "java", "ts", "js", "csharp", "toml", "xml", "properties", "mermaid", "text"}
 
 // A block says its language: without one it is not highlighted, and no test knows how to run it.
 func TestFences(t *testing.T) {
@@ -62,9 +62,8 @@ var runs = map[string]struct {
 	"docs/start/install.md sh":             {7, "cmd/penstock/systemtest TestInstall"},
 	"docs/start/install.md psql":           {2, "cmd/penstock/systemtest TestInstall"},
 	"docs/guides/buffering.md go":          {2, "cmd/penstock/systemtest TestBufferingInGo TestWriterInGo"},
-	"docs/guides/go.md sh":                 {4, "cmd/penstock/systemtest TestGoGuide TestGoGuideOnPostgreSQL"},
-	"docs/guides/go.md diff":               {1, "cmd/penstock/systemtest TestGoGuideOnPostgreSQL"},
-	"docs/guides/go.md go":                 {2, "cmd/penstock/systemtest TestGoGuide"},
+	"docs/guides/go.md sh":                 {5, "cmd/penstock/systemtest TestGoGuide TestGoGuideOnPostgreSQL"},
+	"docs/guides/go.md go":                 {6, "cmd/penstock/systemtest TestGoGuide TestGoGuideOnPostgreSQL"},
 	"docs/guides/inbox.md go":              {1, "cmd/penstock/systemtest TestInboxInGo"},
 	"docs/guides/inbox.md sql":             {6, "store/postgres TestInboxDocs"},
 	"docs/guides/inbox.md python":          {1, "store/postgres TestPythonDocs"},
@@ -92,6 +91,17 @@ var runs = map[string]struct {
 	"docs/guides/spring-boot.md java":      {5, "clients/java/guide/test.sh; ModulithTest has that of Modulith"},
 	"clients/java/README.md sh":            {1, "clients/java/test.sh commands.sh"},
 	"clients/java/README.md java":          {6, "clients/java/spring-boot-starter/src/test/java/io/penstock/spring/boot/ReadmeTest.java ReadmeTest"},
+}
+
+// The site keeps tabs in blocks of code: a program that is copied from it is the page's.
+func TestSiteKeepsTabs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "mkdocs.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`pymdownx\.superfences:\n +preserve_tabs: true`).Match(text) {
+		t.Error("mkdocs.yml does not set preserve_tabs of pymdownx.superfences")
+	}
 }
 
 // The tests that runs names are there.
