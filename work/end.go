@@ -180,13 +180,13 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 			w.works(failing)
 			w.warnOf(t, failure)
 			if how == Failed || how == Dead {
-				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure, traced(t.job))
+				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure, kindOf(t.job), traced(t.job))
 			}
 			w.finish(t, how)
 			return
 		case errors.Is(err, penstock.ErrLeaseLost):
 			w.works(failing)
-			w.log.Warn("a job failed, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", retry.failures > 0, "err", failure)
+			w.log.Warn("a job failed, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", retry.failures > 0, "err", failure, kindOf(t.job))
 			w.finish(t, Lost)
 			return
 		case w.permanent(err):
@@ -279,6 +279,14 @@ func (w *worker) release(ctx context.Context, tasks []*task) {
 			return
 		}
 	}
+}
+
+// kindOf is the kind of a job, for the log, or nothing.
+func kindOf(job *penstock.Job) slog.Attr {
+	if kind := job.Kind(); kind != "" {
+		return slog.String("kind", kind)
+	}
+	return slog.Attr{}
 }
 
 // traced is the trace that a job belongs to, for the log, or nothing.

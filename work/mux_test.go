@@ -147,6 +147,9 @@ func TestMuxLeavesOtherKinds(t *testing.T) {
 		if n := seen.count(work.Released); n != len(q.freed) || n < 450 || len(q.retried) != 0 {
 			t.Errorf("released %d times, as the observer has it, and %d as the queue does; retried %q", n, len(q.freed), q.retried)
 		}
+		if !regexp.MustCompile(`msg="a job failed" job=2 .* kind=y\b`).MatchString(log.String()) {
+			t.Errorf("the log does not say the kind of the job that failed:\n%s", log.String())
+		}
 		if n := strings.Count(log.String(), "has no handler in this worker"); n != 2 {
 			t.Errorf("the log names kinds %d times, want each of two once:\n%s", n, log.String())
 		}
