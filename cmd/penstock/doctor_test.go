@@ -265,7 +265,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 			p.must("queue", "create", "grouped")
 			p.must("enqueue", "grouped", "{}", "--group", "acme")
 			f := p.finds(doctor.CheckQueue, doctor.Critical, "grouped", "no worker seems to take jobs of group acme: 1 job is ready")
-			clitest.Contains(t, f.Next, "penstock work grouped --group acme --exec COMMAND")
+			clitest.Same(t, "next step", f.Next, "start the worker of your application, or: penstock work grouped --group acme --exec COMMAND")
 			p.jobs("grouped", "{}")
 			p.claim("grouped", "")
 			p.finds(doctor.CheckQueue, doctor.Warning, "grouped", "workers run, but none seems to take jobs of group acme")

@@ -53,6 +53,42 @@ def test_functions_of_the_same_version_are_brought_up_to_date(project: str, conn
     program("migrate", "--check", "--database-url", project)
 
 
+def schedule(**changes: Any) -> dict[str, Any]:
+    return {"SCHEDULES": {"n": {"queue": "default", "cron": "@daily", **changes}}}
+
+
+SCHEDULES = (
+    "select q.name, s.name, cron, s.headers->>'penstock-kind', key, payload from penstock._schedule s join penstock._queue q on q.id = s.queue order by 1"
+)
+MADE = [
+    ("kept", "sums", "TZ=Europe/Berlin 0 4 * * *", "tests.django_app.tasks.add", "k", b'{"args": [1], "kwargs": {"b": 2}}'),
+    ("stacks", "digest", "@hourly", "digest", None, b'{"n": 1}'),
+]
+
+
+def test_schedules(project: str, conn: psycopg.Connection) -> None:
+    """They are made after the queues, in a database of a test too, and changed as the settings say; applying them again moves no time."""
+    assert rows(conn, SCHEDULES) == MADE
+    conn.execute("update penstock._schedule set next = '2100-01-01'")
+    assert "made" not in manage("penstock_migrate")
+    assert rows(conn, "select distinct extract(year from next)::int from penstock._schedule") == [(2100,)]
+    conn.execute("select penstock.unschedule('stacks', 'digest')")
+    conn.execute("select penstock.schedule('kept', 'sums', '@daily', 'old')")
+    assert "made schedule digest of queue stacks" in manage("penstock_migrate")
+    assert rows(conn, SCHEDULES) == MADE
+
+
+def test_a_schedule_runs_its_task(project: str, conn: psycopg.Connection) -> None:
+    from django.db import connection
+
+    from penstock.django.tasks import Handlers
+
+    testing.advance(conn, "kept", 86400)
+    ran = testing.run_one(connection, "kept", Handlers("kept", "worker", None))
+    assert (ran.outcome, ran.job.kind, ran.job.key) == ("done", "tests.django_app.tasks.add", "k")
+    testing.clear(conn, "kept")
+
+
 SETTINGS: list[tuple[Any, str, str, str]] = [
     ([], "E002", r"is \[\]", "dict"),
     ({"QUEUE": {}}, "E001", "does not know the key 'QUEUE'", "did you mean 'QUEUES'"),
@@ -73,6 +109,14 @@ SETTINGS: list[tuple[Any, str, str, str]] = [
     ({"ENCODER": "json.Encoder"}, "E003", "Encoder", "JSONEncoder"),
     ({"ENCODER": int}, "E003", "no subclass", "dotted name"),
     ({"DATABASE": "shop"}, "E003", "'shop'", "default, other"),
+    (schedule(cron=5), "E002", r"\['n'\]\['cron'\] is 5", "cron expression"),
+    (schedule(crom="@daily"), "E001", "'crom'", "did you mean 'cron'"),
+    ({"SCHEDULES": {"n": {"queue": "default"}}}, "E003", "has no cron", "cron expression"),
+    ({"SCHEDULES": {"n": {"cron": "@daily"}}}, "E003", "has no queue", "queue, or task"),
+    (schedule(queue="missing"), "E003", "'missing', which migrate does not make", "QUEUES"),
+    (schedule(task="tests.django_app.tasks.plain"), "E003", "which is no task", "@task"),
+    (schedule(task="tests.django_app.tasks.add", payload="x"), "E003", "'payload' and a task", "kind and payload"),
+    (schedule(args=[1]), "E003", "'args' without a task", "kind and payload"),
 ]
 
 
@@ -230,3 +274,4 @@ def test_nothing_leaks_between_tests(project: str, conn: psycopg.Connection) -> 
         ("kept", False, 2),
         ("stacks", True, 25),
     ]
+    assert rows(conn, SCHEDULES) == MADE

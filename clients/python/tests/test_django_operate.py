@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import psycopg
 import pytest
@@ -60,7 +63,7 @@ def conn(project: str) -> Iterator[psycopg.Connection]:
         testing.clear(made, "emails")
         yield made
         made.execute("select penstock.resume_queue('emails')")
-        made.execute("select penstock.unschedule('emails', s.name) from penstock._schedule s")
+        made.execute("select penstock.unschedule(q.name, s.name) from penstock._schedule s join penstock._queue q on q.id = s.queue where q.name = 'emails'")
         testing.clear(made, "emails")
 
 
@@ -134,7 +137,7 @@ def test_backlogs_have_the_figures_of_the_program(project: str, refused: str, co
         conn.execute("delete from penstock._cursor where n = %s", [n])
 
 
-def test_status_for_people(refused: str, conn: psycopg.Connection, dead: list[int]) -> None:
+def test_status_for_people(project: str, refused: str, conn: psycopg.Connection, dead: list[int]) -> None:
     from django.core.management.base import CommandError
 
     conn.execute("select penstock.pause_queue('stacks')")
@@ -145,13 +148,33 @@ def test_status_for_people(refused: str, conn: psycopg.Connection, dead: list[in
     assert ["emails", "host/2", "1"] in [line[:3] for line in words]
     assert ["emails", "nightly", "0", "4"] in [line[:4] for line in words]
     assert "emails: 3 dead letters to retry or to discard: manage.py penstock_dead list emails\n" in text
-    assert "refused, billing: no relay runs, and 2 messages wait: penstock relay --outbox refused" in text
+    assert "refused, billing: no relay runs, and 2 messages wait: penstock relay --database-url" in text
+    [told] = [line for line in text.splitlines() if "no relay runs" in line]
+    command = shlex.split(told.partition(": penstock ")[2].replace("--sink URL", "--sink stdout"))
+    environment = os.environ | {"PGPASSWORD": unquote(urlsplit(project).password or "")}
+    with subprocess.Popen([PENSTOCK, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as relay:
+        assert relay.stdout
+        [printed] = [json.loads(relay.stdout.readline())]
+        relay.kill()
+    assert "payload" in printed, "the command runs as it is printed"
     assert "stacks: it is paused" in text
     conn.execute("select penstock.resume_queue('stacks')")
     only = manage("penstock_status", "emails")
     assert "emails" in only and "refused" not in only and "stacks" not in only
     with pytest.raises(CommandError, match="no outbox and no queue 'x'"):
         manage("penstock_status", "x")
+
+
+def test_a_killed_worker_is_no_worker(project: str, conn: psycopg.Connection) -> None:
+    """Its lease has ended and no maintenance has run since: three jobs are ready, and nothing works on them."""
+    penstock.enqueue_many(conn, "emails", [penstock.NewJob(str(n)) for n in range(4)])
+    conn.execute("select from penstock.claim('emails', 1, '1 h', worker => 'killed/1')")
+    conn.execute("update penstock.emails set created_at = created_at - interval '1 minute'")
+    assert "no worker seems to run" not in manage("penstock_status", "emails")
+    conn.execute("update penstock._lease set lease_until = clock_timestamp()")
+    assert "emails: no worker seems to run, and 3 jobs are ready: manage.py penstock_work emails" in manage("penstock_status", "emails")
+    assert "killed/1" not in manage("penstock_status", "emails")
+    assert json.loads(manage("penstock_status", "emails", "--json"))["queues"][0]["workers"] == []
 
 
 def test_more_than_is_counted(conn: psycopg.Connection, dead: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,6 +331,7 @@ def test_admin_lists_and_filters_dead_letters(conn: psycopg.Connection, dead: li
     page = body(client.get(f"{DEAD}?of=emails"))
     assert [f'value="{id_}"' in page for id_ in dead] == [True] * 3
     assert "SMTPError: &lt;no&gt;" in page and "<no>" not in page and "line 1" not in page
+    assert "it has one more" in page
     links = dict(re.findall(r'<a href="([^"]+)">([^<]+ \(\d\)|welcome|bill)</a>', page))
     assert sorted(links.values()) == ["SMTPError: &lt;no&gt; (2)", "ValueError (1)", "bill", "welcome"]
     for link, label in links.items():
@@ -325,13 +349,14 @@ def test_admin_shows_a_dead_letter(refused: str, conn: psycopg.Connection, dead:
     [link] = re.findall(rf'<a href="([^"]+)">{dead[1]}</a>', body(client.get(f"{DEAD}?of=emails")))
     page = body(client.get(link))
     assert "{&quot;to&quot;: &quot;&lt;b&gt;bob&lt;/b&gt;&quot;}" in page and "line 2" in page and "welcome" in page
+    assert "it has one more" in page
     assert "/wA=" in body(client.get(link.replace(f"_2F{dead[1]}", f"_2F{dead[2]}")))
     back = f"{DEAD}?of=emails"
     assert "1 dead letter of emails sent back" in body(post(client, back, link, action="retry", row=dead[1]))
     assert "is no dead letter any more" in body(client.get(link, follow=True))
     seqs = re.findall(r'name="row" value="(\d+)"', body(client.get(f"{DEAD}?of={refused}&subscription=billing")))
     [link] = re.findall(rf'<a href="([^"]+)">{seqs[-1]}</a>', body(client.get(f"{DEAD}?of={refused}&subscription=billing")))
-    assert "message" in body(client.get(link))
+    assert "message" in body(client.get(link)) and "it has one more" not in body(client.get(link))
 
 
 def test_admin_decides(conn: psycopg.Connection, dead: list[int]) -> None:
@@ -369,7 +394,7 @@ def test_admin_schedules(conn: psycopg.Connection, dead: list[int]) -> None:
     assert "nightly" in page and "0 4 * * *" in page and "digest" in page
     assert "Drop 1" in body(post(client, SCHEDULES, action="drop", row="emails/a%2Fb"))
     assert "1 schedule dropped" in body(post(client, SCHEDULES, action="drop", row="emails/a%2Fb", sure="1"))
-    assert rows(conn, "select name from penstock._schedule") == [("nightly",)]
+    assert rows(conn, "select name from penstock._schedule order by 1") == [("digest",), ("nightly",), ("sums",)]
 
 
 def test_admin_permissions(conn: psycopg.Connection, dead: list[int]) -> None:

@@ -165,6 +165,39 @@ def test_outcomes_and_payloads(tasks: Any) -> None:
         assert ran("kept").outcome == "snooze", "it is left to another worker"
 
 
+def test_tasks_run_in_tests_without_a_handler(tasks: Any) -> None:
+    from django.db import connection
+
+    good, bad = tasks.context.enqueue(fails=1), tasks.context.enqueue(fails=9)
+    assert sorted(ran.outcome for ran in testing.run_all(connection, "kept")) == ["done", "retry", "retry", "retry"]
+    good.refresh()
+    bad.refresh()
+    assert (good.return_value, bad.status) == ([good.id, 2], "FAILED")
+    penstock.enqueue(connection, "emails", "sent by the handler of the settings")
+    assert testing.run_one(connection, "emails").outcome == "done"
+    with pytest.raises(TypeError, match="no handler for the queue stacks"):
+        testing.run_all(connection, "stacks")
+
+
+def test_one_worker_of_several_queues(tasks: Any, project: str) -> None:
+    results = [tasks.add.enqueue(1, b=1), tasks.once.enqueue()]
+    with psycopg.connect(project, autocommit=True) as conn:
+        penstock.enqueue(conn, "emails", "ann")
+        args = [sys.executable, "-m", "django", "penstock_work", "kept", "default", "emails"]
+        with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+            until(lambda: rows(conn, "select sum(s.ready + s.running) from penstock._queue q, penstock.queue_status(q.name) s") == [(0,)])
+            worker.send_signal(signal.SIGTERM)
+            printed, logged = worker.communicate(timeout=60)
+            assert worker.returncode == 0, logged
+        assert printed == "ann\n" and rows(conn, "select payload from penstock.orders") == [(b"sent ann",)]
+    for result, status in zip(results, ("SUCCESSFUL", "FAILED"), strict=True):
+        result.refresh()
+        assert result.status == status
+    assert logged.count("Traceback") == 1, logged
+    for queue in ("kept", "default", "emails"):
+        assert f"a worker of queue {queue} has started" in logged and f"the worker of queue {queue} stops" in logged, logged
+
+
 @pytest.mark.parametrize("atomic", [False, True])
 def test_work(tasks: Any, project: str, atomic: bool) -> None:
     results = [tasks.add.enqueue(n, b=1) for n in range(3)]

@@ -380,3 +380,32 @@ def test_workers_that_begin_together_do_not_ask_together() -> None:
             desk.claimed([], 10, 0.0, at[i])
             at[i] = desk.next_claim
     assert max(at) - min(at) > POLL_MAX
+
+
+HEARTBEATS = """select l.worker, l.report from penstock._lease l join penstock._queue q on q.id = -l.queue
+    where q.name = %s and l.lease_until > clock_timestamp() order by l.lease_until"""
+
+
+def test_heartbeats(start: Run, db: psycopg.Connection, queue: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker is seen while it is idle, with what it has done, and so is that it has stopped."""
+    with caplog.at_level("INFO", logger="penstock"):
+        running = start(queue, {"good": lambda _: None, "bad": fails}, worker="host/7", concurrency=3, group_key="g")
+        until(lambda: rows(db, HEARTBEATS, queue))
+        [(worker, report)] = rows(db, HEARTBEATS, queue)
+        assert isinstance(report, dict)
+        assert worker == "host/7" and report["version"] == f"penstock-client {penstock.__version__}" and report["started_at"]
+        assert {n: report[n] for n in ("concurrency", "groups", "running", "done", "failed", "dead")} == {
+            "concurrency": 3, "groups": ["g"], "running": 0, "done": 0, "failed": 0, "dead": 0,
+        }  # fmt: skip
+        assert "claimed_at" not in report and "stopped" not in report
+        penstock.enqueue_many(db, queue, [penstock.NewJob("", kind=kind, group_key="g") for kind in ("good", "good", "bad")])
+        until(lambda: len(running.ended) == 3)
+        running.join()
+    last = rows(db, HEARTBEATS, queue)[-1][1]
+    assert isinstance(last, dict)
+    assert (last["stopped"], last["done"], last["dead"], last["failed"], last["running"]) == (True, 2, 1, 0, 0) and last["claimed_at"] > report["started_at"]
+    assert [line for line in caplog.messages if "stops" in line] == [f"the worker of queue {queue} stops: 0 handlers run, and have 10 s to end"]
+
+
+def fails(job: penstock.Job) -> None:
+    raise penstock.DeadLetter("no")

@@ -8,7 +8,6 @@ import copy
 import functools
 import inspect
 import json
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -20,7 +19,7 @@ from ._desk import Options, reason_of
 from ._model import Aborted, DeadLetter, Encoder, Enqueued, FieldError, Job, NewJob, Outcome, Retry, kind_text
 from ._seam import Transaction
 from ._signals import stopped_by_signals
-from ._worker import Handler, Worker, in_transaction
+from ._worker import Handler, Worker, in_transaction, run_together
 
 if TYPE_CHECKING:
     from . import aio
@@ -294,30 +293,11 @@ class App:
     def work(self, db: Database, *queues: str, signals: bool = True, **options: Any) -> None:
         """Runs the app's tasks, of all its queues or some, in threads until SIGTERM or SIGINT. The options are those of `Options`, for each queue."""
         workers, closings = self._workers(Worker, db, queues, in_transaction, options)
-        failed: list[BaseException] = []
-
-        def stop() -> None:
-            for worker in workers:
-                worker.stop()
-
-        def run(worker: Worker) -> None:
-            try:
-                worker.run()
-            except BaseException as e:
-                failed.append(e)
-            stop()
-
-        threads = [threading.Thread(target=run, args=(worker,), name=f"penstock {worker.desk.queue}") for worker in workers[1:]]
-        with stopped_by_signals(stop) if signals else contextlib.nullcontext():
-            for thread in threads:
-                thread.start()
-            run(workers[0])
-            for thread in threads:
-                thread.join()
-        for close in closings:
-            close()
-        if failed:
-            raise failed[0]
+        try:
+            run_together(workers, signals)
+        finally:
+            for close in closings:
+                close()
 
     async def awork(self, db: Database, *queues: str, signals: bool = True, **options: Any) -> None:
         """The same with asyncio, for an app all of whose tasks are coroutines. Its cancellation also ends it."""

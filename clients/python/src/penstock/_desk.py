@@ -11,9 +11,10 @@ import sysconfig
 import threading
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 from ._model import Cancelled, DeadLetter, FieldError, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
@@ -27,6 +28,7 @@ CALL_TIMEOUT = 30.0
 ACK_EVERY = 0.02
 """Seconds for which the end of a job waits for a claim to carry it, or for others."""
 MAINTAIN_EVERY = 0.5
+HEARTBEAT_EVERY = 30.0
 POLL_MIN, POLL_MAX = 0.002, 0.05
 MAX_CLAIM = 10_000
 
@@ -92,9 +94,27 @@ class Desk:
         self.pause, self.next_claim = POLL_MIN, 0.0
         self.stopping = self.interrupted = False
         self.settles = False  # handlers end their jobs in their own transactions
+        self.started, self.claimed_at, self.outcomes = datetime.now(timezone.utc), "", Counter[str]()
+        self.next_heartbeat = 0.0
 
     def starts(self) -> None:
         log.info("a worker of queue %s has started: %s, concurrency %d", self.queue, self.o.worker, self.o.concurrency)
+
+    def stops(self) -> None:
+        log.info("the worker of queue %s stops: %d handlers run, and have %g s to end", self.queue, self.busy, self.o.drain_timeout)
+
+    def heartbeat(self, now: float, stopped: bool = False) -> Op[None] | None:
+        """What says that this worker lives, if it is time. Only operators see it, so nothing else depends on it."""
+        if now < self.next_heartbeat and not stopped:
+            return None
+        self.next_heartbeat = now + HEARTBEAT_EVERY * random.uniform(0.875, 1.125)
+        said: dict[str, Any] = {
+            "worker": self.o.worker, "version": f"penstock-client {version()}", "started_at": self.started.isoformat(),
+            "concurrency": self.o.concurrency, "groups": [self.o.group_key], "running": len(self.held),
+            "done": self.outcomes["done"] + self.outcomes["settled"], "failed": self.outcomes["failed"], "dead": self.outcomes["dead"],
+        }  # fmt: skip
+        said |= ({"claimed_at": self.claimed_at} if self.claimed_at else {}) | ({"stopped": True} if stopped else {})
+        return self.sql.heartbeat(self.queue, said)
 
     # What is done with the database: the statements of each step, and how their rows are used
 
@@ -197,6 +217,7 @@ class Desk:
             self.queued.append(task)
         if jobs:
             self.pause = POLL_MIN
+            self.claimed_at = datetime.now(timezone.utc).isoformat()
         # Up to an eighth longer or shorter, to keep workers that started together from polling together.
         self.next_claim = now if len(jobs) == asked else now + self.pause * random.uniform(0.875, 1.125)
         if not jobs:
@@ -269,6 +290,7 @@ class Desk:
 
     def finish(self, task: Task, word: str) -> None:
         self.held.pop(task.job.lease, None)
+        self.outcomes[word] += 1
         if self.o.observe:
             try:
                 self.o.observe(word, task.job, task.took)
@@ -387,6 +409,12 @@ def threads_take(handler: object) -> None:
 def permanent(e: BaseException) -> bool:
     """Whether another attempt would not help."""
     return isinstance(e, (NotFoundError, SchemaError, FieldError))
+
+
+def version() -> str:
+    from . import __version__
+
+    return __version__
 
 
 def growing(failures: int) -> float:

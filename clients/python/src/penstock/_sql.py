@@ -140,6 +140,10 @@ class Postgres:
     def dead_letter(self, queue: str, lease: int, error: str) -> Op[None]:
         yield f"select {self.schema}.dead_letter(cast($1 as text), cast($2 as bigint), cast($3 as text))", [queue, lease, storable(error)]
 
+    def heartbeat(self, queue: str, report: dict[str, Any]) -> Op[None]:
+        """Says that a worker lives; lease 0 stands for the worker itself."""
+        yield f"select {self.schema}.report(cast($1 as text), 0, cast(cast($2 as text) as jsonb))", [queue, json.dumps(report)]
+
     def maintain(self, queue: str) -> Op[None]:
         yield f"select {self.schema}.maintain_queue(cast($1 as text))", [queue]
 

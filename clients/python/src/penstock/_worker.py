@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
@@ -89,6 +89,7 @@ class Worker:
         while not self._stopped(min(self.o.lease / 10, 1)):
             self._expire()
         self.halt.set()
+        self.desk.stops()
         with self.jobs:
             unbegun = self.desk.stop()
             self.jobs.notify_all()
@@ -186,6 +187,8 @@ class Worker:
                 failures += 1
                 self.desk.outage.fails("claim or end jobs", e)
                 (self.over if self.halt.is_set() else self.halt).wait(pause)
+        if not failures and self.failed is None:
+            self._beat(line, stopped=True)
         line.close()
 
     def _extend(self, line: Line) -> None:
@@ -220,7 +223,18 @@ class Worker:
                 wait = max(growing(failures), MAINTAIN_EVERY)
                 failures += 1
                 self.desk.outage.fails("do the housekeeping", e)
+            else:
+                self._beat(line)
         line.close()
+
+    def _beat(self, line: Line, stopped: bool = False) -> None:
+        with self.jobs:
+            beat = self.desk.heartbeat(monotonic(), stopped)
+        if beat is not None:
+            try:
+                line.call(beat)
+            except Exception as e:
+                log.debug("cannot send a heartbeat: %s", e)
 
     def _handle(self) -> None:
         while True:
@@ -273,12 +287,36 @@ def in_transaction(db: Database, queue: str, handlers: TxHandlers, options: Opti
     return handle, close_all
 
 
+def run_together(workers: Sequence[Worker], signals: bool = True) -> None:
+    """Runs workers until a signal stops all of them, or one fails."""
+    failed: list[BaseException] = []
+
+    def stop() -> None:
+        for worker in workers:
+            worker.stop()
+
+    def run(worker: Worker) -> None:
+        try:
+            worker.run()
+        except BaseException as e:
+            failed.append(e)
+        stop()
+
+    threads = [threading.Thread(target=run, args=(worker,), name=f"penstock {worker.desk.queue}") for worker in workers[1:]]
+    with stopped_by_signals(stop) if signals else contextlib.nullcontext():
+        for thread in threads:
+            thread.start()
+        run(workers[0])
+        for thread in threads:
+            thread.join()
+    if failed:
+        raise failed[0]
+
+
 def work(db: Database, queue: str, handler: Handlers, *, signals: bool = True, **options: Any) -> None:
     """Runs `handler(job)` on the jobs of a queue, in threads, until SIGTERM or SIGINT. Handlers by kind are a dict, as {"welcome": send_welcome}; that of
     the kind "" takes jobs without one. The options are those of `Options`."""
-    worker = Worker(db, queue, handler, Options(**options))
-    with stopped_by_signals(worker.stop) if signals else contextlib.nullcontext():
-        worker.run()
+    run_together([Worker(db, queue, handler, Options(**options))], signals)
 
 
 def work_tx(db: Database, queue: str, handler: TxHandlers, *, signals: bool = True, **options: Any) -> None:

@@ -171,6 +171,7 @@ class Worker:
         writer = asyncio.ensure_future(self._write(line))
         others = [self._start(loop()) for loop in (self._extend, self._maintain, self._expire)]
         await self.halt.wait()
+        self.desk.stops()
         await self._give_back(self.desk.stop())
         self.change.set()
         await self._drained(self.o.drain_timeout if self.failed is None else 0)
@@ -240,6 +241,8 @@ class Worker:
             if self.desk.stopping and not self.desk.busy:
                 end = end or monotonic() + self.o.drain_timeout
             if what == "end" or (failures and end and monotonic() > end):
+                if not failures and self.failed is None:
+                    await self._beat(line, stopped=True)
                 return
             try:
                 await line.call(self.desk.step(what, n))
@@ -290,8 +293,17 @@ class Worker:
                     wait = max(growing(failures), MAINTAIN_EVERY)
                     failures += 1
                     self.desk.outage.fails("do the housekeeping", e)
+                else:
+                    await self._beat(line)
         finally:
             await line.close()
+
+    async def _beat(self, line: Line, stopped: bool = False) -> None:
+        if (beat := self.desk.heartbeat(monotonic(), stopped)) is not None:
+            try:
+                await line.call(beat)
+            except Exception as e:
+                log.debug("cannot send a heartbeat: %s", e)
 
     async def _expire(self) -> None:
         while not await self._until(self.over, min(self.o.lease / 10, 1)):

@@ -123,9 +123,11 @@ class Ran:
     how: object = None
 
 
-def run_one(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: str = "", schema: str = "penstock") -> Ran:
+def run_one(tx: Transaction, queue: str, handler: Handlers | App | None = None, *, group_key: str = "", schema: str = "penstock") -> Ran:
     """Claims the next job in the test's own transaction, calls its handler, or its task of an App, and ends the attempt as a worker does. The job may have
-    been enqueued in the same transaction. A job to be retried runs after `advance`. Nothing is committed. Raises an AssertionError if there is no job."""
+    been enqueued in the same transaction. A job to be retried runs after `advance`. Nothing is committed. Raises an AssertionError if there is no job.
+    Without a handler it is that of `manage.py penstock_work`: Django's tasks, and the handler of settings.PENSTOCK."""
+    handler = handler or of_django(queue)
     desk = Desk(queue, Options(schema=schema))
     _, jobs = run(tx, desk.sql.claim(queue, 1, desk.o.lease, group_key, "test"))
     if not jobs:
@@ -151,9 +153,20 @@ def run_one(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: 
     return Ran(jobs[0], word, how)
 
 
-def run_all(tx: Transaction, queue: str, handler: Handlers | App, *, group_key: str = "", most: int = 1000, schema: str = "penstock") -> list[Ran]:
+def of_django(queue: str) -> Any:
+    from .django import handlers_of
+
+    if (found := handlers_of(queue, "test")) is None:
+        raise TypeError(f"there is no handler for the queue {queue}: give one, or name it in settings.PENSTOCK['QUEUES'] or in settings.TASKS")
+    return found
+
+
+def run_all(
+    tx: Transaction, queue: str, handler: Handlers | App | None = None, *, group_key: str = "", most: int = 1000, schema: str = "penstock"
+) -> list[Ran]:
     """Runs the queue's jobs one after another until each is done or a dead letter, and returns the attempts. Time passes at once: for retries, snoozes and
-    delayed jobs. Raises an AssertionError after that many attempts, if a handler snoozes for ever, for example."""
+    delayed jobs. Raises an AssertionError after that many attempts, if a handler snoozes for ever, for example. Without a handler it is as in run_one."""
+    handler = handler or of_django(queue)
     ran: list[Ran] = []
     name = f"(select id from {quoted(schema)}._queue where name = $1)"
     while True:

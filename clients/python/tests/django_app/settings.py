@@ -57,5 +57,9 @@ PENSTOCK = {
         "kept": {"keep_done": "1 day", "max_attempts": 2},
     },
     "INBOXES": {"billing": {"keep": "2 days"}},
+    "SCHEDULES": {
+        "sums": {"task": "tests.django_app.tasks.add", "cron": "TZ=Europe/Berlin 0 4 * * *", "args": [1], "kwargs": {"b": 2}, "key": "k"},
+        "digest": {"queue": "stacks", "cron": "@hourly", "kind": "digest", "payload": {"n": 1}},
+    },
 }
 TASKS = {"default": {"BACKEND": "penstock.django.tasks.PenstockBackend", "QUEUES": ["default", "kept"]}}

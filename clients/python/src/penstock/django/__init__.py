@@ -6,6 +6,7 @@
         "OUTBOXES": ["orders"],                      # created by `manage.py migrate` if they are missing
         "QUEUES": {"emails": {"max_attempts": 5, "handler": "shop.jobs.send_mail"}},
         "INBOXES": {"billing": {"keep": "30 days"}},
+        "SCHEDULES": {"nightly": {"queue": "emails", "cron": "0 4 * * *", "kind": "digest"}},
         "ENCODER": "django.core.serializers.json.DjangoJSONEncoder",
     }
 
@@ -25,6 +26,8 @@ from django.utils.module_loading import import_string
 
 from .. import _api
 from .. import inbox as _inbox
+from .._app import App
+from .._desk import threads_take
 from .._model import Encoder, Enqueued, Message, NewJob, Payload
 
 TASK_BACKEND = "penstock.django.tasks.PenstockBackend"
@@ -36,6 +39,7 @@ DEFAULTS: dict[str, Any] = {
     "OUTBOXES": [],
     "QUEUES": {},
     "INBOXES": {},
+    "SCHEDULES": {},
     "ENCODER": "django.core.serializers.json.DjangoJSONEncoder",
 }
 
@@ -49,6 +53,20 @@ def task_queues() -> list[str]:
     """The queues of settings.TASKS that are Penstock's."""
     ours = [params for params in getattr(settings, "TASKS", {}).values() if params.get("BACKEND") == TASK_BACKEND]
     return [queue for params in ours for queue in params.get("QUEUES", ["default"])]
+
+
+def handlers_of(queue: str, worker: str, given: Any = None) -> Any:
+    """What handles the jobs of a queue: `given`, or else the handler of the settings, and the tasks of settings.TASKS. None if there is nothing."""
+    chosen = given or setting("QUEUES").get(queue, {}).get("handler")
+    chosen = import_string(chosen) if isinstance(chosen, str) else chosen
+    if isinstance(chosen, App):
+        chosen = chosen.handlers(queue)
+    threads_take(chosen)
+    if queue in task_queues():
+        from .tasks import Handlers
+
+        chosen = Handlers(queue, worker, chosen)
+    return chosen
 
 
 def _encoder() -> Encoder:

@@ -133,6 +133,9 @@ class QueueAdmin(Page):
         return {"pause": ("Pause queues", pause(True)), "resume": ("Resume queues", pause(False))} if may else {}
 
 
+RETRIED = "A retried job runs at once, and its attempts count on. If it has used them all, it has one more, and is a dead letter again if that fails."
+
+
 @admin.register(DeadLetter)
 class DeadLetterAdmin(Page):
     def get_urls(self) -> list[Any]:
@@ -182,6 +185,7 @@ class DeadLetterAdmin(Page):
             "search": {"q": chosen.error, "kept": [(k, v) for k, v in {**where, **kept}.items() if v and k != "q"]},
             "next": dead_of(**where, **kept, after=str(numbers[PAGE - 1])) if len(numbers) > PAGE else "",
             "empty": "No dead letter matches.",
+            "notes": [RETRIED] if box.is_queue else [],
         }
 
     def link(self, box: Dead, number: int) -> str:
@@ -208,7 +212,14 @@ class DeadLetterAdmin(Page):
         return self.page(
             request,
             "dead_letter",
-            {"title": f"Dead letter {object_id}", "facts": facts, "one": one, "number": number, "back": dead_of(box.name, box.subscription)},
+            {
+                "title": f"Dead letter {object_id}",
+                "facts": facts,
+                "one": one,
+                "number": number,
+                "notes": [RETRIED] if box.is_queue else [],
+                "back": dead_of(box.name, box.subscription),
+            },
         )
 
     def actions_of(self, request: HttpRequest) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from datetime import timedelta
 from difflib import get_close_matches
 from json import JSONEncoder
@@ -11,6 +11,10 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import Error
 from django.utils.module_loading import import_string
+
+from .._model import FieldError
+from . import task_queues
+from .schema import contents
 
 TEXT = (str, "a text")
 NUMBER = (int, "a whole number")
@@ -21,6 +25,7 @@ KEYS: dict[str, tuple[Any, str]] = {
     "OUTBOXES": ((list, tuple, set, frozenset), "a list of names, as ['orders']"),
     "QUEUES": (Mapping, "a dict with the settings of each queue, as {'emails': {}}"),
     "INBOXES": (Mapping, "a dict with the settings of each inbox, as {'billing': {}}"),
+    "SCHEDULES": (Mapping, "a dict with the settings of each schedule, as {'nightly': {'queue': 'emails', 'cron': '0 4 * * *'}}"),
     "ENCODER": ((str, type), "a subclass of json.JSONEncoder, or its dotted name"),
 }
 OF_A_QUEUE: dict[str, tuple[Any, str]] = {
@@ -30,6 +35,19 @@ OF_A_QUEUE: dict[str, tuple[Any, str]] = {
     "max_running": NUMBER,
     "dedup_window": TIME,
     "keep_done": TIME,
+}
+OF_A_SCHEDULE: dict[str, tuple[Any, str]] = {
+    "queue": (str, "the name of a queue"),
+    "cron": (str, "a cron expression, as '0 4 * * *' or 'TZ=Europe/Berlin 0 4 * * *'"),
+    "task": (str, "the dotted name of a function with @task"),
+    "args": ((list, tuple), "a list"),
+    "kwargs": (Mapping, "a dict"),
+    "kind": (str, "a text"),
+    "payload": (object, "bytes, a text, or what JSON can hold"),
+    "key": TEXT,
+    "group_key": TEXT,
+    "priority": NUMBER,
+    "dedup_key": TEXT,
 }
 OF_AN_INBOX: dict[str, tuple[Any, str]] = {"keep": TIME}
 
@@ -60,13 +78,7 @@ def check_settings(**_: Any) -> list[Error]:
     top = entries("", getattr(settings, "PENSTOCK", {}), KEYS)
     if top.get("DATABASE", "default") not in settings.DATABASES:
         error(3, "['DATABASE']", f"is {top['DATABASE']!r}, which is not in settings.DATABASES", f"there are: {', '.join(settings.DATABASES)}")
-    encoder = top.get("ENCODER", JSONEncoder)
-    try:
-        encoder = import_string(encoder) if isinstance(encoder, str) else encoder
-        problem = "" if isinstance(encoder, type) and issubclass(encoder, JSONEncoder) else ", which is no subclass of json.JSONEncoder"
-    except ImportError as e:
-        problem = f": {e}"
-    if problem:
+    if problem := encoder_problem(top.get("ENCODER", JSONEncoder)):
         error(3, "['ENCODER']", f"is {top['ENCODER']!r}{problem}", "give a subclass of json.JSONEncoder, or its dotted name")
     for name in top.get("OUTBOXES", ()):
         if not isinstance(name, str):
@@ -86,4 +98,35 @@ def check_settings(**_: Any) -> list[Error]:
         else:
             if not callable(handler):
                 error(3, f"{where}['handler']", f"is {handler!r}, which cannot be called", "give the dotted name of a function that takes the job")
+    for name, given in top.get("SCHEDULES", {}).items():
+        before, schedule = len(found), entries(f"['SCHEDULES'][{name!r}]", given, OF_A_SCHEDULE)
+        for wrong in problems_of(schedule, {*top.get("QUEUES", {}), *task_queues()}) if len(found) == before else ():
+            error(3, f"['SCHEDULES'][{name!r}]", *wrong)
     return found
+
+
+def encoder_problem(encoder: Any) -> str:
+    try:
+        encoder = import_string(encoder) if isinstance(encoder, str) else encoder
+    except ImportError as e:
+        return f": {e}"
+    return "" if isinstance(encoder, type) and issubclass(encoder, JSONEncoder) else ", which is no subclass of json.JSONEncoder"
+
+
+def problems_of(schedule: Mapping[str, Any], queues: Set[str]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a schedule as a whole, and what to do."""
+    if "cron" not in schedule:
+        yield "has no cron", f"give {OF_A_SCHEDULE['cron'][1]}"
+    is_task = "task" in schedule
+    for entry in {"kind", "payload"} & set(schedule) if is_task else {"args", "kwargs"} & set(schedule):
+        yield f"has {entry!r} {'and' if is_task else 'without'} a task", "give task, args and kwargs, or kind and payload"
+    if not is_task and "queue" not in schedule:
+        yield "has no queue", "give queue, or task"
+        return
+    try:
+        queue = contents(schedule)[0]
+    except (FieldError, ImportError) as e:
+        yield f"has a task that cannot be used: {e}", "give the dotted name of a function with @task"
+    else:
+        if queue not in queues:
+            yield f"has the queue {queue!r}, which migrate does not make", "name it in settings.PENSTOCK['QUEUES'] or in settings.TASKS"

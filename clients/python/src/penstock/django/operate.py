@@ -44,7 +44,9 @@ BACKLOG = """
 
 WORKERS = """
     select q.name, l.worker, sum(coalesce(256 - bit_count(l.done), 1))::bigint, max(l.lease_until)
-      from {schema}._lease l join {schema}._queue q on q.id = l.queue group by 1, 2 order by 1, 2"""
+      from {schema}._lease l join {schema}._queue q on q.id = l.queue
+     where l.lease_until > clock_timestamp() group by 1, 2 order by 1, 2"""
+"""A worker that was killed keeps its leases until another takes their jobs: only those that run say that it lives."""
 
 SCHEDULES = """
     select q.name, s.name, s.cron, s.next, coalesce(s.headers->>'{kind}', ''), coalesce(s.key, ''), coalesce(s.dedup_key, ''),

@@ -4,14 +4,15 @@ package."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
 from django.db import connections, transaction
 
-from .._model import SchemaError
+from .._model import FieldError, SchemaError, encode
 from .._sql import quoted
-from . import setting
+from . import _encoder, setting
 
 SECTION = re.compile(r"\n    -- version (\d+) of the schema\n    execute ")
 FUNCTIONS = re.compile(r"insert into _functions \(hash\) values \('(\w+)'\)")
@@ -78,7 +79,7 @@ def drop(using: str | None = None) -> None:
 
 
 def create_missing(using: str | None = None) -> list[str]:
-    """Creates missing outboxes, queues and inboxes of settings.PENSTOCK, and applies the settings of queues. Returns what it created."""
+    """Creates missing outboxes, queues and inboxes of settings.PENSTOCK, and applies the settings of queues and the schedules. Returns what it created."""
     schema, made = quoted(setting("SCHEMA")), []
     with transaction.atomic(using=using or setting("DATABASE")), connections[using or setting("DATABASE")].cursor() as cursor:
 
@@ -101,4 +102,28 @@ def create_missing(using: str | None = None) -> list[str]:
             if consumer not in there:
                 cursor.execute(f"select {schema}.create_inbox(%s, cast(%s as interval))", [consumer, options.get("keep", "7 days")])
                 made.append(f"inbox {consumer}")
+        cursor.execute(f"select q.name, s.name from {schema}._schedule s join {schema}._queue q on q.id = s.queue")
+        known = set(cursor.fetchall())
+        for name, options in setting("SCHEDULES").items():
+            queue, kind, payload = contents(options)
+            given = {field: options[field] for field in ("key", "group_key", "priority", "dedup_key") if field in options}
+            fields = "".join(f", {field} => %s" for field in given)
+            cursor.execute(
+                f"select {schema}.schedule_bytes(%s, %s, %s, %s, kind => %s{fields})",
+                [queue, name, options["cron"], encode(payload, _encoder()), kind, *given.values()],
+            )
+            if (queue, name) not in known:
+                made.append(f"schedule {name} of queue {queue}")
     return made
+
+
+def contents(schedule: Mapping[str, Any]) -> tuple[str, str, Any]:
+    """The queue, the kind and the payload of a schedule's jobs."""
+    if "task" in schedule:
+        from .tasks import task_of
+
+        task: Any = task_of(schedule["task"])
+        if task is None:
+            raise FieldError("the schedule's task", f"is {schedule['task']!r}, which is no task", "give the dotted name of a function with @task")
+        return schedule.get("queue", task.queue_name), task.module_path, {"args": schedule.get("args", []), "kwargs": schedule.get("kwargs", {})}
+    return schedule["queue"], schedule.get("kind", ""), schedule.get("payload", {})

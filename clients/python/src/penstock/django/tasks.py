@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import django
 from django.db import connections
@@ -254,24 +254,30 @@ class Handlers(Mapping[str, Handler]):
         now = timezone.now()
         change(result, started_at=now, last_attempted_at=now, worker_ids=[self.worker] * job.attempt)
         signals.task_started.send(backend, task_result=result)
+        error: BaseException | None = None
         try:
             value = task.call(*([base.TaskContext(task_result=result)] if task.takes_context else []), *args, **kwargs)
             if isinstance(value, Outcome):
                 raise value
             value = normalize_json(value)
         except BaseException as e:
-            how = failed(e, job, getattr(task, "max_attempts", None), getattr(task, "backoff", None))
-            if isinstance(how or e, DeadLetter) or (job.attempt >= self.max_attempts and not isinstance(e, Outcome)):
-                change(result, status=Status.FAILED, finished_at=timezone.now(), errors=[*result.errors, error_of(reason_of(e))])
-                signals.task_finished.send(backend, task_result=result)
-            if how is None:
-                raise
-            raise how from e
+            error = e
+        if error is not None:  # outside of except: within it Django's log of the signal has the traceback, which the worker's log has
+            self.ended(task, job, error, result)
         if self.keeps:
             self.keep(job, {"task": job.kind, "args": args, "kwargs": kwargs, "enqueued_at": enqueued.isoformat(), "return_value": value})
         change(result, status=Status.SUCCESSFUL, finished_at=timezone.now(), _return_value=value)
         signals.task_finished.send(backend, task_result=result)
         return None
+
+    def ended(self, task: Any, job: Job, e: BaseException, result: Any) -> NoReturn:
+        how = failed(e, job, getattr(task, "max_attempts", None), getattr(task, "backoff", None))
+        if isinstance(how or e, DeadLetter) or (job.attempt >= self.max_attempts and not isinstance(e, Outcome)):
+            change(result, status=Status.FAILED, finished_at=timezone.now(), errors=[*result.errors, error_of(reason_of(e))])
+            signals.task_finished.send(type(task.get_backend()), task_result=result)
+        if how is None:
+            raise e
+        raise how from e
 
     def keep(self, job: Job, report: dict[str, Any]) -> None:
         """Notes the result with the job, for get_result."""

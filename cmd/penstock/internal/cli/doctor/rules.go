@@ -158,6 +158,9 @@ func (r *rules) dead(about string, n int64, figures []string, argument string) {
 	}
 }
 
+// startWorkers precedes a command: the jobs may be those of a program, in any language.
+const startWorkers = "start the worker of your application, or: "
+
 func (r *rules) queue(q *admin.QueueStatus) {
 	argument := shell.Word(q.Queue)
 	f := doctor.Finding{Check: doctor.CheckQueue, About: q.Queue, Severity: doctor.Warning,
@@ -173,11 +176,11 @@ func (r *rules) queue(q *admin.QueueStatus) {
 	case q.Ready > 0 && q.Running == 0 && q.OldestAge >= min(young, r.o.Old):
 		f.Severity = since(q.OldestAge, r.o.Old)
 		of, command := cli.Untaken(q, min(young, r.o.Old))
-		f.Found, f.Next = "no worker seems to "+of+": "+ready+", and none runs", "start workers, as with: "+command
+		f.Found, f.Next = "no worker seems to "+of+": "+ready+", and none runs", startWorkers+command
 		r.add(f)
 	case q.Running > 0:
 		if of, command := cli.Untaken(q, r.o.Old); of != cli.AnyJobs {
-			f.Found, f.Next = "workers run, but none seems to "+of+", some of which have been ready for "+cli.Age(r.o.Old)+" and more", "start workers, as with: "+command
+			f.Found, f.Next = "workers run, but none seems to "+of+", some of which have been ready for "+cli.Age(r.o.Old)+" and more", startWorkers+command
 			r.add(f)
 		}
 	}
@@ -264,7 +267,7 @@ func (r *rules) workers(q *admin.QueueStatus) {
 		add(long)
 	}
 	if len(expired) > 0 {
-		f.Severity, f.Why, f.Next = since(expired[0].Expired, r.o.Old), "no worker is left that takes such a job over", "start workers, as with: penstock work "+shell.Word(q.Queue)+" --exec COMMAND"
+		f.Severity, f.Why, f.Next = since(expired[0].Expired, r.o.Old), "no worker is left that takes such a job over", startWorkers+"penstock work "+shell.Word(q.Queue)+" --exec COMMAND"
 		f.Found = fmt.Sprintf("%s held by %s, whose lease ended %s ago: it has neither ended the job nor extended the lease", jobName(expired), workersOf(expired), cli.Age(expired[0].Expired))
 		add(expired)
 	}

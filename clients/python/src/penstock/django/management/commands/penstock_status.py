@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db import connections
 
+from penstock.django import setting
 from penstock.django.commands import age, clock, figure, plural, table, told, visible
 from penstock.django.operate import MOST, inboxes, outboxes, queues
 
@@ -106,13 +110,14 @@ def notes(found: dict[str, list[dict[str, Any]]]) -> list[str]:
                 told.append(f"{o}, {name}: {dead(s)}: manage.py penstock_dead list {o} --subscription {name}")
             if s["backlog"] and "holder" not in s:
                 waits = plural(s["backlog"], "message") + (" waits" if s["backlog"] == 1 else " wait")
-                told.append(f"{o}, {name}: no relay runs, and {waits}: penstock relay --outbox {o}")
+                relay = f"penstock relay --database-url {url()} --outbox {o} --subscription {name} --sink URL"
+                told.append(f"{o}, {name}: no relay runs, and {waits}: {relay}")
     for q in found["queues"]:
         if q["dead_letters"]:
             told.append(f"{q['queue']}: {dead(q)}: manage.py penstock_dead list {q['queue']}")
         if q["paused"]:
-            told.append(f"{q['queue']}: it is paused, no job begins: penstock queue resume {q['queue']}")
-        elif q["ready"] and not q["running"] and q["oldest_age_ns"] > UNATTENDED:
+            told.append(f"{q['queue']}: it is paused, no job begins: penstock queue resume --database-url {url()} {q['queue']}")
+        elif q["ready"] and not q["workers"] and q["oldest_age_ns"] > UNATTENDED:
             jobs = plural(q["ready"], "job") + (" is" if q["ready"] == 1 else " are")
             told.append(f"{q['queue']}: no worker seems to run, and {jobs} ready: manage.py penstock_work {q['queue']}")
     return [visible(line) for line in told]
@@ -120,3 +125,12 @@ def notes(found: dict[str, list[dict[str, Any]]]) -> list[str]:
 
 def dead(one: dict[str, Any]) -> str:
     return f"{figure(one, 'dead_letters')} dead letter{'' if one['dead_letters'] == 1 else 's'} to retry or to discard"
+
+
+def url() -> str:
+    """Of the database, for the program, without its password: PGPASSWORD or a password file has it."""
+    of = {name: quote(str(value or ""), safe="/") for name, value in connections[setting("DATABASE")].settings_dict.items() if name != "OPTIONS"}
+    user, port = of["USER"] and f"{quote(of['USER'], safe='%')}@", of["PORT"] and f":{of['PORT']}"
+    if of["HOST"].startswith("/"):  # a socket
+        return shlex.quote(f"postgres://{user}/{of['NAME']}?host={of['HOST']}" + (port and f"&port={of['PORT']}"))
+    return shlex.quote(f"postgres://{user}{of['HOST']}{port}/{of['NAME']}")
