@@ -56,4 +56,4 @@ def test_an_outage_is_a_line_when_it_begins_and_one_when_it_is_over(
         until(functools.partial(over, n + 1, min(3 + 2 * n, 5)))
     running.join()
     outage = r"cannot .*: away\n.* goes on, \d+\.\d s later\n"
-    assert re.fullmatch(rf".* has started: .*, concurrency 1\n(?:.*{outage}){{2}}", "".join(line + "\n" for line in lines()))
+    assert re.fullmatch(rf".* has started: .*, concurrency 1\n(?:.*{outage}){{2}}.* stops: 0 handlers run.*\n", "".join(line + "\n" for line in lines()))
