@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -75,6 +76,43 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		p.finds(doctor.CheckHorizon, doctor.Warning, "prepared", "'forgotten'")
 		db.Exec("rollback prepared 'forgotten'")
 		p.healthy(doctor.CheckHorizon)
+	})
+	t.Run("a prepared transaction that holds a segment", func(t *testing.T) {
+		p, db := on(t)
+		p.must("outbox", "create", "orders")
+		for _, sql := range []string{"begin", "insert into penstock.orders (topic, payload) values ('t', '{}')", "prepare transaction 'it''s forgotten'", "select penstock._rotate('orders', true)"} {
+			db.Exec(sql)
+		}
+		p.relayed("orders")
+		f := p.finds(doctor.CheckSegments, doctor.Warning, "orders", "because of prepared transaction 'it''s forgotten' (")
+		clitest.Contains(t, f.Next, "rollback prepared 'it''s forgotten', or commit prepared", "superuser")
+		db.Exec("rollback prepared 'it''s forgotten'")
+		p.healthy(doctor.CheckSegments)
+	})
+	t.Run("what a monitor's role may not see", func(t *testing.T) {
+		p, db := on(t)
+		p.must("queue", "create", "mails")
+		db.Exec("create role monitor login")
+		p.must("queue", "grant", "mails", "monitor", "--operate")
+		p.jobs("mails", "1")
+		p.claim("mails", "") // by a worker that dies
+		p.jobs("mails", "2")
+		as, err := url.Parse(p.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as.User = url.User("monitor")
+		monitor := &patient{&desk{t: t}, as.String()}
+		f := monitor.finds(doctor.CheckQueue, doctor.Unknown, "", "in mails 1 job counts as running, and 1 job is ready")
+		clitest.Contains(t, f.Found+f.Next, "may not see whether jobs that count as running still have a worker", "as the owner of the schema")
+		for _, f := range monitor.examined() {
+			if f.Check == doctor.CheckQueue && f.Severity == doctor.OK {
+				t.Errorf("of a queue that it may not examine, a role is told %q", f.Found)
+			}
+		}
+		if o := invoke(t, "status", "--database-url", as.String()); !strings.Contains(o.stderr, "leases of running jobs are not shown: this role may not read them") {
+			t.Errorf("status says nothing of the leases: %+v", o)
+		}
 	})
 	t.Run("a replication slot", func(t *testing.T) {
 		p, db := on(t)

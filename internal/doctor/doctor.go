@@ -125,6 +125,12 @@ type Running struct {
 	Report  []byte        // its worker's last report, as JSON
 }
 
+// Who may end what holds something. A role of Penstock's may end no session of another role.
+const (
+	MayEndSession  = "as the session's role, a member of pg_signal_backend, or a superuser for a superuser's session"
+	MayEndPrepared = "as the role that prepared it or a superuser, in this database"
+)
+
 // HeldSegment is a sealed segment of an outbox that has rows. It is freed when nothing keeps it.
 type HeldSegment struct {
 	Outbox        string
@@ -134,7 +140,8 @@ type HeldSegment struct {
 	Subscriptions []string      // that have not settled all of it
 	Unread        bool          // the outbox has no subscription yet
 	Retained      bool          // for replays, as the outbox is set
-	Locked        string        // the session that has it locked longest; empty: none
+	Locked        string        // the session or prepared transaction that has it locked longest; empty: none
+	Prepared      string        // the name of that prepared transaction, as an SQL literal; empty: it is a session
 	LockedFor     time.Duration // how long that one's transaction has lasted; 0: less than a second, or the role is not shown it
 }
 

@@ -147,7 +147,7 @@ func (e *examination) advisoryLocks(ctx context.Context, conn *pgx.Conn) {
 		held := time.Duration(*seconds * float64(time.Second))
 		e.add(doctor.CheckAdvisory, doctor.Warning, fmt.Sprintf("session %d of role %s (%q) has had %d of Penstock's advisory locks for %v, and %d wait for them", pid, role, application, locks, held.Round(time.Second), waiting),
 			"a relay that takes its lease, migrate, housekeeping and jobs of the same keys wait for it; any role that may connect to the database can take them",
-			fmt.Sprintf("find out what it does; select pg_terminate_backend(%d) ends it, and revoke connect on the database keeps a role out", pid), doctor.Figure{Name: "held", Value: *seconds, Unit: "s"})
+			fmt.Sprintf("find out what it does; select pg_terminate_backend(%d) ends it, "+doctor.MayEndSession+"; revoke connect on the database keeps a role out", pid), doctor.Figure{Name: "held", Value: *seconds, Unit: "s"})
 		return nil
 	})
 	if err == nil && unseen {
@@ -277,7 +277,7 @@ func (s *Store) HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error) 
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h doctor.HeldSegment, err error) {
 		var seconds float64
-		err = row.Scan(&h.Outbox, &h.Slot, &h.Bytes, &h.Of, &h.Subscriptions, &h.Unread, &h.Retained, &h.Locked, &seconds)
+		err = row.Scan(&h.Outbox, &h.Slot, &h.Bytes, &h.Of, &h.Subscriptions, &h.Unread, &h.Retained, &h.Locked, &h.Prepared, &seconds)
 		h.LockedFor = time.Duration(seconds) * time.Second
 		return h, err
 	})
@@ -305,7 +305,7 @@ func (e *examination) segments(ctx context.Context) {
 		}
 		i += len(of)
 		f := doctor.Finding{Check: doctor.CheckSegments, Severity: doctor.Warning, About: of[0].Outbox}
-		var subscriptions, sessions []string
+		var subscriptions, sessions, next []string
 		var bytes int64
 		n := 0
 		for _, h := range of {
@@ -314,6 +314,11 @@ func (e *examination) segments(ctx context.Context) {
 				subscriptions = append(subscriptions, h.Subscriptions...)
 			case !h.Unread && len(h.Subscriptions) == 0 && !h.Retained && h.Locked != "" && h.LockedFor >= e.o.Old:
 				sessions = append(sessions, fmt.Sprintf("%s, in a transaction for %v", h.Locked, h.LockedFor))
+				if h.Prepared == "" {
+					next = append(next, "end a session with pg_terminate_backend, "+doctor.MayEndSession)
+				} else {
+					next = append(next, "rollback prepared "+h.Prepared+", or commit prepared if its transaction manager has decided so, "+doctor.MayEndPrepared)
+				}
 			default:
 				continue
 			}
@@ -324,10 +329,8 @@ func (e *examination) segments(ctx context.Context) {
 		}
 		slices.Sort(sessions)
 		slices.Sort(subscriptions)
-		by, next := slices.Compact(sessions), []string{}
-		if len(sessions) > 0 {
-			next = append(next, "end a session with pg_terminate_backend")
-		}
+		slices.Sort(next)
+		by, next := slices.Compact(sessions), slices.Compact(next)
 		for _, name := range slices.Compact(subscriptions) {
 			by = append(by, "subscription "+name)
 		}

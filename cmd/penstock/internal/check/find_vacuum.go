@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/penstock/penstock/internal/doctor"
 )
 
 // lateRows is the number of dead rows from which waiting for autovacuum is reported: the read of a
@@ -108,7 +110,7 @@ func findHolders(f *facts) (found []Finding) {
 			Title:    fmt.Sprintf("session %d of %s %s %s", s.pid, who(s.user, s.app), doing, since),
 			Detail:   advice + heldBack,
 			Evidence: Evidence{Figures: figures},
-			Fix:      []Statement{{SQL: fmt.Sprintf("select pg_terminate_backend(%d)", s.pid), Risk: "ends that session and rolls back its transaction"}}})
+			Fix:      []Statement{{SQL: fmt.Sprintf("select pg_terminate_backend(%d)", s.pid), Risk: "ends that session and rolls back its transaction", By: doctor.MayEndSession}}})
 	}
 	for _, p := range f.prepared {
 		if p.ageXacts < f.opts.OldTransactions && p.seconds < f.opts.OldSnapshot.Seconds() {
@@ -119,7 +121,7 @@ func findHolders(f *facts) (found []Finding) {
 			Detail:   "It stays until its transaction manager commits it or rolls it back, even if the server restarts." + heldBack,
 			Evidence: Evidence{Figures: []Figure{{"age", p.seconds, Seconds}, {"transactions begun since", float64(p.ageXacts), ""}}},
 			Fix: []Statement{{SQL: "rollback prepared " + literal(p.gid),
-				Risk: "its work is lost: ask the transaction manager first what it has decided"}}})
+				Risk: "its work is lost: ask the transaction manager first what it has decided", By: doctor.MayEndPrepared}}})
 	}
 	return append(append(found, f.slotFindings()...), f.standbyFindings()...)
 }

@@ -126,6 +126,8 @@ type Statement struct {
 	Concurrently bool `json:"concurrently,omitempty"`
 	// Risk is what it costs or can break; empty if next to nothing.
 	Risk string `json:"risk,omitempty"`
+	// By says which roles may run it; empty if the owner of the table may.
+	By string `json:"by,omitempty"`
 	// Creates is the index that it creates. Fix runs only such statements.
 	Creates *Index `json:"creates,omitempty"`
 	// Alternative statements replace the ones before them: run one or the other. Fix does not offer

@@ -86,6 +86,9 @@ func (f *Finding) write(t *text) {
 			t.line("  to run:")
 		}
 		t.line("    " + s.SQL + ";")
+		if s.By != "" {
+			t.wrap("      -- ", s.By)
+		}
 		if s.Risk != "" {
 			t.wrap("      -- ", s.Risk)
 		}

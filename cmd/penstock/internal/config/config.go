@@ -166,6 +166,9 @@ func (l Loader) Database(path string) (url URL, schema string, err error) {
 	d.mapping(root, "", func(key string, _ position, child ast.Node) {
 		switch key {
 		case "database_url":
+			if l.DatabaseURL != "" { // its variables need not be set
+				return
+			}
 			d.value(child, reflect.ValueOf(&url).Elem(), key)
 		case "schema":
 			d.value(child, reflect.ValueOf(&schema).Elem(), key)

@@ -71,7 +71,7 @@ begin
             for made in select f::regprocedure::text from unnest(_functions_of_queue(q.name)) f loop
                 execute 'drop function ' || made;
             end loop;
-            execute format('drop table %s; drop table if exists %s', _q(q.name), _q(format('_%s.done', q.name)));
+            execute 'drop table ' || concat_ws(', ', _q(q.name), to_regclass(_q(format('_%s.done', q.name)))::text);
             for made in select c.relname from pg_class c
                          where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
                            and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop

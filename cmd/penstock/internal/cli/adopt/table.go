@@ -74,7 +74,7 @@ func Configured(a *cli.App) (all []Subscription, err error) {
 	cfg, err := a.LoadConfig()
 	if err != nil && a.ConfigFile == "" {
 		// The user has not asked for the file, and most verbs do not need it.
-		fmt.Fprintln(a.Stderr, "penstock: adopted tables are not looked at: "+cli.DefaultConfigFile+" has mistakes, which its relay tells")
+		fmt.Fprintln(a.Stderr, "penstock: adopted tables are not looked at: "+terminal.OneLine(err.Error()))
 		return nil, nil
 	}
 	if err != nil || cfg == nil {

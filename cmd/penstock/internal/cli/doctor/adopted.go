@@ -30,7 +30,11 @@ func (e *examination) fromCheck(name, about string, findings []check.Finding, un
 		var next []string
 		for _, s := range f.Fix {
 			if !s.Alternative {
-				next = append(next, s.SQL)
+				sql := s.SQL
+				if s.By != "" {
+					sql += ", " + s.By
+				}
+				next = append(next, sql)
 			}
 		}
 		one.Next = strings.Join(next, "; ")

@@ -149,7 +149,11 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 		l.running = []doctor.Running{}
 	case ok:
 		if l.running, err = examiner.Running(ctx, "", 100); err != nil {
-			return l, unseen("the jobs that run", err)
+			l.refused = pgerror.IsForbidden(err)
+			if err = unseen("the jobs that run", err); err != nil {
+				return l, err
+			}
+			break
 		}
 		l.running = append([]doctor.Running{}, l.running...)
 	case tell:
@@ -177,7 +181,13 @@ func (e *examination) parkedKeys(ctx context.Context, now *look) {
 				continue // the count is enough
 			}
 			for _, k := range keys {
-				f.Found += fmt.Sprintf("; %s, attempt %d: %s", cmp.Or(k.Key, "a message without a key"), k.Attempt, k.Err)
+				f.Found += "; " + cmp.Or(k.Key, "a message without a key")
+				if k.Attempt > 0 {
+					f.Found += fmt.Sprintf(", attempt %d", k.Attempt)
+				}
+				if k.Err != "" {
+					f.Found += ": " + k.Err
+				}
 			}
 		}
 	}

@@ -19,11 +19,11 @@ func TestTwoSecondsAreNotEnough(t *testing.T) {
 		s.Subscription, s.Backlog, s.OldestAge, s.Holder, s.LeaseUntil = "billing", 100, time.Hour, "r1", at.Add(time.Hour)
 		q := admin.QueueStatus{Queue: "mails", Ready: 10, Running: 1, OldestAge: time.Hour}
 		jobs := []doctor.Running{{Queue: "mails", ID: 1, Lease: 1, Worker: "w", Attempt: 1, Age: time.Hour, Expired: -time.Minute, Held: held}}
-		now := look{at, []admin.OutboxStatus{{Outbox: "orders", Bytes: 2 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs}
+		now := look{at, []admin.OutboxStatus{{Outbox: "orders", Bytes: 2 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs, false}
 		if check == doctor.CheckBacklog {
 			s.Backlog = 50
 		}
-		before := look{at.Add(-over), []admin.OutboxStatus{{Outbox: "orders", Bytes: 1 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs}
+		before := look{at.Add(-over), []admin.OutboxStatus{{Outbox: "orders", Bytes: 1 << 20, Subscriptions: []admin.SubscriptionStatus{s}}}, []admin.QueueStatus{q}, jobs, false}
 		for _, f := range compare(before, now, 10<<20, o) {
 			if f.Check == check {
 				return f

@@ -2,6 +2,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/cmd/penstock/internal/cli"
+	"github.com/penstock/penstock/cmd/penstock/internal/config"
 	"github.com/penstock/penstock/internal/drivers"
 	"github.com/penstock/penstock/internal/terminal"
 	"github.com/penstock/penstock/store/postgres"
@@ -128,8 +130,12 @@ func printMigration(a *cli.App, from int64) error {
 	switch {
 	case errors.Is(err, cli.ErrNoDatabase):
 		schema = a.Schema
-	case err != nil:
-		return err
+	case err != nil: // the variables of the file's URL need not be set here: only its schema counts
+		_, file, unread := config.Loader{DatabaseURL: "postgres://", Ask: func(string) bool { return false }}.Database(cmp.Or(a.ConfigFile, cli.DefaultConfigFile))
+		if unread != nil {
+			return err
+		}
+		schema = cmp.Or(a.Schema, file)
 	case drivers.NotPostgres(url) != "":
 		return terminal.Usage(errors.New("--sql is for PostgreSQL, and this database is " + drivers.NotPostgres(url) + ": run penstock migrate"))
 	}

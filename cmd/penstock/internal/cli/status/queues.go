@@ -119,11 +119,12 @@ func runningText(q *admin.QueueStatus) string {
 type left struct {
 	queues  map[string]admin.QueueStatus // with its groups, if they were read for this
 	expired map[string][]doctor.Running  // jobs whose leases ended unattended ago
+	refused bool                         // the role may not read leases
 }
 
 // readLeft reads the data for a note: groups of queues with jobs that have waited, and leases, if the role may read them.
 func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only []string) (l left, err error) {
-	l = left{map[string]admin.QueueStatus{}, map[string][]doctor.Running{}}
+	l = left{queues: map[string]admin.QueueStatus{}, expired: map[string][]doctor.Running{}}
 	with := slices.Clone(queues)
 	if err := cli.ReadUntaken(ctx, store, with, unattended); err != nil {
 		return l, fmt.Errorf("reading the groups of queues: %w", err)
@@ -138,6 +139,7 @@ func readLeft(ctx context.Context, store any, queues []admin.QueueStatus, only [
 		if err != nil && !pgerror.IsForbidden(err) {
 			return l, fmt.Errorf("reading the leases of queues: %w", err)
 		}
+		l.refused = err != nil
 		for _, job := range jobs {
 			if job.Expired >= unattended {
 				l.expired[job.Queue] = append(l.expired[job.Queue], job)

@@ -102,6 +102,9 @@ and every column. --json has every field.`,
 				if err == nil && !asJSON {
 					found.left, err = readLeft(ctx, store, found.Queues, args)
 				}
+				if found.left.refused {
+					found.unseen = append(found.unseen, "leases of running jobs")
+				}
 				if watch && ctx.Err() != nil {
 					return nil // interrupting is how a watch ends
 				}

@@ -51,7 +51,7 @@ func TestQueueTable(t *testing.T) {
 	w.left = left{map[string]admin.QueueStatus{
 		"group": {Queue: "group", Groups: []admin.GroupStatus{{Group: "a b", Ready: 2, OldestAge: time.Minute}}},
 		"busy":  {Queue: "busy", Groups: []admin.GroupStatus{{Ready: 1, OldestAge: time.Hour}, {Group: "g", Ready: 1, OldestAge: time.Hour}, {Group: "h", Ready: 1, Running: 1, OldestAge: time.Hour}}},
-	}, map[string][]doctor.Running{"gone": {{Expired: time.Minute}, {Expired: 2 * time.Minute}}}}
+	}, map[string][]doctor.Running{"gone": {{Expired: time.Minute}, {Expired: 2 * time.Minute}}}, false}
 	if w.queues(queues); w.err != nil {
 		t.Fatal(w.err)
 	}
