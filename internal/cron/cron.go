@@ -53,7 +53,7 @@ func Next(spec string, after time.Time) (time.Time, error) {
 	}
 	fields := strings.Fields(text)
 	if len(fields) != 5 {
-		return time.Time{}, bad(spec, "makes no sense: it has not five fields")
+		return time.Time{}, bad(spec, fmt.Sprintf("makes no sense: five fields are needed, and it has %d", len(fields)))
 	}
 	s := cron.SpecSchedule{Second: 1, Location: time.UTC}
 	for i, f := range []struct {

@@ -50,6 +50,14 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
+// An interval of minutes is often written with a field too few.
+func TestFieldsAreCounted(t *testing.T) {
+	_, err := cron.Next("*/5 * * *", time.Now())
+	if err == nil || !strings.Contains(err.Error(), "five fields are needed, and it has 4") {
+		t.Error(err)
+	}
+}
+
 func TestZones(t *testing.T) {
 	text, err := os.ReadFile("testdata/zones.txt")
 	if err != nil {

@@ -162,6 +162,10 @@ func TestCronNext(t *testing.T) {
 		var pg *pgconn.PgError
 		if !errors.As(err, &pg) || pg.Code != "22023" || pg.Hint == "" {
 			t.Errorf("%q: got %v, want 22023 with a hint", cron, err)
+			continue
+		}
+		if want := map[string]string{"   ": "needed, and it has 0", "* * * *": "needed, and it has 4", "* * * * * *": "needed, and it has 6", "60 * * * *": "makes no sense"}[cron]; !strings.HasSuffix(pg.Message, want) {
+			t.Errorf("%q: got %q, want it to end with %q", cron, pg.Message, want)
 		}
 	}
 }

@@ -80,7 +80,7 @@ begin
         dow    := _cron_field(fields[5], 0, 7, days);
     end if;
     if minute is null or hour is null or dom is null or month is null or dow is null then
-        raise exception 'the cron text % makes no sense', coalesce(quote_literal(cron), 'null')
+        raise exception 'the cron text % makes no sense%', coalesce(quote_literal(cron), 'null'), case when times = '' or cardinality(fields) <> 5 then format(': five fields are needed, and it has %s', case when times = '' then 0 else cardinality(fields) end) else '' end
         using errcode = '22023', hint = 'give minute, hour, day of month, month and day of week, like ''30 4 * * 1-5'', or @hourly, @daily, @weekly, @monthly, @yearly';
     end if;
     if 7 = any (dow) then
