@@ -95,6 +95,11 @@ export function listening(db: any): () => void {
   return () => pool.off('error', nothing).off('acquire', given).off('release', back)
 }
 
+/** connectionsOf is how many connections a pool of pg or postgres.js, or Drizzle's on one, has at most; undefined if that is not known. */
+export function connectionsOf(db: any): number | undefined {
+  return [db, db.$client].map(p => p?.options?.max).find(max => typeof max === 'number')
+}
+
 async function beginPg(pool: any, fn: Callback<any>) {
   if (typeof pool.connect !== 'function' || typeof pool.release === 'function') throw new TypeError('expected a pg.Pool, to begin transactions with')
   const client = await pool.connect()

@@ -1,5 +1,5 @@
 import { Writer, type WriterOptions } from './writer.js'
-import { begin, executor, listening, type Queryable, type Tx } from './database.js'
+import { begin, connectionsOf, executor, listening, type Queryable, type Tx } from './database.js'
 import { explained, schemaVersion } from './errors.js'
 import { Queue, isOutcome } from './job.js'
 import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
@@ -75,8 +75,8 @@ export class Penstock {
   /**
    * Claims jobs and calls the handler of its kind for each, until options.signal aborts or, without a signal, the process gets SIGTERM
    * or SIGINT. Then it claims no more, gives back jobs that have not begun and waits for running handlers. db is a pool.
-   * work continues through the database's errors, and rejects if another attempt would not help, for example because the
-   * queue does not exist.
+   * work rejects if the database cannot be reached at its start. Later it continues through the database's errors, and rejects if another
+   * attempt would not help, for example because the queue does not exist.
    */
   async work(db: Queryable, queue: string, handlers: Handlers, options: WorkOptions = {}): Promise<void> {
     await this.#work(db, queue, handlerOf(queue, handlers), options)
@@ -94,11 +94,16 @@ export class Penstock {
 
   /**
    * Like work, with a transaction around each handler that also ends the job: the handler's writes with it take
-   * effect exactly once. Any outcome but done and cancelled rolls it back. The pool needs a connection for each
-   * running handler, and two more.
+   * effect exactly once. Any outcome but done and cancelled rolls it back. The pool should have a connection for each
+   * running handler, and two more: with fewer, calls wait for handlers, and the lease of a long job may end.
    */
   async workTx<D extends Queryable>(db: D, queue: string, handlers: Handlers<TxHandler<Tx<D>>>, options: WorkOptions = {}): Promise<void> {
     const find = handlerOf(queue, handlers)
+    const { concurrency = 10, logger = console } = options
+    const most = connectionsOf(db)
+    if (most !== undefined && most < concurrency + 2) {
+      logger.warn(`penstock: queue ${queue}: the pool has at most ${most} connections, and ${concurrency} handlers in transactions should have ${concurrency + 2}: leases may end while calls wait`)
+    }
     await this.#work(db, queue, kind => {
       const handler = find(kind)
       return handler && this.inTx(db, queue, handler)

@@ -149,6 +149,7 @@ class Worker {
   acks: Task[] = [] // done, not written, the oldest first
   writing = 0 // acks that a running call has taken
   busy = 0 // handlers that run, or whose failure is being written
+  started = false
   passing = false // jobs without a handler here are being given back
   running = new Set<Promise<void>>()
   pace = 0 // how long a handler takes, about; 0 is not known
@@ -173,7 +174,6 @@ class Worker {
   }
 
   async run(): Promise<void> {
-    this.o.logger.info?.(`penstock: a worker of queue ${this.queue.name} has started: ${this.o.worker}, concurrency ${this.o.concurrency}`)
     const loops = [this.beatLoop(), this.maintainLoop(), this.ackLoop()]
     await this.claimLoop()
     const released = this.release(this.queued.splice(0))
@@ -188,6 +188,7 @@ class Worker {
     this.acking.notify()
     await Promise.all(loops)
     if (this.failure) throw this.failure
+    this.o.logger.info?.(`penstock: the worker of queue ${this.queue.name} has stopped`)
     if (this.held.size) throw new Error(`how ${this.held.size} jobs ended could not be written in time; they run again when their leases end`)
   }
 
@@ -217,6 +218,7 @@ class Worker {
         continue
       }
       backoff.worked()
+      this.start()
       const strange: Task[] = []
       for (const job of jobs) {
         const handler = this.handler(job.kind)
@@ -233,6 +235,13 @@ class Worker {
         if (jobs.length) pause = 0
       }
     }
+  }
+
+  /** Logs the start, once the first claim has worked: before that the queue may not exist. */
+  start() {
+    if (this.started) return
+    this.started = true
+    this.o.logger.info?.(`penstock: a worker of queue ${this.queue.name} has started: ${this.o.worker}, concurrency ${this.o.concurrency}`)
   }
 
   /** How many jobs to claim now: one for each free handler, and some ahead for about a tenth of a second. */

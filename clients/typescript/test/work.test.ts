@@ -1,5 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import pg from 'pg'
 import * as v from 'valibot'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { LeaseLostError, StoppingError, cancelled, deadLetter, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
@@ -230,10 +231,25 @@ test('what another attempt cannot cure ends it', async () => {
   // The worker and drop_queue may take locks in opposite order.
   await until('it is dropped', () => sql('select penstock.drop_queue($1)', gone).then(() => true, () => false))
   expect(sqlState(await w.worker.catch(err => err))).toBe('42P01')
-  await expect(penstock.work(pool, 'none', () => {}, { logger: quiet })).rejects.toThrow('there is no queue')
+  const lines: string[] = []
+  await expect(penstock.work(pool, 'none', () => {}, { logger: { warn() {}, info: line => lines.push(line) } })).rejects.toThrow('there is no queue')
+  expect(lines).toEqual([]) // it has not started
+  const away = { penstock: async () => { throw new Error('away') } }
+  await expect(penstock.work(away, gone, () => {}, { logger: quiet })).rejects.toThrow('away')
   await expect(penstock.work(pool, gone, () => {}, { concurrency: 0 })).rejects.toMatchObject({ field: 'concurrency' })
   await expect(penstock.work(pool, gone, () => {}, { batch: 10_001 })).rejects.toMatchObject({ field: 'batch' })
   await expect(penstock.work(pool, gone, () => {}, { groupKey: 'x'.repeat(257) })).rejects.toMatchObject({ field: 'groupKey' })
+})
+
+test.each([[3, 1], [3, 2]])('workTx warns of a pool with too few connections: %s for %s handlers', async (max, concurrency) => {
+  const lines: string[] = []
+  const small = new pg.Pool({ connectionString: url, max })
+  try {
+    await expect(penstock.workTx(small, 'none', () => {}, { concurrency, logger: { warn: line => lines.push(line) } })).rejects.toThrow('there is no queue')
+  } finally {
+    await small.end()
+  }
+  expect(lines).toEqual(concurrency === 1 ? [] : [expect.stringContaining('at most 3 connections')])
 })
 
 test('SIGTERM stops one that has no signal', async () => {
@@ -254,7 +270,7 @@ test('SIGTERM stops one that has no signal', async () => {
     if (String(data).includes('runs')) child.kill('SIGTERM')
   })
   const code = await new Promise(resolve => child.on('close', resolve))
-  expect([code, out]).toEqual([0, expect.stringMatching(/^penstock: .* has started: .*\nruns\ndone\nstopped\n$/)])
+  expect([code, out]).toEqual([0, expect.stringMatching(/^penstock: .* has started: .*\nruns\ndone\npenstock: .* has stopped\nstopped\n$/)])
   expect(await status(queue)).toMatchObject({ ready: 0, running: 0 })
 })
 

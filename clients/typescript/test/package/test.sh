@@ -22,7 +22,8 @@ readme=$PWD/README.md
 export PATH="${PENSTOCK:+$(dirname "$PENSTOCK"):}$PWD/../../bin:$PATH"
 types=$PWD
 cd "$dir/app"
-sed -n '/^```sh$/,/^```$/p' "$readme" | sed '1d;$d' | sed "s|npm install ./penstock-client-[0-9.]*.tgz|npm install --silent --no-audit --no-fund $tarball|" >"$dir/readme.sh"
+sed -n '/^```sh$/,/^```$/p' "$readme" | sed '1d;$d' | sed -e "s|npm install ./penstock-client-[0-9.]*.tgz|npm install --silent --no-audit --no-fund $tarball|" \
+	-e 's| ./penstock-server-[0-9a-z.-]*.tgz||g' >"$dir/readme.sh" # make test-release installs these
 database=penstock_ts_$$
 admin() { # with the client that the README installs
 	node -e 'const { Client } = require("pg"); const c = new Client(process.env.PENSTOCK_TEST_POSTGRES); c.connect().then(() => c.query(process.argv[1])).then(() => c.end())' "$1"
@@ -30,6 +31,8 @@ admin() { # with the client that the README installs
 PENSTOCK_DATABASE_URL=$(node -p 'const u = new URL(process.env.PENSTOCK_TEST_POSTGRES); u.pathname = process.argv[1]; u.href' "$database")
 export PENSTOCK_DATABASE_URL
 bash -ec "$(head -1 "$dir/readme.sh")"
+mkdir -p node_modules/.bin # pg has no command, and @penstock/server is not here
+ln -s "$(command -v penstock)" node_modules/.bin/penstock
 admin "create database $database"
 trap 'admin "drop database $database with (force)" || true; rm -rf "$dir"' EXIT
 tail -n +2 "$dir/readme.sh" >"$dir/rest.sh"
