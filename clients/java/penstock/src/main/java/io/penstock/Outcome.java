@@ -1,6 +1,8 @@
 package io.penstock;
 
 import java.time.Duration;
+import java.util.Locale;
+import java.util.Objects;
 
 /** How a handler ends a job. Return it, or throw it. */
 public final class Outcome extends RuntimeException {
@@ -63,6 +65,25 @@ public final class Outcome extends RuntimeException {
     /** The handler has ended the job itself, with {@link Queue#ack} in a separate transaction. */
     public static Outcome settled() {
         return new Outcome(How.SETTLED, null, null);
+    }
+
+    /** Two of one kind, delay and reason are equal, so that a test can compare what a handler returned. */
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof Outcome o && how == o.how && Objects.equals(after, o.after) && Objects.equals(getMessage(), o.getMessage());
+    }
+
+    @Override
+    public int hashCode() {
+        return Objects.hash(how, after, getMessage());
+    }
+
+    /** What it is, its delay and its reason, as in "snooze in PT8H" and "dead letter: no such user". */
+    @Override
+    public String toString() {
+        String name = how.name().toLowerCase(Locale.ROOT).replace('_', ' ');
+        String reason = getMessage() == null || getMessage().equals(name) ? "" : ": " + getMessage();
+        return name + (after == null ? "" : " in " + after) + reason;
     }
 
     /** It is left to another worker for that time. */

@@ -3,6 +3,7 @@ package io.penstock;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
+import java.util.stream.Stream;
 
 /** For tests: find published messages, run one job now, and let time pass at once. */
 public final class Testing {
@@ -13,12 +14,35 @@ public final class Testing {
      * AssertionError that lists the outbox's messages if there is none. The role must be able to read the outbox.
      */
     public static Message requirePublished(Penstock tx, String outbox, String topic, String key) {
-        List<Message> found = tx.rows("select payload, id, key, topic, " + Job.HEADERS + " from "
+        List<Message> found = published(tx, outbox);
+        return matching(found, topic, key).findFirst()
+            .orElseThrow(() -> new AssertionError("nothing with topic " + topic + ", key " + key + " was published to " + outbox + ". There is: " + listed(found)));
+    }
+
+    /**
+     * Throws an AssertionError if an outbox has a message with the given topic and key, as the transaction sees it; those that are null match any.
+     * Messages that were committed before count too. The role must be able to read the outbox.
+     */
+    public static void requireNotPublished(Penstock tx, String outbox, String topic, String key) {
+        List<Message> found = matching(published(tx, outbox), topic, key).toList();
+        if (!found.isEmpty()) {
+            throw new AssertionError("expected nothing with topic " + topic + ", key " + key + " in " + outbox + ". There is: " + listed(found));
+        }
+    }
+
+    /** The last messages of an outbox, the latest first. */
+    private static List<Message> published(Penstock tx, String outbox) {
+        return tx.rows("select payload, id, key, topic, " + Job.HEADERS + " from "
             + tx.quotedSchema() + "." + Values.quoted(outbox) + " order by seq desc limit 1000").stream()
             .map(row -> new Message((byte[]) row[0], (String) row[1], (String) row[2], (String) row[3], Job.headers(row[4]))).toList();
-        return found.stream().filter(m -> topic == null || topic.equals(m.topic())).filter(m -> key == null || key.equals(m.key())).findFirst()
-            .orElseThrow(() -> new AssertionError("nothing with topic " + topic + ", key " + key + " was published to " + outbox + ". There is: "
-                + found.stream().limit(10).map(m -> "topic " + m.topic() + ", key " + m.key()).toList()));
+    }
+
+    private static Stream<Message> matching(List<Message> messages, String topic, String key) {
+        return messages.stream().filter(m -> topic == null || topic.equals(m.topic())).filter(m -> key == null || key.equals(m.key()));
+    }
+
+    private static List<String> listed(List<Message> messages) {
+        return messages.stream().limit(10).map(m -> "topic " + m.topic() + ", key " + m.key()).toList();
     }
 
     /** A job that was run, and how it ended: an Outcome, or what the handler threw. */

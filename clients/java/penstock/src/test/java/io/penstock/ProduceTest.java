@@ -3,6 +3,7 @@ package io.penstock;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -58,6 +59,8 @@ class ProduceTest {
         assertArrayEquals(new byte[] {0, -1}, found.payload());
         assertEquals(headers, found.headers());
         assertTrue(assertThrows(AssertionError.class, () -> Testing.requirePublished(penstock, "orders", "placed", "bob")).getMessage().contains("topic other"));
+        Testing.requireNotPublished(penstock, "orders", "placed", "bob");
+        assertTrue(assertThrows(AssertionError.class, () -> Testing.requireNotPublished(penstock, "orders", null, "ann")).getMessage().contains("[topic placed, key ann]"));
     }
 
     @Test
@@ -69,6 +72,17 @@ class ProduceTest {
         Job job = Testing.runOne(penstock, "jobs", j -> null).job();
         assertEquals(List.of("payload", "k", "", -3, 1, Map.of("h", "v")), List.of(job.text(), job.key(), job.groupKey(), job.priority(), job.attempt(), job.headers()));
         assertThrows(AssertionError.class, () -> Testing.runOne(penstock, "jobs", j -> null));
+    }
+
+    @Test
+    void outcomesAreComparedAndShown() {
+        assertEquals(Outcome.snooze(Duration.ofHours(8)), Outcome.snooze(Duration.ofHours(8)));
+        assertEquals(Outcome.deadLetter("no").hashCode(), Outcome.deadLetter("no").hashCode());
+        assertNotEquals(Outcome.snooze(Duration.ofHours(8)), Outcome.snooze(Duration.ofHours(7)));
+        assertNotEquals(Outcome.retry(Duration.ofHours(8)), Outcome.snooze(Duration.ofHours(8)));
+        assertNotEquals(Outcome.deadLetter("no"), Outcome.deadLetter("yes"));
+        assertEquals("[done, retry, retry in PT5M: busy, snooze in PT8H, dead letter: no such user]", List.of(Outcome.done(), Outcome.retry(),
+            Outcome.retry(Duration.ofMinutes(5), "busy"), Outcome.snooze(Duration.ofHours(8)), Outcome.deadLetter("no such user")).toString());
     }
 
     @Test

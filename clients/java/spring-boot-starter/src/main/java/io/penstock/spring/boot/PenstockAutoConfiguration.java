@@ -37,12 +37,18 @@ public class PenstockAutoConfiguration {
     }
 
     @Bean
-    PenstockWorkers penstockWorkers(Penstock penstock, PenstockProperties properties, ObjectProvider<PenstockWorker> workers, ObjectProvider<PenstockJson> json,
+    PenstockWorkers penstockWorkers(Penstock penstock, DataSource dataSource, PenstockProperties properties, ObjectProvider<PenstockWorker> workers, ObjectProvider<PenstockJson> json,
         ObjectProvider<PlatformTransactionManager> transactions, ObjectProvider<PenstockMigration> migration, ObjectProvider<WorkerObserver> observer,
         ConfigurableListableBeanFactory beans) {
         var methods = new HandlerMethods(beans, json.getIfAvailable());
         return new PenstockWorkers(penstock, properties, workers.orderedStream().toList(), methods, transactions.getIfUnique(), migration.getIfAvailable(),
-            observer.getIfAvailable());
+            observer.getIfAvailable(), Pool.of(dataSource));
+    }
+
+    /** For tests. */
+    @Bean
+    PenstockHandlers penstockHandlers(ObjectProvider<PenstockWorker> workers, ObjectProvider<PenstockJson> json, ConfigurableListableBeanFactory beans) {
+        return new PenstockHandlers(new HandlerMethods(beans, json.getIfAvailable()), workers.orderedStream().toList());
     }
 
     @Bean

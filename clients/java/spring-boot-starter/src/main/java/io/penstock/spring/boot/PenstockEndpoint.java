@@ -1,5 +1,6 @@
 package io.penstock.spring.boot;
 
+import java.sql.SQLException;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import javax.sql.DataSource;
@@ -12,6 +13,8 @@ import org.springframework.jdbc.core.JdbcTemplate;
 /** Actuator's endpoint penstock: the queues of this application, with their jobs by state and their workers. */
 @Endpoint(id = "penstock")
 class PenstockEndpoint {
+    private static final String DENIED = "the role of the DataSource may not see this queue (run: penstock queue grant QUEUE ROLE --operate)";
+
     private final PenstockWorkers workers;
     private final JdbcTemplate template;
     private final String status;
@@ -37,9 +40,16 @@ class PenstockEndpoint {
         try {
             one.put("jobs", template.queryForMap(status, queue));
         } catch (DataAccessException e) {
-            one.put("error", String.valueOf(e.getMostSpecificCause().getMessage()));
+            boolean denied = e.getMostSpecificCause() instanceof SQLException cause && "42501".equals(cause.getSQLState());
+            one.put("error", denied ? DENIED.replace("QUEUE", word(queue))
+                : String.valueOf(e.getMostSpecificCause().getMessage()));
         }
         one.put("worker", workers.state(queue));
         return one;
+    }
+
+    /** A name as one word of a shell. */
+    private static String word(String name) {
+        return name.matches("[A-Za-z0-9_.:][A-Za-z0-9_.:-]*") ? name : "'" + name.replace("'", "'\\''") + "'";
     }
 }

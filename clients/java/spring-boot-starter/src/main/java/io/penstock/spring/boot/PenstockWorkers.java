@@ -31,12 +31,14 @@ class PenstockWorkers implements SmartLifecycle {
     private final HandlerMethods methods;
     private final PlatformTransactionManager transactions;
     private final PenstockMigration migration;
+    private final Pool pool;
     private final WorkerObserver observer;
     private volatile List<String> queues = List.of();
     private volatile List<Running> running = List.of();
+    private CountDownLatch stopping;
 
     PenstockWorkers(Penstock penstock, PenstockProperties properties, List<PenstockWorker> workers, HandlerMethods methods, PlatformTransactionManager transactions,
-        PenstockMigration migration, WorkerObserver observer) {
+        PenstockMigration migration, WorkerObserver observer, Pool pool) {
         this.penstock = penstock;
         this.properties = properties;
         this.workers = workers;
@@ -44,6 +46,7 @@ class PenstockWorkers implements SmartLifecycle {
         this.transactions = transactions;
         this.migration = migration; // or null
         this.observer = observer; // or null
+        this.pool = pool;
     }
 
     @Override
@@ -66,12 +69,30 @@ class PenstockWorkers implements SmartLifecycle {
         if (properties.failFast()) {
             all.forEach(Running::check);
         }
+        pool.warn(all.size());
         all.forEach(r -> r.thread.start());
         running = all;
+        stopping = new CountDownLatch(1);
+        Thread watch = new Thread(() -> watch(all, stopping), "penstock begin");
+        watch.setDaemon(true);
+        watch.start();
+    }
+
+    /** A worker whose first calls hang, or wait for a connection without end, says so too. The pool's error comes first, if it has one. */
+    private void watch(List<Running> all, CountDownLatch stopping) {
+        try {
+            if (!stopping.await(pool.timeout().plusSeconds(1).toMillis(), TimeUnit.MILLISECONDS)) {
+                all.forEach(Running::late);
+            }
+        } catch (InterruptedException e) { // the application ends
+        }
     }
 
     @Override
     public synchronized void stop() {
+        if (stopping != null) {
+            stopping.countDown();
+        }
         running.forEach(Running::stop);
         running.forEach(Running::join);
         running = List.of();
@@ -161,6 +182,13 @@ class PenstockWorkers implements SmartLifecycle {
         private synchronized void ended(Worker of, RuntimeException e) {
             if (of == worker) {
                 ended = e;
+            }
+        }
+
+        synchronized void late() {
+            if (!worker.isWorking() && ended == null) {
+                ended = new IllegalStateException("has not begun after " + pool.timeout().plusSeconds(1).toSeconds() + " s: it waits for a connection, or for an answer of the database");
+                LOG.log(Level.WARNING, "the worker of queue " + of.queue() + " " + ended.getMessage());
             }
         }
 

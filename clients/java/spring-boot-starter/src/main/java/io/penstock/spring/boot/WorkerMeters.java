@@ -1,7 +1,9 @@
 package io.penstock.spring.boot;
 
+import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
+import io.micrometer.core.instrument.Timer;
 import io.penstock.Job;
 import io.penstock.WorkOptions.End;
 import java.time.Duration;
@@ -13,6 +15,10 @@ import java.util.Set;
 final class WorkerMeters implements WorkerObserver {
     /** All kinds that have no handler: a producer must not be able to make series. */
     private static final String OTHER = "other";
+
+    private static final String ENDED = "Attempts at jobs by how they ended: done, failed (to be tried again), dead, lost (its lease), settled (by the handler), released (not begun), snoozed, cancelled.";
+    private static final String START = "From when a job was enqueued, by the database's clock, to the start of its first attempt, by this machine's; a delayed job's delay is part of it.";
+    private static final String DURATION = "How long handlers run.";
 
     private final MeterRegistry registry;
 
@@ -41,14 +47,14 @@ final class WorkerMeters implements WorkerObserver {
             public void begins(Job job) {
                 if (job.attempt() == 1 && starts(job)) {
                     Duration waited = Duration.between(job.createdAt(), Instant.now());
-                    registry.timer("penstock.worker.enqueue.to.start", tags(queue, kind(job))).record(waited.isNegative() ? Duration.ZERO : waited);
+                    Timer.builder("penstock.worker.enqueue.to.start").description(START).tags(tags(queue, kind(job))).register(registry).record(waited.isNegative() ? Duration.ZERO : waited);
                 }
             }
 
             @Override
             public void ran(Job job, Duration time) {
                 if (starts(job)) {
-                    registry.timer("penstock.worker.job.duration", tags(queue, kind(job))).record(time);
+                    Timer.builder("penstock.worker.job.duration").description(DURATION).tags(tags(queue, kind(job))).register(registry).record(time);
                 }
             }
 
@@ -60,7 +66,7 @@ final class WorkerMeters implements WorkerObserver {
     }
 
     private void count(String queue, String kind, End end, int n) {
-        registry.counter("penstock.worker.ended.jobs", tags(queue, kind).and("result", end.name().toLowerCase(Locale.ROOT))).increment(n);
+        Counter.builder("penstock.worker.ended.jobs").description(ENDED).tags(tags(queue, kind).and("result", end.name().toLowerCase(Locale.ROOT))).register(registry).increment(n);
     }
 
     private static Tags tags(String queue, String kind) {

@@ -1,6 +1,7 @@
 package io.penstock.spring.boot;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -24,6 +25,7 @@ import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
+import org.springframework.jdbc.datasource.DriverManagerDataSource;
 
 /** Metrics, and what Actuator answers over HTTP. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
@@ -85,9 +87,24 @@ class ActuatorTest {
                     assertNull(registry.find(timer).tags("queue", "emails", "kind", "other").timer(), "a job without a handler comes back each time, and does not start");
                 }
 
+                for (String meter : List.of("penstock.worker.ended.jobs", "penstock.worker.enqueue.to.start", "penstock.worker.job.duration")) {
+                    assertNotNull(registry.get(meter).meter().getId().getDescription(), meter + " has a help text");
+                }
+
                 String shown = get(application, "/actuator/penstock");
                 assertTrue(shown.contains("\"emails\":{\"jobs\":{\"ready\":0,\"running\":0,\"delayed\":2,\"waiting\":0,\"dead\":1,\"oldest_ready_seconds\":0.0},\"worker\":\"works\"}"), shown);
                 assertTrue(shown.contains("\"all\":{"), shown);
+                String role = "java_denied_" + ProcessHandle.current().pid();
+                database.jdbc.execute("create role " + role + " login password 'x'; select penstock.grant_worker('emails', '" + role + "')");
+                try {
+                    var denied = new PenstockEndpoint(application.getBean(PenstockWorkers.class), new DriverManagerDataSource(database.source.getUrl(), role, "x"),
+                        application.getBean(PenstockProperties.class));
+                    assertEquals("the role of the DataSource may not see this queue (run: penstock queue grant emails ROLE --operate)", denied.queue("emails").get("error"));
+                    database.jdbc.execute("select penstock.grant_operator('emails', '" + role + "')");
+                    assertNull(denied.queue("emails").get("error"), "the grant that it names is enough");
+                } finally {
+                    database.jdbc.execute("drop owned by " + role + "; drop role " + role);
+                }
                 assertTrue(get(application, "/actuator/penstock/nowhere").contains("there is no queue 'nowhere'"));
                 assertTrue(get(application, "/actuator/health").contains("\"penstock\":{\"status\":\"UP\"}"));
                 database.jdbc.execute("alter function penstock.maintain_queue(text) rename to away");

@@ -8,6 +8,7 @@ import io.penstock.Job;
 import io.penstock.NewJob;
 import io.penstock.Outcome;
 import io.penstock.Penstock;
+import io.penstock.Testing;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -23,7 +24,9 @@ import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Import;
 import org.springframework.jdbc.core.JdbcTemplate;
+import org.springframework.transaction.PlatformTransactionManager;
 import org.springframework.transaction.annotation.Transactional;
+import org.springframework.transaction.support.TransactionTemplate;
 
 /** Methods with @PenstockHandler. */
 @Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
@@ -104,6 +107,27 @@ class HandlerTest {
         assertEquals(2, reasons.size(), reasons.toString());
         assertTrue(reasons.get(0).contains("not 3") && reasons.get(1).contains("reading the payload: Unexpected end-of-input"), reasons.toString());
         assertEquals(1, database.jdbc.queryForObject("select count(*) from penstock._scheduled where failures::text like '%\"java.lang.IllegalStateException: mailbox full\"%'", Integer.class));
+    }
+
+    @Test
+    void aTestRunsHandlersInItsTransaction() {
+        Map<String, Object> properties = Map.of("jobs", "jobs", "penstock.work.enabled", false);
+        try (ConfigurableApplicationContext application = database.application(properties, Application.class, Handlers.class).run()) {
+            Penstock penstock = application.getBean(Penstock.class);
+            PenstockHandlers handlers = application.getBean(PenstockHandlers.class);
+            new TransactionTemplate(application.getBean(PlatformTransactionManager.class)).executeWithoutResult(test -> {
+                penstock.enqueue("jobs", NewJob.of("text"));
+                assertEquals(Outcome.done(), Testing.runOne(penstock, "jobs", handlers.of("jobs")).outcome());
+                assertEquals("text", DONE.poll());
+                penstock.enqueue("jobs", NewJob.of("abcd").kind("exact"));
+                assertEquals(Outcome.deadLetter("not 3"), Testing.runOne(penstock, "jobs", handlers.of("jobs")).outcome());
+                assertEquals("exact 4", DONE.poll());
+                assertEquals(List.of(4), application.getBean(JdbcTemplate.class).queryForList("select id from audit where id = 4", Integer.class));
+                test.setRollbackOnly();
+            });
+            assertEquals(List.of(), database.jdbc.queryForList("select id from audit where id = 4", Integer.class));
+            assertTrue(assertThrows(IllegalStateException.class, () -> handlers.of("others")).getMessage().contains("handlers of: [jobs]"));
+        }
     }
 
     @Test

@@ -1,0 +1,32 @@
+package io.penstock.spring.boot;
+
+import io.penstock.Handler;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The handlers of the application, by queue. A test runs a job with them in its own transaction:
+ * {@code Testing.runOne(penstock, "emails", handlers.of("emails"))}.
+ */
+public final class PenstockHandlers {
+    private final HandlerMethods methods;
+    private final List<PenstockWorker> workers;
+
+    PenstockHandlers(HandlerMethods methods, List<PenstockWorker> workers) {
+        this.methods = methods;
+        this.workers = workers;
+    }
+
+    /**
+     * The handler of a queue: its methods with {@link PenstockHandler} by kind, or that of its {@link PenstockWorker}. It begins no transaction,
+     * also where they are transactional: it runs in the caller's. Throws an IllegalStateException if the queue has none.
+     */
+    public Handler of(String queue) {
+        Map<String, Map<String, Handler>> found = methods.find((q, handler) -> handler);
+        if (found.containsKey(queue)) {
+            return Handler.byKind(found.get(queue));
+        }
+        return workers.stream().filter(w -> w.queue().equals(queue)).map(PenstockWorker::handler).findFirst().orElseThrow(() -> new IllegalStateException(
+            "queue " + queue + " has no handler here. There are handlers of: " + found.keySet() + ", " + workers.stream().map(PenstockWorker::queue).toList()));
+    }
+}
