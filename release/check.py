@@ -83,6 +83,7 @@ assert there, "there are no archives"
 for one in there:
     check(one)
 listed = {line.split(None, 1)[1].strip() for line in open(os.path.join(folder, "checksums.txt"))}
-missing = {f for f in os.listdir(folder) if os.path.isfile(os.path.join(folder, f)) and f != "checksums.txt"} - listed
+files = {os.path.relpath(os.path.join(at, f), folder) for at, _, names in os.walk(folder) for f in names}
+missing = files - {"checksums.txt"} - listed
 assert not missing, f"checksums.txt lacks {missing}"
 print("archives, packages and lists of components: ok for", ", ".join(there))

@@ -99,5 +99,5 @@ go build -trimpath -o "$PENSTOCK_BIN" ./cmd/penstock
 pack clients/typescript
 (cd clients/java && mvn -B -q -ntp -Dstyle.color=never -pl penstock,spring-boot-starter -Prelease -DskipTests -Dmaven.install.skip=true -DaltDeploymentRepository="release::file://$out/maven" deploy)
 
-(cd "$out" && find . -type f ! -path './maven/*' ! -name checksums.txt -printf '%P\n' | sort | xargs sha256sum > checksums.txt)
+(cd "$out" && find . -type f ! -name checksums.txt -printf '%P\n' | sort | xargs sha256sum > checksums.txt)
 echo "$out"
