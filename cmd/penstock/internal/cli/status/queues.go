@@ -165,7 +165,7 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 		note("it is paused, no job begins: penstock queue resume %s", shell.Word(q.Queue))
 	case q.Ready > 0 && q.Running == 0 && q.OldestAge > unattended:
 		of, command := cli.Untaken(w.withGroups(q), unattended)
-		note("no worker seems to %s, and %s: %s", of, terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), command)
+		note("no worker seems to %s, and %s: %s, or start your application's worker", of, terminal.PluralVerb(q.Ready, "job", "is ready", "are ready"), command)
 	case q.Running > 0:
 		if of, command := cli.Untaken(w.withGroups(q), starved); of != cli.AnyJobs {
 			note("workers run, but none seems to %s: %s", of, command)
@@ -173,7 +173,7 @@ func (w *Writer) queueNotes(q *admin.QueueStatus) (notes []string) {
 	}
 	if expired := w.left.expired[q.Queue]; len(expired) > 0 {
 		longest := slices.MaxFunc(expired, func(a, b doctor.Running) int { return cmp.Compare(a.Expired, b.Expired) })
-		note("no worker seems to run: %s of running jobs ended, the first %s ago: penstock work %s --exec COMMAND", terminal.Plural(int64(len(expired)), "lease"), cli.Age(longest.Expired), shell.Word(q.Queue))
+		note("no worker seems to run: %s of running jobs ended, the first %s ago: penstock work %s --exec COMMAND, or start your application's worker", terminal.Plural(int64(len(expired)), "lease"), cli.Age(longest.Expired), shell.Word(q.Queue))
 	}
 	return notes
 }

@@ -61,11 +61,11 @@ func TestQueueTable(t *testing.T) {
 	fits(t, groups)
 	clitest.Contains(t, groups, "1,000+", "1,234,567")
 	clitest.Contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
-	clitest.Same(t, "notes", Unwrapped(notes), "idle: no worker seems to run, and 3 jobs are ready: penstock work idle --exec COMMAND\n"+
+	clitest.Same(t, "notes", Unwrapped(notes), "idle: no worker seems to run, and 3 jobs are ready: penstock work idle --exec COMMAND, or start your application's worker\n"+
 		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n"+
-		"group: no worker seems to take jobs of group a b, and 2 jobs are ready: penstock work group --group 'a b' --exec COMMAND\n"+
+		"group: no worker seems to take jobs of group a b, and 2 jobs are ready: penstock work group --group 'a b' --exec COMMAND, or start your application's worker\n"+
 		"busy: workers run, but none seems to take jobs of 2 groups, such as g: penstock work busy --all-groups --exec COMMAND\n"+
-		"gone: no worker seems to run: 2 leases of running jobs ended, the first 2m0s ago: penstock work gone --exec COMMAND\n")
+		"gone: no worker seems to run: 2 leases of running jobs ended, the first 2m0s ago: penstock work gone --exec COMMAND, or start your application's worker\n")
 	out.Reset()
 	w = NewWriter(&out, &cli.App{}, time.Now())
 	w.wide = true
