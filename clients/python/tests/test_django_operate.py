@@ -244,7 +244,7 @@ def test_what_is_not_done_by_accident(conn: psycopg.Connection, dead: list[int],
         (("show", "emails"), "give the ID"),
         (("list", "missing"), "no queue and no outbox 'missing'"),
         (("list", "orders"), "which subscription"),
-        (("list", "emails", "--older-than", "1 year"), "no duration"),
+        (("list", "emails", "--older-than", "1 year"), "not a duration"),
     ):
         with pytest.raises(CommandError, match=says):
             manage("penstock_dead", *args)
@@ -353,7 +353,7 @@ def test_admin_shows_a_dead_letter(refused: str, conn: psycopg.Connection, dead:
     assert "/wA=" in body(client.get(link.replace(f"_2F{dead[1]}", f"_2F{dead[2]}")))
     back = f"{DEAD}?of=emails"
     assert "1 dead letter of emails sent back" in body(post(client, back, link, action="retry", row=dead[1]))
-    assert "is no dead letter any more" in body(client.get(link, follow=True))
+    assert "is not a dead letter any more" in body(client.get(link, follow=True))
     seqs = re.findall(r'name="row" value="(\d+)"', body(client.get(f"{DEAD}?of={refused}&subscription=billing")))
     [link] = re.findall(rf'<a href="([^"]+)">{seqs[-1]}</a>', body(client.get(f"{DEAD}?of={refused}&subscription=billing")))
     assert "message" in body(client.get(link)) and "it has one more" not in body(client.get(link))

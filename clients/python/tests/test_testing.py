@@ -77,7 +77,7 @@ def test_run_one_logs_the_traceback(url: str, queue: str, caplog: pytest.LogCapt
 
 
 def test_run_one_ends_the_attempt_of_a_handler_that_exits(url: str, queue: str) -> None:
-    """As a worker does, which goes on."""
+    """As a worker does, which continues."""
     with psycopg.connect(url) as tx:
         penstock.enqueue(tx, queue, "x")
 

@@ -25,7 +25,7 @@ export async function requirePublished(tx: Queryable, outbox: string, want: { to
   return rows.map(([id, key, topic, headers, payload]) => ({ id: id!, key: key!, topic: topic!, headers: JSON.parse(headers ?? '{}') as Record<string, string>, payload: Buffer.from(payload!, 'hex') }))
 }
 
-/** Met are those that the tests of this process have met. A job's time goes on by advance, from its first meeting. */
+/** Met are those that the tests of this process have met. A job's time passes by advance, from its first meeting. */
 class Met extends Strangers {
   advanced = 0
   readonly first = new Map<string, number>()

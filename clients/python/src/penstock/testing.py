@@ -96,7 +96,7 @@ def missing(what: str, found: Sequence[object]) -> AssertionError:
 
 
 class Met(Strangers):
-    """Of the jobs without a handler, those that the tests of this process have met. A job's time goes on by `advance`, from its first meeting."""
+    """Of the jobs without a handler, those that the tests of this process have met. A job's time passes by `advance`, from its first meeting."""
 
     def __init__(self, queue: str, options: Options):
         super().__init__(queue, options)

@@ -151,7 +151,7 @@ class DeadLetterAdmin(Page):
     def parts(self, request: HttpRequest) -> dict[str, Any]:
         if "of" not in request.GET:
             rows = [("", [(name, dead_of(name, subscription)), subscription or "-", n]) for name, subscription, n in operate.boxes() if n]
-            return {"tables": [table("", "Queue or outbox  Subscription  Dead letters", rows)], "empty": "There is no dead letter."}
+            return {"tables": [table("", "Queue or outbox  Subscription  Dead letters", rows)], "empty": "There are no dead letters."}
         box, chosen = self.box(request), self.choice(request)
         where = {"of": box.name, "subscription": box.subscription}
         after = request.GET.get("after", "")
@@ -205,7 +205,7 @@ class DeadLetterAdmin(Page):
         except NotFoundError as e:
             raise Http404(str(e)) from e
         if not letters:
-            messages.warning(request, f"{object_id} is no dead letter any more.")
+            messages.warning(request, f"{object_id} is not a dead letter any more.")
             return HttpResponseRedirect(dead_of(box.name, box.subscription))
         one = letters[0]
         facts = [(key.replace("_", " "), value) for key, value in one.items() if key not in ("headers", "failures", "error", "payload", "payload_base64")]

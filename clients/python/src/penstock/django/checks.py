@@ -110,7 +110,7 @@ def encoder_problem(encoder: Any) -> str:
         encoder = import_string(encoder) if isinstance(encoder, str) else encoder
     except ImportError as e:
         return f": {e}"
-    return "" if isinstance(encoder, type) and issubclass(encoder, JSONEncoder) else ", which is no subclass of json.JSONEncoder"
+    return "" if isinstance(encoder, type) and issubclass(encoder, JSONEncoder) else ", which is not a subclass of json.JSONEncoder"
 
 
 def problems_of(schedule: Mapping[str, Any], queues: Set[str]) -> Iterator[tuple[str, str]]:

@@ -29,7 +29,7 @@ def told() -> Iterator[None]:
 def duration(text: str) -> timedelta:
     """Of an argument, such as 90s, 24h or 7d."""
     if not (found := re.fullmatch(r"(\d+)([smhd])", text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration: give one such as 90s, 24h or 7d")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: give one such as 90s, 24h or 7d")
     return timedelta(seconds=int(found[1]) * UNITS[found[2]])
 
 

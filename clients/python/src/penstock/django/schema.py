@@ -124,6 +124,6 @@ def contents(schedule: Mapping[str, Any]) -> tuple[str, str, Any]:
 
         task: Any = task_of(schedule["task"])
         if task is None:
-            raise FieldError("the schedule's task", f"is {schedule['task']!r}, which is no task", "give the dotted name of a function with @task")
+            raise FieldError("the schedule's task", f"is {schedule['task']!r}, which is not a task", "give the dotted name of a function with @task")
         return schedule.get("queue", task.queue_name), task.module_path, {"args": schedule.get("args", []), "kwargs": schedule.get("kwargs", {})}
     return schedule["queue"], schedule.get("kind", ""), schedule.get("payload", {})
