@@ -77,6 +77,8 @@ func (s QueueSettings) Validate() error {
 		return &FieldError{Field: "keep done", Problem: fmt.Sprintf("is %s", *s.KeepDone), Hint: "use a microsecond or more, or 0 to keep no jobs that are done"}
 	case s.KeepDoneBytes != nil && *s.KeepDoneBytes < MinKeepDoneBytes:
 		return &FieldError{Field: "keep done bytes", Problem: fmt.Sprintf("is %d", *s.KeepDoneBytes), Hint: fmt.Sprintf("use %d or more, or keep no jobs that are done", MinKeepDoneBytes)}
+	case s.Rate != nil:
+		return s.Rate.Validate()
 	}
 	return nil
 }
@@ -85,6 +87,14 @@ func (s QueueSettings) Validate() error {
 func (s QueueSettings) ValidateWithoutHistory() error {
 	if s.KeepDone != nil && *s.KeepDone != 0 || s.KeepDoneBytes != nil {
 		return &FieldError{Field: "keep done", Problem: "is not possible in this database", Hint: "jobs that are done are kept in PostgreSQL only; have the handler write the results to keep"}
+	}
+	return s.ValidateWithoutRate()
+}
+
+// ValidateWithoutRate is Validate for a store that is not a driver.GroupStore.
+func (s QueueSettings) ValidateWithoutRate() error {
+	if s.Rate != nil && *s.Rate != (Rate{}) {
+		return &FieldError{Field: "rate", Problem: "is not possible in this database", Hint: "limit how many jobs run instead: max running"}
 	}
 	return s.Validate()
 }

@@ -143,6 +143,9 @@ type QueueSettings struct {
 	// MaxRunning is how many jobs may be claimed at a time, in all processes
 	// together; 0 means no limit.
 	MaxRunning *int `json:"max_running,omitempty"`
+	// Rate is how many jobs of the queue may start, in all processes together. The zero Rate means no limit, and
+	// admin.QueueStatus then has nil.
+	Rate *Rate `json:"rate,omitempty"`
 	// DedupWindow is how long a DedupKey counts, at least a microsecond. Default 1 hour.
 	DedupWindow *time.Duration `json:"dedup_window_ns,omitempty"`
 	// KeepDone is how long jobs are kept after they are done, see driver.HistoryStore. 0, the default, keeps none, and

@@ -92,4 +92,29 @@ type GroupStatus struct {
 	// More: the store has not counted all jobs or dead letters of the group, because there are
 	// many.
 	More bool `json:"more,omitempty"`
+	// Limits is nil if the group has no policy, no default, and is not held.
+	Limits *GroupLimits `json:"limits,omitempty"`
+}
+
+// GroupLimits says which limits a group has, and how much of them is left.
+type GroupLimits struct {
+	// MaxRunning, Rate and Weight are those of the group's policy, or of the default.
+	MaxRunning int           `json:"max_running,omitempty"`
+	Rate       penstock.Rate `json:"rate,omitzero"`
+	Weight     int           `json:"weight,omitempty"`
+	// Tokens is how many jobs Rate lets start now.
+	Tokens int `json:"tokens,omitempty"`
+	Hold
+}
+
+// Hold says until when no job of a group starts, and why. Until is zero if the group is not held.
+type Hold struct {
+	Until  time.Time `json:"held_until,omitzero"`
+	Reason string    `json:"held_for,omitempty"`
+}
+
+// GroupPolicy is the policy of a group, and its hold. Of a group that is only held, the policy sets nothing.
+type GroupPolicy struct {
+	penstock.GroupPolicy
+	Hold
 }

@@ -92,7 +92,9 @@ type AckClaimer interface {
 type GroupFinder interface {
 	// ReadyGroups returns up to most groups with jobs that a Claim may return now. It chooses among the given
 	// groups, or among all if none are given. They come in the order of their bytes, from the one behind the
-	// given group and then round. Other workers may be faster, so a Claim can find no jobs.
+	// given group and then round. Other workers may be faster, so a Claim can find no jobs. A group with a weight comes
+	// as many times in a row, and counts once in most: a, b, b for a weight of 2. Groups that are full, held or over
+	// their rate are left out.
 	ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error)
 }
 
@@ -146,6 +148,20 @@ type QueueStore interface {
 	// QueueGroups describes up to most groups of a queue that have jobs or dead letters. They
 	// are ordered by their bytes and begin after the given one, or with the first if it is empty.
 	QueueGroups(ctx context.Context, queue, after string, most int) ([]admin.GroupStatus, error)
+}
+
+// GroupStore is a store whose queues have policies of groups. All of it is in force for each Claim that begins afterwards,
+// in all processes, and is deleted with the queue. Errors: ErrNoQueue, *FieldError.
+type GroupStore interface {
+	// SetGroup replaces the policy of a group, or of penstock.DefaultGroup. One that sets nothing is deleted. A limit that
+	// is lowered ends no job that runs: none starts until there is room.
+	SetGroup(ctx context.Context, queue string, p penstock.GroupPolicy) error
+	// HoldGroup lets no job of a group start for a time from now. It replaces an earlier hold; 0 ends it. The reason is
+	// for people.
+	HoldGroup(ctx context.Context, queue, group string, d time.Duration, reason string) error
+	// GroupPolicies returns up to most groups of a queue that have a policy or are held. They are ordered by their bytes and
+	// begin after the given one, or with the first if it is empty.
+	GroupPolicies(ctx context.Context, queue, after string, most int) ([]admin.GroupPolicy, error)
 }
 
 // Reporter is a queue that keeps a worker's report of a job that it runs: its progress, or its result.

@@ -58,7 +58,7 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 
 // SetQueue implements driver.QueueStore. It changes all settings in one transaction.
 func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
-	if err := set.Validate(); err != nil {
+	if err := set.ValidateWithoutRate(); err != nil {
 		return err
 	}
 	if err := s.ready(ctx); err != nil {

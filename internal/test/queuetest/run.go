@@ -61,6 +61,7 @@ var groups = []group{
 	{"Queue", queueCases},
 	{"Status", statusCases},
 	{"Groups", groupCases},
+	{"Policies", policyCases},
 	{"Reclaim", reclaimCases},
 	{"Maintain", maintainCases},
 	{"Load", loadCases},

@@ -1,0 +1,664 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/admin"
+	"github.com/penstock/penstock/driver"
+	"github.com/penstock/penstock/internal/test/suite"
+	"github.com/penstock/penstock/internal/test/testseed"
+	"github.com/penstock/penstock/work"
+)
+
+var policyCases = []testCase{
+	{name: "SetReplacedDeleted", run: policiesSet},
+	{name: "Refused", run: policiesRefused},
+	{name: "GoWithTheQueue", run: policiesDropped},
+	{name: "LimitCountsLeases", run: policyLimit},
+	{name: "LimitHoldsForClaimsAtOnce", run: policyRace},
+	{name: "LimitCountsJobsClaimedTogether", run: policyTogether},
+	{name: "LimitOfQueueAndGroup", run: policyOfBoth},
+	{name: "DefaultOfEachGroup", run: policyDefault},
+	{name: "LimitAndKeys", run: policyKeys},
+	{name: "HeldAndReleased", run: policyHeld},
+	{name: "HoldEnds", run: policyHoldEnds},
+	{name: "RateLetsABurstStart", run: policyBurst},
+	{name: "RateOfTheQueue", run: policyQueueRate},
+	{name: "RateOverTime", run: policyRate},
+	{name: "Seen", run: policiesSeen},
+	{name: "WeightsAreShares", run: policyWeights},
+	{name: "WorkServesAll", run: policiesServeAll},
+	{name: "RandomWalk", run: policyWalk},
+}
+
+// policies returns the store as what sets policies. A store that has none says so, and the case is skipped.
+func (e *env) policies() driver.GroupStore {
+	e.Helper()
+	s, ok := e.Store.(driver.GroupStore)
+	if ok {
+		return s
+	}
+	err := e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{Rate: &penstock.Rate{Jobs: 1, Per: time.Second}})
+	if field, ok := errors.AsType[*penstock.FieldError](err); !ok || field.Hint == "" {
+		e.Errorf("a store without policies of groups took a rate, or said %v", err)
+	}
+	e.Skip("this store has no policies of groups")
+	return nil
+}
+
+func (e *env) setGroup(p penstock.GroupPolicy) {
+	e.Helper()
+	e.Must(e.policies().SetGroup(e.ctx, queue, p), "SetGroup")
+}
+
+func (e *env) hold(group string, d time.Duration, reason string) {
+	e.Helper()
+	e.Must(e.policies().HoldGroup(e.ctx, queue, group, d, reason), "HoldGroup")
+}
+
+// allPolicies lists the policies, without the times until which groups are held.
+func (e *env) allPolicies(after string, most int) []admin.GroupPolicy {
+	e.Helper()
+	all, err := e.policies().GroupPolicies(e.ctx, queue, after, most)
+	e.Must(err, "GroupPolicies")
+	for i := range all {
+		if all[i].Reason != "" && all[i].Until.IsZero() {
+			e.Errorf("the group %q is held for %q, and until no time", all[i].Group, all[i].Reason)
+		}
+		all[i].Until = time.Time{}
+	}
+	return all
+}
+
+func (e *env) wantPolicies(want ...admin.GroupPolicy) {
+	e.Helper()
+	if got := e.allPolicies("", 100); !slices.Equal(got, want) {
+		e.Errorf("the policies are %+v, want %+v", got, want)
+	}
+}
+
+// claimOf claims up to n jobs of a group.
+func (e *env) claimOf(group string, n int) []penstock.Job {
+	e.Helper()
+	return e.claimAs(driver.Claim{Group: group, Jobs: n})
+}
+
+// fill enqueues n jobs of a group: group0, group1, …
+func (e *env) fill(group string, n int) {
+	e.Helper()
+	e.enqueue(groupJobs(group, n)...)
+}
+
+func groupJobs(group string, n int) []penstock.NewJob {
+	all := jobs(group, n)
+	for i := range all {
+		all[i].Group = group
+	}
+	return all
+}
+
+func policiesSet(e *env) {
+	a := penstock.GroupPolicy{Group: "a", MaxRunning: 3, Rate: penstock.Rate{Jobs: 100, Per: time.Minute, Burst: 7}, Weight: 4}
+	e.setGroup(a)
+	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup, MaxRunning: 1})
+	e.setGroup(penstock.GroupPolicy{Group: "", Weight: 2})
+	e.hold("held", time.Hour, "429")
+	all, is := penstock.GroupPolicy{Group: penstock.DefaultGroup, MaxRunning: 1}, penstock.GroupPolicy{Weight: 2}
+	held := admin.GroupPolicy{GroupPolicy: penstock.GroupPolicy{Group: "held"}, Hold: admin.Hold{Reason: "429"}}
+	policy := func(p penstock.GroupPolicy) admin.GroupPolicy { return admin.GroupPolicy{GroupPolicy: p} }
+	e.wantPolicies(policy(is), policy(all), policy(a), held)
+	if page := e.allPolicies("", 2); !slices.Equal(page, []admin.GroupPolicy{policy(is), policy(all)}) {
+		e.Errorf("the first two policies are %+v", page)
+	}
+	if page := e.allPolicies("*", 1); !slices.Equal(page, []admin.GroupPolicy{policy(a)}) {
+		e.Errorf("the policy after * is %+v", page)
+	}
+	a = penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 1, Per: time.Hour}} // as a whole
+	e.setGroup(a)
+	e.hold("a", time.Hour, "")
+	e.wantPolicies(policy(is), policy(all), policy(a), held)
+	e.setGroup(penstock.GroupPolicy{Group: "a"})
+	e.setGroup(penstock.GroupPolicy{Group: ""})
+	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup})
+	e.setGroup(penstock.GroupPolicy{Group: "never set"})
+	e.hold("held", 0, "")
+	e.hold("never held", 0, "")
+	e.wantPolicies(policy(penstock.GroupPolicy{Group: "a"})) // which is still held
+	e.hold("a", 0, "")
+	e.wantPolicies()
+}
+
+func policiesRefused(e *env) {
+	s := e.policies()
+	for field, p := range map[string]penstock.GroupPolicy{
+		"group":       {Group: strings.Repeat("x", penstock.MaxGroupBytes+1)},
+		"max running": {MaxRunning: -1},
+		"weight":      {Weight: penstock.MaxGroupWeight + 1},
+		"rate":        {Rate: penstock.Rate{Per: time.Second}},
+		"per":         {Rate: penstock.Rate{Jobs: 1}},
+		"burst":       {Rate: penstock.Rate{Jobs: 1, Per: time.Second, Burst: -1}},
+	} {
+		e.BadField("SetGroup", s.SetGroup(e.ctx, queue, p), field)
+	}
+	e.BadField("SetGroup", s.SetGroup(e.ctx, queue, penstock.GroupPolicy{Rate: penstock.Rate{Jobs: 1001, Per: time.Millisecond}}), "rate")
+	e.BadField("SetQueue", e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{Rate: &penstock.Rate{Jobs: -1}}), "rate")
+	e.BadField("HoldGroup", s.HoldGroup(e.ctx, queue, penstock.DefaultGroup, time.Second, ""), "group")
+	e.BadField("HoldGroup", s.HoldGroup(e.ctx, queue, "a", -1, ""), "for")
+	e.BadField("HoldGroup", s.HoldGroup(e.ctx, queue, "a", 1, strings.Repeat("x", penstock.MaxReasonBytes+1)), "reason")
+	_, err := s.GroupPolicies(e.ctx, queue, "", 0)
+	e.BadField("GroupPolicies", err, "limit")
+	_, err = s.GroupPolicies(e.ctx, "nobody's", "", 1)
+	e.MustBe(err, penstock.ErrNoQueue, "GroupPolicies of no queue")
+	e.MustBe(s.SetGroup(e.ctx, "nobody's", penstock.GroupPolicy{Weight: 2}), penstock.ErrNoQueue, "SetGroup of no queue")
+	e.MustBe(s.HoldGroup(e.ctx, "nobody's", "a", 1, ""), penstock.ErrNoQueue, "HoldGroup of no queue")
+	e.wantPolicies()
+}
+
+func policiesDropped(e *env) {
+	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 1})
+	e.hold("b", time.Hour, "")
+	e.Must(e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{Rate: &penstock.Rate{Jobs: 1, Per: time.Hour}}), "SetQueue")
+	e.fill("a", 2)
+	e.same(e.claimOf("a", 2), "a0")
+	e.Must(e.Store.DropQueue(e.ctx, queue), "DropQueue")
+	e.Must(e.Store.CreateQueue(e.ctx, queue, penstock.FIFO), "CreateQueue")
+	e.wantPolicies()
+	e.fill("a", 3)
+	e.fill("b", 1)
+	e.same(e.claimOf("a", 5), "a0", "a1", "a2")
+	e.same(e.claimOf("b", 1), "b0")
+}
+
+// All that ends a lease makes room, and nothing else does. What does not fit costs no attempt.
+func policyLimit(e *env) {
+	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 4})
+	e.fill("a", 20)
+	e.fill("b", 6)
+	first := e.claimOf("a", 3)
+	e.same(first, "a0", "a1", "a2")
+	last := e.claimOf("a", 3)
+	e.same(last, "a3")
+	e.same(e.claimOf("a", 3))
+	e.wantGroups("full", nil, "", 10, "b")
+	e.same(e.claimOf("b", 10), "b0", "b1", "b2", "b3", "b4", "b5") // another group is not concerned
+
+	e.ack(first[0])
+	e.wantGroups("one is done", nil, "", 10, "a")
+	e.same(e.claimOf("a", 3), "a4")
+	e.retry(first[1], time.Hour, "x")
+	e.Must(e.q.DeadLetter(e.ctx, first[2].Lease, "x"), "DeadLetter")
+	e.same(e.claimOf("a", 3), "a5", "a6")
+	e.cancel(1, last[0].ID)
+	running := e.claimOf("a", 3)
+	e.same(running, "a7")
+	if r, ok := e.q.(driver.Releaser); ok {
+		_, err := r.Release(e.ctx, time.Hour, running[0].Lease)
+		e.Must(err, "Release")
+	} else {
+		e.ack(running[0])
+	}
+	running = e.claimOf("a", 3)
+	e.same(running, "a8")
+	_, err := e.q.Extend(e.ctx, suite.LongLease, running[0].Lease)
+	e.Must(err, "Extend")
+	e.same(e.claimOf("a", 3))
+	_, err = e.q.Extend(e.ctx, time.Millisecond, running[0].Lease) // as if its worker had died
+	e.Must(err, "Extend")
+	e.eventually("the lease ends, and makes room", func() bool {
+		got := e.claimOf("a", 3)
+		if len(got) > 1 || len(got) == 1 && got[0].Attempt > 2 {
+			e.Fatalf("one lease ended, and %+v were claimed", got)
+		}
+		return len(got) == 1
+	})
+
+	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 2}) // 4 run
+	e.same(e.claimOf("a", 3))
+	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 5})
+	if got := e.claimOf("a", 3); len(got) != 1 || got[0].Attempt > 2 {
+		e.Errorf("4 of 5 run, and %q were claimed", names(got))
+	}
+	e.setGroup(penstock.GroupPolicy{Group: "a"})
+	for _, j := range e.claimOf("a", 30) {
+		if want := 1; j.Attempt > want && string(j.Payload) != "a8" {
+			e.Errorf("job %q has attempt %d: a limit took some", j.Payload, j.Attempt)
+		}
+	}
+}
+
+// Never do more jobs run than may, of each group, with several workers, and all are done.
+func policyRace(e *env) {
+	limits := map[string]int{"a": 1, "b": 3, "": 5}
+	const n = 100
+	for group, limit := range limits {
+		e.setGroup(penstock.GroupPolicy{Group: group, MaxRunning: limit})
+		e.fill(group, n)
+	}
+	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
+	var mu sync.Mutex
+	running, most, done := map[string]int{}, map[string]int{}, 0
+	e.Must(suite.Concurrently(8, func(i int) error {
+		last := ""
+		for e.ctx.Err() == nil {
+			ready, err := e.finder(qs[i%2]).ReadyGroups(e.ctx, nil, last, 2)
+			if err != nil {
+				return err
+			}
+			if len(ready) == 0 {
+				mu.Lock()
+				over := done == n*len(limits)
+				mu.Unlock()
+				if over {
+					return nil
+				}
+				runtime.Gosched()
+				continue
+			}
+			last = ready[0]
+			jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Group: last, Jobs: 1 + i%3, Lease: suite.LongLease})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			running[last] += len(jobs)
+			most[last] = max(most[last], running[last])
+			mu.Unlock()
+			runtime.Gosched()
+			mu.Lock()
+			running[last] -= len(jobs) // before the queue learns of it
+			done += len(jobs)
+			mu.Unlock()
+			if _, err := qs[i%2].Ack(e.ctx, leases(jobs)...); err != nil {
+				return err
+			}
+		}
+		return e.ctx.Err()
+	}), "working")
+	for group, limit := range limits {
+		if most[group] > limit || most[group] == 0 {
+			e.Errorf("%d jobs of the group %q ran at a time, the limit is %d", most[group], group, limit)
+		}
+	}
+}
+
+// Jobs that one claim took before a limit was set count each, also after some of them are done.
+func policyTogether(e *env) {
+	e.policies()
+	q, ok := e.q.(driver.AckClaimer)
+	if !ok {
+		e.Skip("this store takes no acks with a claim")
+	}
+	e.fill("a", 40)
+	_, running, err := q.AckClaim(e.ctx, []int64{}, driver.Claim{Group: "a", Jobs: 30, Lease: suite.LongLease})
+	e.Must(err, "AckClaim")
+	if len(running) != 30 {
+		e.Fatalf("claimed %d jobs, want 30", len(running))
+	}
+	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 12})
+	e.ack(running[:18]...)
+	e.same(e.claimOf("a", 5))
+	e.wantGroups("12 run of 12 that may", nil, "", 10)
+	e.ack(running[18:20]...)
+	_, more, err := q.AckClaim(e.ctx, leases(running[20:23]), driver.Claim{Group: "a", Jobs: 20, Lease: suite.LongLease})
+	e.Must(err, "AckClaim")
+	e.same(more, "a30", "a31") // what the call ends makes room for the next one
+	e.same(e.claimOf("a", 5), "a32", "a33", "a34")
+}
+
+func policyOfBoth(e *env) {
+	limit := 5
+	e.policies()
+	e.set(penstock.QueueSettings{MaxRunning: &limit})
+	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 3})
+	e.fill("a", 10)
+	e.fill("b", 10)
+	a := e.claimOf("a", 10)
+	e.same(a, "a0", "a1", "a2")
+	b := e.claimOf("b", 10)
+	e.same(b, "b0", "b1")
+	e.ack(b...)
+	e.wantGroups("the queue has room, a has none", nil, "", 10, "b")
+	e.same(e.claimOf("a", 10))
+	e.same(e.claimOf("b", 1), "b2")
+	e.ack(a...)
+	e.same(e.claimOf("a", 10), "a3", "a4", "a5")
+}
+
+// The default counts for each group separately. A group's own policy replaces it as a whole.
+func policyDefault(e *env) {
+	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup, MaxRunning: 1})
+	e.setGroup(penstock.GroupPolicy{Group: "more", MaxRunning: 2})
+	e.setGroup(penstock.GroupPolicy{Group: "free", Weight: 1})
+	for _, group := range []string{"a", "", "more", "free", "late"} {
+		e.fill(group, 4)
+	}
+	e.same(e.claimOf("a", 3), "a0")
+	e.same(e.claimOf("", 3), "0")
+	e.same(e.claimOf("more", 3), "more0", "more1")
+	e.same(e.claimOf("free", 3), "free0", "free1", "free2")
+	e.wantGroups("some are full", nil, "", 10, "free", "late")
+	e.setGroup(penstock.GroupPolicy{Group: "more"})
+	e.same(e.claimOf("more", 3))
+	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup})
+	e.same(e.claimOf("a", 2), "a1", "a2")
+	e.same(e.claimOf("more", 2), "more2", "more3")
+	e.same(e.claimOf("late", 4), "late0", "late1", "late2", "late3")
+}
+
+// With keys jobs are found in another way, and moved when they must wait.
+func policyKeys(e *env) {
+	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 2})
+	in := func(key, payload string) penstock.NewJob {
+		return penstock.NewJob{Group: "a", Key: key, Payload: []byte(payload)}
+	}
+	e.enqueue(in("k", "k0"), in("k", "k1"), in("l", "l0"), in("", "free"), in("m", "m0"))
+	first := e.claimOf("a", 5)
+	e.same(first, "k0", "l0")
+	e.same(e.claimOf("a", 5))
+	e.ack(first[0])
+	e.eventually("one more of another key, or the next of the same", func() bool {
+		got := e.claimOf("a", 5)
+		if len(got) > 1 {
+			e.Fatalf("one was done of two that may run, and %q were claimed", names(got))
+		}
+		return len(got) == 1
+	})
+	e.same(e.claimOf("a", 5))
+}
+
+func policyHeld(e *env) {
+	e.fill("a", 3)
+	e.fill("b", 3)
+	running := e.claimOf("a", 1)
+	e.hold("a", time.Hour, "its server answered 429")
+	e.same(e.claimOf("a", 3))
+	e.wantGroups("a is held", nil, "", 10, "b")
+	e.same(e.claimOf("b", 1), "b0")
+	e.ack(running...) // what runs is left alone
+	e.hold("a", 2*time.Hour, "")
+	e.same(e.claimOf("a", 3))
+	e.hold("a", 0, "")
+	e.wantGroups("a is released", nil, "", 10, "a", "b")
+	e.same(e.claimOf("a", 3), "a1", "a2")
+}
+
+func policyHoldEnds(e *env) {
+	e.fill("a", 1)
+	e.hold("a", time.Hour, "")
+	e.hold("a", 100*time.Millisecond, "") // in place of the hour
+	var got []penstock.Job
+	e.eventually("the hold ends", func() bool {
+		got = e.claimOf("a", 1)
+		return len(got) == 1
+	})
+	e.wantPolicies()
+	if got[0].Attempt != 1 {
+		e.Errorf("the job that was held has attempt %d", got[0].Attempt)
+	}
+}
+
+// A rate counts starts, not ends.
+func policyBurst(e *env) {
+	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}})
+	e.setGroup(penstock.GroupPolicy{Group: "b", Rate: penstock.Rate{Jobs: 1000, Per: time.Hour}})
+	e.fill("a", 10)
+	e.fill("b", 10)
+	e.ack(e.claimOf("a", 2)...)
+	e.ack(e.claimOf("a", 2)...)
+	e.same(e.claimOf("a", 2))
+	e.wantGroups("a has used its burst", nil, "", 10, "b")
+	e.same(e.claimOf("b", 5), "b0") // without a burst one by one
+	e.same(e.claimOf("b", 5))
+	e.wantGroups("b as well", nil, "", 10)
+	e.setGroup(penstock.GroupPolicy{Group: "a"})
+	got := e.claimOf("a", 2)
+	e.same(got, "a3", "a4")
+	if got[0].Attempt != 1 {
+		e.Errorf("after the rate the job has attempt %d", got[0].Attempt)
+	}
+}
+
+func policyQueueRate(e *env) {
+	e.policies()
+	e.set(penstock.QueueSettings{Rate: &penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}})
+	if s := e.status(); s.Rate == nil || *s.Rate != (penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 3}) {
+		e.Errorf("the status says that the rate is %+v", s.Rate)
+	}
+	limit := 100
+	e.set(penstock.QueueSettings{MaxRunning: &limit}) // leaves it as it is
+	e.fill("a", 2)
+	e.fill("b", 2)
+	e.ack(e.claimOf("a", 2)...)
+	e.ack(e.claimOf("b", 2)...)
+	e.same(e.claimOf("b", 2))
+	e.wantGroups("the queue has used its burst", nil, "", 10)
+	e.set(penstock.QueueSettings{Rate: &penstock.Rate{}})
+	if s := e.status(); s.Rate != nil {
+		e.Errorf("the status says that the rate is %+v", s.Rate)
+	}
+	e.same(e.claimOf("b", 2), "b1")
+}
+
+// Starts are as far apart as the rate says, with several workers.
+func policyRate(e *env) {
+	rate := penstock.Rate{Jobs: 1, Per: 30 * time.Millisecond}
+	e.setGroup(penstock.GroupPolicy{Group: "a", Rate: rate})
+	const n = 8
+	e.fill("a", n)
+	qs := []driver.Queue{e.q, e.Another(e).DriverQueue(queue)}
+	var mu sync.Mutex
+	done, start := 0, time.Now()
+	e.Must(suite.Concurrently(4, func(i int) error {
+		for e.ctx.Err() == nil {
+			jobs, err := qs[i%2].Claim(e.ctx, driver.Claim{Group: "a", Jobs: 2, Lease: suite.LongLease})
+			if err != nil {
+				return err
+			}
+			if _, err = qs[i%2].Ack(e.ctx, leases(jobs)...); err != nil {
+				return err
+			}
+			mu.Lock()
+			done += len(jobs)
+			over := done == n
+			mu.Unlock()
+			if over {
+				return nil
+			}
+		}
+		return e.ctx.Err()
+	}), "working")
+	if took := time.Since(start); took < (n-1)*rate.Per {
+		e.Errorf("%d jobs started within %s, at a rate of one in %s", n, took, rate.Per)
+	}
+}
+
+func policiesSeen(e *env) {
+	e.setGroup(penstock.GroupPolicy{Group: "a", MaxRunning: 2, Rate: penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 5}, Weight: 3})
+	e.fill("a", 3)
+	e.fill("b", 1)
+	e.fill("c", 1)
+	e.hold("b", time.Hour, "429")
+	if got := e.claimOf("a", 3); len(got) != 2 {
+		e.Fatalf("claimed %q", names(got))
+	}
+	got := e.groupStatus("", 10)
+	a := admin.GroupLimits{MaxRunning: 2, Rate: penstock.Rate{Jobs: 1, Per: time.Hour, Burst: 5}, Weight: 3, Tokens: 3}
+	if l := got["a"].Limits; l == nil || *l != a || got["a"].Running != 2 {
+		e.Errorf("the status of a is %+v with %+v, want %+v", got["a"], l, a)
+	}
+	if l := got["b"].Limits; l == nil || l.Reason != "429" || l.Until.IsZero() {
+		e.Errorf("the status of b is %+v with %+v", got["b"], l)
+	}
+	if got["c"].Limits != nil {
+		e.Errorf("the status of c is %+v with %+v, and it has no limits", got["c"], got["c"].Limits)
+	}
+	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup, MaxRunning: 9})
+	if l := e.groupStatus("b", 10)["c"].Limits; l == nil || l.MaxRunning != 9 {
+		e.Errorf("with a default the limits of c are %+v", l)
+	}
+}
+
+// Of groups that all have jobs, each gets its share of what three workers do.
+func policyWeights(e *env) {
+	weights := map[string]int{"a": 1, "b": 2, "c": 4}
+	const n, sum = 1000, 7
+	for group, weight := range weights {
+		e.setGroup(penstock.GroupPolicy{Group: group, Weight: weight})
+		e.fill(group, n*weight/sum+300)
+	}
+	e.wantGroups("a group comes as often as it weighs", nil, "", 10, "a", "b", "b", "c", "c", "c", "c")
+	e.wantGroups("and counts once", nil, "a", 2, "b", "b", "c", "c", "c", "c")
+	var mu sync.Mutex
+	started, count := 0, map[string]int{}
+	h := func(_ context.Context, j penstock.Job) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if started++; started <= n {
+			count[j.Group]++
+		}
+		return nil
+	}
+	var stops []func() error
+	for range 3 {
+		stops = append(stops, e.work(h, work.Options{AllGroups: true, Concurrency: 2}))
+	}
+	e.eventually("a thousand jobs are done", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return started >= n
+	})
+	for _, stop := range stops {
+		e.Must(stop(), "Work")
+	}
+	for group, weight := range weights {
+		if share, want := float64(count[group]), float64(n*weight)/sum; share < 0.95*want || share > 1.05*want {
+			e.Errorf("of %d jobs %d were of the group %q, which has a weight of %d in %d", n, count[group], group, weight, sum)
+		}
+	}
+}
+
+// Groups that are full, held or over their rate, and many at that, are in no other's way.
+func policiesServeAll(e *env) {
+	e.setGroup(penstock.GroupPolicy{Group: penstock.DefaultGroup, MaxRunning: 1})
+	var full []penstock.NewJob
+	for i := range 40 {
+		group := fmt.Sprintf("busy%02d", i)
+		full = append(full, groupJobs(group, 5)...)
+	}
+	e.enqueue(full...)
+	for i := range 40 {
+		group := fmt.Sprintf("busy%02d", i)
+		if i%2 == 0 {
+			e.hold(group, time.Hour, "")
+		} else if got := e.claimOf(group, 2); len(got) != 1 {
+			e.Fatalf("of %q, where one may run, %q were claimed", group, names(got))
+		}
+	}
+	h, done := e.endless()
+	stop := e.work(h, work.Options{AllGroups: true, Concurrency: 4})
+	for i := range 10 {
+		group := []string{"aaa", "busy11x", "zzz", ""}[i%4]
+		e.enqueue(grouped(group, "late"))
+		e.eventually("a group between them is served", func() bool { return done(group) >= 1+i/4 })
+	}
+	e.Must(stop(), "Work")
+	for i := range 40 {
+		if group := fmt.Sprintf("busy%02d", i); done(group) > 0 {
+			e.Errorf("the group %q was served", group)
+		}
+	}
+}
+
+// policyWalk changes policies, holds and jobs at random: a claim never brings more than may run, and all that may.
+func policyWalk(e *env) {
+	e.policies()
+	random := e.Random(0)
+	groups := []string{"", "a", "b", "c"}
+	limits, waiting, held := map[string]int{}, map[string]int{}, map[string]bool{}
+	running := map[string][]penstock.Job{}
+	limit := func(group string) int {
+		if held[group] {
+			return 0
+		}
+		for _, of := range []string{group, penstock.DefaultGroup} {
+			if n, ok := limits[of]; ok {
+				return n
+			}
+		}
+		return 1 << 30
+	}
+	for step := range testseed.Steps(300) {
+		group := groups[random.IntN(len(groups))]
+		mine := running[group]
+		n := min(len(mine), 1+random.IntN(4))
+		switch what := random.IntN(12); {
+		case what < 2:
+			some := 1 + random.IntN(12)
+			e.fill(group, some)
+			waiting[group] += some
+		case what < 6:
+			ask := 1 + random.IntN(12)
+			want := min(ask, waiting[group], max(0, limit(group)-len(mine)))
+			var jobs []penstock.Job
+			if q, ok := e.q.(driver.AckClaimer); ok && random.IntN(2) == 0 {
+				var err error
+				_, jobs, err = q.AckClaim(e.ctx, []int64{}, driver.Claim{Group: group, Jobs: ask, Lease: suite.LongLease})
+				e.Must(err, "AckClaim")
+			} else {
+				jobs = e.claimOf(group, ask)
+			}
+			if len(jobs) > want {
+				e.Fatalf("step %d: of the group %q %d run, %d may, and a claim brought %d", step, group, len(mine), limit(group), len(jobs))
+			}
+			for len(jobs) < want { // a claim may miss some that another one finds
+				before := len(jobs)
+				e.eventually("a claim brings what may run", func() bool {
+					jobs = append(jobs, e.claimOf(group, want-len(jobs))...)
+					return len(jobs) > before
+				})
+			}
+			waiting[group] -= len(jobs)
+			running[group] = append(mine, jobs...)
+		case what < 8:
+			e.ack(mine[:n]...)
+			running[group] = mine[n:]
+		case what == 8 && n > 0:
+			e.retry(mine[0], 0, "again")
+			running[group] = mine[1:]
+			waiting[group]++
+		case what == 9:
+			held[group] = !held[group]
+			d := time.Duration(0)
+			if held[group] {
+				d = time.Hour
+			}
+			e.hold(group, d, "")
+		default:
+			of := append(groups, penstock.DefaultGroup)[random.IntN(len(groups)+1)]
+			delete(limits, of)
+			p := penstock.GroupPolicy{Group: of}
+			if random.IntN(3) > 0 {
+				p.MaxRunning = 1 + random.IntN(10)
+				limits[of] = p.MaxRunning
+			}
+			e.setGroup(p)
+		}
+		if random.IntN(8) == 0 {
+			var want []string
+			for _, group := range append(groups[1:], "") {
+				if waiting[group] > 0 && limit(group) > len(running[group]) {
+					want = append(want, group)
+				}
+			}
+			e.eventually(fmt.Sprintf("step %d: the groups %q are ready", step, want), func() bool { return slices.Equal(e.readyGroups(nil, "", 10), want) })
+		}
+	}
+}
