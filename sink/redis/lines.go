@@ -18,6 +18,8 @@ type line struct {
 	sink   *Sink
 	client *redis.Client
 	max    int64 // proto-max-bulk-len; 0: not known yet
+
+	commands commands // of the Send that has the line
 }
 
 // Close closes the connection.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -143,6 +145,45 @@ func TestWarnings(t *testing.T) {
 		if strings.Count(out.String(), want) != 1 {
 			t.Errorf("%q is not said once:\n%s", want, out.String())
 		}
+	}
+}
+
+// A Send has one connection, on which it also asks what the server takes. Idle ones are used again, with the memory of their
+// Sends, and no message keeps a field of another.
+func TestOneConnection(t *testing.T) {
+	server := testserver.StartRedis(t)
+	sink := open(t, redis.Config{URL: "redis://" + server.Address}, nil)
+	many := make([]penstock.Message, 2000)
+	for i := range many {
+		many[i] = penstock.Message{ID: fmt.Sprint("many-", i), Topic: "many", Payload: []byte("x"), Headers: map[string]string{"a": fmt.Sprint(i), "b": "2", "penstock-id": "a header does not win"}}
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
+	full := penstock.Message{ID: "full", Topic: "orders", Key: "k", CreatedAt: at, Attempt: 3, Headers: map[string]string{"h": "v"}, Payload: []byte("p")}
+	bare := penstock.Message{ID: "bare", Topic: "orders", CreatedAt: at, Attempt: 1}
+	for _, msgs := range [][]penstock.Message{{message("orders")}, many, {full}, {bare}} {
+		if errs := sink.Send(patient(t), msgs); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	c := goredis.NewClient(&goredis.Options{Addr: server.Address})
+	defer c.Close()
+	clients, err := c.ClientList(patient(t)).Result()
+	if n := strings.Count(clients, "name=penstock"); err != nil || n != 1 {
+		t.Errorf("the sink has %d connections, %v:\n%s", n, err, clients)
+	}
+	entries, err := c.XRange(patient(t), "orders", "-", "+").Result()
+	check(t, err)
+	for i, want := range map[int]map[string]any{
+		1: {"penstock-id": "full", "penstock-topic": "orders", "penstock-created-at": "2026-01-02T02:04:05.000000006Z", "penstock-key": "k", "penstock-attempt": "3", "h": "v", "payload": "p"},
+		2: {"penstock-id": "bare", "penstock-topic": "orders", "penstock-created-at": "2026-01-02T02:04:05.000000006Z", "payload": ""},
+	} {
+		if !maps.Equal(entries[i].Values, want) {
+			t.Errorf("entry %d is %v, want %v", i, entries[i].Values, want)
+		}
+	}
+	last, err := c.XRevRangeN(patient(t), "many", "+", "-", 1).Result()
+	if check(t, err); last[0].Values["penstock-id"] != "many-1999" || last[0].Values["a"] != "1999" || len(last[0].Values) != 6 {
+		t.Errorf("the last of many is %v", last)
 	}
 }
 

@@ -26,7 +26,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/driver"
-	"github.com/penstock/penstock/internal/attributes"
 	"github.com/penstock/penstock/internal/descriptor"
 	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/lines"
@@ -52,6 +51,7 @@ var Driver = descriptor.Sink[Config]{
 type Sink struct {
 	cfg     Config
 	stream  *template.Template
+	xadd    []any // its options
 	options redis.Options
 	log     *slog.Logger
 	warn    sync.Once
@@ -75,14 +75,26 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if cfg.TLS.DangerouslySkipCertificateCheck {
 		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the server")
 	}
-	o.PoolSize = 1
+	o.PoolSize, o.PipelinePoolSize = 1, -1 // WAIT is about its connection
+	o.ReadBufferSize, o.WriteBufferSize = bufferSize, bufferSize
+	o.Protocol = 2                        // no pushed messages to look for at each answer
 	o.MaxRetries, o.DialerRetries = -1, 1 // the relay sends again, in order
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = cfg.ConnectTimeout, cfg.Timeout, cfg.Timeout
 	o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	var xadd []any
+	if cfg.ExistingOnly {
+		xadd = append(xadd, "NOMKSTREAM")
+	}
+	if cfg.MaxLength > 0 {
+		xadd = append(xadd, "MAXLEN", "~", cfg.MaxLength)
+	}
 	stream, err := template.Parse(cfg.Stream)
-	return &Sink{cfg: cfg, stream: stream, options: *o, log: log}, err
+	return &Sink{cfg: cfg, stream: stream, xadd: xadd, options: *o, log: log}, err
 }
+
+// bufferSize is that of a pipeline's connection in the client library.
+const bufferSize = redis.DefaultPipelineBufferSize
 
 // fieldPayload is the payload's field. No header may have this name.
 const fieldPayload = "payload"
@@ -107,11 +119,14 @@ func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message, errs 
 		copy(errs, driver.SendError(msgs, s.explain(ctx, err)))
 		return true
 	}
-	pipe, added := l.client.Pipeline(), make([]*redis.Cmd, len(msgs))
+	pipe := l.client.Pipeline()
+	defer l.commands.clear()
+	added := make([]*redis.StringCmd, len(msgs))
 	for i := range msgs {
-		args, err := s.command(&msgs[i], limit)
+		args, err := s.command(&l.commands, &msgs[i], limit)
 		if errs[i] = err; err == nil {
-			added[i] = pipe.Do(ctx, args...)
+			added[i] = redis.NewStringCmd(ctx, args...)
+			_ = pipe.Process(ctx, added[i]) // only notes it
 		}
 	}
 	if pipe.Len() == 0 {
@@ -128,12 +143,11 @@ func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message, errs 
 		if cmd == nil {
 			continue
 		}
-		_, added := cmd.Val().(string) // the id of the entry
-		switch err := cmd.Err(); {
+		switch id, err := cmd.Result(); {
 		case err != nil:
 			errs[i] = s.verdict(ctx, &msgs[i], err)
 			broken = broken || stale(err)
-		case !added: // a login that is refused sets no command's error
+		case id == "": // a login that is refused sets no command's error
 			errs[i], broken = s.explain(ctx, cmp.Or(failed, errNoAnswer)), true
 		default:
 			errs[i] = held
@@ -143,7 +157,7 @@ func (s *Sink) send(ctx context.Context, l *line, msgs []penstock.Message, errs 
 }
 
 // command is XADD with its arguments.
-func (s *Sink) command(m *penstock.Message, limit int64) ([]any, error) {
+func (s *Sink) command(c *commands, m *penstock.Message, limit int64) ([]any, error) {
 	stream, err := s.stream.Execute(m)
 	if err != nil {
 		return nil, err
@@ -155,22 +169,10 @@ func (s *Sink) command(m *penstock.Message, limit int64) ([]any, error) {
 		return nil, penstock.Permanent(penstock.WithHint(fmt.Errorf("the payload is %d bytes, more than the server's proto-max-bulk-len (%d)", len(m.Payload), limit),
 			"raise it on the server, or set claim_check, which sends a reference"))
 	}
-	args := make([]any, 0, 16+2*len(m.Headers))
-	args = append(args, "XADD", stream)
-	if s.cfg.ExistingOnly {
-		args = append(args, "NOMKSTREAM")
+	if _, taken := m.Headers[fieldPayload]; taken {
+		return nil, penstock.Permanent(penstock.WithHint(fmt.Errorf("a header has the name %q, which is the payload's field", fieldPayload), "give it another name"))
 	}
-	if s.cfg.MaxLength > 0 {
-		args = append(args, "MAXLEN", "~", s.cfg.MaxLength)
-	}
-	args = append(args, "*")
-	for name, value := range attributes.Of(m) {
-		if name == fieldPayload {
-			return nil, penstock.Permanent(penstock.WithHint(fmt.Errorf("a header has the name %q, which is the payload's field", name), "give it another name"))
-		}
-		args = append(args, name, value)
-	}
-	return append(args, fieldPayload, m.Payload), nil
+	return c.add(m, stream, s.xadd), nil
 }
 
 // wait makes the requests that cfg requires in addition to the server's answer, or returns nil if
